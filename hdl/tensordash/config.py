@@ -1,0 +1,269 @@
+"""The configuration of a tile: independent parameters, checked when built; everything else is derived from them."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from .connectivity import PAPER_OPTIONS, Connectivity, Option
+from .formats import FORMATS, FloatFormat
+from .parameters import require_bool, require_choice, require_int
+
+__all__ = ["ConfigError", "TileConfig"]
+
+SPARSITIES = ("none", "rows", "both")
+ACCUMULATORS = ("exact",)
+
+
+class ConfigError(ValueError):
+    """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileConfig:
+    """A tile: its shape, numbers and scheduling. Every parameter has the paper's value by default.
+
+    Parameters
+    ----------
+    rows, columns : int
+        Geometry, 1 to 16 each. Side B enters by row, side A by column.
+    lanes : int
+        Multipliers of a PE, 2 to 32.
+    depth : int
+        Steps in a staging buffer, the dense step included, 2 to 6.
+    connectivity : "paper" or list of [step, lane offset]
+        Where a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps.
+    format : str or {"a": str, "b": str}
+        Operand format of both sides, or of each.
+    accumulator : str
+        "exact": fixed point, rounded once.
+    sparsity : "none", "rows" or "both"
+        What is skipped: nothing (the dense baseline), pairs whose B is zero, pairs with any zero.
+    initial : bool
+        A C input. Not available yet: must be false.
+    headroom_bits : int
+        Bits of an exact accumulator above the largest product, 0 to 64.
+    out_rows : int
+        Rows of results per output beat; divides `rows`.
+    pipeline : "auto" or int
+        Register stages of a PE, operands to accumulator, 1 to 3.
+    full_window : "auto" or bool
+        Schedule only when the window holds all the steps it can; "auto" is false for exact accumulators.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+
+    Examples
+    --------
+    >>> config = TileConfig(rows=2, columns=2)
+    >>> config.window_depth, config.baseline.window_depth
+    (4, 1)
+    >>> TileConfig(lanes=0)
+    Traceback (most recent call last):
+    ValueError: tile.lanes must be an integer from 2 to 32, not 0
+    """
+
+    rows: int = 4
+    columns: int = 4
+    lanes: int = 4
+    depth: int = 4
+    connectivity: str | tuple[Option, ...] = "paper"
+    format: str | dict[str, str] = "fp16"
+    accumulator: str = "exact"
+    sparsity: str = "rows"
+    initial: bool = False
+    headroom_bits: int = 16
+    out_rows: int = 1
+    pipeline: str | int = "auto"
+    full_window: str | bool = "auto"
+
+    def __post_init__(self) -> None:
+        require_int("tile.rows", self.rows, 1, 16)
+        require_int("tile.columns", self.columns, 1, 16)
+        require_int("tile.lanes", self.lanes, 2, 32)
+        require_int("tile.depth", self.depth, 2, 6)
+        require_choice("tile.sparsity", self.sparsity, SPARSITIES)
+        require_choice("tile.accumulator", self.accumulator, ACCUMULATORS)
+        require_int("tile.headroom_bits", self.headroom_bits, 0, 64)
+        require_int("tile.out_rows", self.out_rows, 1, self.rows)
+        if self.rows % self.out_rows:
+            raise ValueError(f"tile.out_rows must divide tile.rows = {self.rows}, not {self.out_rows}")
+        if require_bool("tile.initial", self.initial):
+            raise ValueError("tile.initial must be false (a C input is not available yet), not True")
+        if self.pipeline != "auto":
+            require_int("tile.pipeline", self.pipeline, 1, 3)
+        if self.full_window != "auto":
+            require_bool("tile.full_window", self.full_window)
+        self._check_formats()
+        self._check_connectivity()
+
+    def _check_formats(self) -> None:
+        if isinstance(self.format, Mapping):
+            if set(self.format) != {"a", "b"}:
+                raise ValueError(f"tile.format must have the keys a and b, not {sorted(self.format)}")
+            for side, name in self.format.items():
+                require_choice(f"tile.format.{side}", name, FORMATS)
+            if self.format["a"] == self.format["b"]:
+                object.__setattr__(self, "format", self.format["a"])
+        else:
+            require_choice("tile.format", self.format, FORMATS)
+
+    def _check_connectivity(self) -> None:
+        if isinstance(self.connectivity, str):
+            if self.connectivity != "paper":
+                raise ValueError(
+                    f'tile.connectivity must be "paper" or a list of [step, lane offset], not {self.connectivity!r}'
+                )
+            # The baseline schedules nothing, so any shape of it may keep the default.
+            if self.sparsity != "none" and (self.lanes, self.depth) != (4, 4):
+                raise ValueError(
+                    'tile.connectivity "paper" is for tile.lanes = 4 and tile.depth = 4, '
+                    f"not {self.lanes} and {self.depth}: list the options as [step, lane offset]"
+                )
+            return
+        try:
+            checked = Connectivity(self.connectivity, lanes=self.lanes, depth=self.depth)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"tile.{error}") from None
+        named = (self.lanes, self.depth) == (4, 4) and checked.options == PAPER_OPTIONS
+        object.__setattr__(self, "connectivity", "paper" if named else checked.options)
+
+    # Derived
+
+    @property
+    def a_format(self) -> FloatFormat:
+        """Format of side A."""
+        return FORMATS[self.format if isinstance(self.format, str) else self.format["a"]]
+
+    @property
+    def b_format(self) -> FloatFormat:
+        """Format of side B."""
+        return FORMATS[self.format if isinstance(self.format, str) else self.format["b"]]
+
+    @cached_property
+    def options(self) -> tuple[Option, ...]:
+        """The connectivity's options in priority order; the baseline has only (0, 0)."""
+        if self.sparsity == "none":
+            return ((0, 0),)
+        return PAPER_OPTIONS if isinstance(self.connectivity, str) else self.connectivity
+
+    @property
+    def window_depth(self) -> int:
+        """Steps that the tile holds and a port offers: `depth`, or 1 for the baseline."""
+        return 1 if self.sparsity == "none" else self.depth
+
+    @property
+    def stages(self) -> int:
+        """Register stages of a PE, operands to accumulator."""
+        return 2 if self.pipeline == "auto" else int(self.pipeline)
+
+    @property
+    def needs_full_window(self) -> bool:
+        """Whether a schedule waits for min(depth, steps left in the stream) steps."""
+        return False if self.full_window == "auto" else bool(self.full_window)
+
+    @property
+    def baseline(self) -> "TileConfig":
+        """The same tile without sparsity."""
+        return replace(self, sparsity="none")
+
+    # Files
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any]) -> "TileConfig":
+        """Build from a parsed document: one table `tile`, every key optional.
+
+        Raises
+        ------
+        ConfigError
+            Unknown keys, wrong types and wrong values, in one line.
+        """
+        for key in document:
+            if key != "tile":
+                raise ConfigError(f"unknown key {key}: the only table is [tile]")
+        table = document.get("tile", {})
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"tile must be a table, not {table!r}")
+        known = [field.name for field in fields(cls)]
+        for key in table:
+            if key not in known:
+                raise ConfigError(f"unknown key tile.{key}: allowed are {', '.join(known)}")
+        try:
+            return cls(**table)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(str(error)) from None
+
+    @classmethod
+    def from_toml(cls, text: str, settings: Iterable[str] = ()) -> "TileConfig":
+        """Build from TOML, with `settings` such as ``"tile.rows=8"`` on top.
+
+        >>> TileConfig.from_toml("[tile]\\nrows = 2", ["tile.columns=3"]).columns
+        3
+        """
+        try:
+            document = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"not valid TOML: {error}") from None
+        for setting in settings:
+            _apply_setting(document, setting)
+        return cls.from_mapping(document)
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Iterable[str] = ()) -> "TileConfig":
+        """Read a TOML file; errors name it."""
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise ConfigError(f"cannot read the configuration {path}: {reason}") from None
+        try:
+            return cls.from_toml(text, settings)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The document that builds this configuration again, every key written out."""
+        table = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not isinstance(self.connectivity, str):
+            table["connectivity"] = [list(option) for option in self.connectivity]
+        # Inline tables must come last in TOML, and a stable order is part of the hash.
+        if isinstance(self.format, Mapping):
+            table["format"] = dict(sorted(self.format.items()))
+        return {"tile": table}
+
+    def to_toml(self) -> str:
+        """The configuration as TOML, every key written out."""
+        return tomli_w.dumps(self.to_mapping())
+
+    @cached_property
+    def digest(self) -> str:
+        """First 16 hexadecimal digits of the SHA-256 of the canonical configuration."""
+        text = json.dumps(self.to_mapping(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _apply_setting(document: dict[str, Any], setting: str) -> None:
+    """Set ``a.b=value`` in a parsed document; the value is TOML, or a bare word."""
+    path, equals, text = setting.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise ConfigError(f"a setting must look like tile.rows=8, not {setting!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    table = document
+    for key in keys[:-1]:
+        child = table.setdefault(key, {})
+        if not isinstance(child, dict):
+            child = table[key] = {}
+        table = child
+    table[keys[-1]] = value

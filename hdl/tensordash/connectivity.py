@@ -1,0 +1,122 @@
+"""Connectivity: which positions of the window a lane may take its pair from, and in which order lanes decide."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+__all__ = ["PAPER_OPTIONS", "Connectivity", "Option", "Position"]
+
+Option = tuple[int, int]
+"""(step, lane offset): where a lane looks, relative to itself and the oldest step."""
+Position = tuple[int, int]
+"""(step, lane): a place in the window."""
+
+PAPER_OPTIONS: tuple[Option, ...] = ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, -1), (2, 2), (3, 3))
+"""The paper's eight options for four lanes and four steps, in its priority order (section III-A)."""
+
+
+@dataclass(frozen=True)
+class Connectivity:
+    """The options of every lane, checked against the window they look into.
+
+    Lane offsets count modulo `lanes`: the lanes form a ring.
+
+    Parameters
+    ----------
+    options : iterable of (step, lane offset)
+        In priority order. The first is (0, 0); every other has 1 <= step < depth; no two coincide.
+    lanes, depth : int
+        Shape of the window.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the option and what is allowed.
+
+    Source: paper, section III-A, "The Hardware Scheduler", and Figs. 5 and 6. The paper gives the levels for one
+    pattern; here they are computed, so that any pattern is valid by construction.
+
+    Examples
+    --------
+    >>> paper = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
+    >>> paper.levels
+    ((0,), (1,), (2,), (3,))
+    >>> paper.positions(1)[:5]
+    ((0, 1), (1, 1), (2, 1), (3, 1), (1, 2))
+    """
+
+    options: tuple[Option, ...]
+    lanes: int
+    depth: int
+
+    def __init__(self, options: Iterable[Iterable[int]], *, lanes: int, depth: int) -> None:
+        object.__setattr__(self, "options", self._checked(options, lanes, depth))
+        object.__setattr__(self, "lanes", lanes)
+        object.__setattr__(self, "depth", depth)
+
+    @staticmethod
+    def _checked(options: Any, lanes: int, depth: int) -> tuple[Option, ...]:
+        if not isinstance(options, (list, tuple)) or not options:
+            raise TypeError(f"connectivity must be a list of [step, lane offset], not {options!r}")
+        checked: list[Option] = []
+        reached: dict[Position, Option] = {}
+        for option in options:
+            if (
+                not isinstance(option, (list, tuple))
+                or len(option) != 2
+                or not all(isinstance(part, int) and not isinstance(part, bool) for part in option)
+            ):
+                raise TypeError(f"connectivity option must be [step, lane offset] in integers, not {option!r}")
+            step, offset = option
+            shown = [step, offset]
+            if not checked and (step, offset) != (0, 0):
+                raise ValueError(f"connectivity must begin with [0, 0], not {shown}")
+            if checked and not 1 <= step < depth:
+                raise ValueError(
+                    f"connectivity option {shown} lies outside the window: "
+                    f"step must be from 1 to {depth - 1} (the first option alone has step 0)"
+                )
+            if not -lanes < offset < lanes:
+                raise ValueError(
+                    f"connectivity option {shown} lies outside the window: "
+                    f"lane offset must be from {1 - lanes} to {lanes - 1}"
+                )
+            place = (step, offset % lanes)
+            if place in reached:
+                raise ValueError(
+                    f"connectivity options {list(reached[place])} and {shown} coincide on {lanes} lanes: "
+                    "every option must reach a position of its own"
+                )
+            reached[place] = (step, offset)
+            checked.append((step, offset))
+        return tuple(checked)
+
+    def positions(self, lane: int) -> tuple[Position, ...]:
+        """Positions that `lane` can take its pair from, in priority order."""
+        return tuple((step, (lane + offset) % self.lanes) for step, offset in self.options)
+
+    @cached_property
+    def levels(self) -> tuple[tuple[int, ...], ...]:
+        """Lanes that decide at the same time, level by level.
+
+        Greedy, in lane order: a level takes the first lane that is left and every later one whose positions are
+        disjoint from those of all lanes it already holds.
+
+        >>> t_shape = [(0, 0), (1, 0), (2, 0), (1, -1), (1, 1), (2, -2), (2, 2), (1, 3)]
+        >>> Connectivity(t_shape, lanes=16, depth=3).levels
+        ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14), (15,))
+        """
+        left = list(range(self.lanes))
+        levels = []
+        while left:
+            level: list[int] = []
+            taken: set[Position] = set()
+            for lane in left:
+                reach = set(self.positions(lane))
+                if taken.isdisjoint(reach):
+                    level.append(lane)
+                    taken |= reach
+            left = [lane for lane in left if lane not in level]
+            levels.append(tuple(level))
+        return tuple(levels)

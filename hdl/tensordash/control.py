@@ -1,0 +1,185 @@
+"""Tile control: what is in the window, what may be scheduled, how far all of it moves."""
+
+from functools import reduce
+from operator import and_, or_
+
+from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from .block import Block
+from .parameters import require_int
+from .staging_buffer import refill_layout
+
+__all__ = ["Control", "count_bits"]
+
+
+def count_bits(limit: int) -> int:
+    """Bits of a number from 0 to `limit`."""
+    return limit.bit_length()
+
+
+class Control(Block):
+    """Moves all windows of a tile together, and keeps streams apart.
+
+    Counts of steps are thermometers inside (bit j: more than j), which need no adders or comparators.
+
+    Timing: everything is combinational from the window's state and the ports; `refill` and `taken` close the loop that
+    begins at `eligible` and runs through the schedulers.
+
+    Parameters
+    ----------
+    ports : int
+        Input ports: rows plus columns.
+    schedulers : int
+        Sources of `advance`: rows (or PEs); 0 for the baseline, which advances by every eligible step.
+    depth : int
+        Steps in the window.
+    full_window : bool
+        Schedule only when min(depth, steps left in the stream) steps are present.
+
+    Members
+    -------
+    available : In(0..depth, ports)
+        Steps that each port offers.
+    last : In(ports)
+        Whether the youngest step that a port offers ends its stream.
+    taken : Out(0..depth)
+        Steps that enter, the same for all ports.
+    entering : Out(depth)
+        The same as a thermometer.
+    frozen : In(1)
+        No schedule may be made.
+    eligible : Out(depth)
+        Steps that schedulers may draw from, as a thermometer; zero when no schedule is made.
+    advances : In(depth, schedulers)
+        Each scheduler's AS, as a thermometer.
+    advance : Out(depth)
+        The tile's AS, as a thermometer.
+    refill : Out(refill_layout)
+        What each slot of every window takes.
+    first, ends : Out(1)
+        This schedule is the first, the last of its stream.
+    ends_next : Out(1)
+        The oldest step ends its stream, so that the next schedule will.
+    starved : Out(1)
+        Neither frozen nor able to schedule.
+    limited : Out(1)
+        This schedule drained all steps present, and more of its stream could have been.
+    protocol_error : Out(1)
+        The ports disagree on the end of a stream.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Source: paper, section III-A, "Composing TensorDash Cores"; docs/tile.md.
+    """
+
+    def __init__(self, *, ports: int, schedulers: int, depth: int, full_window: bool) -> None:
+        self.ports = require_int("ports", ports, 1)
+        self.schedulers = require_int("schedulers", schedulers, 0)
+        self.depth = require_int("depth", depth, 1)
+        self.full_window = full_window
+        super().__init__(
+            {
+                "available": In(ArrayLayout(count_bits(depth), ports)),
+                "last": In(ports),
+                "taken": Out(count_bits(depth)),
+                "entering": Out(depth),
+                "frozen": In(1),
+                "eligible": Out(depth),
+                "advances": In(ArrayLayout(depth, max(schedulers, 1))),
+                "advance": Out(depth),
+                "refill": Out(refill_layout(depth)),
+                "first": Out(1, init=1),
+                "ends": Out(1),
+                "ends_next": Out(1),
+                "starved": Out(1),
+                "limited": Out(1),
+                "protocol_error": Out(1),
+            },
+            identity=(ports, schedulers, depth, full_window),
+        )
+        self._present = Signal(depth, name="present")
+        self._ending = Signal(depth, name="ending")
+
+    def elaborate(self, platform):
+        """Schedule, advance, refill; each in a function of its own."""
+        m = Module()
+        self._schedule(m)
+        kept = self._advance(m)
+        self._refill(m, kept)
+        return m
+
+    def _schedule(self, m: Module) -> None:
+        present, ending = self._present, self._ending
+        complete = present[-1] | ending.any() if self.full_window else Const(1)
+        scheduled = Signal()
+        m.d.comb += [
+            scheduled.eq(present[0] & complete & ~self.frozen),
+            self.starved.eq(~scheduled & ~self.frozen),
+        ]
+        for step in range(self.depth):
+            m.d.comb += self.eligible[step].eq(scheduled & present[step] & ~ending[:step].any())
+        if self.schedulers:
+            m.d.comb += self.advance.eq(reduce(and_, [self.advances[i] for i in range(self.schedulers)]))
+        else:
+            m.d.comb += self.advance.eq(self.eligible)
+        m.d.comb += [
+            self.ends.eq((self.advance & ending).any()),
+            self.ends_next.eq(present[0] & ending[0]),
+            self.limited.eq(scheduled & (self.advance == present) & ~present[-1] & ~ending.any()),
+        ]
+        with m.If(scheduled):
+            m.d.sync += self.first.eq(self.ends)
+
+    def _advance(self, m: Module):
+        """Shift the window's state; return which slots keep a step, and one-hot how many leave."""
+        depth, present = self.depth, self._present
+        leaving = [~self.advance[0], *(self.advance[k - 1] & ~self.advance[k] for k in range(1, depth)), self.advance[-1]]
+        self._leaving = Signal(depth + 1, name="leaving")
+        kept = Signal(depth)
+        m.d.comb += self._leaving.eq(Cat(*leaving))
+        for slot in range(depth):
+            m.d.comb += kept[slot].eq(reduce(or_, (self._leaving[k] & present[slot + k] for k in range(depth - slot))))
+        return kept
+
+    def _refill(self, m: Module, kept: Signal) -> None:
+        depth = self.depth
+        left = Signal(depth + 1)
+        offered, following, entering_count = Signal(depth), Signal(depth), Signal(depth + 1)
+        port_ends = Signal(self.ports)
+        m.d.comb += left.eq(Cat(~kept[0], *(kept[r - 1] & ~kept[r] for r in range(1, depth)), kept[-1]))
+        for step in range(depth):
+            m.d.comb += [
+                offered[step].eq(Cat(self.available[port] > step for port in range(self.ports)).all()),
+                self.entering[step].eq(offered[step] & ~kept[depth - 1 - step]),
+            ]
+        entering = self.entering
+        m.d.comb += [
+            entering_count.eq(
+                Cat(~entering[0], *(entering[n - 1] & ~entering[n] for n in range(1, depth)), entering[-1])
+            ),
+            self.taken.eq(
+                reduce(or_, (Const(n, len(self.taken)) & entering_count[n].replicate(len(self.taken)) for n in range(1, depth + 1)))
+            ),
+        ]
+        for port in range(self.ports):
+            more = Cat(self.available[port] > step for step in range(1, depth))
+            m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
+        m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
+        for slot in range(depth):
+            lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
+            lines += [left[slot - step] for step in range(slot + 1)]
+            m.d.comb += [
+                self.refill[slot].eq(Cat(*lines)),
+                following[slot].eq(kept[slot] | reduce(or_, (left[slot - step] & offered[step] for step in range(slot + 1)))),
+            ]
+            youngest = following[slot] & ~following[slot + 1] if slot + 1 < depth else following[slot]
+            stays = reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
+            m.d.sync += [
+                self._present[slot].eq(following[slot]),
+                self._ending[slot].eq(stays | (port_ends.any() & youngest)),
+            ]

@@ -1,0 +1,42 @@
+"""Checks of parameters, shared by the configuration and every hardware component.
+
+Each check raises ``TypeError`` for a wrong type and ``ValueError`` for a wrong value, with one line that names
+the field, what is allowed and what was given.
+"""
+
+from collections.abc import Collection
+from typing import Any
+
+__all__ = ["require_bool", "require_choice", "require_int"]
+
+
+def require_int(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """Return `value` if it is an integer from `low` to `high` (inclusive; no upper bound if None).
+
+    >>> require_int("lanes", 0, 2, 32)
+    Traceback (most recent call last):
+    ValueError: lanes must be an integer from 2 to 32, not 0
+    """
+    allowed = f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} must be {allowed}, not {value!r}")
+    if value < low or (high is not None and value > high):
+        raise ValueError(f"{name} must be {allowed}, not {value!r}")
+    return value
+
+
+def require_bool(name: str, value: Any) -> bool:
+    """Return `value` if it is true or false."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} must be true or false, not {value!r}")
+    return value
+
+
+def require_choice(name: str, value: Any, allowed: Collection[str]) -> str:
+    """Return `value` if it is one of the `allowed` names."""
+    listed = ", ".join(sorted(allowed))
+    if not isinstance(value, str):
+        raise TypeError(f"{name} must be one of {listed}, not {value!r}")
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {listed}, not {value!r}")
+    return value

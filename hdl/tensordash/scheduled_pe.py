@@ -1,0 +1,79 @@
+"""Processing element that follows the schedule of its row."""
+
+from amaranth.hdl import Module
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In
+
+from .block import Block
+from .connectivity import Connectivity
+from .formats import FloatFormat
+from .layouts import steps_layout
+from .operand_mux import OperandMux
+from .pe import PE, pe_members
+
+__all__ = ["ScheduledPE"]
+
+
+class ScheduledPE(Block):
+    """A PE behind an A-side mux; its row has selected, and muxed the B side for all of its PEs.
+
+    Timing: a selection of one cycle is in the sum ``stages + 1`` cycles later; one selection per cycle.
+
+    Parameters
+    ----------
+    a_format, b_format, headroom_bits, stages
+        As in `PE`.
+    connectivity : Connectivity
+        Options of a lane; gives the number of lanes.
+
+    Members
+    -------
+    a_window : In(steps_layout)
+        The column's staging buffer.
+    select : In(options, lanes)
+        The row's selection.
+    b : In(width, lanes)
+        The row's B operands, registered: those selected one cycle ago.
+    active : In(lanes)
+        Lanes that were selected one cycle ago.
+    hold, clear, take, block, overflow
+        As in `PE`.
+
+    Source: paper, Fig. 7 ("A-side multiplexer blocks per row share the same MS signal").
+    """
+
+    def __init__(
+        self, *, a_format: FloatFormat, b_format: FloatFormat, connectivity: Connectivity, headroom_bits: int, stages: int
+    ) -> None:
+        lanes = connectivity.lanes
+        super().__init__(
+            {
+                "a_window": In(steps_layout(a_format.width, lanes, connectivity.depth)),
+                "select": In(ArrayLayout(len(connectivity.options), lanes)),
+                "b": In(ArrayLayout(b_format.width, lanes)),
+                "active": In(lanes),
+                **pe_members(a_format, b_format, headroom_bits),
+            },
+            identity=(a_format, b_format, connectivity, headroom_bits, stages),
+        )
+        self.mux = OperandMux(width=a_format.width, connectivity=connectivity)
+        self.pe = PE(a_format=a_format, b_format=b_format, lanes=lanes, headroom_bits=headroom_bits, stages=stages)
+
+    def elaborate(self, platform):
+        """Mux, then the compute core."""
+        m = Module()
+        m.submodules.a_mux = self.mux.place(platform)
+        m.submodules.pe = self.pe.place(platform)
+        m.d.comb += [
+            self.mux.window.eq(self.a_window),
+            self.mux.select.eq(self.select),
+            self.pe.a.eq(self.mux.operands),
+            self.pe.b.eq(self.b),
+            self.pe.active.eq(self.active),
+            self.pe.hold.eq(self.hold),
+            self.pe.clear.eq(self.clear),
+            self.pe.take.eq(self.take),
+            self.block.eq(self.pe.block),
+            self.overflow.eq(self.pe.overflow),
+        ]
+        return m

@@ -1,0 +1,100 @@
+"""Processing element with a scheduler of its own, which skips zeros of both sides."""
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from .block import Block
+from .connectivity import Connectivity
+from .formats import FloatFormat
+from .layouts import steps_layout
+from .operand_mux import OperandMux
+from .pe import PE, pe_members
+from .row_scheduler import RowScheduler
+from .staging_buffer import refill_layout
+
+__all__ = ["SelfScheduledPE"]
+
+
+class SelfScheduledPE(Block):
+    """A PE that selects its own pairs: those of which neither value is zero.
+
+    Timing: a selection of one cycle is in the sum ``stages + 1`` cycles later; one selection per cycle.
+
+    Parameters
+    ----------
+    a_format, b_format, connectivity, headroom_bits, stages
+        As in `ScheduledPE`.
+
+    Members
+    -------
+    a_window, b_window : In(steps_layout)
+        The column's and the row's staging buffers.
+    a_nonzero, b_nonzero : In(lanes, depth)
+        Which values of the steps offered are not zero.
+    refill : In(refill_layout)
+        What each slot of the window takes.
+    eligible : In(depth)
+        Steps that may be drawn from.
+    select : Out(options, lanes)
+        This cycle's selection.
+    advance : Out(depth)
+        AS of this PE, as a thermometer.
+    hold, clear, take, block, overflow
+        As in `PE`.
+
+    Source: paper, section III-A and Fig. 4: Z_A and Z_B are combined, and one MS drives the muxes of both sides.
+    """
+
+    def __init__(
+        self, *, a_format: FloatFormat, b_format: FloatFormat, connectivity: Connectivity, headroom_bits: int, stages: int
+    ) -> None:
+        lanes, depth = connectivity.lanes, connectivity.depth
+        self.lanes = lanes
+        super().__init__(
+            {
+                "a_window": In(steps_layout(a_format.width, lanes, depth)),
+                "b_window": In(steps_layout(b_format.width, lanes, depth)),
+                "a_nonzero": In(ArrayLayout(lanes, depth)),
+                "b_nonzero": In(ArrayLayout(lanes, depth)),
+                "refill": In(refill_layout(depth)),
+                "eligible": In(depth),
+                "select": Out(ArrayLayout(len(connectivity.options), lanes)),
+                "advance": Out(depth),
+                **pe_members(a_format, b_format, headroom_bits),
+            },
+            identity=(a_format, b_format, connectivity, headroom_bits, stages),
+        )
+        self.scheduler = RowScheduler(connectivity)
+        self.a_mux = OperandMux(width=a_format.width, connectivity=connectivity)
+        self.b_mux = OperandMux(width=b_format.width, connectivity=connectivity)
+        self.pe = PE(a_format=a_format, b_format=b_format, lanes=lanes, headroom_bits=headroom_bits, stages=stages)
+
+    def elaborate(self, platform):
+        """Scheduler, two muxes, compute core."""
+        m = Module()
+        for name in ("scheduler", "a_mux", "b_mux", "pe"):
+            m.submodules[name] = getattr(self, name).place(platform)
+        active = Signal(self.lanes)
+        with m.If(~self.hold):
+            m.d.sync += [active[lane].eq(self.select[lane].any()) for lane in range(self.lanes)]
+        m.d.comb += [
+            self.scheduler.nonzero.eq(self.a_nonzero.as_value() & self.b_nonzero.as_value()),
+            self.scheduler.refill.eq(self.refill),
+            self.scheduler.eligible.eq(self.eligible),
+            self.select.eq(self.scheduler.select),
+            self.advance.eq(self.scheduler.advance),
+            self.a_mux.window.eq(self.a_window),
+            self.a_mux.select.eq(self.select),
+            self.b_mux.window.eq(self.b_window),
+            self.b_mux.select.eq(self.select),
+            self.pe.a.eq(self.a_mux.operands),
+            self.pe.b.eq(self.b_mux.operands),
+            self.pe.active.eq(active),
+            self.pe.hold.eq(self.hold),
+            self.pe.clear.eq(self.clear),
+            self.pe.take.eq(self.take),
+            self.block.eq(self.pe.block),
+            self.overflow.eq(self.pe.overflow),
+        ]
+        return m

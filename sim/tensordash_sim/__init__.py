@@ -1,0 +1,1 @@
+"""TensorDash in software: the golden model, cycle counts, traces and evaluation."""

@@ -1,0 +1,54 @@
+"""Golden model: bit by bit and cycle by cycle what a tile does, in Python integers and NumPy.
+
+Written from the definitions (docs/tile.md), apart from the hardware, to be obvious rather than fast. `matmul` is the
+way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
+"""
+
+from .control import TileSchedule
+from .dot import ExactAccumulator, product_bits
+from .exact import dot_exact, matmul_exact
+from .matmul import MatmulResult, matmul, run_streams
+from .numbers import FP32, FP32_NAN, Decoded, Kind, decode, encode, is_finite, is_nan, is_zero, round_fixed, to_float
+from .ports import COUNTER_LIMIT, Beat, Counters, Offer, Outputs
+from .producer import Producer
+from .scheduler import Schedule, levels, schedule, schedule_stream
+from .staging import StagingBuffer
+from .tile import Tile
+from .transposer import Transposer, TransposerOutputs, transpose_group
+
+__all__ = [
+    "COUNTER_LIMIT",
+    "FP32",
+    "FP32_NAN",
+    "Beat",
+    "Counters",
+    "Decoded",
+    "ExactAccumulator",
+    "Kind",
+    "MatmulResult",
+    "Offer",
+    "Outputs",
+    "Producer",
+    "Schedule",
+    "StagingBuffer",
+    "Tile",
+    "TileSchedule",
+    "Transposer",
+    "TransposerOutputs",
+    "decode",
+    "dot_exact",
+    "encode",
+    "is_finite",
+    "is_nan",
+    "is_zero",
+    "levels",
+    "matmul",
+    "matmul_exact",
+    "product_bits",
+    "round_fixed",
+    "run_streams",
+    "schedule",
+    "schedule_stream",
+    "to_float",
+    "transpose_group",
+]

@@ -1,0 +1,181 @@
+"""A tile's window and its schedules: steps 3 and 5 of docs/tile.md."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tensordash.config import TileConfig
+
+from .numbers import fixed_values
+from .ports import Offer
+from .scheduler import Schedule, schedule
+from .staging import StagingBuffer
+
+__all__ = ["Control", "Pairs", "TileSchedule"]
+
+Pairs = tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+"""The operands of one schedule: for each row and column, the bit patterns (a, b) of the active lanes."""
+
+
+@dataclass(frozen=True, slots=True)
+class TileSchedule:
+    """What all schedulers of a tile decide in one cycle.
+
+    Parameters
+    ----------
+    schedules : tuple of tuple of Schedule, (rows, schedulers of a row)
+        One scheduler for a row; with sparsity "both" one for each of its PEs.
+    row_advance : tuple of int, (rows,)
+        AS of each row.
+    advance : int
+        AS of the tile: steps that leave the window.
+    first, last : bool
+        Whether it is the first, and the last, of its stream.
+    input_limited : bool
+        More steps might have been drained, had they been there.
+    """
+
+    schedules: tuple[tuple[Schedule, ...], ...]
+    row_advance: tuple[int, ...]
+    advance: int
+    first: bool
+    last: bool
+    input_limited: bool
+
+    @property
+    def consumed(self) -> int:
+        """Positions consumed, over all schedulers."""
+        return sum(one.consumed for row in self.schedules for one in row)
+
+    @property
+    def row_wait(self) -> tuple[int, ...]:
+        """Steps by which each row was ready to advance further than the tile does."""
+        return tuple(advance - self.advance for advance in self.row_advance)
+
+
+class Control:
+    """The window of a tile: the steps of all ports, and which positions are effectual and not consumed.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+
+    Attributes
+    ----------
+    columns, rows : list of StagingBuffer
+        Side A, one for each column, and side B, one for each row. All hold equally many steps.
+    effectual : list of list of list of list of bool, (rows, schedulers of a row, steps present, lanes)
+        The positions that each scheduler has still to serve.
+    first : bool
+        The next schedule is the first of its stream.
+    """
+
+    def __init__(self, config: TileConfig) -> None:
+        self.config = config
+        self._a_values, self._b_values = fixed_values(config.a_format), fixed_values(config.b_format)
+        self._schedulers = config.columns if config.sparsity == "both" else 1
+        self.columns = [StagingBuffer(config.window_depth, config.lanes) for _ in range(config.columns)]
+        self.rows = [StagingBuffer(config.window_depth, config.lanes) for _ in range(config.rows)]
+        self.reset()
+
+    def reset(self) -> None:
+        """Empty the window."""
+        for buffer in self.columns + self.rows:
+            buffer.reset()
+        self.effectual: list[list[list[Sequence[bool]]]] = [
+            [[] for _ in range(self._schedulers)] for _ in range(self.config.rows)
+        ]
+        self.first = True
+
+    def decide(self) -> TileSchedule | None:
+        """The schedule to be made in this cycle unless the tile is frozen; None if steps are missing."""
+        window = self.rows[0]
+        ends = any(window.ends)
+        full = window.present == self.config.window_depth or ends
+        if window.present == 0 or (self.config.needs_full_window and not full):
+            return None
+        eligible = window.eligible
+        made = tuple(
+            tuple(schedule(steps, eligible, self.config.options) for steps in schedulers)
+            for schedulers in self.effectual
+        )
+        row_advance = tuple(min(one.advance for one in row) for row in made)
+        advance = min(row_advance)
+        return TileSchedule(
+            schedules=made,
+            row_advance=row_advance,
+            advance=advance,
+            first=self.first,
+            last=ends and advance == eligible,
+            input_limited=advance == window.present < self.config.window_depth and not ends,
+        )
+
+    def operands(self, made: TileSchedule) -> Pairs:
+        """The pairs that every PE multiplies: its row's B values with the same positions of its column's A values."""
+        operands = []
+        for row, schedules in zip(self.rows, made.schedules, strict=True):
+            operands.append([])
+            for index, column in enumerate(self.columns):
+                selected = schedules[index % len(schedules)].selected
+                pairs = tuple((column.steps[p[0]][p[1]], row.steps[p[0]][p[1]]) for p in selected if p is not None)
+                operands[-1].append(pairs)
+        return tuple(map(tuple, operands))
+
+    def clock(self, made: TileSchedule | None, a: Sequence[Offer], b: Sequence[Offer], taken: int) -> tuple[bool, bool]:
+        """The clock edge: steps leave, then the first `taken` steps offered enter.
+
+        Parameters
+        ----------
+        made : TileSchedule or None
+            The schedule made in this cycle.
+        a, b : sequence of Offer
+            Side A, one for each column, and side B, one for each row.
+        taken : int
+            Steps that enter.
+
+        Returns
+        -------
+        protocol_error, non_finite : bool
+            The ports disagree on the end of the stream; an infinity or NaN entered.
+        """
+        if made is not None:
+            self._drain(made)
+        if taken == 0:
+            return False, False
+        port_ends = [offer.last and self.offered(offer) == taken for offer in (*a, *b)]
+        for buffer, offer in zip(self.columns + self.rows, (*a, *b), strict=True):
+            buffer.push(offer.steps[:taken], any(port_ends))
+        for index in range(-taken, 0):
+            self._mark(index)
+        return any(port_ends) and not all(port_ends), self._non_finite(taken)
+
+    def offered(self, offer: Offer) -> int:
+        """Steps that a port offers; what it has beyond the window's depth does not count."""
+        return min(offer.available, self.config.window_depth)
+
+    def _drain(self, made: TileSchedule) -> None:
+        for buffer in self.columns + self.rows:
+            buffer.advance(made.advance)
+        self.effectual = [[list(one.remaining[made.advance :]) for one in row] for row in made.schedules]
+        self.first = made.last
+
+    def _mark(self, index: int) -> None:
+        """Note which positions of the step at `index` are effectual."""
+        sparsity = self.config.sparsity
+        columns = [[self._a_values[bits] != 0 for bits in buffer.steps[index]] for buffer in self.columns]
+        rows = [[self._b_values[bits] != 0 for bits in buffer.steps[index]] for buffer in self.rows]
+        for b_marks, schedulers in zip(rows, self.effectual, strict=True):
+            for number, steps in enumerate(schedulers):
+                if sparsity == "both":
+                    steps.append([x and y for x, y in zip(columns[number], b_marks, strict=True)])
+                else:
+                    steps.append(b_marks if sparsity == "rows" else [True] * self.config.lanes)
+
+    def _non_finite(self, taken: int) -> bool:
+        """Whether the youngest `taken` steps hold an infinity or NaN."""
+        for buffers, values in ((self.columns, self._a_values), (self.rows, self._b_values)):
+            for buffer in buffers:
+                for step in buffer.steps[-taken:]:
+                    if any(values[bits] is None for bits in step):
+                        return True
+        return False

@@ -1,0 +1,125 @@
+"""The mathematical level: correctly rounded dot products in rational arithmetic.
+
+Kept apart from `numbers` and `dot`, whose integers are checked against it.
+"""
+
+import math
+import struct
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tensordash.config import TileConfig
+from tensordash.formats import FloatFormat
+
+__all__ = ["dot_exact", "matmul_exact", "round_fraction", "value_of"]
+
+_NAN_BITS = 0x7FC00000
+
+
+def value_of(bits: int, fmt: FloatFormat) -> Fraction | float:
+    """The value of a bit pattern: a fraction, or a float if it is an infinity or NaN.
+
+    >>> from tensordash.formats import FORMATS
+    >>> value_of(0xB555, FORMATS["fp16"])
+    Fraction(-1365, 4096)
+    """
+    field, fraction = divmod(bits % (1 << (fmt.width - 1)), 1 << fmt.fraction_bits)
+    sign = -1 if bits >> (fmt.width - 1) else 1
+    if field == 2**fmt.exponent_bits - 1:
+        return math.nan if fraction else sign * math.inf
+    scaled = Fraction(fraction, 2**fmt.fraction_bits)
+    if field == 0:
+        return sign * scaled * Fraction(2) ** (1 - fmt.bias)
+    return sign * (1 + scaled) * Fraction(2) ** (field - fmt.bias)
+
+
+def round_fraction(value: Fraction) -> int:
+    """FP32 bits of a fraction, rounded to nearest, ties to even.
+
+    >>> hex(round_fraction(Fraction(1, 3)))
+    '0x3eaaaaab'
+    """
+    # The power of two at or below the magnitude: off by one at most, then corrected.
+    power = abs(value.numerator).bit_length() - value.denominator.bit_length()
+    if abs(value) < Fraction(2) ** power:
+        power -= 1
+    quantum = Fraction(2) ** max(power - 23, -149)
+    rounded = round(value / quantum) * quantum  # Python rounds a fraction's ties to even
+    if abs(rounded) >= 2**128:
+        return 0x7F800000 if value > 0 else 0xFF800000
+    as_float = math.copysign(float(rounded), -1.0 if value < 0 else 1.0)  # at most 24 bits: exact
+    return struct.unpack("<I", struct.pack("<f", as_float))[0]
+
+
+def dot_exact(
+    a_bits: ArrayLike,
+    b_bits: ArrayLike,
+    a_format: FloatFormat,
+    b_format: FloatFormat | None = None,
+    sparsity: str = "none",
+) -> int:
+    """The correctly rounded dot product of two vectors.
+
+    Parameters
+    ----------
+    a_bits, b_bits : array of int, the same shape
+        Bit patterns.
+    a_format, b_format : FloatFormat
+        Their formats; one stands for both.
+    sparsity : "none", "rows" or "both"
+        Which pairs do not count: none, those whose b is zero, those with any zero. It only matters for a zero
+        that is paired with an infinity or NaN.
+
+    Returns
+    -------
+    int
+        FP32 bits: overflow gives an infinity, a zero sum +0, NaN is 0x7FC00000.
+
+    Examples
+    --------
+    >>> from tensordash.formats import FORMATS
+    >>> hex(dot_exact([0x3C00, 0x7BFF], [0x3C00, 0x8000], FORMATS["fp16"]))  # 1 * 1 + 65504 * -0
+    '0x3f800000'
+    """
+    total = Fraction(0)
+    special = 0.0
+    for a, b in zip(np.ravel(a_bits).tolist(), np.ravel(b_bits).tolist(), strict=True):
+        left, right = value_of(a, a_format), value_of(b, b_format or a_format)
+        if (sparsity != "none" and right == 0) or (sparsity == "both" and left == 0):
+            continue
+        if isinstance(left, Fraction) and isinstance(right, Fraction):
+            total += left * right
+        else:
+            special += _sign_or_special(left) * _sign_or_special(right)  # infinities and NaN by IEEE 754
+    if math.isnan(special):
+        return _NAN_BITS
+    if math.isinf(special):
+        return 0x7F800000 if special > 0 else 0xFF800000
+    return round_fraction(total) if total else 0
+
+
+def _sign_or_special(value: Fraction | float) -> float:
+    """An infinity or NaN as it is, a finite value as its sign: beside an infinity nothing else counts."""
+    return value if isinstance(value, float) else float((value > 0) - (value < 0))
+
+
+def matmul_exact(a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig) -> NDArray[np.uint32]:
+    """What a tile must give for one stream, as long as its accumulators do not overflow.
+
+    Parameters
+    ----------
+    a_bits : array of int, (columns, T, lanes)
+    b_bits : array of int, (rows, T, lanes)
+        Bit patterns.
+    config : TileConfig
+        Gives formats and sparsity.
+
+    Returns
+    -------
+    array of uint32, (rows, columns)
+        FP32 bits.
+    """
+    formats = config.a_format, config.b_format
+    columns, rows = np.asarray(a_bits), np.asarray(b_bits)
+    return np.array([[dot_exact(a, b, *formats, config.sparsity) for a in columns] for b in rows], dtype=np.uint32)

@@ -1,0 +1,187 @@
+"""Matrix products on the tile model."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tensordash.config import TileConfig
+from tensordash.formats import FloatFormat
+
+from .numbers import encode
+from .ports import Counters
+from .producer import Producer
+from .tile import Tile
+
+__all__ = ["MatmulResult", "matmul", "run_streams"]
+
+
+@dataclass(frozen=True)
+class MatmulResult:
+    """What a tile gave, and how long it took.
+
+    Parameters
+    ----------
+    c_bits : array of uint32, (rows, columns), or (batch, rows, columns) if the operands had a batch axis
+        FP32 bits of the results.
+    cycles, steps, effectual : array of int64, (batch,)
+        For each stream, scheduling cycles, dense steps and positions consumed (docs/tile.md, "Counters"). Without a
+        batch axis there is one stream.
+    row_wait : array of int64, (batch, rows)
+        For each stream and row, the steps that the row waited for others.
+    counters : Counters
+        The tile's counters at the end, over all streams.
+    elapsed : int
+        Clock cycles from reset until the last result has left.
+    protocol_error, non_finite, overflow : bool
+        The tile's flags at the end.
+    """
+
+    c_bits: NDArray[np.uint32]
+    cycles: NDArray[np.int64]
+    steps: NDArray[np.int64]
+    effectual: NDArray[np.int64]
+    row_wait: NDArray[np.int64]
+    counters: Counters
+    elapsed: int
+    protocol_error: bool
+    non_finite: bool
+    overflow: bool
+
+    @property
+    def c(self) -> NDArray[np.float32]:
+        """The results as float32."""
+        return self.c_bits.view(np.float32)
+
+
+def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig) -> MatmulResult:
+    """Multiply on the tile model, bit by bit and cycle by cycle: ``c[r, k] = sum(a[k] * b[r])``.
+
+    Producers always offer all they can and the output is always taken. The streams of a batch follow each other
+    without a gap.
+
+    Parameters
+    ----------
+    a : array, (columns, T, lanes) or (batch, columns, T, lanes)
+    b : array, (rows, T, lanes) or (batch, rows, T, lanes)
+        Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even). Side B
+        is the one whose zeros are skipped.
+    config : TileConfig
+        The tile.
+
+    Returns
+    -------
+    MatmulResult
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the operand, what it must be and what it was.
+
+    Examples
+    --------
+    Two dot products of eight values, five of them zero; the baseline takes two cycles for what takes one here.
+
+    >>> import numpy as np
+    >>> config = TileConfig(rows=1, columns=2)
+    >>> b = np.array([[[0.0, 2.0, 0.0, 3.0], [0.5, 0.0, 0.0, 0.0]]])
+    >>> a = np.array([[[1.0, 1.0, 1.0, 1.0], [1.0, 1.0, 1.0, 1.0]], [[9.0, 1.0, 9.0, -1.0], [4.0, 9.0, 9.0, 9.0]]])
+    >>> result = matmul(a, b, config)
+    >>> result.c
+    array([[5.5, 1. ]], dtype=float32)
+    >>> result.cycles, matmul(a, b, config.baseline).cycles
+    (array([1]), array([2]))
+    """
+    if not isinstance(config, TileConfig):
+        raise TypeError(f"config must be a TileConfig, not {config!r}")
+    a_bits = _bit_patterns("a", a, config.a_format)
+    b_bits = _bit_patterns("b", b, config.b_format)
+    _check_shape("a", a_bits, f"columns={config.columns}", config.columns, config.lanes)
+    _check_shape("b", b_bits, f"rows={config.rows}", config.rows, config.lanes)
+    if a_bits.ndim != b_bits.ndim:
+        raise ValueError(f"b must have as many axes as a ({a_bits.ndim}), not {b_bits.ndim}")
+    if a_bits.shape[-2] != b_bits.shape[-2]:
+        raise ValueError(f"b must have as many steps as a ({a_bits.shape[-2]}), not {b_bits.shape[-2]}")
+    if a_bits.ndim == 3:
+        result = run_streams([(a_bits, b_bits)], config)
+        return replace(result, c_bits=result.c_bits[0])
+    if len(a_bits) != len(b_bits):
+        raise ValueError(f"b must have as many streams as a ({len(a_bits)}), not {len(b_bits)}")
+    return run_streams(list(zip(a_bits, b_bits, strict=True)), config)
+
+
+def run_streams(streams: Sequence[tuple[NDArray, NDArray]], config: TileConfig) -> MatmulResult:
+    """Run streams, one behind the other, as `matmul` does, but each with its own T.
+
+    Parameters
+    ----------
+    streams : sequence of (a, b)
+        a: array of unsigned int, (columns, T, lanes); b: array of unsigned int, (rows, T, lanes); bit patterns.
+    config : TileConfig
+        The tile.
+
+    Returns
+    -------
+    MatmulResult
+        With a batch axis. If T is 0 or not the same for a and b of a stream, the tile cannot work: see Raises.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit.
+    """
+    for index, (a, b) in enumerate(streams):
+        if not a.shape[1] == b.shape[1] >= 1:
+            raise ValueError(f"stream {index} must have T >= 1 steps on both sides, not {a.shape[1]} and {b.shape[1]}")
+    tile = Tile(config)
+    a_ports = [Producer([a[column].tolist() for a, _ in streams]) for column in range(config.columns)]
+    b_ports = [Producer([b[row].tolist() for _, b in streams]) for row in range(config.rows)]
+    per_stream = np.zeros((len(streams), 3 + config.rows), dtype=np.int64)
+    ended = elapsed = 0
+    results: list[tuple[int, ...]] = []
+    while len(results) < len(streams) * config.rows:
+        offers = [[port.offer(config.window_depth) for port in side] for side in (a_ports, b_ports)]
+        outputs = tile.cycle(*offers, out_ready=True)
+        elapsed += 1
+        for port in a_ports + b_ports:
+            port.take(outputs.taken)
+        if outputs.schedule is not None:
+            made = outputs.schedule
+            per_stream[ended] += (1, made.advance, made.consumed, *made.row_wait)
+            ended += made.last
+        if outputs.out is not None:
+            results += outputs.out.values
+    return MatmulResult(
+        c_bits=np.array(results, dtype=np.uint32).reshape(len(streams), config.rows, config.columns),
+        cycles=per_stream[:, 0],
+        steps=per_stream[:, 1],
+        effectual=per_stream[:, 2],
+        row_wait=per_stream[:, 3:],
+        counters=tile.counters,
+        elapsed=elapsed,
+        protocol_error=tile.protocol_error,
+        non_finite=tile.non_finite,
+        overflow=tile.overflow,
+    )
+
+
+def _bit_patterns(name: str, values: ArrayLike, fmt: FloatFormat) -> NDArray:
+    array = np.asarray(values)
+    if np.issubdtype(array.dtype, np.floating):
+        return encode(array, fmt)
+    if not np.issubdtype(array.dtype, np.unsignedinteger):
+        raise TypeError(
+            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) or of floats, not of {array.dtype}"
+        )
+    if array.size and array.max() >= 1 << fmt.width:
+        raise ValueError(f"{name} must hold {fmt.name} bit patterns below 2**{fmt.width}, not {array.max()}")
+    return array
+
+
+def _check_shape(name: str, array: NDArray, ports: str, count: int, lanes: int) -> None:
+    if array.ndim not in (3, 4) or array.shape[-3] != count or array.shape[-1] != lanes:
+        raise ValueError(
+            f"{name} must have shape ({ports}, T, lanes={lanes}) or (batch, {count}, T, {lanes}), not {array.shape}"
+        )
+    if array.size == 0:
+        raise ValueError(f"{name} must have at least one step and one stream, not shape {array.shape}")

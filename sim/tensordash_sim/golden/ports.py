@@ -1,0 +1,104 @@
+"""What is visible at a tile's ports."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .control import TileSchedule
+
+__all__ = ["COUNTER_LIMIT", "Beat", "Counters", "Offer", "Outputs"]
+
+COUNTER_LIMIT = 2**32 - 1
+"""Where counters stay."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one producer offers in one cycle.
+
+    Parameters
+    ----------
+    steps : sequence of sequence of int, (at least `available`, lanes)
+        Bit patterns, the oldest step first.
+    available : int
+        How many of them are offered; more than the tile's window count as the window.
+    last : bool
+        The step at ``available - 1`` is the last of its stream.
+    """
+
+    steps: Sequence[Sequence[int]] = ()
+    available: int = 0
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """One beat of results.
+
+    Parameters
+    ----------
+    values : tuple of tuple of int, (out_rows, columns)
+        FP32 bits.
+    last : bool
+        The final beat of a block.
+    """
+
+    values: tuple[tuple[int, ...], ...]
+    last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """A tile's counters, as docs/tile.md defines them."""
+
+    cycles: int = 0
+    steps: int = 0
+    effectual: int = 0
+    stall_input: int = 0
+    stall_output: int = 0
+    input_limited: int = 0
+    row_wait: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """All that is visible at a tile's ports in one cycle, before its clock edge.
+
+    Parameters
+    ----------
+    taken : int
+        Steps taken from every port; depends on this cycle's offers.
+    out_valid : bool
+        The output register holds a beat.
+    out : Beat or None
+        That beat.
+    counters : Counters
+        What happened up to the previous cycle.
+    protocol_error, non_finite, overflow : bool
+        Sticky flags, likewise.
+    schedule : TileSchedule or None
+        For debugging: the schedule made in this cycle, if any.
+    frozen : bool
+        For debugging: the tile is frozen in this cycle.
+    """
+
+    taken: int
+    out_valid: bool
+    out: Beat | None
+    counters: Counters
+    protocol_error: bool
+    non_finite: bool
+    overflow: bool
+    schedule: "TileSchedule | None"
+    frozen: bool
+
+    @property
+    def schedule_made(self) -> bool:
+        """Whether a schedule is made in this cycle."""
+        return self.schedule is not None
+
+    @property
+    def advance(self) -> int:
+        """Steps that leave the window at the end of this cycle."""
+        return 0 if self.schedule is None else self.schedule.advance

@@ -1,0 +1,213 @@
+"""The scheduler: which position of the window each lane takes in one cycle."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Option", "Position", "Schedule", "levels", "reach", "schedule", "schedule_stream"]
+
+Option = tuple[int, int]
+"""(step, lane offset)."""
+
+Position = tuple[int, int]
+"""(step, lane) of a window, step 0 the oldest."""
+
+
+def reach(lane: int, options: Sequence[Option], lanes: int) -> list[Position]:
+    """Positions that a lane may take, in priority order; lane offsets wrap around the ring.
+
+    >>> reach(3, ((0, 0), (1, 0), (1, 1)), 4)
+    [(0, 3), (1, 3), (1, 0)]
+    """
+    return [(step, (lane + offset) % lanes) for step, offset in options]
+
+
+@cache
+def levels(options: tuple[Option, ...], lanes: int) -> tuple[tuple[int, ...], ...]:
+    """Sets of lanes that decide at the same time, because no two of a set can reach the same position.
+
+    Greedy, in lane order: the first level takes lane 0 and every later lane that conflicts with none already in it,
+    the next level does the same with the lanes that are left, and so on.
+
+    Parameters
+    ----------
+    options : tuple of (step, lane offset)
+        In priority order.
+    lanes : int
+        Lanes of a PE.
+
+    Source
+    ------
+    Section III-A, Fig. 6 of the paper, and its six levels for 16 lanes.
+
+    Examples
+    --------
+    >>> levels(((0, 0), (1, 0), (1, 1)), 4)
+    ((0, 2), (1, 3))
+    """
+    positions = [set(reach(lane, options, lanes)) for lane in range(lanes)]
+    found = []
+    waiting = list(range(lanes))
+    while waiting:
+        level: list[int] = []
+        for lane in waiting:
+            if all(positions[lane].isdisjoint(positions[other]) for other in level):
+                level.append(lane)
+        found.append(tuple(level))
+        waiting = [lane for lane in waiting if lane not in level]
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """One cycle of one scheduler.
+
+    Parameters
+    ----------
+    selected : tuple of (step, lane) or None, one for each lane
+        The position whose pair the lane multiplies; None: it has no work.
+    options : tuple of int or None, one for each lane
+        The same as an index into the connectivity's options (MS in the paper).
+    remaining : tuple of tuple of bool, (depth, lanes)
+        The effectual positions that are still not consumed.
+    advance : int
+        Leading eligible steps with no effectual position left (AS in the paper).
+    """
+
+    selected: tuple[Position | None, ...]
+    options: tuple[int | None, ...]
+    remaining: tuple[tuple[bool, ...], ...]
+    advance: int
+
+    @property
+    def consumed(self) -> int:
+        """Number of positions consumed."""
+        return sum(position is not None for position in self.selected)
+
+
+def schedule(
+    effectual: Sequence[Sequence[bool]] | NDArray[np.bool_], eligible_steps: int, options: tuple[Option, ...]
+) -> Schedule:
+    """Make the schedule of one cycle.
+
+    Levels in order; in each level every lane takes the first option of its list that is eligible, effectual and not
+    consumed, and consumes it.
+
+    Parameters
+    ----------
+    effectual : array of bool, (depth, lanes)
+        The effectual positions that are not consumed, the oldest step first.
+    eligible_steps : int
+        Leading steps that may be scheduled, 0 to depth: those present, as far as the end of the stream.
+    options : tuple of (step, lane offset)
+        In priority order.
+
+    Returns
+    -------
+    Schedule
+
+    Raises
+    ------
+    ValueError
+        If `eligible_steps` does not fit the window.
+
+    Source
+    ------
+    Section III-A of the paper.
+
+    Examples
+    --------
+    In the manner of Fig. 3: 16 pairs, seven of them effectual, a 2-deep window and the four options of Fig. 3c
+    (dense, lookahead, lookaside to either side). Two cycles do what the dense schedule does in four.
+
+    >>> options = ((0, 0), (1, 0), (1, 1), (1, -1))
+    >>> pairs = [[0, 1, 0, 0],
+    ...          [0, 1, 1, 1],
+    ...          [1, 0, 0, 1],
+    ...          [1, 0, 0, 0]]
+
+    Lane 1 works as in the dense schedule, lanes 2 and 3 look ahead, lane 0 takes from its neighbour at +1:
+
+    >>> first = schedule(pairs[0:2], 2, options)
+    >>> first.selected
+    ((1, 1), (0, 1), (1, 2), (1, 3))
+    >>> first.options, first.advance
+    ((2, 0, 1, 1), 2)
+
+    Lanes 0 and 3 work as in the dense schedule, lane 1 takes from its neighbour at -1, lane 2 has no work:
+
+    >>> second = schedule(pairs[2:4], 2, options)
+    >>> second.selected
+    ((0, 0), (1, 0), None, (0, 3))
+    >>> second.options, second.advance
+    ((0, 3, None, 0), 2)
+    """
+    remaining = [list(map(bool, step)) for step in effectual]
+    if not 0 <= eligible_steps <= len(remaining):
+        raise ValueError(f"eligible_steps must be from 0 to the window's {len(remaining)} steps, not {eligible_steps}")
+    if not remaining:
+        return Schedule((), (), (), 0)
+    lanes = len(remaining[0])
+    selected: list[Position | None] = [None] * lanes
+    indices: list[int | None] = [None] * lanes
+    for level in levels(options, lanes):
+        for lane in level:
+            for index, (step, offset) in enumerate(options):
+                source = (lane + offset) % lanes
+                if step < eligible_steps and remaining[step][source]:
+                    selected[lane], indices[lane] = (step, source), index
+                    break
+        # The whole level has decided on what the levels before it left over; only now do its choices go.
+        for lane in level:
+            position = selected[lane]
+            if position is not None:
+                remaining[position[0]][position[1]] = False
+    advance = 0
+    while advance < eligible_steps and not any(remaining[advance]):
+        advance += 1
+    return Schedule(tuple(selected), tuple(indices), tuple(map(tuple, remaining)), advance)
+
+
+def schedule_stream(effectual: ArrayLike, options: tuple[Option, ...], depth: int) -> NDArray[np.int64]:
+    """Schedule one stream with all its steps at hand: schedulers in parallel that advance together.
+
+    A tile that is never short of input and never waits for its output takes as many cycles for the stream.
+
+    Parameters
+    ----------
+    effectual : array of bool, (schedulers, T, lanes)
+        One scheduler for each row (or, if both sides are skipped, for each PE).
+    options : tuple of (step, lane offset)
+        In priority order.
+    depth : int
+        Steps of the window.
+
+    Returns
+    -------
+    array of int64, (cycles, schedulers)
+        AS of each scheduler in each cycle. The tile's AS is the least of a cycle, and those add up to T.
+
+    Examples
+    --------
+    A row of zeros next to a dense row waits for it:
+
+    >>> schedule_stream([[[0, 0], [0, 0]], [[1, 1], [1, 1]]], ((0, 0), (1, 0)), 2)
+    array([[2, 1],
+           [1, 1]])
+    """
+    marks = np.asarray(effectual, dtype=bool)
+    waiting: list[list[Sequence[bool]]] = marks.tolist()
+    steps_left = marks.shape[1]
+    advances = []
+    while steps_left:
+        eligible = min(depth, steps_left)
+        made = [schedule(steps[:eligible], eligible, options) for steps in waiting]
+        advances.append([one.advance for one in made])
+        advance = min(advances[-1])
+        for index, one in enumerate(made):
+            waiting[index][:eligible] = one.remaining[advance:]
+        steps_left -= advance
+    return np.array(advances, dtype=np.int64)

@@ -1,0 +1,158 @@
+"""The tile, cycle by cycle, as docs/tile.md defines it."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tensordash.config import TileConfig
+
+from .control import Control, TileSchedule
+from .datapath import Datapath, Work
+from .ports import COUNTER_LIMIT, Counters, Offer, Outputs
+
+__all__ = ["Tile"]
+
+
+class Tile:
+    """A tile after reset; every call of `cycle` is one clock cycle.
+
+    *Timing*: a stream's results are at the output two cycles after its last schedule is accumulated, that is
+    `latency` + 2 cycles after it is made, unless results before it are still waiting.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+
+    Attributes
+    ----------
+    control : Control
+        Window and schedules.
+    datapath : Datapath
+        Pipeline, accumulators and output.
+    counters : Counters
+        May be set, for instance close to `COUNTER_LIMIT`.
+    protocol_error, non_finite, overflow : bool
+        Sticky flags.
+
+    Source
+    ------
+    docs/tile.md; section III-A, Fig. 7 of the paper.
+
+    Examples
+    --------
+    One stream of one step, 1 * 2 in lane 0, through a 1 x 1 tile:
+
+    >>> tile = Tile(TileConfig(rows=1, columns=1, pipeline=1))
+    >>> a, b = Offer([[0x3C00, 0, 0, 0]], 1, last=True), Offer([[0x4000, 0, 0, 0]], 1, last=True)
+    >>> tile.cycle([a], [b], out_ready=True).taken
+    1
+    >>> nothing = Offer()
+    >>> for _ in range(4):
+    ...     outputs = tile.cycle([nothing], [nothing], out_ready=True)
+    ...     print(outputs.schedule_made, outputs.out_valid)
+    True False
+    False False
+    False False
+    False True
+    >>> hex(outputs.out.values[0][0]), outputs.out.last, outputs.counters.cycles
+    ('0x40000000', True, 1)
+    """
+
+    def __init__(self, config: TileConfig) -> None:
+        if not isinstance(config, TileConfig):
+            raise TypeError(f"config must be a TileConfig, not {config!r}")
+        self.config = config
+        self.control = Control(config)
+        self.datapath = Datapath(config)
+        self.reset()
+
+    def reset(self) -> None:
+        """What a clock edge with reset does; `cycle` before it for what is visible in that cycle."""
+        self.control.reset()
+        self.datapath.reset()
+        self._clear()
+
+    def _clear(self) -> None:
+        self.counters = Counters(row_wait=(0,) * self.config.rows)
+        self.protocol_error = self.non_finite = self.overflow = False
+
+    def cycle(self, a: Sequence[Offer], b: Sequence[Offer], out_ready: bool, clear: bool = False) -> Outputs:
+        """One clock cycle.
+
+        Parameters
+        ----------
+        a, b : sequence of Offer
+            Side A, one for each column, and side B, one for each row.
+        out_ready : bool
+            The consumer takes the output beat, if there is one.
+        clear : bool
+            Counters and flags are zero after this cycle.
+
+        Returns
+        -------
+        Outputs
+            What is visible before the clock edge.
+
+        Raises
+        ------
+        ValueError
+            If the offers do not fit the tile.
+        """
+        self._check("a", "columns", a, self.config.columns)
+        self._check("b", "rows", b, self.config.rows)
+        decided = self.control.decide()
+        frozen = self.datapath.is_frozen(decided, out_ready)
+        made = None if frozen else decided
+        space = self.control.rows[0].space + (made.advance if made else 0)
+        taken = min(space, *(self.control.offered(offer) for offer in (*a, *b)))
+        outputs = Outputs(
+            taken=taken,
+            out_valid=self.datapath.output is not None,
+            out=self.datapath.output,
+            counters=self.counters,
+            protocol_error=self.protocol_error,
+            non_finite=self.non_finite,
+            overflow=self.overflow,
+            schedule=made,
+            frozen=frozen,
+        )
+        work = Work(self.control.operands(made), made.first, made.last) if made else None
+        overflow = self.datapath.clock(work, out_ready, frozen)
+        protocol_error, non_finite = self.control.clock(made, a, b, taken)
+        if clear:
+            self._clear()
+        else:
+            self.counters = self._count(made, frozen)
+            self.protocol_error |= protocol_error
+            self.non_finite |= non_finite
+            self.overflow |= overflow
+        return outputs
+
+    def _count(self, made: TileSchedule | None, frozen: bool) -> Counters:
+        """The counters after this cycle."""
+        old = self.counters
+        if made is None:
+            if frozen:
+                return replace(old, stall_output=_saturate(old.stall_output + 1))
+            return replace(old, stall_input=_saturate(old.stall_input + 1))
+        return replace(
+            old,
+            cycles=_saturate(old.cycles + 1),
+            steps=_saturate(old.steps + made.advance),
+            effectual=_saturate(old.effectual + made.consumed),
+            input_limited=_saturate(old.input_limited + made.input_limited),
+            row_wait=tuple(_saturate(sum(pair)) for pair in zip(old.row_wait, made.row_wait, strict=True)),
+        )
+
+    def _check(self, name: str, ports: str, offers: Sequence[Offer], count: int) -> None:
+        if len(offers) != count:
+            raise ValueError(f"{name} must be {ports}={count} offers, not {len(offers)}")
+        for index, offer in enumerate(offers):
+            if not 0 <= offer.available <= len(offer.steps):
+                raise ValueError(
+                    f"{name}[{index}].available must be from 0 to its {len(offer.steps)} steps, not {offer.available}"
+                )
+
+
+def _saturate(value: int) -> int:
+    return min(value, COUNTER_LIMIT)
