@@ -1,7 +1,7 @@
 """Tile: rows x columns PEs that share B along rows and A along columns."""
 
 from amaranth.hdl import Cat, Module, Signal
-from amaranth.lib import stream
+from amaranth.lib import stream, wiring
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -276,3 +276,4 @@ class Tile(Block):
             counters.clear.eq(self.clear),
             *(getattr(self, name).eq(getattr(counters, name)) for name in (*COUNTERS, "row_wait", *FLAGS)),
         ]
+        wiring.connect(m, self.drain.out, wiring.flipped(self.out))

@@ -227,7 +227,7 @@ def encode(values: ArrayLike, fmt: FloatFormat) -> NDArray[np.uint16]:
         raise TypeError(f"values must be an array of floats, not of {array.dtype}")
     if fmt.name != "fp16":
         raise ValueError(f"floats can be encoded as fp16 only, not as {fmt.name}: give bit patterns")
-    with np.errstate(over="ignore", under="ignore"):
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         return array.astype(np.float16).view(np.uint16)
 
 

@@ -89,7 +89,7 @@ class Schedule:
 
 
 def schedule(
-    effectual: Sequence[Sequence[bool]] | NDArray[np.bool_], eligible_steps: int, options: tuple[Option, ...]
+    effectual: Sequence[Sequence[int]] | NDArray[np.bool_], eligible_steps: int, options: tuple[Option, ...]
 ) -> Schedule:
     """Make the schedule of one cycle.
 

@@ -1,0 +1,1 @@
+"""cocotb benches: each module is loaded by a simulator, not imported by users."""

@@ -1,0 +1,112 @@
+"""Bench of the AXI4-Stream wrapper: results, order and rate against the golden products."""
+
+from random import Random
+
+import cocotb
+import numpy as np
+
+from tensordash_sim.golden.matmul import run_streams
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.stimulus import random_lengths, random_streams
+
+
+class Sender:
+    """Beats of one input stream; once valid, a beat stays until it is taken."""
+
+    def __init__(self, name: str, streams: list, width: int, lanes: int, depth: int) -> None:
+        self.name = name
+        self.beats: list[tuple[int, int, int]] = []
+        step_bytes = width * lanes // 8
+        for stream in streams:
+            for start in range(0, len(stream), depth):
+                steps = stream[start : start + depth]
+                values = [value for step in steps for value in step]
+                data = sum(value << (i * width) for i, value in enumerate(values))
+                keep = (1 << (step_bytes * len(steps))) - 1
+                self.beats.append((data, keep, int(start + depth >= len(stream))))
+        self.sent, self.valid = 0, False
+
+    def drive(self, pins: Pins, offer: bool) -> None:
+        """Put the next beat on the pins, if one is due."""
+        self.valid = self.sent < len(self.beats) and (self.valid or offer)
+        data, keep, last = self.beats[self.sent] if self.valid else (0, 0, 0)
+        names = [f"{self.name}_{pin}" for pin in ("tdata", "tkeep", "tlast", "tvalid")]
+        pins.drive(**dict(zip(names, (data, keep, last, int(self.valid)), strict=True)))
+
+    def taken(self, pins: Pins) -> None:
+        """See whether the beat is taken in this cycle."""
+        if self.valid and pins.read(f"{self.name}_tready"):
+            self.sent, self.valid = self.sent + 1, False
+
+
+async def run(dut, idle: float, stall: float, count: int, reset_at: int = -1) -> None:
+    """Send random streams, compare all results and counters at the end."""
+    job = current_job()
+    config, random = job.config, Random(f"{job.seed} axi {idle} {stall} {reset_at}")
+    cocotb.log.info("seed %s", job.seed)
+    depth, lanes = config.window_depth, config.lanes
+    lengths = random_lengths(random, count, depth)
+    a = [random_streams(random, config.a_format, lanes, lengths) for _ in range(config.columns)]
+    b = [random_streams(random, config.b_format, lanes, lengths) for _ in range(config.rows)]
+    streams = [(np.array([p[i] for p in a], np.uint32), np.array([p[i] for p in b], np.uint32)) for i in range(count)]
+    golden = run_streams(streams, config)
+
+    def senders() -> list[Sender]:
+        return [
+            Sender(f"s_axis_{side}{i}", port, fmt.width, lanes, depth)
+            for side, ports, fmt in (("a", a, config.a_format), ("b", b, config.b_format))
+            for i, port in enumerate(ports)
+        ]
+
+    pins, active = Pins(dut), senders()
+    for sender in active:
+        sender.drive(pins, False)
+    await pins.reset(clear=0, m_axis_tready=0)
+    results: list[list[int]] = []
+    beats = config.rows // config.out_rows
+    expected = golden.c_bits.reshape(count * beats, -1).tolist()
+    for cycle in range(20_000 + 200 * sum(lengths)):
+        ready = random.random() >= stall
+        for sender in active:
+            sender.drive(pins, random.random() >= idle)
+        pins.drive(m_axis_tready=int(ready), rst=int(cycle == reset_at))
+        await pins.settle()
+        for sender in active:
+            sender.taken(pins)
+        if pins.read("m_axis_tvalid"):
+            values = split(pins.read("m_axis_tdata"), 32, config.out_rows * config.columns)
+            here = f"cycle {cycle}: beat {len(results)}"
+            assert values == expected[len(results)], f"{here} is {values}, golden says {expected[len(results)]}"
+            last = (len(results) + 1) % beats == 0
+            assert pins.read("m_axis_tlast") == last, f"{here}: golden says last {last}"
+            if ready:
+                results.append(values)
+        await pins.tick()
+        if cycle == reset_at:
+            results, active = [], senders()
+        if len(results) == len(expected):
+            break
+    assert len(results) == len(expected), f"{len(results)} beats came out, golden says {len(expected)}"
+    pins.drive(m_axis_tready=0)
+    await pins.settle()
+    for name in ("steps", "effectual"):
+        assert pins.read(name) == getattr(golden.counters, name), f"{name} is {pins.read(name)}"
+    assert pins.read("protocol_error") == 0
+    if not idle and not stall and reset_at < 0:
+        # At full rate the wrapper costs no schedule: the same number as with producers that offer all they can.
+        assert pins.read("cycles") == golden.counters.cycles, f"cycles is {pins.read('cycles')}"
+        assert pins.read("input_limited") == golden.counters.input_limited
+
+
+@cocotb.test()
+@cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5])
+async def random_traffic(dut, idle: float, stall: float) -> None:
+    """Streams of all lengths, with and without idle producers and back-pressure."""
+    await run(dut, idle, stall, max(2, round(16 * current_job().effort)))
+
+
+@cocotb.test()
+async def reset_in_a_stream(dut) -> None:
+    """A reset forgets all beats; the streams are sent again."""
+    await run(dut, 0.2, 0.2, 4, reset_at=25)

@@ -1,0 +1,62 @@
+"""Bench of the staging buffer: what comes out is what went in, in order, for any advance and arrival."""
+
+from random import Random
+
+import cocotb
+
+from tensordash_sim.golden.staging import StagingBuffer
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+
+
+def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
+    """The one-hot lines of every slot: (slot + advance) stays for what is kept, the offered steps fill up behind."""
+    lines = 0
+    kept = present - advance
+    for slot in range(depth):
+        if slot < kept:
+            lines |= 1 << (slot * (depth + 1) + advance)
+        elif slot < kept + entering:
+            lines |= 1 << (slot * (depth + 1) + depth - slot + slot - kept)
+    return lines
+
+
+@cocotb.test()
+async def random_moves(dut) -> None:
+    """Steps enter and leave at random."""
+    job = current_job()
+    config, random = job.config, Random(f"{job.seed} staging")
+    cocotb.log.info("seed %s", job.seed)
+    depth, lanes, width = config.window_depth, config.lanes, config.a_format.width
+    golden, pins = StagingBuffer(depth, lanes), Pins(dut)
+    await pins.reset(steps=0, refill=0)
+    fed = seen = 0
+    for _ in range(round(1500 * job.effort)):
+        await pins.settle()
+        window = split(pins.dut.window.value.to_unsigned() if golden.present == depth else _known(pins, golden, width), width, lanes * depth)
+        for slot, step in enumerate(golden.steps):
+            found = tuple(window[slot * lanes : (slot + 1) * lanes])
+            assert found == step, f"cycle {pins.cycle}: step {slot} is {found}, golden says {step}"
+            seen += 1
+        advance = random.randint(0, golden.present)
+        offered = [[random.getrandbits(width) for _ in range(lanes)] for _ in range(depth)]
+        entering = random.randint(0, depth - golden.present + advance)
+        flat = [value for step in offered for value in step]
+        pins.drive(
+            steps=sum(value << (i * width) for i, value in enumerate(flat)),
+            refill=refill_lines(depth, golden.present, advance, entering),
+        )
+        golden.advance(advance)
+        golden.push(offered[:entering])
+        fed += entering
+        await pins.settle()
+        await pins.tick()
+    assert fed > 100
+    assert seen > 100
+
+
+def _known(pins: Pins, golden: StagingBuffer, width: int) -> int:
+    """The window's bits of the steps present; the others may be undefined."""
+    bits = golden.present * golden.lanes * width
+    text = str(pins.dut.window.value)
+    return int(text[len(text) - bits :], 2) if bits else 0

@@ -1,0 +1,141 @@
+"""Bench of the tile: everything visible, in every cycle, against the golden tile."""
+
+from random import Random
+
+import cocotb
+
+from tensordash_sim.golden.ports import COUNTER_LIMIT
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.lockstep import Lockstep
+from tensordash_sim.verify.stimulus import random_lengths, random_streams
+
+STREAMS = 24
+
+
+def streams_for(job, random: Random, lengths: list[int], specials: float = 0.0):
+    """Random streams of the same lengths for all ports: (a, b)."""
+    config = job.config
+    return (
+        [random_streams(random, config.a_format, config.lanes, lengths, specials=specials) for _ in range(config.columns)],
+        [random_streams(random, config.b_format, config.lanes, lengths, specials=specials) for _ in range(config.rows)],
+    )
+
+
+async def started(dut, name: str, **parameters) -> tuple:
+    """Job, random source and tile after reset."""
+    job = current_job()
+    random = Random(f"{job.seed} {name} {parameters}")
+    cocotb.log.info("seed %s", job.seed)
+    lockstep = Lockstep(dut, job.config, random, **parameters)
+    await lockstep.start()
+    return job, random, lockstep
+
+
+@cocotb.test()
+@cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5])
+async def random_traffic(dut, idle: float, stall: float) -> None:
+    """Streams of all lengths and densities, with and without idle producers and back-pressure."""
+    job, random, lockstep = await started(dut, "traffic", idle=idle, stall=stall)
+    lengths = random_lengths(random, max(2, round(STREAMS * job.effort)), job.config.window_depth)
+    lockstep.feed(*streams_for(job, random, lengths))
+    await lockstep.run()
+    assert len(lockstep.results) == len(lengths) * job.config.rows
+
+
+@cocotb.test()
+async def single_steps(dut) -> None:
+    """Streams of one step, one behind the other: as many boundaries in the window as fit."""
+    job, random, lockstep = await started(dut, "single")
+    lockstep.feed(*streams_for(job, random, [1] * round(60 * job.effort)))
+    await lockstep.run()
+
+
+@cocotb.test()
+async def output_blocked(dut) -> None:
+    """An output that is hardly ever ready: streams wait and nothing is lost."""
+    job, random, lockstep = await started(dut, "blocked", stall=0.95)
+    lockstep.feed(*streams_for(job, random, random_lengths(random, 6, job.config.window_depth)))
+    await lockstep.run()
+    assert lockstep.golden.counters.stall_output > 0
+
+
+@cocotb.test()
+async def all_zeros(dut) -> None:
+    """Streams of zeros take ceil(T / depth) cycles and give +0."""
+    job, _, lockstep = await started(dut, "zeros")
+    config = job.config
+    lengths = [1, config.depth, config.depth + 1, 37]
+    zeros = [[[0] * config.lanes for _ in range(length)] for length in lengths]
+    lockstep.feed([zeros] * config.columns, [zeros] * config.rows)
+    await lockstep.run()
+    assert {value for row in lockstep.results for value in row} == {0}
+    assert lockstep.golden.counters.cycles == sum(-(-length // config.window_depth) for length in lengths)
+
+
+@cocotb.test()
+async def long_stream(dut) -> None:
+    """Hundreds of steps in one stream."""
+    job, random, lockstep = await started(dut, "long", idle=0.1, stall=0.1)
+    lockstep.feed(*streams_for(job, random, [round(400 * job.effort) + 1, 3]))
+    await lockstep.run()
+
+
+@cocotb.test()
+async def special_values(dut) -> None:
+    """NaN and infinities among the operands, few enough that blocks without them remain."""
+    job, random, lockstep = await started(dut, "special", idle=0.2, stall=0.2)
+    lengths = random_lengths(random, round(STREAMS * job.effort), job.config.window_depth)
+    lockstep.feed(*streams_for(job, random, lengths, specials=0.01))
+    await lockstep.run()
+    assert lockstep.golden.non_finite
+
+
+@cocotb.test()
+async def reset_anywhere(dut) -> None:
+    """Reset in the middle of streams, stalls and outputs; what follows is not disturbed."""
+    job, random, lockstep = await started(dut, "reset", idle=0.3, stall=0.3)
+    for _ in range(round(12 * job.effort) + 1):
+        lockstep.feed(*streams_for(job, random, random_lengths(random, 6, job.config.window_depth)))
+        for _ in range(random.randint(1, 40)):
+            await lockstep.cycle()
+        await lockstep.cycle(reset=True)
+    lockstep.feed(*streams_for(job, random, random_lengths(random, 4, job.config.window_depth)))
+    await lockstep.run()
+
+
+@cocotb.test()
+async def clear_counters(dut) -> None:
+    """`clear` empties counters and flags in any cycle."""
+    job, random, lockstep = await started(dut, "clear", idle=0.2, stall=0.2, compare_every=1)
+    lockstep.feed(*streams_for(job, random, random_lengths(random, 12, job.config.window_depth), specials=0.01))
+    for _ in range(round(120 * job.effort)):
+        await lockstep.cycle(clear=random.random() < 0.1)
+    await lockstep.run()
+
+
+@cocotb.test()
+async def protocol_error(dut) -> None:
+    """Ports that disagree on where a stream ends set the flag, and the tile goes on."""
+    job, random, lockstep = await started(dut, "protocol", idle=0.2)
+    a, b = streams_for(job, random, [5, 3, 8])
+    longer, _ = streams_for(job, random, [6, 2, 8])
+    lockstep.feed([longer[0], *a[1:]], b)
+    for _ in range(60):
+        await lockstep.cycle()
+    assert lockstep.golden.protocol_error
+
+
+@cocotb.test()
+async def saturation(dut) -> None:
+    """Counters stay at their largest value."""
+    job, random, lockstep = await started(dut, "saturation", idle=0.3, stall=0.3, compare_every=1)
+    near = COUNTER_LIMIT - 6
+    counters = lockstep.golden.counters
+    counters = type(counters)(near, near, near, near, near, near, (near,) * job.config.rows)
+    lockstep.golden.counters = counters
+    await lockstep.pins.settle()
+    for name in ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited"):
+        getattr(dut.counters, name).value = near
+    dut.counters.row_wait.value = sum(near << (32 * row) for row in range(job.config.rows))
+    lockstep.feed(*streams_for(job, random, random_lengths(random, 8, job.config.window_depth)))
+    await lockstep.run()

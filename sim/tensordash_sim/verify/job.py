@@ -1,0 +1,46 @@
+"""What a bench is told: the configuration, the seed and how much to do, through a file named in the environment."""
+
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tensordash import TileConfig
+
+__all__ = ["JOB_VARIABLE", "Job", "current_job"]
+
+JOB_VARIABLE = "TENSORDASH_JOB"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A bench's orders.
+
+    Parameters
+    ----------
+    config : TileConfig
+        What the Verilog was (or should have been) made from.
+    seed : int
+        Seed of all random stimulus.
+    effort : float
+        1 for the usual amount of random stimulus.
+    options : dict
+        What only some benches need, such as a file of operands.
+    """
+
+    config: TileConfig
+    seed: int
+    effort: float = 1.0
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def write(self, path: Path) -> None:
+        """Write the job for a bench to read."""
+        document = {**asdict(self), "config": self.config.to_mapping()}
+        path.write_text(json.dumps(document), encoding="utf-8")
+
+
+def current_job() -> Job:
+    """The job of the bench that runs in this process."""
+    document = json.loads(Path(os.environ[JOB_VARIABLE]).read_text(encoding="utf-8"))
+    return Job(**{**document, "config": TileConfig.from_mapping(document["config"])})

@@ -1,0 +1,141 @@
+"""A tile's Verilog and its golden model, cycle by cycle side by side."""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from tensordash import TileConfig
+
+from ..golden.ports import Outputs
+from ..golden.tile import Tile
+from .pins import Pins, split
+from .stimulus import Arrival, Source
+
+__all__ = ["Lockstep"]
+
+COUNTERS = ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")
+FLAGS = ("protocol_error", "non_finite", "overflow")
+
+
+class Lockstep:
+    """Drives a tile and its model with the same inputs and compares everything visible.
+
+    Parameters
+    ----------
+    dut
+        Top of the simulation.
+    config : TileConfig
+        The tile.
+    idle, stall : float
+        Probability that a port holds something back, and that the output is not ready, in a cycle.
+    random : Random
+        Source of both.
+    compare_every : int
+        Cycles between comparisons of the counters (everything else is compared in every cycle).
+    """
+
+    def __init__(
+        self, dut, config: TileConfig, random: Random, *, idle: float = 0, stall: float = 0, compare_every: int = 8
+    ) -> None:
+        self.pins, self.config, self.random = Pins(dut), config, random
+        self.golden = Tile(config)
+        self.stall, self.compare_every = stall, compare_every
+        self.arrival = Arrival(random, idle)
+        self.results: list[tuple[int, ...]] = []
+        self.a: list[Source] = []
+        self.b: list[Source] = []
+        self._sides = (("a", config.columns, config.a_format.width), ("b", config.rows, config.b_format.width))
+
+    async def start(self) -> None:
+        """Reset."""
+        inputs = {"clear": 0, "out_ready": 0}
+        for side, count, _ in self._sides:
+            for i in range(count):
+                inputs |= {f"{side}_{i}_steps": 0, f"{side}_{i}_available": 0, f"{side}_{i}_last": 0}
+        await self.pins.reset(**inputs)
+
+    def feed(self, a: Sequence[list], b: Sequence[list]) -> None:
+        """Streams to offer from now on: for each column, and each row, (stream, T, lanes) bit patterns."""
+        lanes = self.config.lanes
+        self.a = [Source(list(streams), self.config.a_format.width, lanes) for streams in a]
+        self.b = [Source(list(streams), self.config.b_format.width, lanes) for streams in b]
+
+    async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
+        """One cycle; `reset` or `clear` at its end."""
+        depth = self.config.window_depth
+        offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
+        ready = self.random.random() >= self.stall
+        pins = {"out_ready": int(ready), "clear": int(clear), "rst": int(reset)}
+        for (side, _, _), sources, offered in zip(self._sides, (self.a, self.b), offers, strict=True):
+            for i, (source, offer) in enumerate(zip(sources, offered, strict=True)):
+                pins[f"{side}_{i}_steps"] = source.bits(offer)
+                pins[f"{side}_{i}_available"] = offer.available
+                pins[f"{side}_{i}_last"] = int(offer.last)
+        self.pins.drive(**pins)
+        await self.pins.settle()
+        expected = self.golden.cycle(offers[0], offers[1], ready, clear)
+        self._compare(expected)
+        if reset:
+            self.golden.reset()
+        else:
+            for source in (*self.a, *self.b):
+                source.take(expected.taken)
+        if ready and expected.out is not None:
+            self.results += expected.out.values
+        await self.pins.tick()
+        return expected
+
+    async def run(
+        self, *, until: Callable[[], bool] | None = None, limit: int = 200_000, each: Callable[[Outputs], None] | None = None
+    ) -> None:
+        """Cycles until all streams are in and their results out (or `until`), then compare the counters.
+
+        Raises
+        ------
+        AssertionError
+            At the first difference, or after `limit` cycles.
+        """
+        finished = until or self._finished
+        for _ in range(limit):
+            if finished():
+                self._compare_counters(self.golden.counters)
+                return
+            outputs = await self.cycle()
+            if each:
+                each(outputs)
+        raise AssertionError(f"not done after {limit} cycles")
+
+    def _finished(self) -> bool:
+        golden = self.golden
+        idle = not (golden.control.rows[0].present or any(golden.datapath.pipeline) or golden.datapath.block)
+        return idle and golden.datapath.output is None and all(s.done for s in (*self.a, *self.b))
+
+    def _compare(self, expected: Outputs) -> None:
+        for side, count, _ in self._sides:
+            # All ports move together: one of them, another one each cycle, is enough to look at.
+            port = f"{side}_{self.pins.cycle % count}_taken"
+            self._same(port, expected.taken)
+        self._same("out_valid", int(expected.out_valid))
+        if expected.out is not None:
+            values = [value for row in expected.out.values for value in row]
+            found = self.pins.read("out_payload")
+            bits = split(found, 32, len(values))
+            assert bits == values, self._say("out_payload", [hex(b) for b in bits], [hex(v) for v in values])
+            last = found >> (32 * len(values))
+            assert last == expected.out.last, self._say("out_payload.last", last, expected.out.last)
+        for flag in FLAGS:
+            self._same(flag, int(getattr(expected, flag)))
+        if self.pins.cycle % self.compare_every == 0:
+            self._compare_counters(expected.counters)
+
+    def _compare_counters(self, counters) -> None:
+        for name in COUNTERS:
+            self._same(name, getattr(counters, name))
+        waits = split(self.pins.read("row_wait"), 32, self.config.rows)
+        assert waits == list(counters.row_wait), self._say("row_wait", waits, list(counters.row_wait))
+
+    def _same(self, name: str, expected: int) -> None:
+        found = self.pins.read(name)
+        assert found == expected, self._say(name, found, expected)
+
+    def _say(self, name: str, found, expected) -> str:
+        return f"cycle {self.pins.cycle}: {name} is {found}, golden says {expected}"

@@ -1,0 +1,70 @@
+"""Access to a design's pins from a bench."""
+
+from typing import Any
+
+from cocotb.triggers import Timer
+
+__all__ = ["Pins", "split"]
+
+
+class Pins:
+    """Pins of the top module, by name, with the clock under the bench's control.
+
+    A cycle is: `drive` any inputs, `settle`, `read` outputs, `tick`. The bench generates the clock itself, which costs two
+    simulator callbacks a cycle and makes the order of events plain.
+    """
+
+    def __init__(self, dut: Any) -> None:
+        self.dut = dut
+        self._handles: dict[str, Any] = {}
+        self._driven: dict[str, int] = {}
+        self.cycle = 0
+
+    def _handle(self, name: str) -> Any:
+        handle = self._handles.get(name)
+        if handle is None:
+            handle = self.dut
+            for part in name.split("."):
+                handle = getattr(handle, part)
+            self._handles[name] = handle
+        return handle
+
+    def drive(self, **values: int) -> None:
+        """Set inputs; those that do not change are not touched."""
+        for name, value in values.items():
+            if self._driven.get(name) != value:
+                self._driven[name] = value
+                self._handle(name).value = value
+
+    async def settle(self) -> None:
+        """Let the inputs work through the logic."""
+        await Timer(1, "ns")
+
+    async def tick(self) -> None:
+        """Clock edge."""
+        self.drive(clk=1)
+        await Timer(1, "ns")
+        self.drive(clk=0)
+        self.cycle += 1
+
+    def read(self, name: str) -> int:
+        """Value of a pin; a pin with undefined bits fails the test."""
+        value = self._handle(name).value
+        try:
+            return int(value)
+        except ValueError:
+            raise AssertionError(f"cycle {self.cycle}: {name} is undefined: {value}") from None
+
+    async def reset(self, **inputs: int) -> None:
+        """Start with all given inputs, in reset for two cycles."""
+        self.drive(clk=0, rst=1, **inputs)
+        for _ in range(2):
+            await self.settle()
+            await self.tick()
+        self.drive(rst=0)
+
+
+def split(number: int, width: int, count: int) -> list[int]:
+    """The `count` fields of `width` bits of a number, the lowest first."""
+    mask = (1 << width) - 1
+    return [number >> (i * width) & mask for i in range(count)]

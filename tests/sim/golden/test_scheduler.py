@@ -1,0 +1,129 @@
+"""The scheduler: levels, invariants and the speeds measured before."""
+
+import numpy as np
+import pytest
+from tensordash import load_preset
+from tensordash_sim.golden import levels, schedule, schedule_stream
+
+PRESETS = ("paper", "recommended", "paper-16lane", "paper-depth2", "paper-depth3")
+DIFFERENT_LEVELS = (((0, 0), (1, 0), (1, 1)), 5, 3)
+
+
+def shapes():
+    configs = [load_preset(name) for name in PRESETS]
+    return [(config.options, config.lanes, config.depth) for config in configs] + [DIFFERENT_LEVELS]
+
+
+def test_levels_of_the_paper():
+    assert levels(load_preset("paper").options, 4) == ((0,), (1,), (2,), (3,))
+
+
+def test_six_levels_of_sixteen_lanes():
+    assert levels(load_preset("paper-16lane").options, 16) == (
+        (0, 5, 10),
+        (1, 6, 11),
+        (2, 7, 12),
+        (3, 8, 13),
+        (4, 9, 14),
+        (15,),
+    )
+
+
+def test_levels_wrap_around_an_odd_ring():
+    # Lane 4 reaches lane 0, so it may share a level with neither lane 3 nor lane 0.
+    assert levels(DIFFERENT_LEVELS[0], 5) == ((0, 2), (1, 3), (4,))
+
+
+@pytest.mark.parametrize(("options", "lanes", "depth"), shapes())
+def test_levels_hold_every_lane_once_and_are_free_of_conflicts(options, lanes, depth):
+    found = levels(options, lanes)
+    assert sorted(lane for level in found for lane in level) == list(range(lanes))
+    for level in found:
+        reached = [(step, (lane + offset) % lanes) for lane in level for step, offset in options]
+        assert len(reached) == len(set(reached))
+
+
+@pytest.mark.parametrize(("options", "lanes", "depth"), shapes())
+def test_a_schedule_loses_nothing_and_takes_nothing_twice(options, lanes, depth, rng):
+    for trial in range(300):
+        effectual = rng.random((depth, lanes)) < (0.1, 0.5, 0.9)[trial % 3]
+        eligible = int(rng.integers(1, depth + 1))
+        made = schedule(effectual, eligible, options)
+        selected = [position for position in made.selected if position is not None]
+        assert len(set(selected)) == len(selected) == made.consumed
+        remaining = effectual.copy()
+        for step, lane in selected:
+            assert step < eligible
+            assert remaining[step, lane]
+            remaining[step, lane] = False
+        np.testing.assert_array_equal(made.remaining, remaining)
+        for lane, (position, index) in enumerate(zip(made.selected, made.options, strict=True)):
+            assert (position is None) == (index is None)
+            if index is not None:
+                step, offset = options[index]
+                assert position == (step, (lane + offset) % lanes)
+        # Step 0 is always served by its own lanes, so the tile is never slower than dense.
+        assert not remaining[0].any()
+        assert made.advance >= 1
+        assert not remaining[: made.advance].any()
+        assert made.advance == eligible or remaining[made.advance].any()
+        # A lane that went idle saw nothing left of what it reaches.
+        for lane, position in enumerate(made.selected):
+            if position is None:
+                assert not any(remaining[s, (lane + o) % lanes] for s, o in options if s < eligible)
+
+
+def test_every_paper_window_against_lanes_that_decide_one_by_one():
+    """All 65,536 windows: with one lane to a level, the schedule is four priority encoders in a row."""
+    options = load_preset("paper").options
+    for pattern in range(1 << 16):
+        effectual = [[bool(pattern >> (4 * step + lane) & 1) for lane in range(4)] for step in range(4)]
+        left = pattern
+        chosen = []
+        for lane in range(4):
+            bits = [4 * step + (lane + offset) % 4 for step, offset in options]
+            chosen.append(next((index for index, bit in enumerate(bits) if left >> bit & 1), None))
+            if chosen[-1] is not None:
+                left &= ~(1 << bits[chosen[-1]])
+        advance = 4 if left == 0 else ((left & -left).bit_length() - 1) // 4
+        made = schedule(effectual, 4, options)
+        assert (made.options, made.advance) == (tuple(chosen), advance)
+
+
+def test_steps_that_are_not_eligible_are_left_alone():
+    made = schedule([[0, 0], [1, 1]], 1, ((0, 0), (1, 0)))
+    assert made.selected == (None, None)
+    assert made.remaining == ((False, False), (True, True))
+    assert made.advance == 1
+
+
+def test_no_eligible_step_no_schedule():
+    assert schedule([[1, 1]], 0, ((0, 0),)).consumed == 0
+    assert schedule([], 0, ((0, 0),)).advance == 0
+    with pytest.raises(ValueError, match="eligible_steps must be from 0 to the window's 1 steps, not 2"):
+        schedule([[1, 1]], 2, ((0, 0),))
+
+
+@pytest.mark.parametrize(
+    ("preset", "rows", "speedups"),
+    [
+        ("paper", 1, {20: 1.25, 50: 1.92, 80: 3.45, 90: 3.90}),
+        ("paper", 4, {20: 1.20, 50: 1.72, 80: 2.93, 90: 3.70}),
+        ("recommended", 4, {20: 1.22, 50: 1.78, 80: 2.97, 90: 3.69}),
+        ("paper-depth2", 4, {50: 1.44}),
+        ("paper-depth3", 4, {50: 1.57}),
+    ],
+)
+def test_speed_on_random_zeros(preset, rows, speedups, rng):
+    """Measured apart from this code, and (paper's order, 4 rows) close to Fig. 15 of the paper."""
+    config = load_preset(preset)
+    for zeros, expected in speedups.items():
+        effectual = rng.random((rows, 10_000, config.lanes)) >= zeros / 100
+        advances = schedule_stream(effectual, config.options, config.depth)
+        assert advances.min(axis=1).sum() == 10_000
+        assert 10_000 / len(advances) == pytest.approx(expected, rel=0.02)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4, 5, 8, 9])
+def test_a_stream_of_zeros(steps):
+    assert len(schedule_stream(np.zeros((2, steps, 4)), load_preset("paper").options, 4)) == -(-steps // 4)
