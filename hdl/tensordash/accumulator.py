@@ -87,13 +87,13 @@ class ExactAccumulator(Block):
             negative.eq(product.sign & counts),
         ]
         # Complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
-        bits = [negative ^ (bit & counts) for bit in product.significand]
+        bits = list((product.significand & counts.replicate(self.shape.significand_bits)) ^ negative.replicate(self.shape.significand_bits))
         for stage, selected in enumerate(product.shift):
             reach = 1 << stage
             grown = min(len(bits) + reach, self.shape.product_bits)
             padded = [negative] * reach + bits + [negative] * (grown - len(bits))
             shifted = Signal(grown, name=f"shifted_{lane}_{stage}")
-            m.d.comb += shifted.eq(Cat(Mux(selected, padded[i], padded[i + reach]) for i in range(grown)))
+            m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
             bits = list(shifted)
         term = Signal(signed(self.shape.product_bits + 1), name=f"term_{lane}")
         m.d.comb += term.eq(Cat(*bits, negative).as_signed())

@@ -9,7 +9,7 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import Lockstep
 from tensordash_sim.verify.stimulus import random_lengths, random_streams
 
-STREAMS = 24
+STREAMS = 80
 
 
 def streams_for(job, random: Random, lengths: list[int], specials: float = 0.0):
