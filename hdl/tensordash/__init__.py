@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from .config import ConfigError, TileConfig
 from .connectivity import Connectivity
+from .errors import TensorDashError
 from .preset import load_preset, preset_names
 
 if TYPE_CHECKING:
     from .tile import Tile
     from .verilog import generate
 
-__all__ = ["ConfigError", "Connectivity", "Tile", "TileConfig", "generate", "load_preset", "preset_names"]
+__all__ = [
+    "ConfigError",
+    "Connectivity",
+    "TensorDashError",
+    "Tile",
+    "TileConfig",
+    "generate",
+    "load_preset",
+    "preset_names",
+]
 
 try:
     __version__ = version("tensordash-hdl")

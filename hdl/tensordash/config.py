@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import tomli_w
+import tomlkit
 
 from .connectivity import PAPER_OPTIONS, Connectivity, Option
+from .errors import TensorDashError
 from .formats import FORMATS, FloatFormat
 from .parameters import require_bool, require_choice, require_int
 
@@ -21,7 +22,7 @@ SPARSITIES = ("none", "rows", "both")
 ACCUMULATORS = ("exact",)
 
 
-class ConfigError(ValueError):
+class ConfigError(TensorDashError, ValueError):
     """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
 
 
@@ -241,7 +242,7 @@ class TileConfig:
 
     def to_toml(self) -> str:
         """The configuration as TOML, every key written out."""
-        return tomli_w.dumps(self.to_mapping())
+        return tomlkit.dumps(self.to_mapping())
 
     @cached_property
     def digest(self) -> str:

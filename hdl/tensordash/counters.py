@@ -38,6 +38,8 @@ class Counters(Block):
         Rows of the tile and steps of its window.
     selections : int
         Bits of `selected`.
+    weight : int
+        Positions that each of them stands for.
 
     Members
     -------
@@ -46,7 +48,7 @@ class Counters(Block):
     row_advance : In(depth, rows)
         Each row's AS.
     selected : In(selections)
-        A bit for every position that can be consumed in a cycle.
+        A bit for every `weight` positions that can be consumed in a cycle.
     frozen, starved, limited : In(1)
         Causes of stalls and waits, as `Control` has them.
     raised : In(3)
@@ -57,9 +59,10 @@ class Counters(Block):
         As docs/tile.md, "Counters and flags".
     """
 
-    def __init__(self, *, rows: int, depth: int, selections: int) -> None:
+    def __init__(self, *, rows: int, depth: int, selections: int, weight: int = 1) -> None:
         self.rows = require_int("rows", rows, 1)
         self.depth = require_int("depth", depth, 1)
+        self.weight = require_int("weight", weight, 1)
         super().__init__(
             {
                 "advance": In(depth),
@@ -71,7 +74,7 @@ class Counters(Block):
                 "raised": In(len(FLAGS)),
                 **counter_members(rows),
             },
-            identity=(rows, depth, selections),
+            identity=(rows, depth, selections, weight),
         )
 
     def elaborate(self, platform):
@@ -80,7 +83,7 @@ class Counters(Block):
         grows = {
             "cycles": self.advance[0],
             "steps": _ones(self.advance),
-            "effectual": _ones(self.selected),
+            "effectual": _ones(self.selected) * self.weight,
             "stall_input": self.starved,
             "stall_output": self.frozen,
             "input_limited": self.limited,

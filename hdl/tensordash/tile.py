@@ -118,7 +118,8 @@ class Tile(Block):
         self.counters = Counters(
             rows=config.rows,
             depth=config.window_depth,
-            selections=max(schedulers, 1) * config.lanes,
+            selections=schedulers * config.lanes or 1,
+            weight=1 if schedulers else config.rows * config.lanes,
         )
         self.drain = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, **self._numbers)
         m.submodules.control = self.control.place(platform)
@@ -182,7 +183,7 @@ class Tile(Block):
                 pe.active.eq(valid.replicate(lanes)),
             ]
         m.d.comb += [
-            self.counters.selected.eq(valid.replicate(lanes)),
+            self.counters.selected.eq(valid),
             *(self.counters.row_advance[row].eq(self.control.advance) for row in range(self.config.rows)),
         ]
 

@@ -22,7 +22,7 @@ from .layouts import fixed_point
 from .tile import Tile
 from .transposer import Transposer
 
-__all__ = ["emit", "generate", "render"]
+__all__ = ["check_prefix", "emit", "generate", "render"]
 
 WAIVERS = """\
 `verilator_config
@@ -118,6 +118,19 @@ def emit(block: Block, prefix: str = "tensordash") -> str:
     return _to_verilog("\n".join(library.texts))
 
 
+def check_prefix(prefix: str) -> str:
+    """Return `prefix` if module names can begin with it.
+
+    Raises
+    ------
+    ValueError
+        If not.
+    """
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
+        raise ValueError(f"prefix must be a letter followed by letters, digits or underscores, not {prefix!r}")
+    return prefix
+
+
 def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
     """Every file of a configuration, by name.
 
@@ -134,8 +147,7 @@ def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
         ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
         ``PREFIX.f`` (file list), ``config.toml`` and ``config.json`` (with every derived size).
     """
-    if not re.fullmatch(r"[A-Za-z]\w*", prefix):
-        raise ValueError(f"prefix must be a letter followed by letters, digits or underscores, not {prefix!r}")
+    check_prefix(prefix)
     wrapper = AxiStreamTile(config)
     transposer = Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
     return {

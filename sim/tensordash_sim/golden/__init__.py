@@ -7,7 +7,7 @@ way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathemat
 from .control import TileSchedule
 from .dot import ExactAccumulator, product_bits
 from .exact import dot_exact, matmul_exact
-from .matmul import MatmulResult, matmul, run_streams
+from .matmul import MatmulResult, checked_operands, matmul, run_streams
 from .numbers import FP32, FP32_NAN, Decoded, Kind, decode, encode, is_finite, is_nan, is_zero, round_fixed, to_float
 from .ports import COUNTER_LIMIT, Beat, Counters, Offer, Outputs
 from .producer import Producer
@@ -35,6 +35,7 @@ __all__ = [
     "TileSchedule",
     "Transposer",
     "TransposerOutputs",
+    "checked_operands",
     "decode",
     "dot_exact",
     "encode",

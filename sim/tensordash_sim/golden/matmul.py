@@ -13,7 +13,7 @@ from .ports import Counters
 from .producer import Producer
 from .tile import Tile
 
-__all__ = ["MatmulResult", "matmul", "run_streams"]
+__all__ = ["MatmulResult", "checked_operands", "matmul", "run_streams"]
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,15 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig) -> MatmulResult:
     >>> result.cycles, matmul(a, b, config.baseline).cycles
     (array([1]), array([2]))
     """
+    a_bits, b_bits = checked_operands(a, b, config)
+    if a_bits.ndim == 3:
+        result = run_streams([(a_bits, b_bits)], config)
+        return replace(result, c_bits=result.c_bits[0])
+    return run_streams(list(zip(a_bits, b_bits, strict=True)), config)
+
+
+def checked_operands(a: ArrayLike, b: ArrayLike, config: TileConfig) -> tuple[NDArray, NDArray]:
+    """Operands as bit patterns, after all checks that `matmul` makes; same parameters and errors."""
     if not isinstance(config, TileConfig):
         raise TypeError(f"config must be a TileConfig, not {config!r}")
     a_bits = _bit_patterns("a", a, config.a_format)
@@ -102,12 +111,9 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig) -> MatmulResult:
         raise ValueError(f"b must have as many axes as a ({a_bits.ndim}), not {b_bits.ndim}")
     if a_bits.shape[-2] != b_bits.shape[-2]:
         raise ValueError(f"b must have as many steps as a ({a_bits.shape[-2]}), not {b_bits.shape[-2]}")
-    if a_bits.ndim == 3:
-        result = run_streams([(a_bits, b_bits)], config)
-        return replace(result, c_bits=result.c_bits[0])
-    if len(a_bits) != len(b_bits):
+    if a_bits.ndim == 4 and len(a_bits) != len(b_bits):
         raise ValueError(f"b must have as many streams as a ({len(a_bits)}), not {len(b_bits)}")
-    return run_streams(list(zip(a_bits, b_bits, strict=True)), config)
+    return a_bits, b_bits
 
 
 def run_streams(streams: Sequence[tuple[NDArray, NDArray]], config: TileConfig) -> MatmulResult:

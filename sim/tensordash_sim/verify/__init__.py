@@ -1,6 +1,20 @@
 """Verification of emitted Verilog against the golden model, with cocotb; works from an installed wheel."""
 
+from .replay import Replayer, ReplayResult, load_operands, replay, save_results
 from .run import BENCHES, BenchResult, VerificationError, run_bench, verify
 from .simulators import SimulatorError, simulator_names
 
-__all__ = ["BENCHES", "BenchResult", "SimulatorError", "VerificationError", "run_bench", "simulator_names", "verify"]
+__all__ = [
+    "BENCHES",
+    "BenchResult",
+    "ReplayResult",
+    "Replayer",
+    "SimulatorError",
+    "VerificationError",
+    "load_operands",
+    "replay",
+    "run_bench",
+    "save_results",
+    "simulator_names",
+    "verify",
+]

@@ -65,14 +65,15 @@ class Lockstep:
         offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
         ready = self.random.random() >= self.stall
         pins = {"out_ready": int(ready), "clear": int(clear), "rst": int(reset)}
-        for (side, _, _), sources, offered in zip(self._sides, (self.a, self.b), offers, strict=True):
-            for i, (source, offer) in enumerate(zip(sources, offered, strict=True)):
-                pins[f"{side}_{i}_steps"] = source.bits(offer)
+        for (side, _, _), offered in zip(self._sides, offers, strict=True):
+            for i, (offer, bits) in enumerate(offered):
+                pins[f"{side}_{i}_steps"] = bits
                 pins[f"{side}_{i}_available"] = offer.available
                 pins[f"{side}_{i}_last"] = int(offer.last)
         self.pins.drive(**pins)
         await self.pins.settle()
-        expected = self.golden.cycle(offers[0], offers[1], ready, clear)
+        a, b = ([offer for offer, _ in offered] for offered in offers)
+        expected = self.golden.cycle(a, b, ready, clear)
         self._compare(expected)
         if reset:
             self.golden.reset()
@@ -80,7 +81,7 @@ class Lockstep:
             for source in (*self.a, *self.b):
                 source.take(expected.taken)
         if ready and expected.out is not None:
-            self.results += expected.out.values
+            self.results += expected.out.values  # which the pins have just been found to equal
         await self.pins.tick()
         return expected
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tensordash import TileConfig
+from tensordash import TensorDashError, TileConfig
 from tensordash.verilog import generate
 
 from .job import JOB_VARIABLE, Job
@@ -27,7 +27,7 @@ BENCHES: dict[str, tuple[str, bool]] = {
 """Benches by name: the module that each drives, and whether only a sparse tile has it."""
 
 
-class VerificationError(ValueError):
+class VerificationError(TensorDashError, ValueError):
     """A bench that cannot be run as asked; the message is one line."""
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from cocotb_tools.runner import Runner, get_runner
 
+from tensordash import TensorDashError
+
 __all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
 
 SIMULATORS = ("icarus", "verilator")
 
 
-class SimulatorError(RuntimeError):
+class SimulatorError(TensorDashError, RuntimeError):
     """A simulator that is not there, or that rejected its input; the message is one line."""
 
 

@@ -1,5 +1,6 @@
 """Random operands and arrival patterns for the benches."""
 
+from collections.abc import Sequence
 from random import Random
 
 from tensordash.formats import FloatFormat
@@ -84,26 +85,28 @@ class Source:
     """
 
     def __init__(self, streams: list[list[list[int]]], width: int, lanes: int) -> None:
-        self._producer = Producer(streams)
-        self._width, self._step_bits = width, width * lanes
+        self._values = Producer(streams)
+        self._packed = Producer([[_packed(step, width) for step in stream] for stream in streams])  # type: ignore[arg-type]
+        self._step_bits = width * lanes
 
     @property
     def done(self) -> bool:
         """Whether all steps were taken."""
-        return self._producer.done
+        return self._values.done
 
-    def offer(self, most: int) -> Offer:
-        """Up to `most` steps."""
-        return self._producer.offer(most)
+    def offer(self, most: int) -> tuple[Offer, int]:
+        """Up to `most` steps, as values and as the bits of the port, the oldest lowest."""
+        bits = _packed(self._packed.offer(most).steps, self._step_bits)  # type: ignore[arg-type]
+        return self._values.offer(most), bits
 
     def take(self, count: int) -> None:
         """Go on behind `count` steps."""
-        self._producer.take(count)
+        self._values.take(count)
+        self._packed.take(count)
 
-    def bits(self, offer: Offer) -> int:
-        """The offer's steps as one number, the oldest lowest."""
-        number = 0
-        for step in reversed(offer.steps):
-            for value in reversed(step):
-                number = number << self._width | value
-        return number
+
+def _packed(fields: Sequence[int], width: int) -> int:
+    number = 0
+    for i, field in enumerate(fields):
+        number |= field << (i * width)
+    return number

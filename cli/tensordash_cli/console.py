@@ -1,0 +1,63 @@
+"""What every subcommand shares: choosing a configuration, talking to the user, failing in one line."""
+
+import functools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+
+from tensordash import TileConfig, load_preset
+from tensordash.preset import preset_names
+
+__all__ = ["CheckFailed", "config_options", "json_option", "print_json", "progress", "writable"]
+
+progress = Console(stderr=True, highlight=False, soft_wrap=True)
+"""Messages and progress; stdout is for results."""
+
+
+class CheckFailed(Exception):
+    """Everything ran, and something is not as it must be: exit status 1."""
+
+
+def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add CONFIG, --preset and --set to a command, which gets `config: TileConfig`."""
+
+    @click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=Path)
+    @click.option("--preset", metavar="NAME", help=f"Instead of CONFIG: {', '.join(preset_names())} (default: paper).")
+    @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8.")
+    @functools.wraps(command)
+    def wrapper(config_file: Path | None, preset: str | None, settings: tuple[str, ...], **arguments: Any) -> Any:
+        if config_file is not None and preset is not None:
+            raise click.UsageError(f"CONFIG and --preset exclude each other: {config_file} and {preset}")
+        config = (
+            TileConfig.load(config_file, settings)
+            if config_file is not None
+            else load_preset(preset if preset is not None else "paper", settings)
+        )
+        return command(config=config, **arguments)
+
+    return wrapper
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --json to a command, which gets `as_json: bool`."""
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(command)
+
+
+def print_json(document: Any) -> None:
+    """The result, as JSON on stdout."""
+    json.dump(document, sys.stdout, indent=2)
+    sys.stdout.write("\n")
+
+
+def writable(path: Path, option: str) -> Path:
+    """A file that can be written later, checked before the long work begins."""
+    if path.is_dir():
+        raise click.UsageError(f"{option} must be a file, not the folder {path}")
+    if not path.parent.is_dir():
+        raise click.UsageError(f"{option} must be in a folder that exists, not {path}")
+    return path

@@ -1,0 +1,34 @@
+"""`tensordash generate`: Verilog and its companions."""
+
+from pathlib import Path
+
+import click
+
+from tensordash import TileConfig
+
+from .console import config_options, json_option, print_json
+
+__all__ = ["command"]
+
+
+@click.command("generate")
+@config_options
+@click.option("-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; made if need be.")
+@click.option("--name", "prefix", default="tensordash", show_default=True, help="What file and module names begin with.")
+@json_option
+def command(config: TileConfig, output: Path, prefix: str, as_json: bool) -> None:
+    """Write a tile as Verilog: PREFIX.v with both tops, the transposer, lint waivers, a file list, the configuration."""
+    from tensordash.verilog import check_prefix, generate
+
+    try:
+        check_prefix(prefix)
+    except ValueError as error:
+        raise click.UsageError(f"--name: {error}") from None
+    if output.exists() and not output.is_dir():
+        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    files = generate(config, output, prefix)
+    if as_json:
+        print_json({"digest": config.digest, "files": [str(file) for file in files]})
+    else:
+        for file in files:
+            click.echo(file)

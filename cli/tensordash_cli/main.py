@@ -1,0 +1,50 @@
+"""Entry point of the `tensordash` command."""
+
+import sys
+from importlib import import_module
+from typing import Any
+
+import click
+
+import tensordash
+
+__all__ = ["cli", "run"]
+
+COMMANDS = ("generate", "verify", "synth", "presets", "demo")
+
+
+class _Commands(click.Group):
+    """Subcommands, each imported when it is used: one that only reads a configuration starts at once."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return import_module(f"{__package__}.{cmd_name}").command
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(tensordash.__version__, prog_name="tensordash")
+def cli() -> None:
+    """Generate, verify and cost TensorDash tiles: Tensorcores that skip multiplications by zero."""
+
+
+def run(arguments: list[str] | None = None) -> Any:
+    """Run the command; exit 0 when it did what was asked, 1 when a check failed, 2 for wrong use or input."""
+    from .console import CheckFailed
+
+    try:
+        sys.exit(cli.main(arguments, prog_name="tensordash", standalone_mode=False))
+    except CheckFailed as error:
+        status, message = 1, str(error)
+    except click.ClickException as error:
+        status, message = 2, error.format_message()
+    except click.Abort:
+        status, message = 130, "interrupted"
+    except (tensordash.TensorDashError, OSError) as error:
+        status, message = 2, str(error)
+    click.echo(f"tensordash: {' '.join(message.split())}", err=True)
+    sys.exit(status)
+

@@ -1,0 +1,134 @@
+"""One training step of a small ReLU network on scikit-learn's digits, as operands of its three operations."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+__all__ = ["Product", "as_streams", "training_step"]
+
+LAYERS = (64, 64, 32, 10)
+BATCH = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Product:
+    """A matrix product of a training step: ``result[i, j] = sum_k scheduled[i, k] * other[j, k]``.
+
+    Parameters
+    ----------
+    operation : str
+        AxW, WxG or AxG.
+    scheduled : array of float16, (I, K)
+        The sparser operand, for side B.
+    other : array of float16, (J, K)
+        The other one, for side A.
+    scheduled_name, other_name : str
+        Which tensor each is.
+    """
+
+    operation: str
+    scheduled: NDArray[np.float16]
+    other: NDArray[np.float16]
+    scheduled_name: str
+    other_name: str
+
+    @property
+    def zeros(self) -> float:
+        """Share of zeros in the scheduled operand."""
+        return float(np.mean(self.scheduled == 0))
+
+
+def training_step(seed: int = 0) -> list[Product]:
+    """Train a 64-64-32-10 ReLU network one step on 32 digits; return the products of its 64 x 32 layer.
+
+    The operands are rounded to float16, as mixed-precision training does; the loss is scaled by 1024 so that gradients stay
+    in range. Each is what the network really multiplies: activations behind a ReLU, gradients in front of one.
+
+    Parameters
+    ----------
+    seed : int
+        Of the initial weights and the choice of digits.
+
+    Returns
+    -------
+    list of Product
+        AxW, WxG and AxG.
+
+    Source: paper, section II, Eqs. 1-3, and Table II (fully connected layer).
+
+    Examples
+    --------
+    >>> [(product.operation, product.scheduled.shape, product.other.shape) for product in training_step()]
+    [('AxW', (32, 64), (32, 64)), ('WxG', (32, 32), (64, 32)), ('AxG', (32, 32), (64, 32))]
+    """
+    from sklearn.datasets import load_digits
+
+    random = np.random.default_rng(seed)
+    digits = load_digits()
+    chosen = random.choice(len(digits.target), BATCH, replace=False)
+    images, labels = digits.data[chosen] / 16.0, digits.target[chosen]
+    weights = [
+        random.normal(0, np.sqrt(2 / fan_in), (fan_out, fan_in))
+        for fan_in, fan_out in zip(LAYERS, LAYERS[1:], strict=False)
+    ]
+
+    activations = [images]
+    for index, weight in enumerate(weights):
+        sums = activations[-1] @ weight.T
+        activations.append(sums if index == len(weights) - 1 else np.maximum(sums, 0))
+    exponentials = np.exp(activations[-1] - activations[-1].max(axis=1, keepdims=True))
+    gradient = exponentials / exponentials.sum(axis=1, keepdims=True)
+    gradient[np.arange(BATCH), labels] -= 1
+    gradient *= 1024 / BATCH
+    gradient = (gradient @ weights[2]) * (activations[2] > 0)  # of the loss by the sums of the middle layer
+
+    a, w, g = (values.astype(np.float16) for values in (activations[1], weights[1], gradient))
+    return [
+        _product("AxW", a, w, "A", "W"),
+        _product("WxG", g, w.T, "G", "W"),
+        _product("AxG", g.T, a.T, "G", "A"),
+    ]
+
+
+def _product(operation: str, left: NDArray, right: NDArray, left_name: str, right_name: str) -> Product:
+    """The sparser of the two is scheduled."""
+    if np.count_nonzero(right) * left.size < np.count_nonzero(left) * right.size:
+        left, right, left_name, right_name = right, left, right_name, left_name
+    return Product(operation=operation, scheduled=left, other=right, scheduled_name=left_name, other_name=right_name)
+
+
+def as_streams(product: Product, config: TileConfig) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
+    """Cut a product into a tile's streams, one for every block of rows x columns results.
+
+    Parameters
+    ----------
+    product : Product
+        With I, J and K that are multiples of the tile's rows, columns and lanes.
+    config : TileConfig
+        The tile.
+
+    Returns
+    -------
+    a : array of float16, (blocks, columns, T, lanes)
+    b : array of float16, (blocks, rows, T, lanes)
+        Blocks in row-major order.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not divide.
+    """
+    (rows, depth), (columns, _) = product.scheduled.shape, product.other.shape
+    for name, size, unit in (("I", rows, config.rows), ("J", columns, config.columns), ("K", depth, config.lanes)):
+        if size % unit:
+            raise ValueError(f"{name} must be a multiple of {unit}, not {size}")
+    steps = depth // config.lanes
+    b = product.scheduled.reshape(rows // config.rows, 1, config.rows, steps, config.lanes)
+    a = product.other.reshape(1, columns // config.columns, config.columns, steps, config.lanes)
+    blocks = (rows // config.rows, columns // config.columns)
+    b = np.broadcast_to(b, (*blocks, *b.shape[2:])).reshape(-1, *b.shape[2:])
+    a = np.broadcast_to(a, (*blocks, *a.shape[2:])).reshape(-1, *a.shape[2:])
+    return a, b

@@ -1,0 +1,46 @@
+"""Replay of given operands: golden beside the Verilog in every cycle, results and counters of each stream to a file."""
+
+from random import Random
+
+import cocotb
+import numpy as np
+
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
+from tensordash_sim.verify.pins import split
+
+
+@cocotb.test()
+async def replay(dut) -> None:
+    """Feed every stream as fast as the tile takes it; the output is always ready."""
+    job = current_job()
+    config = job.config
+    with np.load(job.options["operands"]) as file:
+        a, b = file["a"], file["b"]
+    lockstep = Lockstep(dut, config, Random(job.seed), compare_every=16)
+    await lockstep.start()
+    lockstep.feed(
+        [[stream.tolist() for stream in a[:, column]] for column in range(config.columns)],
+        [[stream.tolist() for stream in b[:, row]] for row in range(config.rows)],
+    )
+    totals: list[list[int]] = []
+    pins = lockstep.pins
+
+    def snapshot() -> None:
+        totals.append([*(pins.read(name) for name in COUNTERS), *split(pins.read("row_wait"), 32, config.rows)])
+
+    def watch(outputs) -> None:
+        # A counter shows a cycle in the next one, which is where this is called: after the clock edge.
+        if outputs.schedule is not None and outputs.schedule.last:
+            snapshot()
+
+    await lockstep.run(each=watch, limit=100 + 40 * a.shape[0] * (a.shape[2] + config.rows))
+    assert len(totals) == len(a), f"{len(totals)} streams ended, not {len(a)}"
+    flags = {name: bool(pins.read(name)) for name in ("protocol_error", "non_finite", "overflow")}
+    np.savez(
+        job.options["results"],
+        c_bits=np.array(lockstep.results, np.uint32).reshape(len(a), config.rows, config.columns),
+        counters=np.diff(np.array(totals, np.int64), axis=0, prepend=0),
+        elapsed=pins.cycle,
+        **flags,
+    )

@@ -1,0 +1,202 @@
+"""Runs a user's own operands through emitted Verilog."""
+
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensordash import TileConfig
+from tensordash.verilog import generate
+
+from ..golden import checked_operands
+from .job import JOB_VARIABLE, Job
+from .lockstep import COUNTERS
+from .run import PREFIX, VerificationError, read_results
+from .simulators import Simulation, SimulatorError, choose_simulator
+
+__all__ = ["ReplayResult", "Replayer", "load_operands", "replay", "save_results"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplayResult:
+    """What the Verilog gave, in the shape of the operands: with a leading axis if they had one.
+
+    Parameters
+    ----------
+    c_bits : array of uint32, (rows, columns) or (batch, rows, columns)
+        FP32 bits.
+    counters : dict of str to array of int64, scalar or (batch,)
+        The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls.
+    row_wait : array of int64, (rows,) or (batch, rows)
+        Likewise.
+    non_finite, overflow : bool
+        The tile's flags at the end.
+    elapsed : int
+        Clock cycles of the whole run.
+    mismatches : tuple of str
+        Where Verilog and golden model differ; empty arrays come with it.
+    simulator : str
+        What it ran on.
+    seconds : float
+        Time to run.
+    """
+
+    c_bits: NDArray[np.uint32]
+    counters: Mapping[str, NDArray[np.int64]]
+    row_wait: NDArray[np.int64]
+    non_finite: bool
+    overflow: bool
+    elapsed: int
+    mismatches: tuple[str, ...]
+    simulator: str
+    seconds: float
+
+    @property
+    def c(self) -> NDArray[np.float32]:
+        """The results as float32."""
+        return self.c_bits.view(np.float32)
+
+
+def load_operands(path: Path) -> dict[str, NDArray]:
+    """Read `a` and `b` from an .npz file.
+
+    Raises
+    ------
+    VerificationError
+        If it cannot be read, or lacks one of them or has more.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except OSError as error:
+        raise VerificationError(f"cannot read the operands {path}: {error.strerror or 'not an .npz file'}") from None
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError):
+        raise VerificationError(f"cannot read the operands {path}: not an .npz file of plain arrays") from None
+    if set(arrays) != {"a", "b"}:
+        raise VerificationError(f"{path}: operands must be the arrays a and b, not {', '.join(sorted(arrays)) or 'none'}")
+    return arrays
+
+
+class Replayer:
+    """The emitted Verilog of a tile, built once, for any number of replays.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    folder : Path
+        Where to build and run; must outlive the replays.
+    verilog : Path, optional
+        Folder that `tensordash.generate` wrote for it; emitted anew if None.
+    simulator : str
+        "auto", "verilator" or "icarus".
+    waves : bool
+        Dump each run to ``folder / "run" / "dump.vcd"``.
+
+    Raises
+    ------
+    SimulatorError
+        If the simulator cannot build it.
+    """
+
+    def __init__(
+        self,
+        config: TileConfig,
+        folder: Path,
+        *,
+        verilog: Path | None = None,
+        simulator: str = "auto",
+        waves: bool = False,
+    ) -> None:
+        self.config, self.folder = config, folder.resolve()
+        chosen = choose_simulator(simulator)
+        if verilog is None:
+            verilog = self.folder / "verilog"
+            generate(config, verilog, PREFIX)
+        sources = [verilog / f"{PREFIX}.vlt", verilog / f"{PREFIX}.v"]
+        self._simulation = Simulation(chosen, f"{PREFIX}_tile", sources, self.folder / "run", waves=waves)
+
+    def run(self, a: ArrayLike, b: ArrayLike) -> ReplayResult:
+        """Run operands through the Verilog, with the golden model beside it in every cycle.
+
+        Parameters
+        ----------
+        a : array, (columns, T, lanes) or (batch, columns, T, lanes)
+        b : array, (rows, T, lanes) or (batch, rows, T, lanes)
+            As for `tensordash_sim.golden.matmul`; a batch is a row of back-to-back streams.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For operands that do not fit, as `matmul` does.
+        SimulatorError
+            If the simulator cannot run.
+        """
+        began = time.monotonic()
+        a_bits, b_bits = checked_operands(a, b, self.config)
+        single = a_bits.ndim == 3
+        if single:
+            a_bits, b_bits = a_bits[np.newaxis], b_bits[np.newaxis]
+        operands, results, job = (self.folder / name for name in ("operands.npz", "results.npz", "job.json"))
+        np.savez(operands, a=a_bits, b=b_bits)
+        Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
+        report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
+        tests, failures = read_results(report)
+        if tests != 1:
+            raise SimulatorError(f"{self._simulation.simulator} ran {tests} tests, not 1")
+        found: dict[str, NDArray] = {}
+        if not failures:
+            with np.load(results) as file:
+                found = {name: file[name] for name in file.files}
+        rows = self.config.rows
+        c_bits = found.get("c_bits", np.zeros((0, rows, self.config.columns), np.uint32))
+        counted = found.get("counters", np.zeros((0, len(COUNTERS) + rows), np.int64))
+        if single and found:
+            c_bits, counted = c_bits[0], counted[0]
+        return ReplayResult(
+            c_bits=c_bits,
+            counters={name: counted[..., i] for i, name in enumerate(COUNTERS)},
+            row_wait=counted[..., len(COUNTERS) :],
+            non_finite=bool(found.get("non_finite", False)),
+            overflow=bool(found.get("overflow", False)),
+            elapsed=int(found.get("elapsed", 0)),
+            mismatches=tuple(failures),
+            simulator=self._simulation.simulator,
+            seconds=time.monotonic() - began,
+        )
+
+
+def replay(
+    a: ArrayLike, b: ArrayLike, config: TileConfig, *, simulator: str = "auto", waves: Path | None = None
+) -> ReplayResult:
+    """Emit a tile's Verilog and run operands through it once: `Replayer`, made for one run.
+
+    Parameters
+    ----------
+    a, b : array
+        As for `Replayer.run`.
+    config, simulator
+        As for `Replayer`.
+    waves : Path, optional
+        Where the waveforms go (VCD).
+    """
+    checked_operands(a, b, config)  # before the long work
+    with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
+        replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None)
+        result = replayer.run(a, b)
+        if waves is not None:
+            waves.write_bytes((Path(scratch) / "run" / "dump.vcd").read_bytes())
+        return result
+
+
+def save_results(result: ReplayResult, path: Path) -> None:
+    """Write `c`, `c_bits` and the counters to an .npz file; it is complete or not there."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
+        np.savez(file, c=result.c, c_bits=result.c_bits, row_wait=result.row_wait, **result.counters)
+    Path(file.name).chmod(0o644)
+    Path(file.name).replace(path)

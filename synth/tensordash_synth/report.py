@@ -1,0 +1,185 @@
+"""What the flow found out: areas by component as in the paper's Table IV, delays, and the ratios between both designs."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from .hierarchy import Placement
+from .mapping import Mapped
+
+__all__ = ["COMPONENTS", "CostReport", "Design"]
+
+COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
+NOTES = (
+    "delay: ABC, between registers, inputs and outputs; without clk-to-q, setup and wires (a tenth of the period is kept for them)",
+    "maximum frequency: the inverse of the least delay that a mapping for speed reaches, likewise",
+    "compute_cores: PEs and the operand registers of the dense tile; staging_buffers: what TensorDash holds beyond those",
+    "control: control, counters, drain with its rounders and flags, which both designs have",
+)
+
+
+def component(placement: Placement) -> str:
+    """The row of the table that an instance belongs to, `flags` for the flags of the operands.
+
+    >>> component(Placement(("pe_0_0", "a_mux"), "tensordash_operand_mux"))
+    'a_muxes'
+    """
+    if placement.role == "operand_mux":
+        return "a_muxes" if placement.path[-1].startswith("a_mux") else "schedulers_b_muxes"
+    return {
+        "pe": "compute_cores",
+        "scheduled_pe": "compute_cores",
+        "self_scheduled_pe": "schedulers_b_muxes",
+        "row_scheduler": "schedulers_b_muxes",
+        "staging_buffer": "staging_buffers",
+        "transposer": "transposers",
+        "operand_flags": "flags",
+    }.get(placement.role, "control")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """One of the two tiles, mapped.
+
+    Parameters
+    ----------
+    placements : list of Placement
+        Every instance, transposers included.
+    keys : dict of str to str
+        Key in the report's modules of every module name.
+    delay_ns : float
+        Longest path of the tile, mapped as a whole to the target clock.
+    fastest_ns : float
+        The same, mapped for speed.
+    flattened_um2 : float
+        Area of the tile mapped as a whole, to check the sum of its modules.
+    """
+
+    placements: list[Placement]
+    keys: dict[str, str]
+    delay_ns: float
+    fastest_ns: float
+    flattened_um2: float
+
+    def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
+        """Area by row, before anything is moved between rows."""
+        sums = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
+        for placement in self.placements:
+            sums[component(placement)] += modules[self.keys[placement.module]].area_um2
+        return sums
+
+    def counts(self) -> Counter[str]:
+        """Number of instances by key."""
+        return Counter(self.keys[placement.module] for placement in self.placements)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostReport:
+    """Cost of a TensorDash tile next to its dense baseline.
+
+    Parameters
+    ----------
+    digest : str
+        Of the configuration.
+    library : str
+        Name of the cell library.
+    gate_area : float
+        Area of a gate equivalent in um2.
+    clock_ns : float
+        Target period.
+    pes : int
+        PEs of a tile.
+    modules : dict of str to Mapped
+        Every distinct module, mapped once.
+    baseline, tensordash : Design
+        Both tiles.
+    """
+
+    digest: str
+    library: str
+    gate_area: float
+    clock_ns: float
+    pes: int
+    modules: dict[str, Mapped]
+    baseline: Design
+    tensordash: Design
+
+    @cached_property
+    def components(self) -> dict[str, tuple[float, float]]:
+        """(TensorDash, baseline) areas in um2 by row of the table; each column's rows sum to its `total`."""
+        dense, sparse = self.baseline.areas(self.modules), self.tensordash.areas(self.modules)
+        # The dense tile's staging buffers are its operand registers: compute cores, and as much of TensorDash's.
+        registers = dense["staging_buffers"]
+        for areas in (dense, sparse):
+            areas["compute_cores"] += registers
+            areas["staging_buffers"] -= registers
+        # Flags of the operands: what the dense tile has of them is control, the rest serves the schedulers.
+        flags = dense.pop("flags")
+        dense["control"] += flags
+        sparse["control"] += flags
+        sparse["schedulers_b_muxes"] += sparse.pop("flags") - flags
+        rows = {name: (sparse[name], dense[name]) for name in COMPONENTS}
+        return {**rows, "total": (sum(sparse.values()), sum(dense.values()))}
+
+    def ratio(self, name: str) -> float | None:
+        """TensorDash over the baseline, of a row of the table; None where the baseline has nothing."""
+        sparse, dense = self.components[name]
+        return sparse / dense if dense else None
+
+    @property
+    def clock_ratio(self) -> float:
+        """Highest frequency of TensorDash over the baseline's."""
+        return self.baseline.fastest_ns / self.tensordash.fastest_ns
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
+        dense, sparse = self._design(self.baseline, 1), self._design(self.tensordash, 0)
+        total_sparse, total_dense = self.components["total"]
+        sparse["added_ge_per_pe"] = round((total_sparse - total_dense) / self.gate_area / self.pes, 3)
+        sparse["total_ge_per_pe"] = round(total_sparse / self.gate_area / self.pes, 3)
+        in_dense, in_sparse = self.baseline.counts(), self.tensordash.counts()
+        ratio = self.ratio("total")
+        return {
+            "config": self.digest,
+            "library": self.library,
+            "gate_um2": self.gate_area,
+            "clock_ns": self.clock_ns,
+            "baseline": dense,
+            "tensordash": sparse,
+            "components": {
+                name: {
+                    "tensordash_um2": round(areas[0], 3),
+                    "baseline_um2": round(areas[1], 3),
+                    "tensordash_ge": round(areas[0] / self.gate_area, 3),
+                    "baseline_ge": round(areas[1] / self.gate_area, 3),
+                }
+                for name, areas in self.components.items()
+            },
+            "ratio": {"area": round(ratio, 4) if ratio else None, "clock": round(self.clock_ratio, 4)},
+            "modules": {
+                name: {
+                    "area_um2": round(mapped.area_um2, 3),
+                    "ge": round(mapped.area_um2 / self.gate_area, 3),
+                    "flip_flop_ge": round(mapped.flip_flop_um2 / self.gate_area, 3),
+                    "delay_ns": round(mapped.delay_ns, 4),
+                    "recipe": mapped.recipe,
+                    "baseline_count": in_dense[name],
+                    "tensordash_count": in_sparse[name],
+                }
+                for name, mapped in sorted(self.modules.items())
+            },
+            "notes": list(NOTES),
+        }
+
+    def _design(self, design: Design, column: int) -> dict[str, Any]:
+        total = self.components["total"][column]
+        return {
+            "pe_ge": round(self.components["compute_cores"][column] / self.gate_area / self.pes, 3),
+            "tile_ge": round(total / self.gate_area, 3),
+            "area_um2": round(total, 3),
+            "flattened_um2": round(design.flattened_um2, 3),
+            "delay_ns": round(design.delay_ns, 4),
+            "max_frequency_mhz": round(1000 / design.fastest_ns, 1),
+        }

@@ -1,0 +1,71 @@
+"""Yosys in a process of its own: an error inside it ends its process, which must not be ours."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["SynthesisError", "run_yosys"]
+
+# Commands come by standard input, one a line; everything that Yosys and ABC print is kept in a file.
+WORKER = """\
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+for command in sys.stdin.read().splitlines():
+    libyosys.run_pass(command, design)
+"""
+TIME_LIMIT = 1800.0  # seconds
+LAST_LINES = 5
+
+
+class SynthesisError(RuntimeError):
+    """Yosys or ABC failed; the message names the module and ends with the last lines of the log."""
+
+
+def run_yosys(commands: Sequence[str], folder: Path, module: str) -> str:
+    """Run Yosys commands.
+
+    Parameters
+    ----------
+    commands : sequence of str
+        Commands, one each.
+    folder : Path
+        An existing folder, in which they run and in which all temporary files lie.
+    module : str
+        What error messages name.
+
+    Returns
+    -------
+    str
+        Everything that was printed.
+
+    Raises
+    ------
+    SynthesisError
+        If a command fails, or the time limit is over.
+    """
+    log = folder / "yosys.log"
+    with log.open("w", encoding="utf-8") as file:
+        try:
+            code = subprocess.run(
+                [sys.executable, "-c", WORKER],
+                input="\n".join(commands),
+                text=True,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                cwd=folder,
+                env={**os.environ, "TMPDIR": str(folder)},
+                timeout=TIME_LIMIT,
+            ).returncode
+        except subprocess.TimeoutExpired:
+            raise SynthesisError(f"synthesis of {module} took more than {TIME_LIMIT:.0f} seconds") from None
+    text = log.read_text(encoding="utf-8", errors="replace")
+    if code:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        wrong = [line for line in lines if re.search(r"error", line, re.IGNORECASE)]
+        tail = "\n".join((wrong[-1:] if wrong and wrong[-1] not in lines[-LAST_LINES:] else []) + lines[-LAST_LINES:])
+        raise SynthesisError(f"synthesis of {module} failed (Yosys ended with {code}):\n{tail}")
+    return text
