@@ -13,13 +13,13 @@ from rich.console import Console
 from tensordash import TileConfig, load_preset
 from tensordash.preset import preset_names
 
-__all__ = ["CheckFailed", "config_options", "json_option", "print_json", "progress", "writable"]
+__all__ = ["CheckError", "config_options", "json_option", "print_json", "progress", "writable"]
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
 
 
-class CheckFailed(Exception):
+class CheckError(Exception):
     """Everything ran, and something is not as it must be: exit status 1."""
 
 
@@ -45,7 +45,9 @@ def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add --json to a command, which gets `as_json: bool`."""
-    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout, nothing else there.")(
+        command
+    )
 
 
 def print_json(document: Any) -> None:

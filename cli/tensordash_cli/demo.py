@@ -8,7 +8,7 @@ import numpy as np
 
 from tensordash import TileConfig, load_preset
 
-from .console import CheckFailed, json_option, print_json, progress
+from .console import CheckError, json_option, print_json, progress
 
 __all__ = ["command"]
 
@@ -23,8 +23,9 @@ __all__ = ["command"]
 def command(output: Path, simulator: str, no_synth: bool, as_json: bool) -> None:
     """Train one step of a small ReLU network on scikit-learn's digits and run its products through the paper's tile.
 
-    The operands of AxW, WxG and AxG go through the emitted Verilog of the TensorDash tile and of its dense baseline; results are
-    compared with the golden model and with exact rational arithmetic rounded once. Exit status 1 if anything differs.
+    The operands of AxW, WxG and AxG go through the emitted Verilog of the TensorDash tile and of its dense baseline;
+    results are compared with the golden model and with exact rational arithmetic rounded once. Exit status 1 if
+    anything differs.
     """
     from tensordash.verilog import generate
     from tensordash_sim.digits import training_step
@@ -60,7 +61,7 @@ def command(output: Path, simulator: str, no_synth: bool, as_json: bool) -> None
     else:
         click.echo(f"\nVerilog: {folders['tensordash'] / 'tensordash.v'} and {folders['dense'] / 'tensordash.v'}")
     if not document["equal"]:
-        raise CheckFailed("results differ: see the operations that are not equal")
+        raise CheckError("results differ: see the operations that are not equal")
 
 
 def _operations(products, designs: dict[str, TileConfig], folders: dict[str, Path], simulator: str) -> list[dict]:
@@ -89,21 +90,28 @@ def _operations(products, designs: dict[str, TileConfig], folders: dict[str, Pat
                     and np.array_equal(found.counters["cycles"], golden.cycles)
                 )
                 report[f"{name}_equals_exact"] = np.array_equal(found.c_bits, exact)
-                report[f"{name}_cycles"] = int(found.counters["cycles"].sum())
+                report[f"{name}_cycles"] = cycles = int(found.counters["cycles"].sum())
+                report[f"{name}_row_wait"] = float(found.row_wait.sum() / (config.rows * cycles)) if cycles else None
             report["equal"] = all(report[f"{name}_equals_{other}"] for name in designs for other in ("golden", "exact"))
             reports.append(report)
     for product, report in zip(products, reports, strict=True):
-        report["speedup"] = report["dense_cycles"] / report["tensordash_cycles"] if report["tensordash_cycles"] else None
+        report["speedup"] = (
+            report["dense_cycles"] / report["tensordash_cycles"] if report["tensordash_cycles"] else None
+        )
         report["ideal_speedup"] = 1 / (1 - product.zeros) if product.zeros < 1 else None
     return reports
 
 
 def _print_operations(operations: list[dict]) -> None:
-    click.echo("One training step, 64-64-32-10 ReLU network on digits, batch 32; layer 64 x 32 on the paper's 4x4 tile:\n")
-    click.echo("operation  scheduled  zeros   dense  TensorDash  speedup   ideal  Verilog = golden = exact, TensorDash = dense")
+    click.echo(
+        "One training step, 64-64-32-10 ReLU network on digits, batch 32; layer 64 x 32 on the paper's 4x4 tile:\n"
+    )
+    click.echo(
+        "operation  scheduled  zeros   dense  TensorDash  speedup   ideal  Verilog = golden = exact, TensorDash = dense"
+    )
     for each in operations:
         click.echo(
             f"{each['operation']:9}  {each['scheduled']:9}  {each['zeros']:5.1%}  {each['dense_cycles']:6}"
             f"  {each['tensordash_cycles']:10}  {each['speedup'] or 0:6.3f}x  {each['ideal_speedup'] or 0:5.2f}x"
-            f"  {'yes, bit for bit' if each['equal'] else 'NO'}"
+            f"  {each['tensordash_row_wait'] or 0:5.2f}  {'yes, bit for bit' if each['equal'] else 'NO'}"
         )

@@ -14,10 +14,12 @@ __all__ = ["command"]
 @click.command("generate")
 @config_options
 @click.option("-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; made if need be.")
-@click.option("--name", "prefix", default="tensordash", show_default=True, help="What file and module names begin with.")
+@click.option(
+    "--name", "prefix", default="tensordash", show_default=True, help="What file and module names begin with."
+)
 @json_option
 def command(config: TileConfig, output: Path, prefix: str, as_json: bool) -> None:
-    """Write a tile as Verilog: PREFIX.v with both tops, the transposer, lint waivers, a file list, the configuration."""
+    """Write a tile as Verilog: NAME.v with both tops, the transposer, lint waivers, a file list, the configuration."""
     from tensordash.verilog import check_prefix, generate
 
     try:

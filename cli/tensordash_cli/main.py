@@ -33,11 +33,11 @@ def cli() -> None:
 
 def run(arguments: list[str] | None = None) -> Any:
     """Run the command; exit 0 when it did what was asked, 1 when a check failed, 2 for wrong use or input."""
-    from .console import CheckFailed
+    from .console import CheckError
 
     try:
         sys.exit(cli.main(arguments, prog_name="tensordash", standalone_mode=False))
-    except CheckFailed as error:
+    except CheckError as error:
         status, message = 1, str(error)
     except click.ClickException as error:
         status, message = 2, error.format_message()
@@ -47,4 +47,3 @@ def run(arguments: list[str] | None = None) -> Any:
         status, message = 2, str(error)
     click.echo(f"tensordash: {' '.join(message.split())}", err=True)
     sys.exit(status)
-

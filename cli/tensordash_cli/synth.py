@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.option("--clock", "clock_ns", metavar="NS", type=click.FloatRange(0.05, 100), default=2.0, show_default=True)
 @json_option
 def command(config: TileConfig, liberty: Path | None, clock_ns: float, as_json: bool) -> None:
-    """Map a tile and its dense baseline to a cell library, module by module, and print both in the shape of the paper's Table IV."""
+    """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV."""
     from tensordash_synth import cost_table, synthesize
 
     with progress.status("synthesizing") as status:

@@ -6,7 +6,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckFailed, config_options, json_option, print_json, progress, writable
+from .console import CheckError, config_options, json_option, print_json, progress, writable
 
 __all__ = ["command"]
 
@@ -34,8 +34,8 @@ def command(
 ) -> None:
     """Emit a tile's Verilog and run it in a simulator, compared with the golden model in every cycle.
 
-    --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats; a leading
-    axis is a batch of back-to-back streams.
+    --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats; a
+    leading axis is a batch of back-to-back streams.
     """
     for path, option in ((output, "--output"), (waves, "--waves")):
         if path is not None:
@@ -95,10 +95,12 @@ def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: s
                 click.echo(f"    {failure}")
     failed = [result.bench for result in results if not result.passed]
     if failed:
-        raise CheckFailed(f"Verilog and golden model differ in: {', '.join(failed)} (seed {seed})")
+        raise CheckError(f"Verilog and golden model differ in: {', '.join(failed)} (seed {seed})")
 
 
-def _replay(config: TileConfig, operands: Path, output: Path | None, waves: Path | None, simulator: str, as_json: bool) -> None:
+def _replay(
+    config: TileConfig, operands: Path, output: Path | None, waves: Path | None, simulator: str, as_json: bool
+) -> None:
     from tensordash_sim.verify import load_operands, replay, save_results
     from tensordash_sim.verify.run import VerificationError
 
@@ -128,9 +130,10 @@ def _replay(config: TileConfig, operands: Path, output: Path | None, waves: Path
             }
         )
     elif not result.mismatches:
+        speedup = totals["steps"] / totals["cycles"]
         click.echo(
-            f"{totals['steps']} dense steps in {totals['cycles']} cycles "
-            f"({totals['steps'] / totals['cycles']:.3f}x), equal to the golden model in every cycle ({result.simulator})"
+            f"{totals['steps']} dense steps in {totals['cycles']} cycles ({speedup:.3f}x), "
+            f"equal to the golden model in every cycle ({result.simulator})"
         )
     if result.mismatches:
-        raise CheckFailed(f"Verilog and golden model differ: {result.mismatches[0]}")
+        raise CheckError(f"Verilog and golden model differ: {result.mismatches[0]}")

@@ -87,7 +87,8 @@ class ExactAccumulator(Block):
             negative.eq(product.sign & counts),
         ]
         # Complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
-        bits = list((product.significand & counts.replicate(self.shape.significand_bits)) ^ negative.replicate(self.shape.significand_bits))
+        width = self.shape.significand_bits
+        bits = list((product.significand & counts.replicate(width)) ^ negative.replicate(width))
         for stage, selected in enumerate(product.shift):
             reach = 1 << stage
             grown = min(len(bits) + reach, self.shape.product_bits)

@@ -1,5 +1,7 @@
 """AXI4-Stream wrapper: a tile behind standard streams."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
@@ -109,7 +111,8 @@ class AxiStreamTile(Block):
     s_axis_a0_*, ..., s_axis_b0_*, ...
         One input stream per column (a) and per row (b), as in `StepFeeder`.
     m_axis_*
-        Output beats: FP32 results of `out_rows` rows, the first column of the first row in the lowest bytes; `tlast` on a block's final beat.
+        Output beats: FP32 results of `out_rows` rows, the first column of the first row in the lowest bytes; `tlast`
+        on a block's final beat.
     clear, and counters and flags
         As in `Tile`.
     """
@@ -118,7 +121,7 @@ class AxiStreamTile(Block):
         self.config = config
         self.sides = [("a", i, config.a_format.width) for i in range(config.columns)]
         self.sides += [("b", i, config.b_format.width) for i in range(config.rows)]
-        members = {}
+        members: dict[str, Any] = {}
         for side, index, width in self.sides:
             bits = width * config.lanes * config.window_depth
             name = f"s_axis_{side}{index}"

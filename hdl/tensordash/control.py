@@ -1,9 +1,10 @@
 """Tile control: what is in the window, what may be scheduled, how far all of it moves."""
 
 from functools import reduce
+from itertools import pairwise
 from operator import and_, or_
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
@@ -138,10 +139,9 @@ class Control(Block):
     def _advance(self, m: Module):
         """Shift the window's state; return which slots keep a step, and one-hot how many leave."""
         depth, present = self.depth, self._present
-        leaving = [~self.advance[0], *(self.advance[k - 1] & ~self.advance[k] for k in range(1, depth)), self.advance[-1]]
         self._leaving = Signal(depth + 1, name="leaving")
         kept = Signal(depth)
-        m.d.comb += self._leaving.eq(Cat(*leaving))
+        m.d.comb += self._leaving.eq(_one_hot(self.advance))
         for slot in range(depth):
             m.d.comb += kept[slot].eq(reduce(or_, (self._leaving[k] & present[slot + k] for k in range(depth - slot))))
         return kept
@@ -151,7 +151,7 @@ class Control(Block):
         left = Signal(depth + 1)
         offered, following, entering_count = Signal(depth), Signal(depth), Signal(depth + 1)
         port_ends = Signal(self.ports)
-        m.d.comb += left.eq(Cat(~kept[0], *(kept[r - 1] & ~kept[r] for r in range(1, depth)), kept[-1]))
+        m.d.comb += left.eq(_one_hot(kept))
         for step in range(depth):
             m.d.comb += [
                 offered[step].eq(Cat(self.available[port] > step for port in range(self.ports)).all()),
@@ -159,12 +159,8 @@ class Control(Block):
             ]
         entering = self.entering
         m.d.comb += [
-            entering_count.eq(
-                Cat(~entering[0], *(entering[n - 1] & ~entering[n] for n in range(1, depth)), entering[-1])
-            ),
-            self.taken.eq(
-                reduce(or_, (Const(n, len(self.taken)) & entering_count[n].replicate(len(self.taken)) for n in range(1, depth + 1)))
-            ),
+            entering_count.eq(_one_hot(entering)),
+            self.taken.eq(reduce(or_, (Mux(entering_count[n], n, 0) for n in range(1, depth + 1)))),
         ]
         for port in range(self.ports):
             more = Cat(self.available[port] > step for step in range(1, depth))
@@ -173,9 +169,10 @@ class Control(Block):
         for slot in range(depth):
             lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
             lines += [left[slot - step] for step in range(slot + 1)]
+            fills = [left[slot - step] & offered[step] for step in range(slot + 1)]
             m.d.comb += [
                 self.refill[slot].eq(Cat(*lines)),
-                following[slot].eq(kept[slot] | reduce(or_, (left[slot - step] & offered[step] for step in range(slot + 1)))),
+                following[slot].eq(kept[slot] | reduce(or_, fills)),
             ]
             youngest = following[slot] & ~following[slot + 1] if slot + 1 < depth else following[slot]
             stays = reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
@@ -183,3 +180,9 @@ class Control(Block):
                 self._present[slot].eq(following[slot]),
                 self._ending[slot].eq(stays | (port_ends.any() & youngest)),
             ]
+
+
+def _one_hot(thermometer):
+    """A count as one-hot, from 0 to the width of its thermometer."""
+    bits = list(thermometer)
+    return Cat(~bits[0], *(low & ~high for low, high in pairwise(bits)), bits[-1])

@@ -3,14 +3,14 @@
 from functools import reduce
 from operator import add
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .parameters import require_int
 
-__all__ = ["COUNTER_BITS", "COUNTERS", "FLAGS", "Counters", "counter_members"]
+__all__ = ["COUNTERS", "COUNTER_BITS", "FLAGS", "Counters", "counter_members"]
 
 COUNTER_BITS = 32
 COUNTERS = ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")

@@ -52,7 +52,14 @@ class Drain(Block):
     """
 
     def __init__(
-        self, *, rows: int, columns: int, out_rows: int, a_format: FloatFormat, b_format: FloatFormat, headroom_bits: int
+        self,
+        *,
+        rows: int,
+        columns: int,
+        out_rows: int,
+        a_format: FloatFormat,
+        b_format: FloatFormat,
+        headroom_bits: int,
     ) -> None:
         self.rows = require_int("rows", rows, 1)
         self.columns = require_int("columns", columns, 1)

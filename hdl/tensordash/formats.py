@@ -51,7 +51,6 @@ class FloatFormat:
 
 
 FORMATS: dict[str, FloatFormat] = {
-    fmt.name: fmt
-    for fmt in (FloatFormat(name="fp16", exponent_bits=5, fraction_bits=10),)
+    fmt.name: fmt for fmt in (FloatFormat(name="fp16", exponent_bits=5, fraction_bits=10),)
 }
 """Operand formats by name."""

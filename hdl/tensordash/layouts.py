@@ -20,7 +20,8 @@ class FloatLayout(StructLayout):
         self.fmt = fmt
         super().__init__({"fraction": fmt.fraction_bits, "exponent": fmt.exponent_bits, "sign": 1})
 
-    def __call__(self, value):  # noqa: ANN001, ANN204 - the signature of StructLayout
+    def __call__(self, value):
+        """A view of `value`."""
         return FloatView(self, value)
 
 

@@ -28,7 +28,7 @@ class Multiplier(Block):
         Sign, significand product and its shift above the least product of subnormals; or a special mark:
         NaN for a NaN operand or infinity times zero, infinite for an infinite one.
 
-    Source: IEEE 754-2019, sections 6 and 7; significands are multiplied without normalisation (as facts on tensor cores have it).
+    Source: IEEE 754-2019, sections 6 and 7; significands are multiplied without normalisation, as in tensor cores.
     """
 
     def __init__(self, *, a_format: FloatFormat, b_format: FloatFormat) -> None:

@@ -105,7 +105,7 @@ def _normalise(m: Module, bits: Signal, fill):
     sign, the magnitude one) come out as `fill` at the top.
     """
     width = len(bits)
-    shift = []
+    shift: list = []
     for stage in reversed(range(width.bit_length())):
         reach = 1 << stage
         empty, moved = Signal(name=f"empty_{stage}"), Signal(width, name=f"normal_{stage}")

@@ -43,7 +43,13 @@ class ScheduledPE(Block):
     """
 
     def __init__(
-        self, *, a_format: FloatFormat, b_format: FloatFormat, connectivity: Connectivity, headroom_bits: int, stages: int
+        self,
+        *,
+        a_format: FloatFormat,
+        b_format: FloatFormat,
+        connectivity: Connectivity,
+        headroom_bits: int,
+        stages: int,
     ) -> None:
         lanes = connectivity.lanes
         super().__init__(

@@ -26,7 +26,7 @@ class Scheduler(Block):
     Members
     -------
     effectual : In(lanes, depth)
-        Bit (step, lane) is set while that position holds an effectual pair that is not consumed (the paper's Z, inverted).
+        Bit (step, lane) is set while that position is effectual and not consumed (the paper's Z, inverted).
     eligible : In(depth)
         Steps that may be drawn from: ones from the oldest on. All zero: no schedule is made.
     select : Out(options, lanes)

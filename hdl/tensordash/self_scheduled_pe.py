@@ -47,7 +47,13 @@ class SelfScheduledPE(Block):
     """
 
     def __init__(
-        self, *, a_format: FloatFormat, b_format: FloatFormat, connectivity: Connectivity, headroom_bits: int, stages: int
+        self,
+        *,
+        a_format: FloatFormat,
+        b_format: FloatFormat,
+        connectivity: Connectivity,
+        headroom_bits: int,
+        stages: int,
     ) -> None:
         lanes, depth = connectivity.lanes, connectivity.depth
         self.lanes = lanes

@@ -17,8 +17,8 @@ __all__ = ["StagingBuffer", "refill", "refill_layout"]
 def refill_layout(depth: int) -> ArrayLayout:
     """What each of `depth` slots takes next, one-hot, as the tile's control decides it for every buffer at once.
 
-    Slot j has `depth + 1` lines: the first ``depth - j`` take the step in slot j, j + 1, ... (line 0: stay), the others take
-    step 0, 1, ... j of those offered. A slot with no line set becomes zero.
+    Slot j has `depth + 1` lines: the first ``depth - j`` take the step in slot j, j + 1, ... (line 0: stay), the others
+    take step 0, 1, ... j of those offered. A slot with no line set becomes zero.
     """
     return ArrayLayout(depth + 1, depth)
 

@@ -2,7 +2,6 @@
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
-from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out, Signature
 
 from .block import Block
@@ -53,8 +52,8 @@ class Tile(Block):
     """A Tensorcore tile: the TensorDash tile (`sparsity` = rows or both) or its dense baseline (none).
 
     Timing: docs/tile.md says exactly what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
-    cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid ``latency + 2`` cycles after the
-    last schedule.
+    cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid ``latency + 2`` cycles
+    after the last schedule.
 
     Parameters
     ----------
@@ -223,7 +222,7 @@ class Tile(Block):
     def _both(self, m: Module, platform, a_ports, b_ports) -> None:
         """Each PE schedules on the windows of its row and column."""
         config = self.config
-        row_advances = [[] for _ in range(config.rows)]
+        row_advances: list[list] = [[] for _ in range(config.rows)]
         for row, column, pe in self._pes(m, platform, SelfScheduledPE, connectivity=self.connectivity):
             index = row * config.columns + column
             a_flags, a_staging = a_ports[column]

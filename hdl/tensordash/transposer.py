@@ -15,7 +15,7 @@ __all__ = ["Transposer", "group_layout"]
 
 
 def group_layout(width: int, lanes: int) -> StructLayout:
-    """A block on its way in: its values, and whether its group is to be transposed (the group's first block decides)."""
+    """A block on its way in: its values, and whether to transpose its group (the group's first block decides)."""
     return StructLayout({"values": ArrayLayout(width, lanes), "transpose": 1})
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from amaranth.back import rtlil
 from amaranth.hdl import ClockSignal, Elaboratable, Instance, ResetSignal, Value, ValueCastable
-
 from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
 from amaranth.lib.wiring import In
 
@@ -19,7 +18,6 @@ from .axi_stream import AxiStreamTile
 from .block import Block
 from .config import TileConfig
 from .layouts import fixed_point
-from .tile import Tile
 from .transposer import Transposer
 
 __all__ = ["check_prefix", "emit", "generate", "render"]
@@ -230,7 +228,9 @@ def _to_verilog(text: str) -> str:
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"
     from amaranth._toolchain.yosys import find_yosys
 
-    attributes = "-remove generator -remove top -remove src -remove init -remove amaranth.hierarchy -remove amaranth.decoding"
+    attributes = (
+        "-remove generator -remove top -remove src -remove init -remove amaranth.hierarchy -remove amaranth.decoding"
+    )
     script = [
         f"read_rtlil <<rtlil\n{text}\nrtlil",
         # Verilog-2005 of processes leaves outputs undefined in some simulators until an input changes.

@@ -1,6 +1,7 @@
 """One training step of a small ReLU network on scikit-learn's digits, as operands of its three operations."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,8 +45,8 @@ class Product:
 def training_step(seed: int = 0) -> list[Product]:
     """Train a 64-64-32-10 ReLU network one step on 32 digits; return the products of its 64 x 32 layer.
 
-    The operands are rounded to float16, as mixed-precision training does; the loss is scaled by 1024 so that gradients stay
-    in range. Each is what the network really multiplies: activations behind a ReLU, gradients in front of one.
+    The operands are rounded to float16, as mixed-precision training does; the loss is scaled by 1024 so that gradients
+    stay in range. Each is what the network really multiplies: activations behind a ReLU, gradients in front of one.
 
     Parameters
     ----------
@@ -70,10 +71,7 @@ def training_step(seed: int = 0) -> list[Product]:
     digits = load_digits()
     chosen = random.choice(len(digits.target), BATCH, replace=False)
     images, labels = digits.data[chosen] / 16.0, digits.target[chosen]
-    weights = [
-        random.normal(0, np.sqrt(2 / fan_in), (fan_out, fan_in))
-        for fan_in, fan_out in zip(LAYERS, LAYERS[1:], strict=False)
-    ]
+    weights = [random.normal(0, np.sqrt(2 / fan_in), (fan_out, fan_in)) for fan_in, fan_out in pairwise(LAYERS)]
 
     activations = [images]
     for index, weight in enumerate(weights):

@@ -112,7 +112,7 @@ class Control:
 
     def operands(self, made: TileSchedule) -> Pairs:
         """The pairs that every PE multiplies: its row's B values with the same positions of its column's A values."""
-        operands = []
+        operands: list[list[tuple]] = []
         for row, schedules in zip(self.rows, made.schedules, strict=True):
             operands.append([])
             for index, column in enumerate(self.columns):

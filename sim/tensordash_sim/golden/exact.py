@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
 from tensordash.config import TileConfig
 from tensordash.formats import FloatFormat
 

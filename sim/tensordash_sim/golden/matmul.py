@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
 from tensordash.config import TileConfig
 from tensordash.formats import FloatFormat
 
@@ -147,7 +148,7 @@ def run_streams(streams: Sequence[tuple[NDArray, NDArray]], config: TileConfig) 
     results: list[tuple[int, ...]] = []
     while len(results) < len(streams) * config.rows:
         offers = [[port.offer(config.window_depth) for port in side] for side in (a_ports, b_ports)]
-        outputs = tile.cycle(*offers, out_ready=True)
+        outputs = tile.cycle(offers[0], offers[1], out_ready=True)
         elapsed += 1
         for port in a_ports + b_ports:
             port.take(outputs.taken)

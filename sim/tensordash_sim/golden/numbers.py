@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
 from tensordash.formats import FloatFormat
 
 __all__ = [

@@ -86,23 +86,23 @@ class Lockstep:
         return expected
 
     async def run(
-        self, *, until: Callable[[], bool] | None = None, limit: int = 200_000, each: Callable[[Outputs], None] | None = None
+        self,
+        *,
+        limit: int = 200_000,
+        each: Callable[[Outputs], None] = lambda _: None,
     ) -> None:
-        """Cycles until all streams are in and their results out (or `until`), then compare the counters.
+        """Cycles until all streams are in and their results out, then compare the counters.
 
         Raises
         ------
         AssertionError
             At the first difference, or after `limit` cycles.
         """
-        finished = until or self._finished
         for _ in range(limit):
-            if finished():
+            if self._finished():
                 self._compare_counters(self.golden.counters)
                 return
-            outputs = await self.cycle()
-            if each:
-                each(outputs)
+            each(await self.cycle())
         raise AssertionError(f"not done after {limit} cycles")
 
     def _finished(self) -> bool:

@@ -10,8 +10,8 @@ __all__ = ["Pins", "split"]
 class Pins:
     """Pins of the top module, by name, with the clock under the bench's control.
 
-    A cycle is: `drive` any inputs, `settle`, `read` outputs, `tick`. The bench generates the clock itself, which costs two
-    simulator callbacks a cycle and makes the order of events plain.
+    A cycle is: `drive` any inputs, `settle`, `read` outputs, `tick`. The bench generates the clock itself, which costs
+    two simulator callbacks a cycle and makes the order of events plain.
     """
 
     def __init__(self, dut: Any) -> None:

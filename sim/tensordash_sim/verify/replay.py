@@ -78,7 +78,9 @@ def load_operands(path: Path) -> dict[str, NDArray]:
     except (ValueError, EOFError, zipfile.BadZipFile, AttributeError):
         raise VerificationError(f"cannot read the operands {path}: not an .npz file of plain arrays") from None
     if set(arrays) != {"a", "b"}:
-        raise VerificationError(f"{path}: operands must be the arrays a and b, not {', '.join(sorted(arrays)) or 'none'}")
+        raise VerificationError(
+            f"{path}: operands must be the arrays a and b, not {', '.join(sorted(arrays)) or 'none'}"
+        )
     return arrays
 
 
@@ -196,7 +198,8 @@ def replay(
 
 def save_results(result: ReplayResult, path: Path) -> None:
     """Write `c`, `c_bits` and the counters to an .npz file; it is complete or not there."""
+    arrays: dict[str, NDArray] = {"c": result.c, "c_bits": result.c_bits, "row_wait": result.row_wait}
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez(file, c=result.c, c_bits=result.c_bits, row_wait=result.row_wait, **result.counters)
+        np.savez(file, allow_pickle=False, **arrays, **result.counters)
     Path(file.name).chmod(0o644)
     Path(file.name).replace(path)

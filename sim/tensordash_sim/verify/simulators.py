@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, redirect_stdout, suppress
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -117,22 +117,20 @@ class Simulation:
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
         log = results.with_suffix(".log")
-        with _environment(), redirect_stdout(StringIO()):
-            try:
-                self._runner.test(
-                    test_module=test_module,
-                    hdl_toplevel=self.top,
-                    build_dir=self.folder,
-                    test_dir=self.folder,
-                    results_xml=str(results),
-                    extra_env={"COCOTB_ANSI_OUTPUT": "0", **environment},
-                    seed=seed,
-                    testcase=testcase,
-                    waves=self.waves and self.simulator == "verilator",
-                    log_file=log,
-                )
-            except (SystemExit, RuntimeError):
-                pass  # a failed test; the results say which
+        # A failed test raises as well; the results say which.
+        with _environment(), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
+            self._runner.test(
+                test_module=test_module,
+                hdl_toplevel=self.top,
+                build_dir=self.folder,
+                test_dir=self.folder,
+                results_xml=str(results),
+                extra_env={"COCOTB_ANSI_OUTPUT": "0", **environment},
+                seed=seed,
+                testcase=testcase,
+                waves=self.waves and self.simulator == "verilator",
+                log_file=log,
+            )
         if not results.exists():
             raise SimulatorError(f"{self.simulator} ended without results (see {log})")
         return results

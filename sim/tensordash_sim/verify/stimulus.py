@@ -5,8 +5,8 @@ from random import Random
 
 from tensordash.formats import FloatFormat
 
-from ..golden.producer import Producer
 from ..golden.ports import Offer
+from ..golden.producer import Producer
 
 __all__ = ["Arrival", "Source", "random_streams", "random_value"]
 
@@ -14,7 +14,7 @@ DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
 
 
 def random_value(random: Random, fmt: FloatFormat, specials: float = 0.0) -> int:
-    """Bits of a value that is not zero: any finite one, subnormals often, non-finite ones with probability `specials`."""
+    """Bits of a value other than zero: any finite one, subnormals often, `specials` of them infinite or NaN."""
     fraction = random.getrandbits(fmt.fraction_bits)
     sign = random.getrandbits(1) << (fmt.width - 1)
     infinite = (1 << fmt.exponent_bits) - 1
@@ -86,7 +86,7 @@ class Source:
 
     def __init__(self, streams: list[list[list[int]]], width: int, lanes: int) -> None:
         self._values = Producer(streams)
-        self._packed = Producer([[_packed(step, width) for step in stream] for stream in streams])  # type: ignore[arg-type]
+        self._packed = Producer([[[_packed(step, width)] for step in stream] for stream in streams])
         self._step_bits = width * lanes
 
     @property
@@ -96,7 +96,7 @@ class Source:
 
     def offer(self, most: int) -> tuple[Offer, int]:
         """Up to `most` steps, as values and as the bits of the port, the oldest lowest."""
-        bits = _packed(self._packed.offer(most).steps, self._step_bits)  # type: ignore[arg-type]
+        bits = _packed([step[0] for step in self._packed.offer(most).steps], self._step_bits)
         return self._values.offer(most), bits
 
     def take(self, count: int) -> None:

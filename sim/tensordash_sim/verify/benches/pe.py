@@ -44,8 +44,10 @@ async def run(dut, name: str, specials: float, largest: bool = False) -> None:
     finished, blocks, overflows = None, 0, 0
     for _ in range(round(800 * job.effort)):
         # What enters now is accumulated stages - 1 cycles later, together with its marks.
-        pairs = [tuple(operand(fmt) for fmt in fmts) for _ in range(config.lanes)]
-        active = [random.random() < 0.7 for _ in range(config.lanes)] if random.random() < 0.9 else [False] * config.lanes
+        pairs = [(operand(fmts[0]), operand(fmts[1])) for _ in range(config.lanes)]
+        active = (
+            [random.random() < 0.7 for _ in range(config.lanes)] if random.random() < 0.9 else [False] * config.lanes
+        )
         entering = (
             tuple(pair for pair, counts in zip(pairs, active, strict=True) if counts),
             pins.cycle == 2 or random.random() < (0.01 if largest else 0.15),
@@ -64,7 +66,9 @@ async def run(dut, name: str, specials: float, largest: bool = False) -> None:
         await pins.settle()
         if finished is not None:
             found = pins.read("block")
-            assert same_block(found, finished), f"cycle {pins.cycle}: block is {found:#x}, golden says {raw(finished):#x}"
+            assert same_block(found, finished), (
+                f"cycle {pins.cycle}: block is {found:#x}, golden says {raw(finished):#x}"
+            )
         if not hold:
             started = blocks or due[1]
             overflow = golden.accumulate(due[0], due[1])
@@ -75,7 +79,11 @@ async def run(dut, name: str, specials: float, largest: bool = False) -> None:
                 blocks += 1
             if due[2] and started:
                 finished = ExactAccumulator(config)
-                finished.total, finished.is_nan, finished.infinities = golden.total, golden.is_nan, set(golden.infinities)
+                finished.total, finished.is_nan, finished.infinities = (
+                    golden.total,
+                    golden.is_nan,
+                    set(golden.infinities),
+                )
             flying = [*flying, entering][1:]
         else:
             assert pins.read("overflow") == 0

@@ -21,7 +21,9 @@ async def check(pins: Pins, config, effectual: int, eligible: int) -> None:
     where = f"effectual {effectual:#x}, {eligible} steps eligible"
     selects = [0 if option is None else 1 << option for option in expected.options]
     assert lines == selects, f"{where}: select is {lines}, golden says {selects}"
-    left = sum(bit << (step * lanes + lane) for step, row in enumerate(expected.remaining) for lane, bit in enumerate(row))
+    left = sum(
+        bit << (step * lanes + lane) for step, row in enumerate(expected.remaining) for lane, bit in enumerate(row)
+    )
     remaining = pins.read("remaining")
     assert remaining == left, f"{where}: remaining is {remaining:#x}, golden says {left:#x}"
     advance = pins.read("advance")

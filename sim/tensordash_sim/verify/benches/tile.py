@@ -16,7 +16,10 @@ def streams_for(job, random: Random, lengths: list[int], specials: float = 0.0):
     """Random streams of the same lengths for all ports: (a, b)."""
     config = job.config
     return (
-        [random_streams(random, config.a_format, config.lanes, lengths, specials=specials) for _ in range(config.columns)],
+        [
+            random_streams(random, config.a_format, config.lanes, lengths, specials=specials)
+            for _ in range(config.columns)
+        ],
         [random_streams(random, config.b_format, config.lanes, lengths, specials=specials) for _ in range(config.rows)],
     )
 
