@@ -9,7 +9,7 @@ from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .formats import FloatFormat
-from .layouts import RawBlockLayout, fixed_point, product_layout
+from .layouts import FixedPoint, RawBlockLayout, product_layout
 from .parameters import require_int
 
 __all__ = ["ExactAccumulator"]
@@ -62,7 +62,7 @@ class ExactAccumulator(Block):
     ) -> None:
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 2)
-        self.shape = fixed_point(a_format, b_format, require_int("headroom_bits", headroom_bits, 0))
+        self.shape = FixedPoint(a_format, b_format, require_int("headroom_bits", headroom_bits, 0))
         super().__init__(
             {
                 "products": In(ArrayLayout(product_layout(a_format, b_format), lanes)),

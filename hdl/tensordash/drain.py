@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .formats import FloatFormat
-from .layouts import RawBlockLayout, fixed_point
+from .layouts import FixedPoint, RawBlockLayout
 from .parameters import require_int
 from .rounder import Rounder
 
@@ -67,7 +67,7 @@ class Drain(Block):
         if rows % out_rows:
             raise ValueError(f"out_rows must divide rows = {rows}, not {out_rows}")
         self.numbers = {"a_format": a_format, "b_format": b_format, "headroom_bits": headroom_bits}
-        self.layout = RawBlockLayout(fixed_point(a_format, b_format, headroom_bits).width)
+        self.layout = RawBlockLayout(FixedPoint(a_format, b_format, headroom_bits).width)
         super().__init__(
             {
                 "blocks": In(ArrayLayout(ArrayLayout(self.layout, columns), rows)),

@@ -5,7 +5,7 @@ from amaranth.lib.data import ArrayLayout, StructLayout, View
 
 from .formats import FloatFormat
 
-__all__ = ["FixedPoint", "FloatLayout", "FloatView", "RawBlockLayout", "fixed_point", "product_layout", "steps_layout"]
+__all__ = ["FixedPoint", "FloatLayout", "FloatView", "RawBlockLayout", "product_layout", "steps_layout"]
 
 
 def steps_layout(width: int, lanes: int, depth: int) -> ArrayLayout:
@@ -79,11 +79,6 @@ class FixedPoint:
         self.product_bits = self.significand_bits + self.max_shift
         self.width = self.product_bits + 1 + headroom_bits
         self.least_exponent = a.least_exponent + b.least_exponent
-
-
-def fixed_point(a: FloatFormat, b: FloatFormat, headroom_bits: int) -> FixedPoint:
-    """The shape of an exact accumulator for products of `a` and `b`."""
-    return FixedPoint(a, b, headroom_bits)
 
 
 class RawBlockLayout(StructLayout):

@@ -7,11 +7,11 @@ from amaranth.lib.wiring import In, Out
 from .accumulator import ExactAccumulator
 from .block import Block
 from .formats import FloatFormat
-from .layouts import RawBlockLayout, fixed_point, product_layout
+from .layouts import FixedPoint, RawBlockLayout, product_layout
 from .multiplier import Multiplier
 from .parameters import require_int
 
-__all__ = ["PE", "pe_members"]
+__all__ = ["PE", "pass_through", "pe_members"]
 
 
 def pe_members(a_format: FloatFormat, b_format: FloatFormat, headroom_bits: int) -> dict:
@@ -20,9 +20,20 @@ def pe_members(a_format: FloatFormat, b_format: FloatFormat, headroom_bits: int)
         "hold": In(1),
         "clear": In(1),
         "take": In(1),
-        "block": Out(RawBlockLayout(fixed_point(a_format, b_format, headroom_bits).width)),
+        "block": Out(RawBlockLayout(FixedPoint(a_format, b_format, headroom_bits).width)),
         "overflow": Out(1),
     }
+
+
+def pass_through(outer: Block, inner: Block) -> list:
+    """Assignments that hand `pe_members` of an outer PE on to, or from, the one inside it."""
+    return [
+        inner.hold.eq(outer.hold),
+        inner.clear.eq(outer.clear),
+        inner.take.eq(outer.take),
+        outer.block.eq(inner.block),
+        outer.overflow.eq(inner.overflow),
+    ]
 
 
 class PE(Block):
@@ -106,10 +117,6 @@ class PE(Block):
         m.d.comb += [
             self.accumulator.products.eq(products),
             self.accumulator.active.eq(active),
-            self.accumulator.hold.eq(self.hold),
-            self.accumulator.clear.eq(self.clear),
-            self.accumulator.take.eq(self.take),
-            self.block.eq(self.accumulator.block),
-            self.overflow.eq(self.accumulator.overflow),
+            *pass_through(self, self.accumulator),
         ]
         return m

@@ -5,7 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .formats import FloatFormat
-from .layouts import RawBlockLayout, fixed_point
+from .layouts import FixedPoint, RawBlockLayout
 
 __all__ = ["Rounder"]
 
@@ -41,7 +41,7 @@ class Rounder(Block):
     """
 
     def __init__(self, *, a_format: FloatFormat, b_format: FloatFormat, headroom_bits: int) -> None:
-        self.shape = fixed_point(a_format, b_format, headroom_bits)
+        self.shape = FixedPoint(a_format, b_format, headroom_bits)
         super().__init__(
             {"block": In(RawBlockLayout(self.shape.width)), "load": In(1), "value": Out(32)},
             identity=(a_format, b_format, headroom_bits),

@@ -9,7 +9,7 @@ from .connectivity import Connectivity
 from .formats import FloatFormat
 from .layouts import steps_layout
 from .operand_mux import OperandMux
-from .pe import PE, pe_members
+from .pe import PE, pass_through, pe_members
 
 __all__ = ["ScheduledPE"]
 
@@ -76,10 +76,6 @@ class ScheduledPE(Block):
             self.pe.a.eq(self.mux.operands),
             self.pe.b.eq(self.b),
             self.pe.active.eq(self.active),
-            self.pe.hold.eq(self.hold),
-            self.pe.clear.eq(self.clear),
-            self.pe.take.eq(self.take),
-            self.block.eq(self.pe.block),
-            self.overflow.eq(self.pe.overflow),
+            *pass_through(self, self.pe),
         ]
         return m

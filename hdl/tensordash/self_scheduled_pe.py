@@ -9,7 +9,7 @@ from .connectivity import Connectivity
 from .formats import FloatFormat
 from .layouts import steps_layout
 from .operand_mux import OperandMux
-from .pe import PE, pe_members
+from .pe import PE, pass_through, pe_members
 from .row_scheduler import RowScheduler
 from .staging_buffer import refill_layout
 
@@ -97,10 +97,6 @@ class SelfScheduledPE(Block):
             self.pe.a.eq(self.a_mux.operands),
             self.pe.b.eq(self.b_mux.operands),
             self.pe.active.eq(active),
-            self.pe.hold.eq(self.hold),
-            self.pe.clear.eq(self.clear),
-            self.pe.take.eq(self.take),
-            self.block.eq(self.pe.block),
-            self.overflow.eq(self.pe.overflow),
+            *pass_through(self, self.pe),
         ]
         return m

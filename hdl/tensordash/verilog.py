@@ -17,7 +17,7 @@ from . import __version__
 from .axi_stream import AxiStreamTile
 from .block import Block
 from .config import TileConfig
-from .layouts import fixed_point
+from .layouts import FixedPoint
 from .transposer import Transposer
 
 __all__ = ["check_prefix", "emit", "generate", "render"]
@@ -189,7 +189,7 @@ def _header(config: TileConfig, tops: str) -> str:
 
 def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transposer: Transposer) -> dict[str, Any]:
     tile = wrapper.tile
-    number = fixed_point(config.a_format, config.b_format, config.headroom_bits)
+    number = FixedPoint(config.a_format, config.b_format, config.headroom_bits)
     return {
         "version": __version__,
         "digest": config.digest,

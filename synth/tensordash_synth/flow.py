@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tensordash import TileConfig
 
-from .hierarchy import Hierarchy, Placement
+from .hierarchy import Hierarchy, Placement, role
 from .liberty import Liberty, load_liberty
 from .mapping import Mapped, map_fastest, map_for_area
 from .report import CostReport, Design
@@ -19,7 +19,8 @@ __all__ = ["synthesize"]
 TILE = "tensordash_tile"
 TRANSPOSER = "tensordash_transposer"
 PE = "tensordash_pe"
-WHOLE_PE = "tensordash_pe_whole"
+# The scheduling loop runs through these, and ends in the staging buffers: each gets its part of the period.
+PERIOD_SHARES = {"row_scheduler": 0.45, "control": 0.35}
 
 Progress = Callable[[str], None]
 
@@ -98,30 +99,27 @@ class _Run:
         """Map a module on its own; what stands below it are black boxes."""
         boxes = hierarchy.black_boxes(name)
         commands = [self._read(hierarchy), *([f"blackbox {' '.join(boxes)}"] if boxes else [])]
-        mapped = map_for_area(commands, name, self.library, self.clock_ns, self._room())
+        period = self.clock_ns * PERIOD_SHARES.get(role(name), 1.0)
+        mapped = map_for_area(commands, name, self.library, period, self._room())
         self._say(key, mapped)
         return mapped
 
     def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
         """Map a tile flattened, to the target clock and for speed: its longest path may cross modules.
 
-        One PE is there in full, the others only as loads: they are equal, and would take most of the time.
+        Of equal instances side by side, the first is there in full, and the others only as loads: their paths are
+        equal, and they would take most of the time.
         """
-        commands = [
-            self._read(hierarchy),
-            f"hierarchy -top {TILE}",
-            f"setattr -mod -set keep_hierarchy 1 {PE}",
-            "proc",
-            f"flatten {TILE}",
-            f"copy {PE} {WHOLE_PE}",
-            f"setattr -mod -unset keep_hierarchy {WHOLE_PE}",
-            f"chtype -set {WHOLE_PE} {TILE}/t:{PE} {TILE}/pe_0_0* %i",
-            f"blackbox {PE}",
-        ]
-        at_target = map_for_area(commands, TILE, self.library, self.clock_ns, self._room())
-        self._say(f"{label} tile with one PE, flattened", at_target)
+        commands = [self._read(hierarchy)]
+        loads = {child: f"{child}_load" for _, child, _ in hierarchy.twins()}
+        commands += [f"copy {child} {load}" for child, load in loads.items()]
+        commands += [f"blackbox {load}" for load in loads.values()]
+        for parent, child, instances in hierarchy.twins():
+            commands.append(f"chtype -set {loads[child]} {' '.join(f'{parent}/{name}' for name in instances)}")
+        at_target = map_for_area(commands, TILE, self.library, self.clock_ns, self._room(), thorough=False)
+        self._say(f"{label} tile, flattened", at_target)
         fastest = map_fastest(commands, TILE, self.library, self._room())
-        self._say(f"{label} tile with one PE, for speed", fastest)
+        self._say(f"{label} tile, flattened, for speed", fastest)
         return at_target, fastest
 
     def _read(self, hierarchy: Hierarchy) -> str:
@@ -158,24 +156,26 @@ def _compare(run: _Run, pool: ThreadPoolExecutor, config: TileConfig, transposer
             key = keys[label][name] = digests.setdefault(hierarchy.digest(name), free)
             if key not in pending:
                 pending[key] = pool.submit(run.module, hierarchy, name, key)
-    wait([*pending.values(), *whole.values()], return_when=FIRST_EXCEPTION)
+    futures: list[Future] = [*whole.values(), *pending.values()]
+    wait(futures, return_when=FIRST_EXCEPTION)
+    if failed := next((future for future in futures if future.done() and future.exception()), None):
+        failed.result()
 
     modules = {key: future.result() for key, future in pending.items()}
     pes = config.rows * config.columns
     turned = [
-        Placement((f"transposer_{i}", *place.path), place.module) for i in range(transposers) for place in turning.placements
+        Placement((f"transposer_{i}", *place.path), place.module)
+        for i in range(transposers)
+        for place in turning.placements
     ]
-    # The PEs and transposers that were not in the flattened tile.
-    apart = (pes - 1) * modules[PE].area_um2 + sum(modules[keys["transposer"][place.module]].area_um2 for place in turned)
 
     def design(tile: Hierarchy, label: str, results: tuple[Mapped, Mapped]) -> Design:
         at_target, fastest = results
         return Design(
             placements=[*tile.placements, *turned],
             keys={**keys[label], **keys["transposer"]},
-            delay_ns=at_target.delay_ns,
-            fastest_ns=fastest.delay_ns,
-            flattened_um2=at_target.area_um2 + apart,
+            at_target=at_target,
+            fastest=fastest,
         )
 
     return CostReport(

@@ -74,8 +74,9 @@ class Hierarchy:
 
     Examples
     --------
-    >>> text = "module tensordash_a(x);\\n  tensordash_b left (\\n  );\\nendmodule\\nmodule tensordash_b(x);\\nendmodule\\n"
-    >>> [placement.path for placement in Hierarchy(text, "tensordash_a").placements]
+    >>> inner = "module tensordash_b(x);\\nendmodule\\n"
+    >>> outer = "module tensordash_a(x);\\n  tensordash_b left (\\n  );\\nendmodule\\n"
+    >>> [placement.path for placement in Hierarchy(outer + inner, "tensordash_a").placements]
     [(), ('left',)]
     """
 
@@ -104,6 +105,15 @@ class Hierarchy:
         merged = [name for name in names if role(name) in MERGED]
         boxes = {name for name in names if role(name) not in MERGED}
         return sorted(boxes.union(*(self.black_boxes(name) for name in merged)))
+
+    def twins(self) -> Iterator[tuple[str, str, list[str]]]:
+        """Instances beside an equal one, as (module around them, their module, their names); merged parts apart."""
+        for module in sorted({placement.module for placement in self.placements}):
+            names: dict[str, list[str]] = {}
+            for instance, child in self.modules[module].children:
+                if role(child) not in MERGED:
+                    names.setdefault(child, []).append(instance)
+            yield from ((module, child, instances[1:]) for child, instances in names.items() if instances[1:])
 
     def digest(self, module: str) -> str:
         """Hash of everything that is mapped with a module, whatever its own name."""

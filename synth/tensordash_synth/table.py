@@ -1,12 +1,10 @@
-"""The report as a table in the shape of the paper's Table IV, with the paper's areas beside it."""
+"""The report as text in the shape of the paper's Table IV, with the paper's figures beside it."""
 
-from rich.table import Table
+from .report import NOTES, CostReport
 
-from .report import CostReport
+__all__ = ["PAPER_MM2", "cost_table"]
 
-__all__ = ["PAPER_MM2", "render_table"]
-
-# Paper, Table IV: (TensorDash, baseline) in mm2 for the 65 nm chip. The total counts PEs only, as the paper's does.
+# Paper, Table IV: (TensorDash, baseline) in mm2 for the 65 nm chip. Control and drain are not among its rows.
 PAPER_MM2 = {
     "compute_cores": (68.74, 68.74),
     "transposers": (0.37, 0.37),
@@ -16,18 +14,22 @@ PAPER_MM2 = {
     "total": (79.01, 69.11),
 }
 LABELS = {
-    "compute_cores": "Compute cores",
-    "transposers": "Transposers",
-    "schedulers_b_muxes": "Schedulers + B-side muxes",
-    "a_muxes": "A-side muxes",
-    "staging_buffers": "Staging buffers",
-    "control": "Control, drain, counters",
-    "total": "Total",
+    "compute_cores": "compute cores",
+    "transposers": "transposers",
+    "schedulers_b_muxes": "schedulers + B muxes",
+    "a_muxes": "A muxes",
+    "staging_buffers": "staging buffers",
+    "control": "control, drain, counters",
+    "total": "total",
 }
+HEADINGS = (
+    ("", "TensorDash", "baseline", "TensorDash", "baseline", "TensorDash", "baseline", "paper:", "paper:"),
+    ("", "um2", "um2", "GE", "GE", "share", "share", "TensorDash", "baseline"),
+)
 
 
-def render_table(report: CostReport) -> Table:
-    """Areas by component, in um2, gate equivalents and as a share of the baseline's total; last, the paper's shares.
+def cost_table(report: CostReport) -> str:
+    """Areas by component in um2, gate equivalents and as shares of the baseline's total; ratios and delays below.
 
     Parameters
     ----------
@@ -36,39 +38,43 @@ def render_table(report: CostReport) -> Table:
 
     Returns
     -------
-    rich.table.Table
-        For ``rich.console.Console().print``.
+    str
+        Lines of plain text. The paper's columns are shares of its own baseline's total.
     """
-    target = f"{report.clock_ns:g} ns"
-    table = Table(title=f"Area in {report.library}, mapped to {target}; shares are of the baseline's total")
-    table.add_column("Component")
-    for column in ("TensorDash um2", "baseline um2", "TensorDash GE", "baseline GE", "TensorDash", "baseline", "paper"):
-        table.add_column(column, justify="right")
+    rows: list[tuple[str, ...] | None] = [*HEADINGS, None]
+    for name, areas in report.components.items():
+        rows += [None] if name == "total" else []
+        rows.append((LABELS[name], *_cells(report, name, areas)))
+    widths = [max(len(row[i]) for row in rows if row) for i in range(len(HEADINGS[0]))]
+    lines = [f"{report.library}, {report.clock_ns:g} ns; one gate equivalent (GE) is {report.gate_area:g} um2", ""]
+    for row in rows:
+        if row is None:
+            lines.append("-" * (sum(widths) + 2 * len(widths) - 2))
+        else:
+            first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            lines.append("  ".join([row[0].ljust(len(first)), *others]).rstrip())
+    return "\n".join([*lines, "", *_summary(report), "", *(f"- {note}" for note in NOTES)])
+
+
+def _cells(report: CostReport, name: str, areas: tuple[float, float]) -> list[str]:
     whole, paper_whole = report.components["total"][1], PAPER_MM2["total"][1]
-    for name, (sparse, dense) in report.components.items():
-        if name == "total":
-            table.add_section()
-        paper = PAPER_MM2.get(name)
-        table.add_row(
-            LABELS[name],
-            *(f"{area:,.0f}" if area else "-" for area in (sparse, dense)),
-            *(f"{area / report.gate_area:,.0f}" if area else "-" for area in (sparse, dense)),
-            *(f"{area / whole:.1%}" if area else "-" for area in (sparse, dense)),
-            f"{paper[0] / paper_whole:.1%}" if paper else "-",
-        )
+    formats = [f"{area:,.0f}" for area in areas]
+    formats += [f"{area / report.gate_area:,.0f}" for area in areas]
+    formats += [f"{area / whole:.1%}" for area in areas]
+    paper = [f"{area / paper_whole:.1%}" if area else "-" for area in PAPER_MM2.get(name, (0.0, 0.0))]
+    return [text if area else "-" for text, area in zip(formats, areas * 3, strict=True)] + paper
+
+
+def _summary(report: CostReport) -> list[str]:
     document = report.to_json()
-    per_pe = document["tensordash"]
-    table.caption = "\n".join(
-        [
-            f"Area ratio {document['ratio']['area']:.3f} (paper 1.14), clock ratio {document['ratio']['clock']:.3f}; per PE: "
-            f"compute {per_pe['pe_ge']:,.0f}, added {per_pe['added_ge_per_pe']:,.0f}, in all {per_pe['total_ge_per_pe']:,.0f} GE",
-            *(
-                f"{label}: {document[key]['delay_ns']:.2f} ns mapped to {target}, at most "
-                f"{document[key]['max_frequency_mhz']:,.0f} MHz mapped for speed"
-                for label, key in (("TensorDash", "tensordash"), ("Baseline", "baseline"))
-            ),
-            *document["notes"],
-        ]
-    )
-    table.caption_justify = "left"
-    return table
+    ratio, sparse, dense = document["ratio"], document["tensordash"], document["baseline"]
+    return [
+        f"area {ratio['area']:.3f} of the baseline's (paper 1.143); highest clock {ratio['clock']:.3f} of it",
+        f"per PE: compute {dense['pe_ge']:,.0f} GE (paper, derived: 11,700), added {sparse['added_ge_per_pe']:,.0f} "
+        f"(1,680), in all {sparse['total_ge_per_pe']:,.0f}",
+        *(
+            f"{label}: {figures['delay_ns']:.2f} ns at {report.clock_ns:g} ns ({figures['delay_recipe']} recipe); "
+            f"at most {figures['max_frequency_mhz']:,.0f} MHz mapped for speed"
+            for label, figures in (("TensorDash", sparse), ("baseline", dense))
+        ),
+    ]

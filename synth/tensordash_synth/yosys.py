@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tensordash import TensorDashError
+
 __all__ = ["SynthesisError", "run_yosys"]
 
 # Commands come by standard input, one a line; everything that Yosys and ABC print is kept in a file.
@@ -21,7 +23,7 @@ TIME_LIMIT = 1800.0  # seconds
 LAST_LINES = 5
 
 
-class SynthesisError(RuntimeError):
+class SynthesisError(TensorDashError, RuntimeError):
     """Yosys or ABC failed; the message names the module and ends with the last lines of the log."""
 
 

@@ -75,7 +75,7 @@ def load_operands(path: Path) -> dict[str, NDArray]:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise VerificationError(f"cannot read the operands {path}: {error.strerror or 'not an .npz file'}") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError):
+    except (TypeError, ValueError, EOFError, zipfile.BadZipFile):  # a lone array is no context manager: TypeError
         raise VerificationError(f"cannot read the operands {path}: not an .npz file of plain arrays") from None
     if set(arrays) != {"a", "b"}:
         raise VerificationError(

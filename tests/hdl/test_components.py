@@ -1,0 +1,252 @@
+"""Components: every parameter's error by its message, and the sizes that follow from parameters."""
+
+import pytest
+from tensordash import Connectivity, Tile, TileConfig, load_preset
+from tensordash.accumulator import ExactAccumulator
+from tensordash.axi_stream import AxiStreamTile, StepFeeder
+from tensordash.connectivity import PAPER_OPTIONS
+from tensordash.control import Control, count_bits
+from tensordash.counters import Counters
+from tensordash.drain import Drain
+from tensordash.formats import FORMATS, FloatFormat
+from tensordash.layouts import FixedPoint
+from tensordash.multiplier import Multiplier
+from tensordash.operand_flags import OperandFlags
+from tensordash.operand_mux import OperandMux
+from tensordash.pe import PE
+from tensordash.row_scheduler import RowScheduler
+from tensordash.scheduled_pe import ScheduledPE
+from tensordash.scheduler import Scheduler
+from tensordash.self_scheduled_pe import SelfScheduledPE
+from tensordash.staging_buffer import StagingBuffer
+from tensordash.transposer import Transposer
+from tensordash.verilog import members
+
+FP16 = FORMATS["fp16"]
+PAPER = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
+NUMBERS = {"a_format": FP16, "b_format": FP16, "headroom_bits": 16}
+
+RIGHT = {
+    StagingBuffer: {"width": 16, "lanes": 4, "depth": 4},
+    PE: {**NUMBERS, "lanes": 4, "stages": 2},
+    ExactAccumulator: {**NUMBERS, "lanes": 4, "stages": 1},
+    Drain: {**NUMBERS, "rows": 4, "columns": 4, "out_rows": 1},
+    Transposer: {"width": 16, "lanes": 4},
+    Control: {"ports": 8, "schedulers": 4, "depth": 4, "full_window": False},
+    Counters: {"rows": 4, "depth": 4, "selections": 16},
+    OperandFlags: {"fmt": FP16, "lanes": 4, "depth": 4, "zeros": True},
+    OperandMux: {"width": 16, "connectivity": PAPER},
+    ScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
+    SelfScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
+}
+
+WRONG = [
+    (StagingBuffer, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
+    (StagingBuffer, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (StagingBuffer, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
+    (StagingBuffer, {"depth": 2.0}, TypeError, r"depth must be an integer of at least 1, not 2\.0"),
+    (StagingBuffer, {"width": True}, TypeError, "width must be an integer of at least 1, not True"),
+    (PE, {"stages": 0}, ValueError, "stages must be an integer from 1 to 3, not 0"),
+    (PE, {"stages": 4}, ValueError, "stages must be an integer from 1 to 3, not 4"),
+    (PE, {"stages": "2"}, TypeError, "stages must be an integer from 1 to 3, not '2'"),
+    (PE, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (PE, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer of at least 0, not -1"),
+    (ExactAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
+    (ExactAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (ExactAccumulator, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer of at least 0, not -1"),
+    (Drain, {"rows": 0}, ValueError, "rows must be an integer of at least 1, not 0"),
+    (Drain, {"columns": 0}, ValueError, "columns must be an integer of at least 1, not 0"),
+    (Drain, {"out_rows": 0}, ValueError, "out_rows must be an integer from 1 to 4, not 0"),
+    (Drain, {"out_rows": 5}, ValueError, "out_rows must be an integer from 1 to 4, not 5"),
+    (Drain, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
+    (Transposer, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
+    (Transposer, {"lanes": 1}, ValueError, "lanes must be an integer of at least 2, not 1"),
+    (Transposer, {"lanes": None}, TypeError, "lanes must be an integer of at least 2, not None"),
+    (Control, {"ports": 0}, ValueError, "ports must be an integer of at least 1, not 0"),
+    (Control, {"schedulers": -1}, ValueError, "schedulers must be an integer of at least 0, not -1"),
+    (Control, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
+    (Counters, {"rows": 0}, ValueError, "rows must be an integer of at least 1, not 0"),
+    (Counters, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
+    (Counters, {"selections": 0}, ValueError, "selections must be an integer of at least 1, not 0"),
+    (OperandFlags, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (OperandFlags, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
+    (OperandMux, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
+    (ScheduledPE, {"stages": 4}, ValueError, "stages must be an integer from 1 to 3, not 4"),
+    (SelfScheduledPE, {"stages": 0}, ValueError, "stages must be an integer from 1 to 3, not 0"),
+]
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_right_parameters(kind):
+    assert isinstance(kind(**RIGHT[kind]).identity, tuple)
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "error", "message"), WRONG, ids=[f"{kind.__name__}-{change}" for kind, change, _, _ in WRONG]
+)
+def test_wrong_parameter(kind, change, error, message):
+    with pytest.raises(error, match=f"^{message}$"):
+        kind(**{**RIGHT[kind], **change})
+
+
+@pytest.mark.parametrize("config", ["x", None, {"rows": 4}])
+def test_tile_wants_a_config(config):
+    with pytest.raises(TypeError, match="^config must be a TileConfig, not "):
+        Tile(config)
+
+
+def ports(block) -> dict[str, tuple[str, int]]:
+    return {name: ("in" if is_input else "out", len(value)) for name, value, is_input in members(block)}
+
+
+COUNTER_PORTS = {
+    **{name: ("out", 32) for name in ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")},
+    **{name: ("out", 1) for name in ("protocol_error", "non_finite", "overflow")},
+    "row_wait": ("out", 128),
+    "clear": ("in", 1),
+}
+
+
+def test_ports_of_the_paper_tile():
+    expected = {
+        **COUNTER_PORTS,
+        "out_payload": ("out", 4 * 32 + 1),
+        "out_valid": ("out", 1),
+        "out_ready": ("in", 1),
+    }
+    for side in "ab":
+        for i in range(4):
+            expected |= {
+                f"{side}_{i}_steps": ("in", 4 * 4 * 16),
+                f"{side}_{i}_available": ("in", 3),
+                f"{side}_{i}_last": ("in", 1),
+                f"{side}_{i}_taken": ("out", 3),
+            }
+    assert ports(Tile(TileConfig())) == expected
+
+
+def test_ports_of_the_paper_wrapper():
+    expected = {
+        **COUNTER_PORTS,
+        "m_axis_tdata": ("out", 128),
+        "m_axis_tlast": ("out", 1),
+        "m_axis_tvalid": ("out", 1),
+        "m_axis_tready": ("in", 1),
+    }
+    for side in "ab":
+        for i in range(4):
+            expected |= {
+                f"s_axis_{side}{i}_tdata": ("in", 256),
+                f"s_axis_{side}{i}_tkeep": ("in", 32),
+                f"s_axis_{side}{i}_tlast": ("in", 1),
+                f"s_axis_{side}{i}_tvalid": ("in", 1),
+                f"s_axis_{side}{i}_tready": ("out", 1),
+            }
+    assert ports(AxiStreamTile(TileConfig())) == expected
+
+
+def test_ports_of_the_baseline():
+    found = ports(Tile(load_preset("dense")))
+    assert found["a_0_steps"] == ("in", 64)
+    assert found["b_3_available"] == ("in", 1)
+    assert found["b_3_taken"] == ("out", 1)
+
+
+def test_ports_of_an_odd_tile():
+    config = TileConfig(rows=6, columns=5, lanes=6, depth=3, out_rows=2, connectivity=((0, 0), (1, 0), (2, 5)))
+    found = ports(Tile(config))
+    assert found["out_payload"] == ("out", 2 * 5 * 32 + 1)
+    assert found["a_4_steps"] == ("in", 3 * 6 * 16)
+    assert found["b_5_taken"] == ("out", 2)
+    assert "a_5_steps" not in found
+    assert "b_6_steps" not in found
+    assert found["row_wait"] == ("out", 6 * 32)
+
+
+@pytest.mark.parametrize(
+    ("block", "expected"),
+    [
+        (Multiplier(a_format=FP16, b_format=FP16), {"a": 16, "b": 16, "product": 22 + 6 + 3}),
+        (
+            Scheduler(PAPER),
+            {"effectual": 16, "eligible": 4, "select": 32, "remaining": 16, "advance": 4},
+        ),
+        (
+            RowScheduler(PAPER),
+            {"nonzero": 16, "refill": 20, "eligible": 4, "select": 32, "advance": 4},
+        ),
+        (StagingBuffer(width=16, lanes=4, depth=4), {"steps": 256, "refill": 20, "window": 256}),
+        (StagingBuffer(width=16, lanes=4, depth=1), {"steps": 64, "refill": 2, "window": 64}),
+        (OperandMux(width=16, connectivity=PAPER), {"window": 256, "select": 32, "operands": 64}),
+        (
+            Transposer(width=16, lanes=4),
+            {
+                "blocks_payload": 65,
+                "blocks_valid": 1,
+                "blocks_ready": 1,
+                "out_payload": 64,
+                "out_valid": 1,
+                "out_ready": 1,
+            },
+        ),
+        (
+            StepFeeder(width=16, lanes=4, depth=4),
+            {
+                "tdata": 256,
+                "tkeep": 32,
+                "tlast": 1,
+                "tvalid": 1,
+                "tready": 1,
+                "steps": 256,
+                "available": 3,
+                "last": 1,
+                "taken": 3,
+            },
+        ),
+        (
+            PE(**NUMBERS, lanes=4, stages=2),
+            {"a": 64, "b": 64, "active": 4, "hold": 1, "clear": 1, "take": 1, "block": 97 + 2, "overflow": 1},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_widths(block, expected):
+    assert {name: width for name, (_, width) in ports(block).items()} == expected
+
+
+@pytest.mark.parametrize(("limit", "bits"), [(1, 1), (2, 2), (3, 2), (4, 3), (6, 3), (7, 3), (8, 4)])
+def test_count_bits(limit, bits):
+    assert count_bits(limit) == bits
+
+
+def test_fp16():
+    assert (FP16.width, FP16.bias, FP16.significand_bits, FP16.least_exponent, FP16.exponent_range) == (
+        16,
+        15,
+        11,
+        -24,
+        30,
+    )
+    shape = FixedPoint(FP16, FP16, 16)
+    assert (shape.significand_bits, shape.max_shift, shape.product_bits, shape.width) == (22, 58, 80, 97)
+    assert shape.least_exponent == -48
+
+
+def test_formats_differ_by_side():
+    narrow = FloatFormat(name="narrow", exponent_bits=4, fraction_bits=3)
+    assert ports(Multiplier(a_format=narrow, b_format=FP16))["product"] == ("out", (4 + 11) + 6 + 3)
+    assert FixedPoint(narrow, FP16, 0).least_exponent == (1 - 7 - 3) - 24
+
+
+@pytest.mark.parametrize(
+    ("sparsity", "pipeline", "latency"),
+    [("none", 1, 0), ("none", 2, 1), ("none", 3, 2), ("rows", 1, 1), ("rows", "auto", 2), ("both", 3, 3)],
+)
+def test_latency(sparsity, pipeline, latency):
+    assert Tile(TileConfig(sparsity=sparsity, pipeline=pipeline)).latency == latency
+
+
+def test_identity_decides_what_is_shared():
+    assert PE(**RIGHT[PE]).identity == PE(**RIGHT[PE]).identity
+    assert PE(**RIGHT[PE]).identity != PE(**{**RIGHT[PE], "stages": 3}).identity
+    assert Scheduler(PAPER).identity == Scheduler(Connectivity(PAPER_OPTIONS, lanes=4, depth=4)).identity

@@ -1,0 +1,409 @@
+"""Configuration: every error by its message, files and settings, digests, levels."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from dataclasses import FrozenInstanceError
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tensordash import ConfigError, Connectivity, TileConfig, load_preset, preset_names
+from tensordash.connectivity import PAPER_OPTIONS
+from tensordash.preset import preset_text
+from tensordash_sim.golden.scheduler import levels as golden_levels
+
+SIX_LEVELS = ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14), (15,))
+
+WRONG_VALUES = [
+    ({"rows": 0}, r"tile\.rows must be an integer from 1 to 16, not 0"),
+    ({"rows": 17}, r"tile\.rows must be an integer from 1 to 16, not 17"),
+    ({"columns": 0}, r"tile\.columns must be an integer from 1 to 16, not 0"),
+    ({"columns": -4}, r"tile\.columns must be an integer from 1 to 16, not -4"),
+    ({"lanes": 0}, r"tile\.lanes must be an integer from 2 to 32, not 0"),
+    ({"lanes": 1}, r"tile\.lanes must be an integer from 2 to 32, not 1"),
+    ({"lanes": 33}, r"tile\.lanes must be an integer from 2 to 32, not 33"),
+    ({"depth": 1}, r"tile\.depth must be an integer from 2 to 6, not 1"),
+    ({"depth": 7}, r"tile\.depth must be an integer from 2 to 6, not 7"),
+    ({"sparsity": "columns"}, r"tile\.sparsity must be one of both, none, rows, not 'columns'"),
+    ({"accumulator": "fp32"}, r"tile\.accumulator must be one of exact, not 'fp32'"),
+    ({"headroom_bits": -1}, r"tile\.headroom_bits must be an integer from 0 to 64, not -1"),
+    ({"headroom_bits": 65}, r"tile\.headroom_bits must be an integer from 0 to 64, not 65"),
+    ({"out_rows": 0}, r"tile\.out_rows must be an integer from 1 to 4, not 0"),
+    ({"out_rows": 5}, r"tile\.out_rows must be an integer from 1 to 4, not 5"),
+    ({"out_rows": 3}, r"tile\.out_rows must divide tile\.rows = 4, not 3"),
+    ({"initial": True}, r"tile\.initial must be false \(a C input is not available yet\), not True"),
+    ({"pipeline": 0}, r"tile\.pipeline must be an integer from 1 to 3, not 0"),
+    ({"pipeline": 4}, r"tile\.pipeline must be an integer from 1 to 3, not 4"),
+    ({"format": "fp64"}, r"tile\.format must be one of .*fp16.*, not 'fp64'"),
+    ({"format": {"a": "fp16"}}, r"tile\.format must have the keys a and b, not \['a'\]"),
+    ({"format": {"a": "fp16", "b": "fp64"}}, r"tile\.format\.b must be one of .*fp16.*, not 'fp64'"),
+    ({"connectivity": "ring"}, r"tile\.connectivity must be \"paper\" or a list of \[step, lane offset\], not 'ring'"),
+    ({"lanes": 8}, r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 8 and 4"),
+    ({"depth": 3}, r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 4 and 3"),
+    (
+        {"connectivity": [[1, 0], [0, 0]]},
+        r"tile\.connectivity must begin with \[0, 0\], not \[1, 0\]",
+    ),
+    (
+        {"connectivity": [[0, 1]]},
+        r"tile\.connectivity must begin with \[0, 0\], not \[0, 1\]",
+    ),
+    (
+        {"connectivity": [[0, 0], [4, 0]]},
+        r"tile\.connectivity option \[4, 0\] lies outside the window: step must be from 1 to 3",
+    ),
+    (
+        {"connectivity": [[0, 0], [0, 1]]},
+        r"tile\.connectivity option \[0, 1\] lies outside the window: step must be from 1 to 3",
+    ),
+    (
+        {"connectivity": [[0, 0], [1, 4]]},
+        r"tile\.connectivity option \[1, 4\] lies outside the window: lane offset must be from -3 to 3",
+    ),
+    (
+        {"connectivity": [[0, 0], [1, -4]]},
+        r"tile\.connectivity option \[1, -4\] lies outside the window: lane offset must be from -3 to 3",
+    ),
+    (
+        {"connectivity": [[0, 0], [1, 0], [1, 0]]},
+        r"tile\.connectivity options \[1, 0\] and \[1, 0\] coincide on 4 lanes",
+    ),
+    (
+        {"connectivity": [[0, 0], [1, 3], [1, -1]]},
+        r"tile\.connectivity options \[1, 3\] and \[1, -1\] coincide on 4 lanes",
+    ),
+]
+
+WRONG_TYPES = [
+    ({"rows": "4"}, r"tile\.rows must be an integer from 1 to 16, not '4'"),
+    ({"rows": True}, r"tile\.rows must be an integer from 1 to 16, not True"),
+    ({"columns": 4.0}, r"tile\.columns must be an integer from 1 to 16, not 4\.0"),
+    ({"lanes": None}, r"tile\.lanes must be an integer from 2 to 32, not None"),
+    ({"depth": [4]}, r"tile\.depth must be an integer from 2 to 6, not \[4\]"),
+    ({"sparsity": 1}, r"tile\.sparsity must be one of both, none, rows, not 1"),
+    ({"accumulator": False}, r"tile\.accumulator must be one of exact, not False"),
+    ({"headroom_bits": 1.5}, r"tile\.headroom_bits must be an integer from 0 to 64, not 1\.5"),
+    ({"out_rows": "1"}, r"tile\.out_rows must be an integer from 1 to 4, not '1'"),
+    ({"initial": 0}, r"tile\.initial must be true or false, not 0"),
+    ({"pipeline": "fast"}, r"tile\.pipeline must be an integer from 1 to 3, not 'fast'"),
+    ({"full_window": 1}, r"tile\.full_window must be true or false, not 1"),
+    ({"full_window": "yes"}, r"tile\.full_window must be true or false, not 'yes'"),
+    ({"format": 16}, r"tile\.format must be one of .*fp16.*, not 16"),
+    ({"format": {"a": "fp16", "b": 16}}, r"tile\.format\.b must be one of .*fp16.*, not 16"),
+    ({"connectivity": []}, r"tile\.connectivity must be a list of \[step, lane offset\], not \[\]"),
+    ({"connectivity": 8}, r"tile\.connectivity must be a list of \[step, lane offset\], not 8"),
+    ({"connectivity": [0, 0]}, r"tile\.connectivity option must be \[step, lane offset\] in integers, not 0"),
+    ({"connectivity": [[0, 0, 0]]}, r"tile\.connectivity option must be .* in integers, not \[0, 0, 0\]"),
+    ({"connectivity": [[0, 0], [1, "0"]]}, r"tile\.connectivity option must be .* in integers, not \[1, '0'\]"),
+    ({"connectivity": [[0, 0], [1.0, 0]]}, r"tile\.connectivity option must be .* in integers, not \[1\.0, 0\]"),
+    ({"connectivity": [[0, 0], [True, 0]]}, r"tile\.connectivity option must be .* in integers, not \[True, 0\]"),
+]
+
+
+def names(cases):
+    return [re.sub(r"\W+", "-", str(fields)).strip("-") for fields, _ in cases]
+
+
+class TestErrors:
+    @pytest.mark.parametrize(("fields", "message"), WRONG_VALUES, ids=names(WRONG_VALUES))
+    def test_wrong_value(self, fields, message):
+        with pytest.raises(ValueError, match="^" + message) as caught:
+            TileConfig(**fields)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(("fields", "message"), WRONG_TYPES, ids=names(WRONG_TYPES))
+    def test_wrong_type(self, fields, message):
+        with pytest.raises(TypeError, match="^" + message) as caught:
+            TileConfig(**fields)
+        assert "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(("fields", "message"), WRONG_VALUES + WRONG_TYPES, ids=names(WRONG_VALUES + WRONG_TYPES))
+    def test_from_mapping_gives_one_kind_of_error(self, fields, message):
+        with pytest.raises(ConfigError, match="^" + message):
+            TileConfig.from_mapping({"tile": fields})
+
+    def test_keyword_only(self):
+        with pytest.raises(TypeError, match="positional"):
+            TileConfig(4)  # pyright: ignore[reportCallIssue]
+
+    def test_frozen(self):
+        with pytest.raises(FrozenInstanceError):
+            TileConfig().rows = 2  # pyright: ignore[reportAttributeAccessIssue]
+
+    @pytest.mark.parametrize(
+        ("text", "message"),
+        [
+            ("[tile]\nrwos = 4", r"unknown key tile\.rwos: allowed are rows, columns, lanes, depth"),
+            ("[tiles]\nrows = 4", r"unknown key tiles: the only table is \[tile\]"),
+            ("rows = 4", r"unknown key rows: the only table is \[tile\]"),
+            ("tile = 4", r"tile must be a table, not 4"),
+            ("[tile]\nformat = { a = 'fp16', c = 'fp16' }", r"tile\.format must have the keys a and b"),
+            ("[tile]\nlanes = 4\nrows = = 2", r"not valid TOML: .*line 3"),
+            ("[tile\n", r"not valid TOML: .*line 1"),
+            ("[tile]\nrows = 4\nrows = 4\n", r"not valid TOML: .*line 3"),
+            ("[tile]\nlanes = 0", r"tile\.lanes must be an integer from 2 to 32, not 0"),
+            ("[tile]\nconnectivity = [[0, 0], [4, 0]]", r"tile\.connectivity option \[4, 0\] lies outside the window"),
+        ],
+    )
+    def test_from_toml(self, text, message):
+        with pytest.raises(ConfigError, match="^" + message) as caught:
+            TileConfig.from_toml(text)
+        assert "\n" not in str(caught.value)
+
+    def test_missing_file(self, tmp_path):
+        path = tmp_path / "none.toml"
+        with pytest.raises(ConfigError, match=re.escape(f"cannot read the configuration {path}: No such file")):
+            TileConfig.load(path)
+
+    def test_folder_instead_of_a_file(self, tmp_path):
+        with pytest.raises(ConfigError, match="cannot read the configuration .*: Is a directory"):
+            TileConfig.load(tmp_path)
+
+    def test_binary_file(self, tmp_path):
+        path = tmp_path / "config.toml"
+        path.write_bytes(b"\xff\xfe\x00")
+        with pytest.raises(ConfigError, match="cannot read the configuration .*: not a text file"):
+            TileConfig.load(path)
+
+    def test_load_names_the_file(self, tmp_path):
+        path = tmp_path / "config.toml"
+        path.write_text("[tile]\nlanes = 0", encoding="utf-8")
+        with pytest.raises(ConfigError, match=re.escape(f"{path}: tile.lanes must be")):
+            TileConfig.load(path)
+        path.write_text("[tile]\n\nlanes =\n", encoding="utf-8")
+        with pytest.raises(ConfigError, match=re.escape(f"{path}: not valid TOML") + ".*line 3"):
+            TileConfig.load(str(path))
+
+    def test_unknown_preset(self):
+        with pytest.raises(ConfigError, match=r"preset must be one of paper, .*recommended, not 'papper'"):
+            load_preset("papper")
+
+    def test_preset_is_no_path(self):
+        with pytest.raises(ConfigError, match="preset must be one of"):
+            load_preset("../presets/paper")
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("setting", "field", "value"),
+        [
+            ("tile.rows=8", "rows", 8),
+            ("tile.rows = 8 ", "rows", 8),
+            (" tile . rows =8", "rows", 8),
+            ("tile.sparsity=both", "sparsity", "both"),
+            ('tile.sparsity="both"', "sparsity", "both"),
+            ("tile.full_window=true", "full_window", True),
+            ("tile.pipeline=3", "pipeline", 3),
+            ("tile.pipeline=auto", "pipeline", "auto"),
+            ("tile.connectivity=[[0,0],[1,0]]", "connectivity", ((0, 0), (1, 0))),
+            ("tile.format.a=fp16", "format", "fp16"),
+        ],
+    )
+    def test_on_top(self, setting, field, value):
+        text = "[tile]\nrows = 2\nformat = { a = 'fp16', b = 'fp16' }"
+        config = TileConfig.from_toml(text, [setting])
+        assert getattr(config, field) == value
+
+    def test_last_one_wins(self):
+        assert load_preset("paper", ["tile.rows=2", "tile.rows=3"]).rows == 3
+
+    def test_on_top_of_a_file(self, tmp_path):
+        path = tmp_path / "config.toml"
+        path.write_text(preset_text("paper-depth2"), encoding="utf-8")
+        assert TileConfig.load(path, ["tile.columns=1"]) == load_preset("paper-depth2", ["tile.columns=1"])
+
+    @pytest.mark.parametrize("setting", ["tile.rows", "=8", "tile.=8", ".rows=8", "", "  =  "])
+    def test_malformed(self, setting):
+        with pytest.raises(ConfigError, match="a setting must look like tile.rows=8, not " + re.escape(repr(setting))):
+            load_preset("paper", [setting])
+
+    @pytest.mark.parametrize(
+        ("setting", "message"),
+        [
+            ("tile.rwos=8", r"unknown key tile\.rwos"),
+            ("rows=8", r"unknown key rows: the only table is \[tile\]"),
+            ("tile=8", r"tile must be a table, not 8"),
+            ("tile.rows=", r"tile\.rows must be an integer from 1 to 16, not ''"),
+            ("tile.rows=eight", r"tile\.rows must be an integer from 1 to 16, not 'eight'"),
+            ("tile.rows=0", r"tile\.rows must be an integer from 1 to 16, not 0"),
+            ("tile.rows=[8", r"tile\.rows must be an integer from 1 to 16, not '\[8'"),
+            ("tile.format.a=fp16", r"tile\.format must have the keys a and b, not \['a'\]"),
+        ],
+    )
+    def test_wrong(self, setting, message):
+        with pytest.raises(ConfigError, match="^" + message):
+            load_preset("paper", [setting])
+
+
+class TestFiles:
+    def test_presets(self):
+        assert preset_names() == ["paper", "dense", "paper-16lane", "paper-depth2", "paper-depth3", "recommended"]
+
+    @pytest.mark.parametrize("name", preset_names())
+    def test_round_trip(self, name, tmp_path):
+        config = load_preset(name)
+        text = config.to_toml()
+        again = TileConfig.from_toml(text)
+        assert again == config
+        assert again.to_toml() == text
+        assert again.digest == config.digest
+        assert TileConfig.from_mapping(config.to_mapping()) == config
+        path = tmp_path / "config.toml"
+        path.write_text(text, encoding="utf-8")
+        assert TileConfig.load(path) == config
+
+    @pytest.mark.parametrize("name", preset_names())
+    def test_every_key_is_written(self, name):
+        written = tomllib.loads(load_preset(name).to_toml())["tile"]
+        assert set(written) == set(TileConfig.__dataclass_fields__)
+
+    @pytest.mark.parametrize("name", preset_names())
+    def test_preset_begins_with_a_comment(self, name):
+        assert preset_text(name).startswith("# ")
+
+    def test_empty_document_is_the_paper(self):
+        assert TileConfig.from_toml("") == TileConfig() == load_preset("paper")
+
+    def test_equal_options_are_one_configuration(self):
+        listed = TileConfig(connectivity=tuple(PAPER_OPTIONS))
+        assert listed == TileConfig()
+        assert listed.connectivity == "paper"
+        assert TileConfig(format={"a": "fp16", "b": "fp16"}) == TileConfig()
+
+
+class TestDigest:
+    def test_stable(self):
+        assert re.fullmatch("[0-9a-f]{16}", TileConfig().digest)
+        assert TileConfig().digest == TileConfig.from_toml("[tile]\nrows = 4").digest
+
+    def test_same_in_other_processes(self):
+        script = "import tensordash; print(tensordash.load_preset('paper-16lane').digest)"
+        run = subprocess.run(
+            [sys.executable, "-c", script], env={"PYTHONHASHSEED": "1"}, capture_output=True, text=True, check=True
+        )
+        assert run.stdout.strip() == load_preset("paper-16lane").digest
+
+    def test_different(self):
+        configs = [load_preset(name) for name in preset_names()]
+        one_apart = [
+            {"rows": 2},
+            {"columns": 2},
+            {"connectivity": ((0, 0), (1, 0))},
+            {"connectivity": ((0, 0), (2, 0))},
+            {"lanes": 8, "connectivity": ((0, 0), (1, 0))},
+            {"depth": 5, "connectivity": ((0, 0), (1, 0))},
+            {"sparsity": "both"},
+            {"headroom_bits": 15},
+            {"out_rows": 2},
+            {"pipeline": 1},
+            {"full_window": True},
+        ]
+        configs += [TileConfig(**fields) for fields in one_apart]
+        assert len({config.digest for config in configs}) == len(configs)
+
+
+class TestDerived:
+    def test_paper(self):
+        config = TileConfig()
+        assert config.options == PAPER_OPTIONS
+        assert (config.window_depth, config.stages, config.needs_full_window) == (4, 2, False)
+        assert (config.a_format.width, config.b_format.width) == (16, 16)
+
+    def test_baseline(self):
+        baseline = load_preset("paper-16lane", ["tile.out_rows=2"]).baseline
+        assert baseline.sparsity == "none"
+        assert (baseline.lanes, baseline.out_rows, baseline.window_depth) == (16, 2, 1)
+        assert baseline.options == ((0, 0),)
+        assert load_preset("dense") == TileConfig().baseline
+        assert baseline.baseline == baseline
+
+    def test_baseline_of_any_shape_keeps_the_default_connectivity(self):
+        assert TileConfig(sparsity="none", lanes=6, depth=3).options == ((0, 0),)
+
+    def test_explicit(self):
+        config = TileConfig(pipeline=3, full_window=True)
+        assert (config.stages, config.needs_full_window) == (3, True)
+        assert not TileConfig(full_window=False).needs_full_window
+
+    def test_hashable(self):
+        assert len({TileConfig(), load_preset("paper"), load_preset("recommended")}) == 2
+
+
+class TestConnectivity:
+    def test_errors_without_a_table(self):
+        with pytest.raises(ValueError, match=r"^connectivity must begin with \[0, 0\], not \[1, 0\]"):
+            Connectivity([(1, 0)], lanes=4, depth=4)
+        with pytest.raises(TypeError, match=r"^connectivity must be a list of \[step, lane offset\], not \(\)"):
+            Connectivity((), lanes=4, depth=4)
+
+    def test_paper(self):
+        paper = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
+        assert paper.levels == ((0,), (1,), (2,), (3,))
+        assert paper.positions(0) == ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, 3), (2, 2), (3, 3))
+        assert paper.positions(3)[4:] == ((1, 0), (1, 2), (2, 1), (3, 2))
+
+    def test_paper_16_lanes(self):
+        config = load_preset("paper-16lane")
+        assert Connectivity(config.options, lanes=16, depth=3).levels == SIX_LEVELS
+
+    def test_dense(self):
+        assert Connectivity([(0, 0)], lanes=5, depth=1).levels == (tuple(range(5)),)
+
+    def test_lists_become_tuples(self):
+        listed, tupled = ([[0, 0], [1, -1]], ((0, 0), (1, -1)))
+        assert Connectivity(listed, lanes=4, depth=2) == Connectivity(tupled, lanes=4, depth=2)
+
+
+@st.composite
+def connectivities(draw):
+    """Any connectivity that fits: lanes, depth and options that do not coincide, in any order."""
+    lanes, depth = draw(st.integers(2, 32)), draw(st.integers(2, 6))
+    places = st.tuples(st.integers(1, depth - 1), st.integers(0, lanes - 1))
+    chosen = draw(st.lists(places, unique=True, max_size=10))
+    wrapped = draw(st.lists(st.booleans(), min_size=len(chosen), max_size=len(chosen)))
+    options = [
+        (step, offset - lanes if wrap and offset else offset)
+        for (step, offset), wrap in zip(chosen, wrapped, strict=True)
+    ]
+    return Connectivity([(0, 0), *options], lanes=lanes, depth=depth)
+
+
+class TestLevels:
+    @given(connectivities())
+    @settings(derandomize=True, deadline=None, max_examples=300)
+    def test_properties(self, connectivity):
+        levels = connectivity.levels
+        assert sorted(lane for level in levels for lane in level) == list(range(connectivity.lanes))
+        for level in levels:
+            reached = [position for lane in level for position in connectivity.positions(lane)]
+            assert len(set(reached)) == len(reached)
+        assert levels == golden_levels(connectivity.options, connectivity.lanes)
+
+    @given(connectivities())
+    @settings(derandomize=True, deadline=None, max_examples=100)
+    def test_round_trip(self, connectivity):
+        config = TileConfig(
+            lanes=connectivity.lanes, depth=connectivity.depth, connectivity=connectivity.options, rows=1, columns=1
+        )
+        assert TileConfig.from_toml(config.to_toml()) == config
+        assert config.options == connectivity.options
+
+
+class TestImports:
+    def test_reading_a_preset_needs_neither_amaranth_nor_torch(self):
+        script = (
+            "import sys, tensordash; tensordash.load_preset('paper', ['tile.rows=2']).to_toml(); "
+            "print(sorted(name for name in sys.modules if name.partition('.')[0] in ('amaranth', 'torch', 'numpy')))"
+        )
+        run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert run.stdout.strip() == "[]"
+
+    def test_lazy(self):
+        import tensordash
+
+        assert tensordash.Tile.__module__ == "tensordash.tile"
+        assert tensordash.generate.__module__ == "tensordash.verilog"
+        with pytest.raises(AttributeError, match="module 'tensordash' has no attribute 'Tyle'"):
+            _ = tensordash.Tyle

@@ -1,0 +1,127 @@
+"""Benches on emitted Verilog of many tiles: values, cycles and counters as the golden model has them."""
+
+import zlib
+from dataclasses import replace
+from functools import cache
+
+import pytest
+from tensordash import TileConfig, generate, load_preset
+from tensordash_sim.verify import run_bench, simulator_names
+
+GEOMETRIES = {
+    "4x4-4lanes-depth4": TileConfig(),
+    "2x2-4lanes-depth2": TileConfig(
+        rows=2, columns=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1), (1, -1)), out_rows=2, pipeline=1
+    ),
+    "3x5-6lanes-depth3": TileConfig(
+        rows=3,
+        columns=5,
+        lanes=6,
+        depth=3,
+        connectivity=((0, 0), (1, 0), (1, -1), (2, 0), (2, 2), (1, 3)),
+        pipeline=3,
+    ),
+    "4x4-16lanes-depth3": load_preset("paper-16lane"),
+    "1x1-4lanes-depth4": TileConfig(rows=1, columns=1),
+}
+SPARSITIES = ("none", "rows", "both")
+CONFIGS = {
+    f"{geometry}-{sparsity}": replace(config, sparsity=sparsity)
+    for geometry, config in GEOMETRIES.items()
+    for sparsity in SPARSITIES
+}
+VARIANTS = {
+    "full-window-rows": TileConfig(rows=2, columns=2, full_window=True),
+    "full-window-both": TileConfig(rows=1, columns=2, full_window=True, sparsity="both", pipeline=1),
+    "full-window-none": TileConfig(rows=2, columns=1, full_window=True, sparsity="none", pipeline=1),
+    "no-headroom": TileConfig(rows=2, columns=1, headroom_bits=0),
+    "most-headroom-3-stages": TileConfig(rows=1, columns=1, headroom_bits=64, pipeline=3),
+    "two-rows-a-beat": TileConfig(rows=4, columns=1, out_rows=2),
+    "whole-block-a-beat": TileConfig(rows=3, columns=2, out_rows=3, sparsity="none", pipeline=1),
+    "dense-options-only": TileConfig(rows=2, columns=1, connectivity=((0, 0),)),
+    "recommended-depth6": TileConfig(
+        rows=1, columns=2, lanes=3, depth=6, connectivity=((0, 0), (1, 1), (5, 0), (2, -1), (3, 2), (4, 0))
+    ),
+    "2-lanes": TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 1))),
+}
+FASTEST = simulator_names()[0] if simulator_names() else "auto"
+# Verilator takes seconds to build what Icarus builds at once; small modules do not make up for it.
+FOR_COMPONENTS = "icarus" if "icarus" in simulator_names() else FASTEST
+needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+
+
+@pytest.fixture(scope="session")
+def verilog(tmp_path_factory):
+    """Where a configuration's Verilog is, emitted on first use."""
+
+    @cache
+    def folder(config: TileConfig):
+        made = tmp_path_factory.mktemp(config.digest)
+        generate(config, made)
+        return made
+
+    return folder
+
+
+@pytest.fixture
+def check(verilog, tmp_path, request):
+    """Run a bench that must pass."""
+
+    def run(bench: str, config: TileConfig, *, effort: float, simulator: str) -> None:
+        seed = zlib.crc32(request.node.name.encode()) % 1000
+        result = run_bench(bench, config, verilog(config), tmp_path, seed=seed, effort=effort, simulator=simulator)
+        print(result)
+        assert result.tests > 0, f"{bench}, seed {seed}: no test ran"
+        assert result.passed, f"{bench}, seed {seed}: {'; '.join(result.failures)}"
+        assert (result.bench, result.seed, result.simulator) == (bench, seed, simulator)
+
+    return run
+
+
+TILE_CASES = [
+    # Sixteen schedulers of sixteen lanes take a minute to compile.
+    pytest.param(bench, config, id=f"{bench}-{name}", marks=[pytest.mark.slow] * (name == "4x4-16lanes-depth3-both"))
+    for name, config in CONFIGS.items()
+    for bench in ("tile", "axi_stream")
+]
+
+
+@pytest.mark.parametrize(("bench", "config"), TILE_CASES)
+def test_tile(bench, config, check):
+    effort = min(1.0, 32 / (config.rows * config.columns * config.lanes) + 0.1)
+    check(bench, config, effort=effort, simulator=FASTEST)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variant(name, check):
+    check("tile", VARIANTS[name], effort=0.5, simulator=FASTEST)
+
+
+@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+@needs_icarus
+def test_paper_tile_on_icarus(bench, check):
+    check(bench, TileConfig(), effort=0.1, simulator="icarus")
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+@pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe"])
+def test_component(bench, geometry, check):
+    check(bench, GEOMETRIES[geometry], effort=0.5, simulator=FOR_COMPONENTS)
+
+
+@pytest.mark.parametrize("bench", ["staging_buffer", "pe"])
+def test_component_of_the_baseline(bench, check):
+    check(bench, load_preset("dense"), effort=0.5, simulator=FOR_COMPONENTS)
+
+
+@pytest.mark.parametrize("headroom_bits", [0, 3, 64])
+@pytest.mark.parametrize("pipeline", [1, 3])
+def test_pe_with_other_headroom(headroom_bits, pipeline, check):
+    config = TileConfig(rows=1, columns=1, headroom_bits=headroom_bits, pipeline=pipeline)
+    check("pe", config, effort=0.5, simulator=FOR_COMPONENTS)
+
+
+def test_component_on_verilator(check):
+    if FASTEST != "verilator":
+        pytest.skip("Verilator cannot run here")
+    check("scheduler", TileConfig(), effort=0.5, simulator="verilator")

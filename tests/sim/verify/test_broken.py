@@ -1,0 +1,242 @@
+"""Benches can fail: each is run on Verilog with a deliberate fault, and must find it."""
+
+from types import SimpleNamespace
+
+import pytest
+from amaranth.hdl import Const, Signal
+from tensordash import TileConfig, generate, staging_buffer, transposer
+from tensordash.axi_stream import StepFeeder
+from tensordash.control import Control
+from tensordash.counters import Counters
+from tensordash.drain import Drain
+from tensordash.pe import PE
+from tensordash.row_scheduler import RowScheduler
+from tensordash.scheduler import Scheduler
+from tensordash_sim.verify import run_bench, simulator_names
+
+SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
+CONFIG = TileConfig(rows=2, columns=1)
+
+
+@pytest.fixture
+def caught(tmp_path):
+    """Emit (broken) Verilog, run a bench that wants `CONFIG`, and expect mismatches."""
+
+    def run(bench: str, emitted: TileConfig = CONFIG, *, effort: float = 0.3) -> tuple[str, ...]:
+        generate(emitted, tmp_path / "verilog")
+        result = run_bench(
+            bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=effort, simulator=SIMULATOR
+        )
+        print(result)
+        assert result.tests > 0
+        assert not result.passed
+        assert result.failures
+        return result.failures
+
+    return run
+
+
+@pytest.fixture
+def sabotage(monkeypatch):
+    """Add assignments to a component's hardware; they come last, so that they win over its own."""
+
+    def patch(component: type, assignments, method: str = "elaborate", domain: str = "comb") -> None:
+        original = getattr(component, method)
+
+        def broken(self, argument):
+            made = original(self, argument)
+            module = made if method == "elaborate" else argument
+            module.d[domain] += assignments(self)
+            return made
+
+        monkeypatch.setattr(component, method, broken)
+
+    return patch
+
+
+def says(failures: tuple[str, ...], *words: str) -> bool:
+    """Whether every failure is a mismatch, and one of them names what is wrong."""
+    assert all("golden says" in line or "undefined" in line or " is " in line for line in failures), failures
+    return any(all(word in line for word in words) for line in failures)
+
+
+@pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe", "tile", "axi_stream"])
+def test_sound_verilog_passes(bench, tmp_path):
+    """What the faults below are measured against: the same bench, seed and effort on Verilog without a fault."""
+    generate(CONFIG, tmp_path / "verilog")
+    result = run_bench(bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.3, simulator=SIMULATOR)
+    assert result.passed, result.failures
+
+
+class TestScheduler:
+    def test_wrong_priority(self, caught):
+        options = list(CONFIG.options)
+        options[1], options[4] = options[4], options[1]
+        failures = caught("scheduler", TileConfig(rows=2, columns=1, connectivity=tuple(options)))
+        assert says(failures, "select is", "golden says")
+
+    def test_wrong_priority_of_the_last_two(self, caught):
+        options = CONFIG.options
+        failures = caught(
+            "scheduler", TileConfig(rows=2, columns=1, connectivity=(*options[:-2], options[-1], options[-2]))
+        )
+        assert says(failures, "select is", "golden says")
+
+    def test_advance_one_too_few(self, caught, sabotage):
+        sabotage(Scheduler, lambda self: self.advance[-1].eq(0))
+        assert says(caught("scheduler"), "advance is 111", "golden says 4")
+
+    def test_advance_one_too_many(self, caught, sabotage):
+        sabotage(Scheduler, lambda self: self.advance[0].eq(self.eligible[0]))
+        assert says(caught("scheduler"), "advance is", "golden says 0")
+
+    def test_ineligible_steps_are_drawn_from(self, caught, sabotage):
+        def assignments(self):
+            dense, ahead = self.effectual[0], self.effectual[1]
+            return [self.select[lane][1].eq(ahead[lane] & ~dense[lane]) for lane in range(self.connectivity.lanes)]
+
+        sabotage(Scheduler, assignments)
+        assert says(caught("scheduler"), "select is", "golden says")
+
+    def test_one_consumed_bit_remains(self, caught, sabotage):
+        sabotage(Scheduler, lambda self: self.remaining[2][3].eq(self.effectual[2][3]))
+        assert says(caught("scheduler"), "remaining is", "golden says")
+
+
+class TestStagingBuffer:
+    def test_wrong_refill_line(self, caught, monkeypatch):
+        original = staging_buffer.refill
+
+        def wrong(slot, lines, window, offered):
+            if slot == 0:
+                window = [window[0], window[2], window[2], window[3]]
+            return original(slot, lines, window, offered)
+
+        monkeypatch.setattr(staging_buffer, "refill", wrong)
+        assert says(caught("staging_buffer"), "step 0 is", "golden says")
+
+    def test_offered_steps_in_the_wrong_order(self, caught, monkeypatch):
+        original = staging_buffer.refill
+
+        def wrong(slot, lines, window, offered):
+            return original(slot, lines, window, [offered[0], offered[2], offered[1], offered[3]])
+
+        monkeypatch.setattr(staging_buffer, "refill", wrong)
+        assert says(caught("staging_buffer"), "golden says")
+
+
+class TestTransposer:
+    def test_orientation_is_not_toggled(self, caught, monkeypatch):
+        original, made = transposer.Transposer.elaborate, []
+
+        def signal(*args, **kwargs):
+            made.append(Signal(*args, **{"src_loc_at": 1, **kwargs}))
+            return made[-1]
+
+        def broken(self, platform):
+            with monkeypatch.context() as patch:
+                patch.setattr(transposer, "Signal", signal)
+                module = original(self, platform)
+            (by_column,) = (each for each in made if each.name == "by_column")
+            module.d.sync += by_column.eq(0)
+            return module
+
+        monkeypatch.setattr(transposer.Transposer, "elaborate", broken)
+        assert says(caught("transposer"), "block is", "golden says")
+
+    def test_ready_too_early(self, caught, sabotage):
+        sabotage(transposer.Transposer, lambda self: self.blocks.ready.eq(1))
+        assert says(caught("transposer"), "golden says ready False")
+
+
+class TestPE:
+    def test_sign_of_a_lane_is_ignored(self, caught, monkeypatch):
+        original = PE.elaborate
+
+        def broken(self, platform):
+            first = self.multipliers[0]
+            sign = first.product.shape()["sign"].offset
+            unsigned = first.product.as_value() & ~(1 << sign)
+            self.multipliers[0] = SimpleNamespace(place=first.place, a=first.a, b=first.b, product=unsigned)
+            return original(self, platform)
+
+        monkeypatch.setattr(PE, "elaborate", broken)
+        assert says(caught("pe"), "block is", "golden says")
+
+    def test_clear_is_ignored(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.clear.eq(0))
+        caught("pe")
+
+    def test_clear_is_ignored_now_and_then(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.clear.eq(self.clear & ~self.take))
+        assert says(caught("pe"), "block is", "golden says")
+
+    def test_hold_is_ignored(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.hold.eq(0))
+        assert says(caught("pe"), "golden says")
+
+
+class TestTile:
+    def test_consumed_bits_are_dropped(self, caught, monkeypatch):
+        original = RowScheduler.elaborate
+
+        def broken(self, platform):
+            inner = self.scheduler
+            self.scheduler = SimpleNamespace(
+                place=inner.place,
+                effectual=inner.effectual,
+                eligible=inner.eligible,
+                select=inner.select,
+                advance=inner.advance,
+                remaining=inner.effectual,
+            )
+            return original(self, platform)
+
+        monkeypatch.setattr(RowScheduler, "elaborate", broken)
+        assert says(caught("tile"), "golden says")
+
+    def test_stream_boundary_is_ignored(self, caught, sabotage):
+        def assignments(self):
+            return self.eligible.eq(self._present & ~self.frozen.replicate(self.depth))
+
+        sabotage(Control, assignments, "_schedule")
+        assert says(caught("tile"), "golden says")
+
+    def test_tile_follows_its_first_row(self, caught, sabotage):
+        sabotage(Control, lambda self: self.advance.eq(self.advances[0]), "_schedule")
+        assert says(caught("tile"), "golden says")
+
+    def test_output_does_not_wait(self, caught, sabotage):
+        sabotage(Drain, lambda self: self.free.eq(1))
+        assert says(caught("tile"), "golden says")
+
+    def test_counter_is_off_by_one(self, caught, sabotage):
+        sabotage(Counters, lambda self: self.input_limited.eq(self.input_limited + self.starved), domain="sync")
+        assert says(caught("tile"), "input_limited is", "golden says")
+
+    def test_more_is_taken_than_offered(self, caught, sabotage):
+        sabotage(Control, lambda self: self.taken.eq(self.depth))
+        assert says(caught("tile"), "taken is", "golden says")
+
+
+class TestAxiStream:
+    def test_tkeep_is_ignored(self, caught, monkeypatch):
+        original = StepFeeder.elaborate
+
+        def broken(self, platform):
+            port, self.tkeep = self.tkeep, Const((1 << len(self.tkeep)) - 1, len(self.tkeep))
+            try:
+                return original(self, platform)
+            finally:
+                self.tkeep = port
+
+        monkeypatch.setattr(StepFeeder, "elaborate", broken)
+        caught("axi_stream")
+
+    def test_always_ready(self, caught, sabotage):
+        sabotage(StepFeeder, lambda self: self.tready.eq(1))
+        caught("axi_stream")
+
+    def test_last_is_lost(self, caught, sabotage):
+        sabotage(StepFeeder, lambda self: self.last.eq(0))
+        caught("axi_stream")
