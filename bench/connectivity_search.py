@@ -34,7 +34,8 @@ def speedup(options: Options, depth: int, density: float, seed: int = 0) -> floa
                     taken = idle & window[:, :, step, place]
                     window[:, :, step, place] &= ~taken
                     idle &= ~taken
-        drained = np.logical_and.accumulate(~window.any(axis=3).any(axis=1), axis=1)
+        left = window.any(axis=(1, 3))
+        drained = np.logical_and.accumulate(~left, axis=1)
         advance = drained.sum(axis=1)
         total += int(advance.sum())
         fresh = random.random((TILES, ROWS, depth, LANES)) < density

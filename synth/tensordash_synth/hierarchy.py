@@ -118,8 +118,36 @@ class Hierarchy:
     def digest(self, module: str) -> str:
         """Hash of everything that is mapped with a module, whatever its own name."""
         text = self._merged_text(module).replace(f"module {module}(", "module (", 1)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return _hash(_canonical(text))
 
     def _merged_text(self, module: str) -> str:
         merged = sorted({child for _, child in self.modules[module].children if role(child) in MERGED})
         return "\n".join([self.modules[module].text, *map(self._merged_text, merged)])
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _canonical(text: str) -> str:
+    """Lines of a module whatever the numbers that Yosys gave to its own wires, which depend on the rest of the file.
+
+    >>> _canonical("  assign _1_ = a;\\n  assign x = _1_;") == _canonical("  assign x = _7_;\\n  assign _7_ = a;")
+    True
+    >>> _canonical("  assign _1_ = a;\\n  assign x = _1_;") == _canonical("  assign _1_ = b;\\n  assign x = _1_;")
+    False
+    """
+    numbered = re.compile(r"\b_\d+_\b")
+    meanings = dict(re.findall(r"^  assign (_\d+_) = (.*);$", text, re.MULTILINE))
+    names: dict[str, str] = {}
+
+    def name(found: re.Match[str]) -> str:
+        wire = found[0]
+        if wire in meanings and wire not in names:
+            names[wire] = f"_{_hash(numbered.sub(name, meanings[wire]))}_"
+        return names.get(wire, wire)
+
+    try:
+        return "\n".join(sorted(numbered.sub(name, text).splitlines()))
+    except RecursionError:  # thousands of wires in a row: compared as they are
+        return text

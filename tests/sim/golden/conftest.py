@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+
 from tensordash_sim.golden import Offer, Outputs, Producer, Tile
 
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tensordash import TileConfig
 from tensordash.formats import FORMATS, FloatFormat
 from tensordash_sim.golden import ExactAccumulator, dot_exact, product_bits

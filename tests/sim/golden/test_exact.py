@@ -5,6 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+
 from tensordash import TileConfig
 from tensordash.formats import FORMATS
 from tensordash_sim.golden import dot_exact, matmul_exact

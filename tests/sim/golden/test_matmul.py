@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tensordash import TileConfig
 from tensordash.formats import FORMATS
 from tensordash_sim.golden import encode, matmul, matmul_exact, run_streams, schedule_stream

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tensordash import load_preset
 from tensordash_sim.golden import levels, schedule, schedule_stream
 

@@ -1,6 +1,7 @@
 """The staging buffer against a plain list."""
 
 import pytest
+
 from tensordash_sim.golden import StagingBuffer
 
 

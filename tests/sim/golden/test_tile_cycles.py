@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tensordash import TileConfig
 from tensordash_sim.golden import Offer, Producer, Tile, run_streams
 

@@ -1,11 +1,14 @@
 """Results of the tile: bits that depend on the data alone."""
 
+from typing import Any
+
 import numpy as np
 import pytest
+
 from tensordash import TileConfig, load_preset
 from tensordash_sim.golden import Tile, matmul, matmul_exact, run_streams, schedule_stream
 
-ODD = {"lanes": 5, "depth": 3, "connectivity": [[0, 0], [2, -1], [1, 1], [1, 0]]}
+ODD: dict[str, Any] = {"lanes": 5, "depth": 3, "connectivity": [[0, 0], [2, -1], [1, 1], [1, 0]]}
 CONFIGS = {
     "paper": load_preset("paper"),
     "recommended": load_preset("recommended", ["tile.rows=2", "tile.columns=3"]),

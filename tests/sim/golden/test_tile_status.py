@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from tensordash import TileConfig
 from tensordash_sim.golden import COUNTER_LIMIT, Counters, Offer, Tile, run_streams
 

@@ -1,6 +1,7 @@
 """The transposer: order and content under any traffic, full speed, storage in place."""
 
 import pytest
+
 from tensordash_sim.golden import Transposer, transpose_group
 
 

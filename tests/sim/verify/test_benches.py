@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import cache
 
 import pytest
+
 from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import run_bench, simulator_names
 
@@ -45,8 +46,8 @@ VARIANTS = {
     "2-lanes": TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 1))),
 }
 FASTEST = simulator_names()[0] if simulator_names() else "auto"
-# Verilator takes seconds to build what Icarus builds at once; small modules do not make up for it.
-FOR_COMPONENTS = "icarus" if "icarus" in simulator_names() else FASTEST
+# Verilator takes seconds to build what Icarus builds at once; small designs do not make up for it.
+FOR_SMALL = "icarus" if "icarus" in simulator_names() else FASTEST
 needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
 
 
@@ -88,13 +89,13 @@ TILE_CASES = [
 
 @pytest.mark.parametrize(("bench", "config"), TILE_CASES)
 def test_tile(bench, config, check):
-    effort = min(1.0, 32 / (config.rows * config.columns * config.lanes) + 0.1)
+    effort = min(0.5, 24 / (config.rows * config.columns * config.lanes) + 0.1)
     check(bench, config, effort=effort, simulator=FASTEST)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variant(name, check):
-    check("tile", VARIANTS[name], effort=0.5, simulator=FASTEST)
+    check("tile", VARIANTS[name], effort=0.15, simulator=FOR_SMALL)
 
 
 @pytest.mark.parametrize("bench", ["tile", "axi_stream"])
@@ -106,19 +107,19 @@ def test_paper_tile_on_icarus(bench, check):
 @pytest.mark.parametrize("geometry", GEOMETRIES)
 @pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe"])
 def test_component(bench, geometry, check):
-    check(bench, GEOMETRIES[geometry], effort=0.5, simulator=FOR_COMPONENTS)
+    check(bench, GEOMETRIES[geometry], effort=0.5, simulator=FOR_SMALL)
 
 
 @pytest.mark.parametrize("bench", ["staging_buffer", "pe"])
 def test_component_of_the_baseline(bench, check):
-    check(bench, load_preset("dense"), effort=0.5, simulator=FOR_COMPONENTS)
+    check(bench, load_preset("dense"), effort=0.5, simulator=FOR_SMALL)
 
 
 @pytest.mark.parametrize("headroom_bits", [0, 3, 64])
 @pytest.mark.parametrize("pipeline", [1, 3])
 def test_pe_with_other_headroom(headroom_bits, pipeline, check):
     config = TileConfig(rows=1, columns=1, headroom_bits=headroom_bits, pipeline=pipeline)
-    check("pe", config, effort=0.5, simulator=FOR_COMPONENTS)
+    check("pe", config, effort=0.5, simulator=FOR_SMALL)
 
 
 def test_component_on_verilator(check):

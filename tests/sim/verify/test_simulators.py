@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import (
     BENCHES,
@@ -12,10 +13,10 @@ from tensordash_sim.verify import (
     VerificationError,
     run_bench,
     simulator_names,
+    simulators,
     verify,
 )
 from tensordash_sim.verify import run as run_module
-from tensordash_sim.verify import simulators
 from tensordash_sim.verify.run import applicable, read_results
 
 SMALL = TileConfig(rows=1, columns=1)
@@ -143,19 +144,14 @@ class TestRuns:
         found = run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", effort=0.05, simulator="icarus")
         assert (found.tests, found.passed) == (0, False)
 
-    def test_simulation_that_dies(self, tmp_path):
-        """No results file, or one without tests, must not pass for success; an old one least of all."""
+    def test_module_that_is_not_there(self, tmp_path):
+        """No results, or none that pass; least of all those of an earlier run."""
         generate(SMALL, tmp_path)
-        run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", effort=0.05, simulator="icarus")
-        simulation = simulators.Simulation(
-            "icarus", "tensordash_scheduler", [tmp_path / "tensordash.v"], tmp_path / "run"
-        )
-        try:
-            tests, failures = read_results(simulation.run("benches.scheduler", {"COCOTB_LOG_LEVEL": "INFO"}, 0))
-        except SimulatorError as error:
-            assert "ended without results" in str(error)
-        else:
-            assert failures or not tests
+        folder, sources = tmp_path / "run", [tmp_path / "tensordash.v"]
+        assert run_bench("scheduler", SMALL, tmp_path, folder, effort=0.05, simulator="icarus").passed
+        simulation = simulators.Simulation("icarus", "tensordash_scheduler", sources, folder)
+        with pytest.raises(SimulatorError, match=r"^icarus ended without results \(see "):
+            simulation.run("nowhere.scheduler", {}, 0)
 
     def test_waves(self, tmp_path):
         generate(SMALL, tmp_path)
