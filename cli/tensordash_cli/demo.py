@@ -104,10 +104,11 @@ def _operations(products, designs: dict[str, TileConfig], folders: dict[str, Pat
 
 def _print_operations(operations: list[dict]) -> None:
     click.echo(
-        "One training step, 64-64-32-10 ReLU network on digits, batch 32; layer 64 x 32 on the paper's 4x4 tile:\n"
+        "One training step of a 64-64-32-10 ReLU network on 32 digits; its 64 x 32 layer on the paper's 4x4 tile."
     )
+    click.echo("Cycles are the Verilog's own; waits: steps per cycle that a row lost to the slowest row.\n")
     click.echo(
-        "operation  scheduled  zeros   dense  TensorDash  speedup   ideal  Verilog = golden = exact, TensorDash = dense"
+        "operation  scheduled  zeros   dense  TensorDash  speedup   ideal  waits  Verilog = golden = exact = dense"
     )
     for each in operations:
         click.echo(

@@ -158,7 +158,7 @@ def test_equal_components_are_one_module():
         "tensordash_scheduled_pe": 16,
         "tensordash_staging_buffer": 8,
     }
-    named = dict(reversed(pair) for pair in instances(defined["tensordash_tile"]))
+    named = {name: kind for kind, name in instances(defined["tensordash_tile"])}
     assert {named[f"pe_{row}_{column}"] for row in range(4) for column in range(4)} == {"tensordash_scheduled_pe"}
     inside = Counter(kind for kind, _ in instances(defined["tensordash_pe"]))
     assert inside == {"tensordash_multiplier": 4, "tensordash_exact_accumulator": 1}
