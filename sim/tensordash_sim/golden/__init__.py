@@ -4,14 +4,13 @@ Written from the definitions (docs/tile.md), apart from the hardware, to be obvi
 way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
 """
 
-from .control import TileSchedule
 from .dot import ExactAccumulator, product_bits
 from .exact import dot_exact, matmul_exact
 from .matmul import MatmulResult, checked_operands, matmul, run_streams
 from .numbers import FP32, FP32_NAN, Decoded, Kind, decode, encode, is_finite, is_nan, is_zero, round_fixed, to_float
 from .ports import COUNTER_LIMIT, Beat, Counters, Offer, Outputs
 from .producer import Producer
-from .scheduler import Schedule, levels, schedule, schedule_stream
+from .scheduler import Schedule, TileSchedule, levels, schedule, schedule_stream
 from .staging import StagingBuffer
 from .tile import Tile
 from .transposer import Transposer, TransposerOutputs, transpose_group

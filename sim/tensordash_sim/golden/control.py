@@ -1,55 +1,18 @@
 """A tile's window and its schedules: steps 3 and 5 of docs/tile.md."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from tensordash.config import TileConfig
 
 from .numbers import fixed_values
 from .ports import Offer
-from .scheduler import Schedule, schedule
+from .scheduler import TileSchedule, schedule
 from .staging import StagingBuffer
 
-__all__ = ["Control", "Pairs", "TileSchedule"]
+__all__ = ["Control", "Pairs"]
 
 Pairs = tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
 """The operands of one schedule: for each row and column, the bit patterns (a, b) of the active lanes."""
-
-
-@dataclass(frozen=True, slots=True)
-class TileSchedule:
-    """What all schedulers of a tile decide in one cycle.
-
-    Parameters
-    ----------
-    schedules : tuple of tuple of Schedule, (rows, schedulers of a row)
-        One scheduler for a row; with sparsity "both" one for each of its PEs.
-    row_advance : tuple of int, (rows,)
-        AS of each row.
-    advance : int
-        AS of the tile: steps that leave the window.
-    first, last : bool
-        Whether it is the first, and the last, of its stream.
-    input_limited : bool
-        More steps might have been drained, had they been there.
-    """
-
-    schedules: tuple[tuple[Schedule, ...], ...]
-    row_advance: tuple[int, ...]
-    advance: int
-    first: bool
-    last: bool
-    input_limited: bool
-
-    @property
-    def consumed(self) -> int:
-        """Positions consumed, over all schedulers."""
-        return sum(one.consumed for row in self.schedules for one in row)
-
-    @property
-    def row_wait(self) -> tuple[int, ...]:
-        """Steps by which each row was ready to advance further than the tile does."""
-        return tuple(advance - self.advance for advance in self.row_advance)
 
 
 class Control:

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from tensordash.config import TileConfig
 
-from .control import Pairs, TileSchedule
+from .control import Pairs
 from .dot import ExactAccumulator
 from .ports import Beat
+from .scheduler import TileSchedule
 
 __all__ = ["Datapath", "Work", "latency_of"]
 

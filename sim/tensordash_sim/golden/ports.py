@@ -2,10 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from .control import TileSchedule
+from .scheduler import TileSchedule
 
 __all__ = ["COUNTER_LIMIT", "Beat", "Counters", "Offer", "Outputs"]
 
@@ -90,7 +88,7 @@ class Outputs:
     protocol_error: bool
     non_finite: bool
     overflow: bool
-    schedule: "TileSchedule | None"
+    schedule: TileSchedule | None
     frozen: bool
 
     @property

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Option", "Position", "Schedule", "levels", "reach", "schedule", "schedule_stream"]
+__all__ = ["Option", "Position", "Schedule", "TileSchedule", "levels", "reach", "schedule", "schedule_stream"]
 
 Option = tuple[int, int]
 """(step, lane offset)."""
@@ -86,6 +86,42 @@ class Schedule:
     def consumed(self) -> int:
         """Number of positions consumed."""
         return sum(position is not None for position in self.selected)
+
+
+@dataclass(frozen=True, slots=True)
+class TileSchedule:
+    """What all schedulers of a tile decide in one cycle.
+
+    Parameters
+    ----------
+    schedules : tuple of tuple of Schedule, (rows, schedulers of a row)
+        One scheduler for a row; with sparsity "both" one for each of its PEs.
+    row_advance : tuple of int, (rows,)
+        AS of each row.
+    advance : int
+        AS of the tile: steps that leave the window.
+    first, last : bool
+        Whether it is the first, and the last, of its stream.
+    input_limited : bool
+        More steps might have been drained, had they been there.
+    """
+
+    schedules: tuple[tuple[Schedule, ...], ...]
+    row_advance: tuple[int, ...]
+    advance: int
+    first: bool
+    last: bool
+    input_limited: bool
+
+    @property
+    def consumed(self) -> int:
+        """Positions consumed, over all schedulers."""
+        return sum(one.consumed for row in self.schedules for one in row)
+
+    @property
+    def row_wait(self) -> tuple[int, ...]:
+        """Steps by which each row was ready to advance further than the tile does."""
+        return tuple(advance - self.advance for advance in self.row_advance)
 
 
 def schedule(

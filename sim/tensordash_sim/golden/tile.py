@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from tensordash.config import TileConfig
 
-from .control import Control, TileSchedule
+from .control import Control
 from .datapath import Datapath, Work
 from .ports import COUNTER_LIMIT, Counters, Offer, Outputs
+from .scheduler import TileSchedule
 
 __all__ = ["Tile"]
 
