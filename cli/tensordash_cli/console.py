@@ -2,6 +2,7 @@
 
 import functools
 import json
+import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,15 @@ from rich.console import Console
 from tensordash import TileConfig, load_preset
 from tensordash.preset import preset_names
 
-__all__ = ["CheckError", "config_options", "json_option", "print_json", "progress", "writable"]
+__all__ = [
+    "CheckError",
+    "FiniteRange",
+    "config_options",
+    "json_option",
+    "print_json",
+    "progress",
+    "writable",
+]
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
@@ -54,6 +63,17 @@ def print_json(document: Any) -> None:
     """The result, as JSON on stdout."""
     json.dump(document, sys.stdout, indent=2)
     sys.stdout.write("\n")
+
+
+class FiniteRange(click.FloatRange):
+    """A range of numbers that NaN is not in."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """The number, or a usage error."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value} is not a number", param, ctx)
+        return number
 
 
 def writable(path: Path, option: str) -> Path:

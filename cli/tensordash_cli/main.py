@@ -25,7 +25,7 @@ class _Commands(click.Group):
         return import_module(f"{__package__}.{cmd_name}").command
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tensordash.__version__, prog_name="tensordash")
 def cli() -> None:
     """Generate, verify and cost TensorDash tiles: Tensorcores that skip multiplications by zero."""

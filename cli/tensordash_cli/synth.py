@@ -6,7 +6,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import config_options, json_option, print_json, progress
+from .console import FiniteRange, config_options, json_option, print_json, progress
 
 __all__ = ["command"]
 
@@ -14,7 +14,7 @@ __all__ = ["command"]
 @click.command("synth")
 @config_options
 @click.option("--liberty", metavar="FILE.lib", type=Path, help="Your own cell library (default: Nangate 45 nm).")
-@click.option("--clock", "clock_ns", metavar="NS", type=click.FloatRange(0.05, 100), default=2.0, show_default=True)
+@click.option("--clock", "clock_ns", metavar="NS", type=FiniteRange(0.05, 100), default=2.0, show_default=True)
 @json_option
 def command(config: TileConfig, liberty: Path | None, clock_ns: float, as_json: bool) -> None:
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV."""

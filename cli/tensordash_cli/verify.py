@@ -6,7 +6,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckError, config_options, json_option, print_json, progress, writable
+from .console import CheckError, FiniteRange, config_options, json_option, print_json, progress, writable
 
 __all__ = ["command"]
 
@@ -14,8 +14,8 @@ __all__ = ["command"]
 @click.command("verify")
 @config_options
 @click.option("--bench", "benches", metavar="NAME", multiple=True, help="Run this bench only; may be repeated.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of all random stimulus.")
-@click.option("--effort", type=click.FloatRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
+@click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a and b.")
 @click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
@@ -101,15 +101,16 @@ def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: s
 def _replay(
     config: TileConfig, operands: Path, output: Path | None, waves: Path | None, simulator: str, as_json: bool
 ) -> None:
-    from tensordash_sim.verify import load_operands, replay, save_results
-    from tensordash_sim.verify.run import VerificationError
+    from tensordash_sim.golden import checked_operands
+    from tensordash_sim.verify import VerificationError, load_operands, replay, save_results
 
     arrays = load_operands(operands)
     try:
-        with progress.status("replaying"):
-            result = replay(arrays["a"], arrays["b"], config, simulator=simulator, waves=waves)
+        a, b = checked_operands(arrays["a"], arrays["b"], config)
     except (TypeError, ValueError) as error:
         raise VerificationError(f"{operands}: {error}") from None
+    with progress.status("replaying"):
+        result = replay(a, b, config, simulator=simulator, waves=waves)
     if not result.mismatches and output is not None:
         save_results(result, output)
     counters = {name: values.tolist() for name, values in result.counters.items()}

@@ -100,9 +100,9 @@ class TileConfig:
         if require_bool("tile.initial", self.initial):
             raise ValueError("tile.initial must be false (a C input is not available yet), not True")
         if self.pipeline != "auto":
-            require_int("tile.pipeline", self.pipeline, 1, 3)
+            require_int("tile.pipeline", self.pipeline, 1, 3, alternative='"auto" or ')
         if self.full_window != "auto":
-            require_bool("tile.full_window", self.full_window)
+            require_bool("tile.full_window", self.full_window, alternative='"auto", ')
         self._check_formats()
         self._check_connectivity()
 
@@ -211,7 +211,7 @@ class TileConfig:
         """
         try:
             document = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
             raise ConfigError(f"not valid TOML: {error}") from None
         for setting in settings:
             _apply_setting(document, setting)
@@ -259,7 +259,7 @@ def _apply_setting(document: dict[str, Any], setting: str) -> None:
         raise ConfigError(f"a setting must look like tile.rows=8, not {setting!r}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         value = text.strip()
     table = document
     for key in keys[:-1]:

@@ -167,9 +167,11 @@ class Control(Block):
             m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
         m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
         for slot in range(depth):
+            fills = [left[slot - step] & offered[step] for step in range(slot + 1)]
             lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
             lines += [left[slot - step] for step in range(slot + 1)]
-            fills = [left[slot - step] & offered[step] for step in range(slot + 1)]
+            if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
+                lines = [~fills[0], fills[0]]
             m.d.comb += [
                 self.refill[slot].eq(Cat(*lines)),
                 following[slot].eq(kept[slot] | reduce(or_, fills)),

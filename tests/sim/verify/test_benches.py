@@ -89,13 +89,13 @@ TILE_CASES = [
 
 @pytest.mark.parametrize(("bench", "config"), TILE_CASES)
 def test_tile(bench, config, check):
-    effort = min(0.5, 24 / (config.rows * config.columns * config.lanes) + 0.1)
+    effort = min(0.3, 16 / (config.rows * config.columns * config.lanes) + 0.1)
     check(bench, config, effort=effort, simulator=FASTEST)
 
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variant(name, check):
-    check("tile", VARIANTS[name], effort=0.15, simulator=FOR_SMALL)
+    check("tile", VARIANTS[name], effort=0.1, simulator=FOR_SMALL)
 
 
 @pytest.mark.parametrize("bench", ["tile", "axi_stream"])

@@ -23,7 +23,7 @@ CONFIG = TileConfig(rows=2, columns=1)
 def caught(tmp_path):
     """Emit (broken) Verilog, run a bench that wants `CONFIG`, and expect mismatches."""
 
-    def run(bench: str, emitted: TileConfig = CONFIG, *, effort: float = 0.3) -> tuple[str, ...]:
+    def run(bench: str, emitted: TileConfig = CONFIG, *, effort: float = 0.15) -> tuple[str, ...]:
         generate(emitted, tmp_path / "verilog")
         result = run_bench(
             bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=effort, simulator=SIMULATOR
@@ -65,7 +65,7 @@ def says(failures: tuple[str, ...], *words: str) -> bool:
 def test_sound_verilog_passes(bench, tmp_path):
     """What the faults below are measured against: the same bench, seed and effort on Verilog without a fault."""
     generate(CONFIG, tmp_path / "verilog")
-    result = run_bench(bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.3, simulator=SIMULATOR)
+    result = run_bench(bench, CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.15, simulator=SIMULATOR)
     assert result.passed, result.failures
 
 

@@ -42,7 +42,7 @@ async def run(dut, name: str, specials: float, largest: bool = False) -> None:
 
     flying: list[tuple] = [((), False, False)] * (config.stages - 1)
     finished, blocks, overflows = None, 0, 0
-    for _ in range(round(800 * job.effort)):
+    for _ in range(max(600, round(800 * job.effort))):
         # What enters now is accumulated stages - 1 cycles later, together with its marks.
         pairs = [(operand(fmts[0]), operand(fmts[1])) for _ in range(config.lanes)]
         active = (
@@ -50,7 +50,7 @@ async def run(dut, name: str, specials: float, largest: bool = False) -> None:
         )
         entering = (
             tuple(pair for pair, counts in zip(pairs, active, strict=True) if counts),
-            pins.cycle == 2 or random.random() < (0.01 if largest else 0.15),
+            pins.cycle == 2 or (not largest and random.random() < 0.15),
             random.random() < 0.15,
         )
         hold = random.random() < 0.2
@@ -89,8 +89,8 @@ async def run(dut, name: str, specials: float, largest: bool = False) -> None:
             assert pins.read("overflow") == 0
         await pins.tick()
     assert blocks > 0
-    if largest:
-        assert overflows or config.headroom_bits > 8
+    if largest and config.headroom_bits <= 8:  # one sum, never cleared: it must have left its range
+        assert overflows
 
 
 @cocotb.test()

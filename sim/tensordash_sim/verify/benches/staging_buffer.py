@@ -17,7 +17,7 @@ def refill_lines(depth: int, present: int, advance: int, entering: int) -> int:
         if slot < kept:
             lines |= 1 << (slot * (depth + 1) + advance)
         elif slot < kept + entering:
-            lines |= 1 << (slot * (depth + 1) + depth - slot + slot - kept)
+            lines |= 1 << (slot * (depth + 1) + depth - kept)
     return lines
 
 
@@ -31,7 +31,7 @@ async def random_moves(dut) -> None:
     golden, pins = StagingBuffer(depth, lanes), Pins(dut)
     await pins.reset(steps=0, refill=0)
     fed = seen = 0
-    for _ in range(round(1500 * job.effort)):
+    for _ in range(max(600, round(1500 * job.effort))):
         await pins.settle()
         window = split(_known(pins, golden, width), width, lanes * golden.present)
         for slot, step in enumerate(golden.steps):

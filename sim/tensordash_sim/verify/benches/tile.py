@@ -6,7 +6,7 @@ import cocotb
 
 from tensordash_sim.golden.ports import COUNTER_LIMIT
 from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.lockstep import Lockstep
+from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.stimulus import random_lengths, random_streams
 
 STREAMS = 80
@@ -39,7 +39,7 @@ async def started(dut, name: str, **parameters) -> tuple:
 async def random_traffic(dut, idle: float, stall: float) -> None:
     """Streams of all lengths and densities, with and without idle producers and back-pressure."""
     job, random, lockstep = await started(dut, "traffic", idle=idle, stall=stall)
-    lengths = random_lengths(random, max(2, round(STREAMS * job.effort)), job.config.window_depth)
+    lengths = random_lengths(random, max(8, round(STREAMS * job.effort)), job.config.window_depth)
     lockstep.feed(*streams_for(job, random, lengths))
     await lockstep.run()
     assert len(lockstep.results) == len(lengths) * job.config.rows
@@ -49,7 +49,7 @@ async def random_traffic(dut, idle: float, stall: float) -> None:
 async def single_steps(dut) -> None:
     """Streams of one step, one behind the other: as many boundaries in the window as fit."""
     job, random, lockstep = await started(dut, "single")
-    lockstep.feed(*streams_for(job, random, [1] * round(60 * job.effort)))
+    lockstep.feed(*streams_for(job, random, [1] * max(12, round(60 * job.effort))))
     await lockstep.run()
 
 
@@ -79,7 +79,7 @@ async def all_zeros(dut) -> None:
 async def long_stream(dut) -> None:
     """Hundreds of steps in one stream."""
     job, random, lockstep = await started(dut, "long", idle=0.1, stall=0.1)
-    lockstep.feed(*streams_for(job, random, [round(400 * job.effort) + 1, 3]))
+    lockstep.feed(*streams_for(job, random, [max(250, round(400 * job.effort)), 3]))
     await lockstep.run()
 
 
@@ -87,8 +87,10 @@ async def long_stream(dut) -> None:
 async def special_values(dut) -> None:
     """NaN and infinities among the operands, few enough that blocks without them remain."""
     job, random, lockstep = await started(dut, "special", idle=0.2, stall=0.2)
-    lengths = random_lengths(random, round(STREAMS * job.effort), job.config.window_depth)
-    lockstep.feed(*streams_for(job, random, lengths, specials=0.01))
+    lengths = random_lengths(random, max(8, round(STREAMS * job.effort)), job.config.window_depth)
+    a, b = streams_for(job, random, lengths, specials=0.01)
+    a[0][-1][-1][0] = (1 << (job.config.a_format.width - 1)) - 1  # a NaN, whatever the seed
+    lockstep.feed(a, b)
     await lockstep.run()
     assert lockstep.golden.non_finite
 
@@ -111,7 +113,7 @@ async def clear_counters(dut) -> None:
     """`clear` empties counters and flags in any cycle."""
     job, random, lockstep = await started(dut, "clear", idle=0.2, stall=0.2, compare_every=1)
     lockstep.feed(*streams_for(job, random, random_lengths(random, 12, job.config.window_depth), specials=0.01))
-    for _ in range(round(120 * job.effort)):
+    for _ in range(max(40, round(120 * job.effort))):
         await lockstep.cycle(clear=random.random() < 0.1)
     await lockstep.run()
 
@@ -137,7 +139,7 @@ async def saturation(dut) -> None:
     counters = type(counters)(near, near, near, near, near, near, (near,) * job.config.rows)
     lockstep.golden.counters = counters
     await lockstep.pins.settle()
-    for name in ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited"):
+    for name in COUNTERS:
         getattr(dut.counters, name).value = near
     dut.counters.row_wait.value = sum(near << (32 * row) for row in range(job.config.rows))
     lockstep.feed(*streams_for(job, random, random_lengths(random, 8, job.config.window_depth)))

@@ -21,7 +21,7 @@ async def random_groups(dut, idle: float, stall: float) -> None:
     await pins.reset(blocks_valid=0, blocks_payload=0, out_ready=0)
     offered: list[int] | None = None
     transpose, left = False, 0
-    cycles = round(60 * lanes * job.effort)
+    cycles = round(60 * lanes * max(job.effort, 0.5))
     for cycle in range(cycles):
         if offered is None and random.random() >= idle:
             offered = [random.getrandbits(width) for _ in range(lanes)]
