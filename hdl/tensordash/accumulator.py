@@ -114,7 +114,8 @@ class ExactAccumulator(Block):
         width = self.shape.width
         terms = [self._term(m, lane) for lane in range(self.lanes)]
         total = Signal(signed(self.shape.product_bits + 1 + (self.lanes - 1).bit_length()), reset_less=True)
-        positive, negative = Signal(reset_less=True), Signal(reset_less=True)
+        positive = Signal(reset_less=True)
+        negative = Signal(reset_less=True)
         counting = Signal()
         # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
         registered = self.stages > 1

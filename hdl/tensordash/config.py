@@ -258,7 +258,12 @@ def _apply_setting(document: dict[str, Any], setting: str) -> None:
     if not equals or not all(keys):
         raise ConfigError(f"a setting must look like tile.rows=8, not {setting!r}")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        parsed = tomllib.loads(f"value = {text}")
+        if set(parsed) != {"value"}:
+            raise ConfigError(f"a setting must be one key and its value, not {setting!r}")
+        value = parsed["value"]
+    except ConfigError:
+        raise
     except (ValueError, RecursionError):
         value = text.strip()
     table = document

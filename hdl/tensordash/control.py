@@ -149,7 +149,9 @@ class Control(Block):
     def _refill(self, m: Module, kept: Signal) -> None:
         depth = self.depth
         left = Signal(depth + 1)
-        offered, following, entering_count = Signal(depth), Signal(depth), Signal(depth + 1)
+        offered = Signal(depth)
+        following = Signal(depth)
+        entering_count = Signal(depth + 1)
         port_ends = Signal(self.ports)
         m.d.comb += left.eq(_one_hot(kept))
         for step in range(depth):

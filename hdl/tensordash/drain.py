@@ -83,7 +83,8 @@ class Drain(Block):
         m = Module()
         beats = self.rows // self.out_rows
         beat = Signal(beats)  # the one that moves next; none when the block has left
-        moves, final = Signal(), Signal()
+        moves = Signal()
+        final = Signal()
         m.d.comb += [
             moves.eq(beat.any() & (~self.out.valid | self.out.ready)),
             self.free.eq(~beat.any() | (beat[-1] & moves)),

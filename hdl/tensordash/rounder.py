@@ -77,7 +77,8 @@ class Rounder(Block):
             ]
 
         # Ones behind the number turn "guard 0, all ones after it" into a tie and "guard 1" into more than one.
-        up, rounded = Signal(), Signal(FRACTION_BITS + 8)
+        up = Signal()
+        rounded = Signal(FRACTION_BITS + 8)
         positive, negative, zero = special
         m.d.comb += [
             up.eq(

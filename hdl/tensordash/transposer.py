@@ -68,12 +68,15 @@ class Transposer(Block):
             [Signal(self.width, name=f"cell_{row}_{column}", reset_less=True) for column in range(lanes)]
             for row in range(lanes)
         ]
-        write, read = Signal(lanes, init=1), Signal(lanes, init=1)
+        write = Signal(lanes, init=1)
+        read = Signal(lanes, init=1)
         by_column = Signal()  # how the group in the array lies, or is being written
-        resident, turned = Signal(), Signal()  # a whole group is there; it leaves the other way round
+        resident = Signal()  # a whole group is there
+        turned = Signal()  # it leaves the other way round
         turning = Signal()  # the group that is being written will leave the other way round
         reads_columns = Signal()
-        moves_in, moves_out = Signal(), Signal()
+        moves_in = Signal()
+        moves_out = Signal()
         ahead = Signal(lanes)  # slots of the resident group that have left
         m.d.comb += [
             reads_columns.eq(by_column ^ turned),

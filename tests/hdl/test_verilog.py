@@ -198,7 +198,7 @@ def test_prefix():
 
 @pytest.mark.parametrize("prefix", ["", "9lives", "my-tile", "my tile", "../evil", "tile;", "_x", "a\n"])
 def test_bad_prefix(prefix, tmp_path):
-    with pytest.raises(ValueError, match="prefix must be a letter followed by letters, digits or underscores, not "):
+    with pytest.raises(ValueError, match="prefix must be a letter followed by letters, digits or underscores, at most"):
         generate(TileConfig(rows=1, columns=1), tmp_path / "out", prefix)
     assert not (tmp_path / "out").exists()
 
