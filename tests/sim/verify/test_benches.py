@@ -80,8 +80,7 @@ def check(verilog, tmp_path, request):
 
 
 TILE_CASES = [
-    # Sixteen schedulers of sixteen lanes take a minute to compile.
-    pytest.param(bench, config, id=f"{bench}-{name}", marks=[pytest.mark.slow] * (name == "4x4-16lanes-depth3-both"))
+    pytest.param(bench, config, id=f"{bench}-{name}")
     for name, config in CONFIGS.items()
     for bench in ("tile", "axi_stream")
 ]
