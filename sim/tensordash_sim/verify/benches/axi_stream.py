@@ -85,9 +85,8 @@ async def run(dut, idle: float, stall: float, count: int, reset_at: int = -1) ->
         await pins.tick()
         if cycle == reset_at:
             results, active = [], senders()
-        if len(results) == len(expected):
+        if cycle > reset_at and len(results) == len(expected):
             break
-    assert cycle >= reset_at, "all results were out before the reset"
     assert len(results) == len(expected), f"{len(results)} beats came out, golden says {len(expected)}"
     pins.drive(m_axis_tready=0)
     await pins.settle()
