@@ -7,7 +7,7 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensordash import TileConfig
+from tensordash import ConfigError, TileConfig
 
 from .hierarchy import Hierarchy, Placement, role
 from .liberty import Liberty, load_liberty
@@ -58,8 +58,10 @@ def synthesize(
 
     Raises
     ------
+    ConfigError
+        If `config` has no sparsity, so that there is nothing to compare.
     ValueError
-        If `config` has no sparsity, so that there is nothing to compare, or a number is out of range.
+        If a number is out of range.
     LibertyError
         If the library cannot be used.
     SynthesisError
@@ -68,7 +70,7 @@ def synthesize(
     Source: paper, Table IV.
     """
     if config.sparsity == "none":
-        raise ValueError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
+        raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
     if not 0 < clock_ns < 1e6:
         raise ValueError(f"clock_ns must be a period in nanoseconds above 0, not {clock_ns!r}")
     if transposers < 0:

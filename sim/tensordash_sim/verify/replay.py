@@ -201,7 +201,7 @@ def replay(
 def save_results(result: ReplayResult, path: Path) -> None:
     """Write `c`, `c_bits` and the counters to an .npz file; it is complete or not there."""
     arrays: dict[str, NDArray] = {"c": result.c, "c_bits": result.c_bits, "row_wait": result.row_wait}
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".npz", delete=False) as file:
-        np.savez(file, **arrays, **result.counters)  # type: ignore[arg-type]
-    Path(file.name).chmod(0o644)
-    Path(file.name).replace(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tensordash-") as scratch:
+        complete = Path(scratch) / "results.npz"
+        np.savez(complete, **arrays, **result.counters)  # type: ignore[arg-type]
+        complete.replace(path)
