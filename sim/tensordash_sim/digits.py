@@ -63,7 +63,7 @@ def training_step(seed: int = 0) -> list[Product]:
     Examples
     --------
     >>> [(product.operation, product.scheduled.shape, product.other.shape) for product in training_step()]
-    [('AxW', (32, 64), (32, 64)), ('WxG', (32, 32), (64, 32)), ('AxG', (32, 32), (64, 32))]
+    [('AxW', (32, 64), (32, 64)), ('WxG', (32, 32), (64, 32)), ('AxG', (64, 32), (32, 32))]
     """
     from sklearn.datasets import load_digits
 

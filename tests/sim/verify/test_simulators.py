@@ -98,7 +98,7 @@ class TestBuilds:
         generate(SMALL, tmp_path)
         file = tmp_path / "tensordash.v"
         file.write_text(file.read_text(encoding="utf-8").replace("endmodule", "endmodul", 1), encoding="utf-8")
-        with pytest.raises(SimulatorError, match=f"^{simulator} rejected tensordash_scheduler ") as caught:
+        with pytest.raises(SimulatorError, match=f"^{simulator} cannot build tensordash_scheduler: ") as caught:
             run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", simulator=simulator)
         assert "\n" not in str(caught.value)
         assert (tmp_path / "run" / "build.log").exists()
@@ -112,7 +112,7 @@ class TestBuilds:
     def test_wrong_verilog(self, simulator, tmp_path):
         """A module that the bench drives but the file has not."""
         generate(SMALL.baseline, tmp_path)
-        with pytest.raises(SimulatorError, match=f"^{simulator} rejected tensordash_scheduler "):
+        with pytest.raises(SimulatorError, match=f"^{simulator} cannot build tensordash_scheduler: "):
             run_bench("scheduler", SMALL, tmp_path, tmp_path / "run", simulator=simulator)
 
 
@@ -150,7 +150,7 @@ class TestRuns:
         folder, sources = tmp_path / "run", [tmp_path / "tensordash.v"]
         assert run_bench("scheduler", SMALL, tmp_path, folder, effort=0.05, simulator="icarus").passed
         simulation = simulators.Simulation("icarus", "tensordash_scheduler", sources, folder)
-        with pytest.raises(SimulatorError, match=r"^icarus ended without results \(see "):
+        with pytest.raises(SimulatorError, match="^icarus ended without results: .*nowhere"):
             simulation.run("nowhere.scheduler", {}, 0)
 
     def test_waves(self, tmp_path):
