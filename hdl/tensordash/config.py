@@ -4,26 +4,33 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import tomlkit
 
 from .connectivity import PAPER_OPTIONS, Connectivity, Option
 from .errors import TensorDashError
-from .formats import FORMATS, FloatFormat
+from .formats import FORMATS, Format
+from .numerics import ACCUMULATORS, ROUNDINGS, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
-__all__ = ["ConfigError", "TileConfig"]
+__all__ = ["ConfigError", "SideFormats", "TileConfig"]
 
 SPARSITIES = ("none", "rows", "both")
-ACCUMULATORS = ("exact",)
 
 
 class ConfigError(TensorDashError, ValueError):
     """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
+
+
+class SideFormats(NamedTuple):
+    """Names of the operand formats of a tile whose sides differ."""
+
+    a: str
+    b: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,21 +48,23 @@ class TileConfig:
     connectivity : "paper" or list of [step, lane offset]
         Where a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps.
     format : str or {"a": str, "b": str}
-        Operand format of both sides, or of each.
-    accumulator : str
-        "exact": fixed point, rounded once.
+        Operand format of both sides, or of each: fp16, bf16, fp8_e4m3, fp8_e5m2, int8.
+    accumulator : str or {"fused": int, "rounding": str}
+        "exact": fixed point, rounded once. "volta", "ampere", "hopper": FP32 with the alignment of that GPU's tensor
+        cores; or any other number of fraction bits, 8 to 64, and rounding, "zero" (the default) or "nearest".
     sparsity : "none", "rows" or "both"
         What is skipped: nothing (the dense baseline), pairs whose B is zero, pairs with any zero.
     initial : bool
-        A C input. Not available yet: must be false.
+        A C input: results are A*B + C.
     headroom_bits : int
-        Bits of an exact accumulator above the largest product, 0 to 64.
+        Bits of an exact accumulator above the largest product, 0 to 64 (int8: 0 to 16).
     out_rows : int
         Rows of results per output beat; divides `rows`.
     pipeline : "auto" or int
         Register stages of a PE, operands to accumulator, 1 to 3.
     full_window : "auto" or bool
-        Schedule only when the window holds all the steps it can; "auto" is false for exact accumulators.
+        Schedule only when the window holds all the steps it can; "auto": true for fused accumulators, whose results
+        would otherwise depend on when operands arrive; false for exact ones.
 
     Raises
     ------
@@ -77,8 +86,8 @@ class TileConfig:
     lanes: int = 4
     depth: int = 4
     connectivity: str | tuple[Option, ...] = "paper"
-    format: str | dict[str, str] = "fp16"
-    accumulator: str = "exact"
+    format: str | Mapping[str, str] | SideFormats = "fp16"
+    accumulator: str | Mapping[str, Any] | Fused = "exact"
     sparsity: str = "rows"
     initial: bool = False
     headroom_bits: int = 16
@@ -92,30 +101,41 @@ class TileConfig:
         require_int("tile.lanes", self.lanes, 2, 32)
         require_int("tile.depth", self.depth, 2, 6)
         require_choice("tile.sparsity", self.sparsity, SPARSITIES)
-        require_choice("tile.accumulator", self.accumulator, ACCUMULATORS)
         require_int("tile.headroom_bits", self.headroom_bits, 0, 64)
         require_int("tile.out_rows", self.out_rows, 1, self.rows)
         if self.rows % self.out_rows:
             raise ValueError(f"tile.out_rows must divide tile.rows = {self.rows}, not {self.out_rows}")
-        if require_bool("tile.initial", self.initial):
-            raise ValueError("tile.initial must be false (a C input is not available yet), not True")
+        require_bool("tile.initial", self.initial)
         if self.pipeline != "auto":
             require_int("tile.pipeline", self.pipeline, 1, 3, alternative='"auto" or ')
         if self.full_window != "auto":
             require_bool("tile.full_window", self.full_window, alternative='"auto", ')
         self._check_formats()
+        self._check_accumulator()
         self._check_connectivity()
 
     def _check_formats(self) -> None:
-        if isinstance(self.format, Mapping):
-            if set(self.format) != {"a", "b"}:
-                raise ValueError(f"tile.format must have the keys a and b, not {sorted(self.format)}")
-            for side, name in self.format.items():
-                require_choice(f"tile.format.{side}", name, FORMATS)
-            if self.format["a"] == self.format["b"]:
-                object.__setattr__(self, "format", self.format["a"])
+        given = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
+        if not isinstance(given, Mapping):
+            require_choice("tile.format", given, FORMATS)
+            return
+        if set(given) != {"a", "b"}:
+            raise ValueError(f"tile.format must have the keys a and b, not {', '.join(map(str, given)) or 'none'}")
+        for side, name in given.items():
+            require_choice(f"tile.format.{side}", name, FORMATS)
+        sides = SideFormats(**given)
+        object.__setattr__(self, "format", sides.a if sides.a == sides.b else sides)
+
+    def _check_accumulator(self) -> None:
+        given = asdict(self.accumulator) if isinstance(self.accumulator, Fused) else self.accumulator
+        if isinstance(given, Mapping):
+            object.__setattr__(self, "accumulator", _fused(given))
         else:
-            require_choice("tile.format", self.format, FORMATS)
+            require_choice("tile.accumulator", given, ["exact", *ACCUMULATORS])
+        try:
+            self.numerics  # noqa: B018  its own checks
+        except ValueError as error:
+            raise ValueError(f"tile.{error}") from None
 
     def _check_connectivity(self) -> None:
         if isinstance(self.connectivity, str):
@@ -140,14 +160,29 @@ class TileConfig:
     # Derived
 
     @property
-    def a_format(self) -> FloatFormat:
+    def a_format(self) -> Format:
         """Format of side A."""
-        return FORMATS[self.format if isinstance(self.format, str) else self.format["a"]]
+        return FORMATS[self.format.a if isinstance(self.format, SideFormats) else str(self.format)]
 
     @property
-    def b_format(self) -> FloatFormat:
+    def b_format(self) -> Format:
         """Format of side B."""
-        return FORMATS[self.format if isinstance(self.format, str) else self.format["b"]]
+        return FORMATS[self.format.b if isinstance(self.format, SideFormats) else str(self.format)]
+
+    @cached_property
+    def numerics(self) -> Numerics:
+        """Formats, accumulator and C input.
+
+        >>> TileConfig(format="bf16", accumulator="volta").numerics.accumulator
+        Fused(fraction_bits=23, rounding='zero')
+        """
+        accumulator = self.accumulator
+        if isinstance(accumulator, str):
+            accumulator = ACCUMULATORS.get(accumulator, Exact(self.headroom_bits))
+        assert isinstance(accumulator, Exact | Fused)  # mappings have become one
+        return Numerics(
+            a_format=self.a_format, b_format=self.b_format, accumulator=accumulator, initial=self.initial
+        )
 
     @cached_property
     def options(self) -> tuple[Option, ...]:
@@ -169,7 +204,9 @@ class TileConfig:
     @property
     def needs_full_window(self) -> bool:
         """Whether a schedule waits for min(depth, steps left in the stream) steps."""
-        return False if self.full_window == "auto" else bool(self.full_window)
+        if self.full_window == "auto":
+            return isinstance(self.numerics.accumulator, Fused)
+        return bool(self.full_window)
 
     @property
     def baseline(self) -> "TileConfig":
@@ -235,9 +272,10 @@ class TileConfig:
         table = {field.name: getattr(self, field.name) for field in fields(self)}
         if not isinstance(self.connectivity, str):
             table["connectivity"] = [list(option) for option in self.connectivity]
-        # Inline tables must come last in TOML, and a stable order is part of the hash.
-        if isinstance(self.format, Mapping):
-            table["format"] = dict(sorted(self.format.items()))
+        if isinstance(self.format, SideFormats):
+            table["format"] = self.format._asdict()
+        if isinstance(self.accumulator, Fused):
+            table["accumulator"] = {"fused": self.accumulator.fraction_bits, "rounding": self.accumulator.rounding}
         return {"tile": table}
 
     def to_toml(self) -> str:
@@ -249,6 +287,23 @@ class TileConfig:
         """First 16 hexadecimal digits of the SHA-256 of the canonical configuration."""
         text = json.dumps(self.to_mapping(), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _fused(given: Mapping[str, Any]) -> str | Fused:
+    """A fused accumulator from its table, or its name if it has one."""
+    fields_of = {"fused": "fraction_bits", "fraction_bits": "fraction_bits", "rounding": "rounding"}
+    unknown = [str(key) for key in given if key not in fields_of]
+    values = {fields_of[key]: value for key, value in given.items() if key in fields_of}
+    if unknown or "fraction_bits" not in values:
+        raise ValueError(
+            f"tile.accumulator must be one of exact, {', '.join(ACCUMULATORS)}, or have the keys fused and rounding, "
+            f"not {', '.join(map(str, given)) or 'none'}"
+        )
+    fused = Fused(
+        require_int("tile.accumulator.fused", values["fraction_bits"], 8, 64),
+        require_choice("tile.accumulator.rounding", values.get("rounding", "zero"), ROUNDINGS),
+    )
+    return next((name for name, known in ACCUMULATORS.items() if known == fused), fused)
 
 
 def _apply_setting(document: dict[str, Any], setting: str) -> None:

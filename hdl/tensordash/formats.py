@@ -2,12 +2,12 @@
 
 from dataclasses import dataclass
 
-__all__ = ["FORMATS", "FloatFormat"]
+__all__ = ["FORMATS", "FloatFormat", "Format", "IntegerFormat"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class FloatFormat:
-    """A binary floating-point format with subnormals, infinities and NaN (IEEE 754-2019, section 3).
+    """A binary floating-point format with subnormals and NaN (IEEE 754-2019, section 3; OCP 8-bit formats).
 
     The value of a finite number is ``(-1)**sign * significand * 2**(max(exponent, 1) - bias - fraction_bits)``,
     where the significand includes the hidden bit unless the exponent field is zero.
@@ -18,11 +18,15 @@ class FloatFormat:
         The name used in configurations.
     exponent_bits, fraction_bits : int
         Widths of the two fields; one sign bit stands above them.
+    infinities : bool
+        True: an exponent field of all ones stands for infinities and NaN. False (E4M3): only the largest magnitude of
+        all, exponent and fraction all ones, is NaN; there are no infinities.
     """
 
     name: str
     exponent_bits: int
     fraction_bits: int
+    infinities: bool = True
 
     @property
     def width(self) -> int:
@@ -47,10 +51,45 @@ class FloatFormat:
     @property
     def exponent_range(self) -> int:
         """Number of different exponents of finite values (subnormals share the least)."""
-        return (1 << self.exponent_bits) - 2
+        return (1 << self.exponent_bits) - (2 if self.infinities else 1)
+
+    @property
+    def largest(self) -> int:
+        """Bit pattern of the largest finite value.
+
+        >>> [hex(FORMATS[name].largest) for name in ("fp16", "fp8_e4m3", "fp8_e5m2")]
+        ['0x7bff', '0x7e', '0x7b']
+        """
+        nan_or_infinity = ((1 << self.exponent_bits) - 1) << self.fraction_bits
+        return nan_or_infinity - 1 if self.infinities else (1 << (self.width - 1)) - 2
 
 
-FORMATS: dict[str, FloatFormat] = {
-    fmt.name: fmt for fmt in (FloatFormat(name="fp16", exponent_bits=5, fraction_bits=10),)
+@dataclass(frozen=True, kw_only=True)
+class IntegerFormat:
+    """A two's complement integer format.
+
+    Parameters
+    ----------
+    name : str
+        The name used in configurations.
+    width : int
+        Bits of a value, sign included.
+    """
+
+    name: str
+    width: int
+
+
+Format = FloatFormat | IntegerFormat
+
+FORMATS: dict[str, Format] = {
+    fmt.name: fmt
+    for fmt in (
+        FloatFormat(name="fp16", exponent_bits=5, fraction_bits=10),
+        FloatFormat(name="bf16", exponent_bits=8, fraction_bits=7),
+        FloatFormat(name="fp8_e4m3", exponent_bits=4, fraction_bits=3, infinities=False),
+        FloatFormat(name="fp8_e5m2", exponent_bits=5, fraction_bits=2),
+        IntegerFormat(name="int8", width=8),
+    )
 }
 """Operand formats by name."""
