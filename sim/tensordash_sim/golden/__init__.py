@@ -1,13 +1,31 @@
 """Golden model: bit by bit and cycle by cycle what a tile does, in Python integers and NumPy.
 
-Written from the definitions (docs/tile.md), apart from the hardware, to be obvious rather than fast. `matmul` is the
-way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
+Written from the definitions (docs/tile.md, docs/numerics.md), apart from the hardware, to be obvious rather than fast.
+`matmul` is the way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
 """
 
-from .dot import ExactAccumulator, product_bits
+from .accumulators import Accumulator, make_accumulator
+from .dot import ExactAccumulator, IntegerAccumulator, product_bits
+from .encoding import encode
 from .exact import dot_exact, matmul_exact
+from .fused import FUSED_NAN, FusedAccumulator
+from .initial import InitialStore
 from .matmul import MatmulResult, checked_operands, matmul, run_streams
-from .numbers import FP32, FP32_NAN, Decoded, Kind, decode, encode, is_finite, is_nan, is_zero, round_fixed, to_float
+from .numbers import (
+    FP32,
+    FP32_NAN,
+    INT32,
+    Decoded,
+    Kind,
+    decode,
+    fixed_values,
+    float_values,
+    is_finite,
+    is_nan,
+    is_zero,
+    round_fixed,
+    to_float,
+)
 from .ports import COUNTER_LIMIT, Beat, Counters, Offer, Outputs
 from .producer import Producer
 from .scheduler import Schedule, TileSchedule, levels, schedule, schedule_stream
@@ -19,10 +37,16 @@ __all__ = [
     "COUNTER_LIMIT",
     "FP32",
     "FP32_NAN",
+    "FUSED_NAN",
+    "INT32",
+    "Accumulator",
     "Beat",
     "Counters",
     "Decoded",
     "ExactAccumulator",
+    "FusedAccumulator",
+    "InitialStore",
+    "IntegerAccumulator",
     "Kind",
     "MatmulResult",
     "Offer",
@@ -38,10 +62,13 @@ __all__ = [
     "decode",
     "dot_exact",
     "encode",
+    "fixed_values",
+    "float_values",
     "is_finite",
     "is_nan",
     "is_zero",
     "levels",
+    "make_accumulator",
     "matmul",
     "matmul_exact",
     "product_bits",

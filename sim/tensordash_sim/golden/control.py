@@ -50,8 +50,16 @@ class Control:
         ]
         self.first = True
 
-    def decide(self) -> TileSchedule | None:
-        """The schedule to be made in this cycle unless the tile is frozen; None if steps are missing."""
+    def decide(self, may_start: bool = True) -> TileSchedule | None:
+        """The schedule to be made in this cycle unless the tile is frozen; None if steps are missing.
+
+        Parameters
+        ----------
+        may_start : bool
+            A stream may start: its C is there, or needs not be.
+        """
+        if self.first and not may_start:
+            return None
         window = self.rows[0]
         ends = any(window.ends)
         full = window.present == self.config.window_depth or ends

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from tensordash.config import TileConfig
+from tensordash.numerics import Fused
 
+from .accumulators import Accumulator, make_accumulator
 from .control import Pairs
-from .dot import ExactAccumulator
+from .initial import InitialStore, Rows
 from .ports import Beat
 from .scheduler import TileSchedule
 
@@ -31,7 +33,7 @@ class Work:
 
 
 class Datapath:
-    """Pipeline, accumulators, block of results and output register.
+    """Pipeline, accumulators, block of results, sum register and output register, and the store of C.
 
     Parameters
     ----------
@@ -42,24 +44,33 @@ class Datapath:
     ----------
     pipeline : list of (Work or None)
         `latency` slots; the last one is due for accumulation.
-    accumulators : list of list of ExactAccumulator, (rows, columns)
+    accumulators : list of list of Accumulator, (rows, columns)
         One for each PE.
-    block : list of Beat
-        Results of the last stream that ended that are still to be moved.
-    output : Beat or None
-        The output register.
+    block : list of list of list of Accumulator, (beats, out_rows, columns)
+        Sums of the last stream that ended that are still to be moved.
+    sum, output : Beat or None
+        The sum register, always None where there is none, and the output register. Results are rounded before both,
+        since rounding on the way out gives the same.
+    initial : InitialStore or None
+        The C store, if there is a C input.
     """
 
     def __init__(self, config: TileConfig) -> None:
         self.config = config
-        self.accumulators = [[ExactAccumulator(config) for _ in range(config.columns)] for _ in range(config.rows)]
+        self.initial = InitialStore(config) if config.initial else None
+        self._fused = isinstance(config.numerics.accumulator, Fused)
+        self._has_sum_register = config.initial and not self._fused and config.numerics.result == "fp32"
         self.reset()
 
     def reset(self) -> None:
-        """Drop all work and results; accumulators may keep what they hold."""
+        """Drop all work, results and C."""
         self.pipeline: list[Work | None] = [None] * latency_of(self.config)
-        self.block: list[Beat] = []
+        self._renew_accumulators()
+        self.block: list[list[list[Accumulator]]] = []
+        self.sum: Beat | None = None
         self.output: Beat | None = None
+        if self.initial is not None:
+            self.initial.reset()
 
     def is_frozen(self, decided: TileSchedule | None, out_ready: bool) -> bool:
         """Whether the sum that is due has no block to go to.
@@ -72,7 +83,7 @@ class Datapath:
             The consumer takes the beat in the output register.
         """
         due = self.pipeline[-1] if self.pipeline else decided
-        moving = 1 if self._register_free(out_ready) else 0
+        moving = 1 if self._block_moves(out_ready) else 0
         block_free = len(self.block) <= moving
         return due is not None and due.last and not block_free
 
@@ -89,29 +100,59 @@ class Datapath:
         Returns
         -------
         bool
-            Whether an accumulation overflowed.
+            Whether an accumulation, or adding C, overflowed.
         """
-        if self._register_free(out_ready):
-            self.output = self.block.pop(0) if self.block else None
+        overflow = self._move_out(out_ready)
         if frozen:
-            return False
+            return overflow
         *self.pipeline, due = [work, *self.pipeline]
-        if due is None:
-            return False
-        overflow = False
-        for accumulators, row in zip(self.accumulators, due.pairs, strict=True):
-            for accumulator, pairs in zip(accumulators, row, strict=True):
-                overflow |= accumulator.accumulate(pairs, due.first)
-        if due.last:
-            self.block = self._beats()
+        if due is not None:
+            overflow |= self._accumulate(due)
         return overflow
 
-    def _register_free(self, out_ready: bool) -> bool:
+    def _output_free(self, out_ready: bool) -> bool:
         return self.output is None or out_ready
 
-    def _beats(self) -> list[Beat]:
-        """The block of results; rounded here, since rounding on the way out gives the same."""
-        results = [tuple(accumulator.result_bits() for accumulator in row) for row in self.accumulators]
-        height = self.config.out_rows
-        starts = range(0, self.config.rows, height)
-        return [Beat(tuple(results[row : row + height]), row + height == self.config.rows) for row in starts]
+    def _block_moves(self, out_ready: bool) -> bool:
+        """Whether a beat can leave the block."""
+        return self._output_free(out_ready) or (self._has_sum_register and self.sum is None)
+
+    def _move_out(self, out_ready: bool) -> bool:
+        """Beats move towards the output; answers whether adding C to one of them overflowed."""
+        if not self._block_moves(out_ready):
+            return False
+        beat, overflow = self._leave_block() if self.block else (None, False)
+        if self._has_sum_register:
+            beat, self.sum = self.sum, beat
+        if self._output_free(out_ready):
+            self.output = beat
+        return overflow
+
+    def _leave_block(self) -> tuple[Beat, bool]:
+        """The block's next beat, with its C, and whether adding that overflowed."""
+        sums = self.block.pop(0)
+        no_c = ((0,) * self.config.columns,) * self.config.out_rows
+        c = no_c if self.initial is None or self._fused else self.initial.pop_beat()
+        paired = [list(zip(*rows, strict=True)) for rows in zip(sums, c, strict=True)]
+        values = tuple(tuple(one.result_bits(bits) for one, bits in row) for row in paired)
+        overflow = any(one.result_overflow(bits) for row in paired for one, bits in row)
+        return Beat(values, last=not self.block), overflow
+
+    def _accumulate(self, due: Work) -> bool:
+        """Add one schedule's products; answers whether that overflowed."""
+        c: Rows = ((0,) * self.config.columns,) * self.config.rows
+        if due.first and self._fused and self.initial is not None:
+            c = self.initial.pop_block()
+        overflow = False
+        for accumulators, row, c_row in zip(self.accumulators, due.pairs, c, strict=True):
+            for accumulator, pairs, bits in zip(accumulators, row, c_row, strict=True):
+                overflow |= accumulator.accumulate(pairs, due.first, bits)
+        if due.last:
+            height = self.config.out_rows
+            self.block = [self.accumulators[row : row + height] for row in range(0, self.config.rows, height)]
+            self._renew_accumulators()  # the next schedule is the first of its stream
+        return overflow
+
+    def _renew_accumulators(self) -> None:
+        rows, columns = self.config.rows, self.config.columns
+        self.accumulators = [[make_accumulator(self.config) for _ in range(columns)] for _ in range(rows)]

@@ -1,35 +1,90 @@
-"""The exact dot product: one PE's accumulator."""
+"""Exact dot products: one PE's accumulator in fixed point."""
 
 from collections.abc import Iterable
+from functools import cache
 
 from tensordash.config import TileConfig
-from tensordash.formats import FloatFormat
+from tensordash.formats import FloatFormat, Format
+from tensordash.numerics import Exact
 
-from .numbers import FP32, FP32_NAN, Kind, decode, fixed_values, round_fixed
+from .numbers import FP32, FP32_NAN, INT32, decode, fixed_values, round_fixed
+from .specials import product_signs, special_bits, term_signs
 
-__all__ = ["ExactAccumulator", "product_bits"]
-
-_INFINITY = {sign: (sign << 31) | 0x7F800000 for sign in (0, 1)}
+__all__ = ["ExactAccumulator", "IntegerAccumulator", "product_bits"]
 
 
-def product_bits(a_format: FloatFormat, b_format: FloatFormat) -> int:
-    """Bits of the largest product's magnitude in units of the least product of subnormals.
+@cache
+def product_bits(a_format: Format, b_format: Format) -> int:
+    """Bits of the largest product's magnitude in units of the least product above zero.
 
     >>> from tensordash.formats import FORMATS
-    >>> product_bits(FORMATS["fp16"], FORMATS["fp16"])
-    80
+    >>> [product_bits(FORMATS[name], FORMATS[name]) for name in ("fp16", "fp8_e4m3", "int8")]
+    [80, 36, 15]
     """
     largest = 1
     for fmt in (a_format, b_format):
-        largest *= ((1 << fmt.significand_bits) - 1) << (fmt.exponent_range - 1)
+        if isinstance(fmt, FloatFormat):
+            value = fixed_values(fmt)[fmt.largest]
+            assert value is not None  # finite
+            largest *= value
+        else:
+            largest *= 1 << (fmt.width - 1)
     return largest.bit_length()
 
 
-class ExactAccumulator:
-    """Sum of products in fixed point, two's complement, rounded once when it is read.
+class _FixedPoint:
+    """A sum of products in two's complement that wraps at its width."""
+
+    def __init__(self, config: TileConfig) -> None:
+        accumulator = config.numerics.accumulator
+        if not isinstance(accumulator, Exact):
+            raise ValueError(f"accumulator must be exact, not {config.accumulator}")
+        self._a_format, self._b_format = config.a_format, config.b_format
+        self._a_values, self._b_values = fixed_values(config.a_format), fixed_values(config.b_format)
+        self.width = product_bits(config.a_format, config.b_format) + 1 + accumulator.headroom_bits
+        self.total = 0
+        self.infinities: frozenset[int] = frozenset()
+
+    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
+        """Add the products of one schedule.
+
+        Parameters
+        ----------
+        pairs : iterable of (int, int)
+            The bit patterns (a, b) of the pairs that are multiplied; those skipped are left out.
+        first : bool
+            Start from zero.
+        c : int
+            Not used: an exact accumulator takes C when its result is read.
+
+        Returns
+        -------
+        bool
+            Whether the sum left the accumulator's range and was wrapped.
+        """
+        if first:
+            self.total, self.infinities = 0, frozenset()
+        total = self.total
+        for a, b in pairs:
+            a_value, b_value = self._a_values[a], self._b_values[b]
+            if a_value is None or b_value is None:
+                self.infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format))
+            else:
+                total += a_value * b_value
+        half = 1 << (self.width - 1)
+        self.total = (total + half) % (2 * half) - half
+        return self.total != total
+
+    def block_bits(self) -> int:
+        """What the PE's `block` port shows: the sum, two's complement in `width` bits."""
+        return self.total % (1 << self.width)
+
+
+class ExactAccumulator(_FixedPoint):
+    """Sum of floating-point products in fixed point, two's complement, rounded once when it is read.
 
     Its least bit is the least product of subnormals; its width is the products' plus a sign and `headroom_bits`.
-    A sum outside that range wraps. Infinities and NaN are kept apart, as docs/tile.md, "Numbers", says.
+    A sum outside that range wraps. Infinities and NaN are kept apart.
 
     Parameters
     ----------
@@ -42,10 +97,17 @@ class ExactAccumulator:
         The sum of the finite products, in units of ``2**exponent``.
     exponent, width : int
         Weight of the least bit, as a power of two, and number of bits, sign included.
-    is_nan : bool
-        A NaN operand or infinity times zero was met.
-    infinities : set of int
-        The signs (0: plus) of the infinite products met.
+    infinities : frozenset of int
+        The signs (0: plus) of the infinite products met; a NaN counts as both.
+
+    Raises
+    ------
+    ValueError
+        If the configuration's accumulator is not exact.
+
+    Source
+    ------
+    docs/numerics.md, "`exact`".
 
     Examples
     --------
@@ -58,63 +120,92 @@ class ExactAccumulator:
     (True, '0x40000000')
     >>> accumulator.accumulate([(0x3C00, 0xC000)], first=False)  # 1 * -2: what was rounded away is still there
     False
-    >>> hex(accumulator.result_bits())
-    '0x33800000'
+    >>> hex(accumulator.result_bits()), hex(accumulator.result_bits(c=0x33800000))  # C = 2**-24
+    ('0x33800000', '0x34000000')
     """
 
     def __init__(self, config: TileConfig) -> None:
-        self._a_format, self._b_format = config.a_format, config.b_format
-        self._a_values, self._b_values = fixed_values(config.a_format), fixed_values(config.b_format)
+        super().__init__(config)
+        assert isinstance(config.a_format, FloatFormat)
+        assert isinstance(config.b_format, FloatFormat)
         self.exponent = config.a_format.least_exponent + config.b_format.least_exponent
-        self.width = product_bits(config.a_format, config.b_format) + 1 + config.headroom_bits
-        self.clear()
 
-    def clear(self) -> None:
-        """Become zero."""
-        self.total = 0
-        self.is_nan = False
-        self.infinities: set[int] = set()
-
-    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool) -> bool:
-        """Add the products of one schedule.
+    def result_bits(self, c: int = 0) -> int:
+        """C plus the sum as FP32 bits, rounded once to nearest, ties to even; NaN is 0x7FC00000, a zero +0.
 
         Parameters
         ----------
-        pairs : iterable of (int, int)
-            The bit patterns (a, b) of the pairs that are multiplied; those skipped are left out.
-        first : bool
-            Start from zero.
-
-        Returns
-        -------
-        bool
-            Whether the sum left the accumulator's range and was wrapped.
+        c : int
+            FP32 bits of C.
         """
-        if first:
-            self.clear()
-        total = self.total
-        for a, b in pairs:
-            a_value, b_value = self._a_values[a], self._b_values[b]
-            if a_value is None or b_value is None:
-                self._meet_special(a, b)
-            else:
-                total += a_value * b_value
-        half = 1 << (self.width - 1)
-        self.total = (total + half) % (2 * half) - half
-        return self.total != total
+        initial = decode(c, FP32)
+        special = special_bits(self.infinities | term_signs(initial), FP32_NAN)
+        if special is not None:
+            return special
+        # Both in units of the finer least bit.
+        least = min(self.exponent, initial.exponent)
+        added = initial.significand << (initial.exponent - least)
+        total = self.total << (self.exponent - least)
+        return round_fixed(total - added if initial.sign else total + added, least, FP32)
 
-    def _meet_special(self, a: int, b: int) -> None:
-        left, right = decode(a, self._a_format), decode(b, self._b_format)
-        kinds = {left.kind, right.kind}
-        if Kind.NAN in kinds or Kind.ZERO in kinds:  # the other of a zero is an infinity here
-            self.is_nan = True
-        else:
-            self.infinities.add(left.sign ^ right.sign)
+    def result_overflow(self, c: int = 0) -> bool:
+        """Whether adding C leaves the result's range: never, FP32 has infinities."""
+        return False
 
-    def result_bits(self) -> int:
-        """The sum as FP32 bits, rounded to nearest, ties to even; NaN is 0x7FC00000, a zero sum +0."""
-        if self.is_nan or len(self.infinities) == 2:
-            return FP32_NAN
-        for sign in self.infinities:
-            return _INFINITY[sign]
-        return round_fixed(self.total, self.exponent, FP32)
+    def block_bits(self) -> int:
+        """What the PE's `block` port shows.
+
+        The sum, two's complement in `width` bits; above it, whether infinities or a NaN of plus sign came in, and of
+        minus sign. The sum means nothing if one of them did.
+        """
+        return super().block_bits() | (0 in self.infinities) << self.width | (1 in self.infinities) << (self.width + 1)
+
+
+class IntegerAccumulator(_FixedPoint):
+    """Sum of integer products, two's complement; with 16 bits of headroom an INT32.
+
+    Parameters
+    ----------
+    config : TileConfig
+        Gives the formats of both sides and the headroom.
+
+    Attributes
+    ----------
+    total : int
+        The sum.
+    width : int
+        Number of bits, sign included.
+
+    Raises
+    ------
+    ValueError
+        If the configuration's accumulator is not exact.
+
+    Source
+    ------
+    docs/numerics.md, "`exact`".
+
+    Examples
+    --------
+    >>> accumulator = IntegerAccumulator(TileConfig(format="int8"))
+    >>> accumulator.width, accumulator.accumulate([(0x80, 0x7F), (0xFF, 0x01)], first=True)  # -128 * 127 + -1 * 1
+    (32, False)
+    >>> accumulator.total, hex(accumulator.result_bits()), hex(accumulator.result_bits(c=0x00004000))
+    (-16257, '0xffffc07f', '0x7f')
+    """
+
+    def result_bits(self, c: int = 0) -> int:
+        """C plus the sum modulo 2**32, as INT32 bits.
+
+        Parameters
+        ----------
+        c : int
+            INT32 bits of C.
+        """
+        return (self.total + c) % (1 << INT32.width)
+
+    def result_overflow(self, c: int = 0) -> bool:
+        """Whether C plus the sum leaves the range of INT32."""
+        value = fixed_values(INT32)[c]
+        assert value is not None  # an integer
+        return not -(2**31) <= self.total + value < 2**31

@@ -1,4 +1,4 @@
-"""The mathematical level: correctly rounded dot products in rational arithmetic.
+"""The mathematical level: dot products in rational arithmetic, correctly rounded, or wrapped to INT32.
 
 Kept apart from `numbers` and `dot`, whose integers are checked against it.
 """
@@ -6,28 +6,38 @@ Kept apart from `numbers` and `dot`, whose integers are checked against it.
 import math
 import struct
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.config import TileConfig
-from tensordash.formats import FloatFormat
+from tensordash.formats import FloatFormat, Format, IntegerFormat
 
 __all__ = ["dot_exact", "matmul_exact", "round_fraction", "value_of"]
 
 _NAN_BITS = 0x7FC00000
+_FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
+_INT32 = IntegerFormat(name="int32", width=32)
 
 
-def value_of(bits: int, fmt: FloatFormat) -> Fraction | float:
+@lru_cache(1 << 17)  # two 16-bit formats
+def value_of(bits: int, fmt: Format) -> Fraction | float:
     """The value of a bit pattern: a fraction, or a float if it is an infinity or NaN.
 
     >>> from tensordash.formats import FORMATS
     >>> value_of(0xB555, FORMATS["fp16"])
     Fraction(-1365, 4096)
     """
-    field, fraction = divmod(bits % (1 << (fmt.width - 1)), 1 << fmt.fraction_bits)
-    sign = -1 if bits >> (fmt.width - 1) else 1
-    if field == 2**fmt.exponent_bits - 1:
+    top = 2 ** (fmt.width - 1)
+    if isinstance(fmt, IntegerFormat):
+        return Fraction(bits % top - bits // top * top)
+    field, fraction = divmod(bits % top, 2**fmt.fraction_bits)
+    sign = -1 if bits >= top else 1
+    if not fmt.infinities:
+        if bits % top == top - 1:
+            return math.nan
+    elif field == 2**fmt.exponent_bits - 1:
         return math.nan if fraction else sign * math.inf
     scaled = Fraction(fraction, 2**fmt.fraction_bits)
     if field == 0:
@@ -56,26 +66,29 @@ def round_fraction(value: Fraction) -> int:
 def dot_exact(
     a_bits: ArrayLike,
     b_bits: ArrayLike,
-    a_format: FloatFormat,
-    b_format: FloatFormat | None = None,
+    a_format: Format,
+    b_format: Format | None = None,
     sparsity: str = "none",
+    c: int = 0,
 ) -> int:
-    """The correctly rounded dot product of two vectors.
+    """The correctly rounded dot product of two vectors, plus C; for integer formats, modulo 2**32.
 
     Parameters
     ----------
     a_bits, b_bits : array of int, the same shape
         Bit patterns.
-    a_format, b_format : FloatFormat
+    a_format, b_format : Format
         Their formats; one stands for both.
     sparsity : "none", "rows" or "both"
         Which pairs do not count: none, those whose b is zero, those with any zero. It only matters for a zero
         that is paired with an infinity or NaN.
+    c : int
+        FP32 or INT32 bits of C.
 
     Returns
     -------
     int
-        FP32 bits: overflow gives an infinity, a zero sum +0, NaN is 0x7FC00000.
+        FP32 bits: overflow gives an infinity, a zero sum +0, NaN is 0x7FC00000. For integer formats INT32 bits.
 
     Examples
     --------
@@ -83,8 +96,9 @@ def dot_exact(
     >>> hex(dot_exact([0x3C00, 0x7BFF], [0x3C00, 0x8000], FORMATS["fp16"]))  # 1 * 1 + 65504 * -0
     '0x3f800000'
     """
-    total = Fraction(0)
-    special = 0.0
+    integers = isinstance(a_format, IntegerFormat)
+    initial = value_of(c, _INT32 if integers else _FP32)
+    total, special = (initial, 0.0) if isinstance(initial, Fraction) else (Fraction(0), initial)
     for a, b in zip(np.ravel(a_bits).tolist(), np.ravel(b_bits).tolist(), strict=True):
         left, right = value_of(a, a_format), value_of(b, b_format or a_format)
         if (sparsity != "none" and right == 0) or (sparsity == "both" and left == 0):
@@ -93,6 +107,8 @@ def dot_exact(
             total += left * right
         else:
             special += _sign_or_special(left) * _sign_or_special(right)  # infinities and NaN by IEEE 754
+    if integers:
+        return int(total) % 2**32
     if math.isnan(special):
         return _NAN_BITS
     if math.isinf(special):
@@ -105,8 +121,10 @@ def _sign_or_special(value: Fraction | float) -> float:
     return value if isinstance(value, float) else float((value > 0) - (value < 0))
 
 
-def matmul_exact(a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig) -> NDArray[np.uint32]:
-    """What a tile must give for one stream, as long as its accumulators do not overflow.
+def matmul_exact(
+    a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig, c_bits: ArrayLike | None = None
+) -> NDArray[np.uint32]:
+    """What a tile with exact accumulators must give for one stream, as long as they do not overflow.
 
     Parameters
     ----------
@@ -115,12 +133,19 @@ def matmul_exact(a_bits: ArrayLike, b_bits: ArrayLike, config: TileConfig) -> ND
         Bit patterns.
     config : TileConfig
         Gives formats and sparsity.
+    c_bits : array of int, (rows, columns), optional
+        FP32 or INT32 bits of C; zeros if left out.
 
     Returns
     -------
     array of uint32, (rows, columns)
-        FP32 bits.
+        FP32 or INT32 bits.
     """
     formats = config.a_format, config.b_format
     columns, rows = np.asarray(a_bits), np.asarray(b_bits)
-    return np.array([[dot_exact(a, b, *formats, config.sparsity) for a in columns] for b in rows], dtype=np.uint32)
+    initial = np.zeros((len(rows), len(columns)), np.uint32) if c_bits is None else np.asarray(c_bits)
+    results = [
+        [dot_exact(a, b, *formats, config.sparsity, c) for a, c in zip(columns, c_row, strict=True)]
+        for b, c_row in zip(rows, initial.tolist(), strict=True)
+    ]
+    return np.array(results, dtype=np.uint32)

@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.config import TileConfig
-from tensordash.formats import FloatFormat
+from tensordash.formats import Format, IntegerFormat
 
-from .numbers import encode
-from .ports import Counters
+from .encoding import encode
+from .numbers import FP32, INT32
+from .ports import Beat, Counters
 from .producer import Producer
 from .tile import Tile
 
@@ -24,7 +26,7 @@ class MatmulResult:
     Parameters
     ----------
     c_bits : array of uint32, (rows, columns), or (batch, rows, columns) if the operands had a batch axis
-        FP32 bits of the results.
+        FP32 or INT32 bits of the results.
     cycles, steps, effectual : array of int64, (batch,)
         For each stream, scheduling cycles, dense steps and positions consumed (docs/tile.md, "Counters"). Without a
         batch axis there is one stream.
@@ -36,6 +38,8 @@ class MatmulResult:
         Clock cycles from reset until the last result has left.
     protocol_error, non_finite, overflow : bool
         The tile's flags at the end.
+    result : "fp32" or "int32"
+        Format of the results.
     """
 
     c_bits: NDArray[np.uint32]
@@ -48,15 +52,16 @@ class MatmulResult:
     protocol_error: bool
     non_finite: bool
     overflow: bool
+    result: Literal["fp32", "int32"] = "fp32"
 
     @property
-    def c(self) -> NDArray[np.float32]:
-        """The results as float32."""
-        return self.c_bits.view(np.float32)
+    def c(self) -> NDArray[np.float32] | NDArray[np.int32]:
+        """The results as float32 or, for integer formats, int32."""
+        return self.c_bits.view(np.int32) if self.result == "int32" else self.c_bits.view(np.float32)
 
 
-def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig) -> MatmulResult:
-    """Multiply on the tile model, bit by bit and cycle by cycle: ``c[r, k] = sum(a[k] * b[r])``.
+def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None = None) -> MatmulResult:
+    """Multiply on the tile model, bit by bit and cycle by cycle: ``result.c[r, k] = c[r, k] + sum(a[k] * b[r])``.
 
     Producers always offer all they can and the output is always taken. The streams of a batch follow each other
     without a gap.
@@ -65,10 +70,13 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig) -> MatmulResult:
     ----------
     a : array, (columns, T, lanes) or (batch, columns, T, lanes)
     b : array, (rows, T, lanes) or (batch, rows, T, lanes)
-        Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even). Side B
-        is the one whose zeros are skipped.
+        Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even); for int8
+        bit patterns or signed integers. Side B is the one whose zeros are skipped.
     config : TileConfig
         The tile.
+    c : array, (rows, columns) or (batch, rows, columns), optional
+        What is added, if the tile has a C input, and only then: FP32 bit patterns (unsigned integers) or floats,
+        which are rounded to FP32; for int8 INT32 bit patterns or signed integers.
 
     Returns
     -------
@@ -93,14 +101,16 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig) -> MatmulResult:
     >>> result.cycles, matmul(a, b, config.baseline).cycles
     (array([1]), array([2]))
     """
-    a_bits, b_bits = checked_operands(a, b, config)
-    if a_bits.ndim == 3:
-        result = run_streams([(a_bits, b_bits)], config)
+    operands = tuple(one for one in checked_operands(a, b, config, c) if one is not None)
+    if operands[0].ndim == 3:
+        result = run_streams([operands], config)
         return replace(result, c_bits=result.c_bits[0])
-    return run_streams(list(zip(a_bits, b_bits, strict=True)), config)
+    return run_streams(list(zip(*operands, strict=True)), config)
 
 
-def checked_operands(a: ArrayLike, b: ArrayLike, config: TileConfig) -> tuple[NDArray, NDArray]:
+def checked_operands(
+    a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None = None
+) -> tuple[NDArray, NDArray, NDArray | None]:
     """Operands as bit patterns, after all checks that `matmul` makes; same parameters and errors."""
     if not isinstance(config, TileConfig):
         raise TypeError(f"config must be a TileConfig, not {config!r}")
@@ -114,16 +124,16 @@ def checked_operands(a: ArrayLike, b: ArrayLike, config: TileConfig) -> tuple[ND
         raise ValueError(f"b must have as many steps as a ({a_bits.shape[-2]}), not {b_bits.shape[-2]}")
     if a_bits.ndim == 4 and len(a_bits) != len(b_bits):
         raise ValueError(f"b must have as many streams as a ({len(a_bits)}), not {len(b_bits)}")
-    return a_bits, b_bits
+    return a_bits, b_bits, _checked_initial(c, config, a_bits.shape[:-3])
 
 
-def run_streams(streams: Sequence[tuple[NDArray, NDArray]], config: TileConfig) -> MatmulResult:
+def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> MatmulResult:
     """Run streams, one behind the other, as `matmul` does, but each with its own T.
 
     Parameters
     ----------
-    streams : sequence of (a, b)
-        a: array of unsigned int, (columns, T, lanes); b: array of unsigned int, (rows, T, lanes); bit patterns.
+    streams : sequence of (a, b) or, with a C input, (a, b, c)
+        Bit patterns, arrays of unsigned int: a (columns, T, lanes), b (rows, T, lanes), c (rows, columns).
     config : TileConfig
         The tile.
 
@@ -135,21 +145,28 @@ def run_streams(streams: Sequence[tuple[NDArray, NDArray]], config: TileConfig) 
     Raises
     ------
     ValueError
-        If the shapes do not fit.
+        If the shapes do not fit, or C is missing or too much.
     """
-    for index, (a, b) in enumerate(streams):
+    for index, (a, b, *c) in enumerate(streams):
+        if len(c) != config.initial:
+            wanted = "a, b and c" if config.initial else "a and b"
+            raise ValueError(f"stream {index} must be {wanted}, not {2 + len(c)} arrays")
         if not a.shape[1] == b.shape[1] >= 1:
             raise ValueError(f"stream {index} must have T >= 1 steps on both sides, not {a.shape[1]} and {b.shape[1]}")
     tile = Tile(config)
-    a_ports = [Producer([a[column].tolist() for a, _ in streams]) for column in range(config.columns)]
-    b_ports = [Producer([b[row].tolist() for _, b in streams]) for row in range(config.rows)]
+    a_ports = [Producer([stream[0][column].tolist() for stream in streams]) for column in range(config.columns)]
+    b_ports = [Producer([stream[1][row].tolist() for stream in streams]) for row in range(config.rows)]
+    c_beats = [beat for stream in streams for beat in _beats(stream[2], config)] if config.initial else []
+    c_taken = 0
     per_stream = np.zeros((len(streams), 3 + config.rows), dtype=np.int64)
     ended = elapsed = 0
     results: list[tuple[int, ...]] = []
     while len(results) < len(streams) * config.rows:
         offers = [[port.offer(config.window_depth) for port in side] for side in (a_ports, b_ports)]
-        outputs = tile.cycle(offers[0], offers[1], out_ready=True)
+        c_offer = c_beats[c_taken] if c_taken < len(c_beats) else None
+        outputs = tile.cycle(offers[0], offers[1], out_ready=True, c=c_offer)
         elapsed += 1
+        c_taken += outputs.c_ready
         for port in a_ports + b_ports:
             port.take(outputs.taken)
         if outputs.schedule is not None:
@@ -169,16 +186,30 @@ def run_streams(streams: Sequence[tuple[NDArray, NDArray]], config: TileConfig) 
         protocol_error=tile.protocol_error,
         non_finite=tile.non_finite,
         overflow=tile.overflow,
+        result=config.numerics.result,
     )
 
 
-def _bit_patterns(name: str, values: ArrayLike, fmt: FloatFormat) -> NDArray:
+def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
+    """A block of C as the beats of its port."""
+    rows = [tuple(row) for row in c.tolist()]
+    height = config.out_rows
+    starts = range(0, config.rows, height)
+    return [Beat(tuple(rows[start : start + height]), last=start + height == config.rows) for start in starts]
+
+
+def _bit_patterns(name: str, values: ArrayLike, fmt: Format) -> NDArray:
     array = np.asarray(values)
-    if np.issubdtype(array.dtype, np.floating):
-        return encode(array, fmt)
+    kind, numbers = (np.signedinteger, "signed integers") if isinstance(fmt, IntegerFormat) else (np.floating, "floats")
+    if np.issubdtype(array.dtype, kind):
+        try:
+            return encode(array, fmt)
+        except ValueError as error:
+            raise ValueError(str(error).replace("values", name, 1)) from None
     if not np.issubdtype(array.dtype, np.unsignedinteger):
         raise TypeError(
-            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) or of floats, not of {array.dtype}"
+            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) or of {numbers}, "
+            f"not of {array.dtype}"
         )
     if array.size and array.max() >= 1 << fmt.width:
         raise ValueError(f"{name} must hold {fmt.name} bit patterns below 2**{fmt.width}, not {array.max()}")
@@ -192,3 +223,18 @@ def _check_shape(name: str, array: NDArray, ports: str, count: int, lanes: int) 
         )
     if array.size == 0:
         raise ValueError(f"{name} must have at least one step and one stream, not shape {array.shape}")
+
+
+def _checked_initial(c: ArrayLike | None, config: TileConfig, batch: tuple[int, ...]) -> NDArray | None:
+    if not config.initial:
+        if c is not None:
+            raise ValueError("c must be left out, since the tile has no C input (initial = false)")
+        return None
+    if c is None:
+        raise ValueError("c must be given, since the tile has a C input (initial = true)")
+    bits = _bit_patterns("c", c, INT32 if config.numerics.result == "int32" else FP32)
+    shape = (*batch, config.rows, config.columns)
+    if bits.shape != shape:
+        named = ", ".join([*(f"batch={size}" for size in batch), f"rows={config.rows}", f"columns={config.columns}"])
+        raise ValueError(f"c must have shape ({named}), not {bits.shape}")
+    return bits

@@ -1,22 +1,22 @@
-"""Floating-point bit patterns as exact integers, and back."""
+"""Bit patterns as exact integers, and back to floating point."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
+from typing import Generic, TypeVar
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-
-from tensordash.formats import FloatFormat
+from tensordash.formats import FloatFormat, Format, IntegerFormat
 
 __all__ = [
     "FP32",
     "FP32_NAN",
+    "INT32",
     "Decoded",
     "Kind",
     "decode",
-    "encode",
     "fixed_values",
+    "float_values",
     "is_finite",
     "is_nan",
     "is_zero",
@@ -25,10 +25,15 @@ __all__ = [
 ]
 
 FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
-"""The format of results."""
+"""The format of results and C."""
+
+INT32 = IntegerFormat(name="int32", width=32)
+"""The format of results and C where the operands are integers."""
 
 FP32_NAN = 0x7FC00000
-"""The only NaN that results hold."""
+"""The only NaN that exact results hold."""
+
+Value = TypeVar("Value")
 
 
 class Kind(Enum):
@@ -52,7 +57,7 @@ class Decoded:
     sign : int
         1 if the sign bit is set, else 0.
     significand : int
-        Hidden bit included; of an infinity or NaN it means nothing.
+        Hidden bit included; of an integer the magnitude; of an infinity or NaN it means nothing.
     exponent : int
         Weight of the significand's least bit, as a power of two: a finite value is
         ``(-1)**sign * significand * 2**exponent``.
@@ -64,15 +69,15 @@ class Decoded:
     exponent: int
 
 
-def decode(bits: int, fmt: FloatFormat) -> Decoded:
-    """Take a bit pattern apart (IEEE 754-2019, section 3.4).
+def decode(bits: int, fmt: Format) -> Decoded:
+    """Take a bit pattern apart (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5).
 
     Parameters
     ----------
     bits : int
         The pattern, 0 to ``2**fmt.width - 1``.
-    fmt : FloatFormat
-        Its format.
+    fmt : Format
+        Its format. An integer is zero or normal, with exponent 0.
 
     Raises
     ------
@@ -85,57 +90,61 @@ def decode(bits: int, fmt: FloatFormat) -> Decoded:
     >>> one = decode(0x3C00, FORMATS["fp16"])  # 1.0 = 2**10 * 2**-10
     >>> one.significand, one.exponent
     (1024, -10)
+    >>> decode(0x80, FORMATS["int8"])
+    Decoded(kind=<Kind.NORMAL: 'normal'>, sign=1, significand=128, exponent=0)
     """
     if not 0 <= bits < 1 << fmt.width:
         raise ValueError(f"bits must be a bit pattern of {fmt.name}, 0 to 2**{fmt.width} - 1, not {bits}")
+    sign = bits >> (fmt.width - 1)
+    if isinstance(fmt, IntegerFormat):
+        value = bits - (sign << fmt.width)
+        return Decoded(Kind.NORMAL if value else Kind.ZERO, sign, abs(value), 0)
     fraction = bits & ((1 << fmt.fraction_bits) - 1)
     field = (bits >> fmt.fraction_bits) & ((1 << fmt.exponent_bits) - 1)
-    sign = bits >> (fmt.width - 1)
-    if field == (1 << fmt.exponent_bits) - 1:
+    special = field == (1 << fmt.exponent_bits) - 1
+    if special and fmt.infinities:
         return Decoded(Kind.NAN if fraction else Kind.INFINITE, sign, fraction, 0)
+    if special and fraction == (1 << fmt.fraction_bits) - 1:
+        return Decoded(Kind.NAN, sign, fraction, 0)
     if field == 0:
         return Decoded(Kind.SUBNORMAL if fraction else Kind.ZERO, sign, fraction, fmt.least_exponent)
     significand = fraction + (1 << fmt.fraction_bits)
     return Decoded(Kind.NORMAL, sign, significand, field - fmt.bias - fmt.fraction_bits)
 
 
-def is_zero(bits: int, fmt: FloatFormat) -> bool:
-    """Whether the pattern is +0 or -0, the values that are skipped."""
+def is_zero(bits: int, fmt: Format) -> bool:
+    """Whether the pattern is a zero of either sign, the values that are skipped."""
     return decode(bits, fmt).kind is Kind.ZERO
 
 
-def is_nan(bits: int, fmt: FloatFormat) -> bool:
+def is_nan(bits: int, fmt: Format) -> bool:
     """Whether the pattern is a NaN."""
     return decode(bits, fmt).kind is Kind.NAN
 
 
-def is_finite(bits: int, fmt: FloatFormat) -> bool:
+def is_finite(bits: int, fmt: Format) -> bool:
     """Whether the pattern is neither an infinity nor a NaN."""
     return decode(bits, fmt).kind not in (Kind.INFINITE, Kind.NAN)
 
 
-class _FixedValues(dict[int, int | None]):
-    """Bit pattern to value in units of ``2**fmt.least_exponent``; None if it is not finite. Filled on first use."""
+class _Table(dict[int, Value], Generic[Value]):
+    """A function of bit patterns, computed on first use of each."""
 
-    def __init__(self, fmt: FloatFormat) -> None:
+    def __init__(self, compute: Callable[[int], Value]) -> None:
         super().__init__()
-        self.fmt = fmt
+        self._compute = compute
 
-    def __missing__(self, bits: int) -> int | None:
-        number = decode(bits, self.fmt)
-        value = None
-        if number.kind not in (Kind.INFINITE, Kind.NAN):
-            magnitude = number.significand << (number.exponent - self.fmt.least_exponent)
-            value = -magnitude if number.sign else magnitude
-        self[bits] = value
+    def __missing__(self, bits: int) -> Value:
+        value = self[bits] = self._compute(bits)
         return value
 
 
 @cache
-def fixed_values(fmt: FloatFormat) -> dict[int, int | None]:
-    """A format's finite values as integers: bit pattern to value in units of ``2**fmt.least_exponent``.
+def fixed_values(fmt: Format) -> dict[int, int | None]:
+    """A format's finite values as integers: bit pattern to value in units of the least one above zero.
 
-    Infinities and NaN give None, both zeros 0. The mapping is filled on first use, so that each value is decoded once.
+    That is ``2**fmt.least_exponent`` for floating point, 1 for integers. Infinities and NaN give None, zeros 0. The
+    mapping is filled on first use, so that each value is decoded once.
 
     Examples
     --------
@@ -144,11 +153,43 @@ def fixed_values(fmt: FloatFormat) -> dict[int, int | None]:
     >>> table[0x0001], table[0x8001], table[0x3C00] == 2**24, table[0x7C00]
     (1, -1, True, None)
     """
-    return _FixedValues(fmt)
+    unit = fmt.least_exponent if isinstance(fmt, FloatFormat) else 0
+
+    def fixed(bits: int) -> int | None:
+        number = decode(bits, fmt)
+        if number.kind in (Kind.INFINITE, Kind.NAN):
+            return None
+        magnitude = number.significand << (number.exponent - unit)
+        return -magnitude if number.sign else magnitude
+
+    return _Table(fixed)
 
 
-def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32) -> int:
-    """Round ``value * 2**exponent`` to a bit pattern, to nearest, ties to even (IEEE 754-2019, section 4.3.1).
+@cache
+def float_values(fmt: FloatFormat) -> dict[int, tuple[int, int] | None]:
+    """A format's finite values: bit pattern to signed significand and exponent, as `Decoded` has them.
+
+    Infinities and NaN give None. The mapping is filled on first use.
+
+    Examples
+    --------
+    >>> from tensordash.formats import FORMATS
+    >>> table = float_values(FORMATS["bf16"])
+    >>> table[0x3F80], table[0x8001], table[0x7F80]  # 1.0 = 2**7 * 2**-7, the least subnormal, infinity
+    ((128, -7), (-1, -133), None)
+    """
+
+    def scaled(bits: int) -> tuple[int, int] | None:
+        number = decode(bits, fmt)
+        if number.kind in (Kind.INFINITE, Kind.NAN):
+            return None
+        return (-number.significand if number.sign else number.significand), number.exponent
+
+    return _Table(scaled)
+
+
+def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: str = "nearest") -> int:
+    """Round ``value * 2**exponent`` to a bit pattern (IEEE 754-2019, section 4.3).
 
     Parameters
     ----------
@@ -156,11 +197,14 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32) -> int:
         The exact number. Zero gives +0.
     fmt : FloatFormat
         Format of the result.
+    rounding : "nearest" or "zero"
+        To nearest, ties to even; or toward zero.
 
     Returns
     -------
     int
-        The pattern: an infinity on overflow, a subnormal or a zero of the number's sign where it is too small.
+        The pattern: a subnormal or a zero of the number's sign where it is too small. A magnitude beyond the largest
+        finite one after rounding, with either rounding, gives an infinity, or NaN if the format has none.
 
     Examples
     --------
@@ -168,6 +212,8 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32) -> int:
     '0x3fc00000'
     >>> hex(round_fixed(2**24 + 1, 0)), hex(round_fixed(2**24 + 3, 0))  # ties: down to even, up to even
     ('0x4b800000', '0x4b800002')
+    >>> hex(round_fixed(2**24 + 3, 0, rounding="zero"))
+    '0x4b800001'
     """
     if value == 0:
         return 0
@@ -181,58 +227,14 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32) -> int:
     else:
         significand = magnitude >> shift
         rest, half = magnitude - (significand << shift), 1 << (shift - 1)
-        if rest > half or (rest == half and significand % 2 == 1):
+        if rounding == "nearest" and (rest > half or (rest == half and significand % 2 == 1)):
             significand += 1
-    hidden = 1 << fmt.fraction_bits
-    if significand == 2 * hidden:  # rounded up to the next power of two
-        significand, least = hidden, least + 1
-    if significand < hidden:  # subnormal: exponent field 0
-        return sign | significand
-    field = least - fmt.least_exponent + 1
-    all_ones = (1 << fmt.exponent_bits) - 1
-    if field >= all_ones:
-        return sign | (all_ones << fmt.fraction_bits)
-    return sign | (field << fmt.fraction_bits) | (significand - hidden)
+    # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
+    pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
+    return sign | min(pattern, fmt.largest + 1)
 
 
-def encode(values: ArrayLike, fmt: FloatFormat) -> NDArray[np.uint16]:
-    """Bit patterns of real values, each rounded to nearest, ties to even.
-
-    Parameters
-    ----------
-    values : array of float, any shape
-        float16 is taken as it is.
-    fmt : FloatFormat
-        The format wanted; fp16 only, for now.
-
-    Returns
-    -------
-    array of uint16, the same shape
-        Overflow gives infinities.
-
-    Raises
-    ------
-    TypeError
-        If the values are not floats.
-    ValueError
-        If the format is not fp16.
-
-    Examples
-    --------
-    >>> from tensordash.formats import FORMATS
-    >>> [hex(bits) for bits in encode([1.0, -0.0, 1e6], FORMATS["fp16"])]
-    ['0x3c00', '0x8000', '0x7c00']
-    """
-    array = np.asarray(values)
-    if not np.issubdtype(array.dtype, np.floating):
-        raise TypeError(f"values must be an array of floats, not of {array.dtype}")
-    if fmt.name != "fp16":
-        raise ValueError(f"floats can be encoded as fp16 only, not as {fmt.name}: give bit patterns")
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return array.astype(np.float16).view(np.uint16)
-
-
-def to_float(bits: int, fmt: FloatFormat) -> float:
+def to_float(bits: int, fmt: Format) -> float:
     """The value of a bit pattern; exact for every format that a Python float holds.
 
     >>> to_float(0xC2280000, FP32)

@@ -32,12 +32,12 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """One beat of results.
+    """One beat of results, or of C.
 
     Parameters
     ----------
     values : tuple of tuple of int, (out_rows, columns)
-        FP32 bits.
+        FP32 or INT32 bits.
     last : bool
         The final beat of a block.
     """
@@ -71,6 +71,8 @@ class Outputs:
         The output register holds a beat.
     out : Beat or None
         That beat.
+    c_ready : bool
+        A beat of C that is offered enters; False if there is no C input.
     counters : Counters
         What happened up to the previous cycle.
     protocol_error, non_finite, overflow : bool
@@ -84,6 +86,7 @@ class Outputs:
     taken: int
     out_valid: bool
     out: Beat | None
+    c_ready: bool
     counters: Counters
     protocol_error: bool
     non_finite: bool

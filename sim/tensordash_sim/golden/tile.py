@@ -7,7 +7,7 @@ from tensordash.config import TileConfig
 
 from .control import Control
 from .datapath import Datapath, Work
-from .ports import COUNTER_LIMIT, Counters, Offer, Outputs
+from .ports import COUNTER_LIMIT, Beat, Counters, Offer, Outputs
 from .scheduler import TileSchedule
 
 __all__ = ["Tile"]
@@ -17,7 +17,8 @@ class Tile:
     """A tile after reset; every call of `cycle` is one clock cycle.
 
     *Timing*: a stream's results are at the output two cycles after its last schedule is accumulated, that is
-    `latency` + 2 cycles after it is made, unless results before it are still waiting.
+    `latency` + 2 cycles after it is made, unless results before it are still waiting; one cycle later if there is a
+    sum register.
 
     Parameters
     ----------
@@ -29,7 +30,7 @@ class Tile:
     control : Control
         Window and schedules.
     datapath : Datapath
-        Pipeline, accumulators and output.
+        Pipeline, accumulators, output and the store of C.
     counters : Counters
         May be set, for instance close to `COUNTER_LIMIT`.
     protocol_error, non_finite, overflow : bool
@@ -77,7 +78,9 @@ class Tile:
         self.counters = Counters(row_wait=(0,) * self.config.rows)
         self.protocol_error = self.non_finite = self.overflow = False
 
-    def cycle(self, a: Sequence[Offer], b: Sequence[Offer], out_ready: bool, clear: bool = False) -> Outputs:
+    def cycle(
+        self, a: Sequence[Offer], b: Sequence[Offer], out_ready: bool, clear: bool = False, c: Beat | None = None
+    ) -> Outputs:
         """One clock cycle.
 
         Parameters
@@ -88,6 +91,8 @@ class Tile:
             The consumer takes the output beat, if there is one.
         clear : bool
             Counters and flags are zero after this cycle.
+        c : Beat or None
+            What is offered at the C input; it enters if `c_ready`.
 
         Returns
         -------
@@ -97,11 +102,17 @@ class Tile:
         Raises
         ------
         ValueError
-            If the offers do not fit the tile.
+            If the offers do not fit the tile, or C is offered to one that does not take it.
         """
         self._check("a", "columns", a, self.config.columns)
         self._check("b", "rows", b, self.config.rows)
-        decided = self.control.decide()
+        initial = self.datapath.initial
+        if c is not None:
+            if initial is None:
+                raise ValueError(f"c must be None, since the tile has no C input (initial = false), not {c}")
+            initial.check(c)
+        c_ready = initial is not None and initial.ready
+        decided = self.control.decide(may_start=initial is None or initial.blocks > 0)
         frozen = self.datapath.is_frozen(decided, out_ready)
         made = None if frozen else decided
         space = self.control.rows[0].space + (made.advance if made else 0)
@@ -110,6 +121,7 @@ class Tile:
             taken=taken,
             out_valid=self.datapath.output is not None,
             out=self.datapath.output,
+            c_ready=c_ready,
             counters=self.counters,
             protocol_error=self.protocol_error,
             non_finite=self.non_finite,
@@ -120,6 +132,13 @@ class Tile:
         work = Work(self.control.operands(made), made.first, made.last) if made else None
         overflow = self.datapath.clock(work, out_ready, frozen)
         protocol_error, non_finite = self.control.clock(made, a, b, taken)
+        if initial is not None:
+            if made is not None and made.first:
+                initial.start()
+            if c is not None and c_ready:
+                c_error, c_non_finite = initial.push(c)
+                protocol_error |= c_error
+                non_finite |= c_non_finite
         if clear:
             self._clear()
         else:

@@ -68,8 +68,10 @@ def test_encode_keeps_fp16_and_rounds_ties_to_even():
 def test_encode_errors():
     with pytest.raises(TypeError, match="values must be an array of floats, not of int64"):
         encode(np.array([1, 2]), FP16)
-    with pytest.raises(ValueError, match="as fp16 only, not as e5m2: give bit patterns"):
-        encode([1.0], E5M2)
+    with pytest.raises(TypeError, match="values must be an array of signed integers, not of float64"):
+        encode([1.0], FORMATS["int8"])
+    with pytest.raises(ValueError, match="values must be from -128 to 127, not 128"):
+        encode([-128, 128, -129], FORMATS["int8"])
 
 
 def test_rounding_of_doubles_is_numpys(rng):

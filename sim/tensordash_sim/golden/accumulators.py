@@ -1,0 +1,43 @@
+"""The accumulator of a configuration."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from tensordash.config import TileConfig
+from tensordash.formats import IntegerFormat
+from tensordash.numerics import Fused
+
+from .dot import ExactAccumulator, IntegerAccumulator
+from .fused import FusedAccumulator
+
+__all__ = ["Accumulator", "make_accumulator"]
+
+
+class Accumulator(Protocol):
+    """What all accumulators have in common. C is 0 where a tile has no C input."""
+
+    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
+        """Add the products of one schedule; `first`: start anew, from C if fused. Answers whether the sum wrapped."""
+
+    def result_bits(self, c: int = 0) -> int:
+        """The result, FP32 or INT32 bits, to which an exact accumulator adds C."""
+
+    def result_overflow(self, c: int = 0) -> bool:
+        """Whether adding C wraps."""
+
+    def block_bits(self) -> int:
+        """What the PE's `block` port shows of the sum."""
+
+
+def make_accumulator(config: TileConfig) -> Accumulator:
+    """An accumulator for the numbers of a configuration.
+
+    >>> [type(make_accumulator(TileConfig(**given))).__name__
+    ...  for given in ({}, {"format": "int8"}, {"format": "bf16", "accumulator": "hopper"})]
+    ['ExactAccumulator', 'IntegerAccumulator', 'FusedAccumulator']
+    """
+    if isinstance(config.numerics.accumulator, Fused):
+        return FusedAccumulator(config)
+    if isinstance(config.a_format, IntegerFormat):
+        return IntegerAccumulator(config)
+    return ExactAccumulator(config)

@@ -1,0 +1,138 @@
+"""Fused dot products: one PE's accumulator in FP32, as tensor cores add."""
+
+from collections.abc import Iterable
+
+from tensordash.config import TileConfig
+from tensordash.formats import FloatFormat
+from tensordash.numerics import Fused
+
+from .numbers import FP32, decode, float_values, round_fixed
+from .specials import product_signs, special_bits, term_signs
+
+__all__ = ["FUSED_NAN", "FusedAccumulator"]
+
+FUSED_NAN = 0x7FFFFFFF
+"""The only NaN that fused results hold."""
+
+_LEAST_EXPONENT = 1 - FP32.bias
+
+
+class FusedAccumulator:
+    """An FP32 number to which the products of each schedule are added at once, aligned to the largest exponent.
+
+    Parameters
+    ----------
+    config : TileConfig
+        Gives the formats of both sides, the fraction bits and the rounding.
+
+    Attributes
+    ----------
+    bits : int
+        The number.
+
+    Raises
+    ------
+    ValueError
+        If the configuration's accumulator is not fused.
+
+    Source
+    ------
+    docs/numerics.md, "`fused(F, rounding)`".
+
+    Examples
+    --------
+    With 23 fraction bits, 2**-24 is lost beside 1 (twice, not added up first), and remains without it.
+
+    >>> accumulator = FusedAccumulator(TileConfig(accumulator="volta"))
+    >>> one, small, minus_one = (0x3C00, 0x3C00), (0x3C00, 0x0001), (0x3C00, 0xBC00)
+    >>> accumulator.accumulate([one, small, small, minus_one], first=True), hex(accumulator.result_bits())
+    (False, '0x0')
+    >>> accumulator.accumulate([small, small], first=True), hex(accumulator.result_bits())  # 2**-23
+    (False, '0x34000000')
+    """
+
+    def __init__(self, config: TileConfig) -> None:
+        accumulator = config.numerics.accumulator
+        if not isinstance(accumulator, Fused):
+            raise ValueError(f"accumulator must be fused, not {config.accumulator}")
+        assert isinstance(config.a_format, FloatFormat)
+        assert isinstance(config.b_format, FloatFormat)
+        self._a_format, self._b_format = config.a_format, config.b_format
+        self._a_values, self._b_values = float_values(config.a_format), float_values(config.b_format)
+        self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
+        self._fraction_bits, self._rounding = accumulator.fraction_bits, accumulator.rounding
+        self.bits = 0
+
+    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
+        """Add the products of one schedule; without pairs the number stays as it is.
+
+        Parameters
+        ----------
+        pairs : iterable of (int, int)
+            The bit patterns (a, b) of the pairs that are multiplied; those skipped are left out.
+        first : bool
+            Start from C.
+        c : int
+            FP32 bits of C: -0 counts as +0, a NaN as 0x7FFFFFFF. Only used if `first`.
+
+        Returns
+        -------
+        bool
+            Whether the sum left the accumulator's range: never, FP32 has infinities.
+        """
+        if first:
+            self.bits = _started(c)
+        pairs = tuple(pairs)
+        if pairs:
+            self.bits = self._added(pairs)
+        return False
+
+    def _added(self, pairs: tuple[tuple[int, int], ...]) -> int:
+        """The number after one addition: steps 1 to 4 of the definition."""
+        start = decode(self.bits, FP32)
+        infinities = term_signs(start)
+        # A term is (signed significand, weight of its least bit); its exponent is that of the significand's 1.
+        terms = [(-start.significand if start.sign else start.significand, start.exponent)]
+        largest = max(start.exponent + FP32.fraction_bits, _LEAST_EXPONENT)
+        for a, b in pairs:
+            left, right = self._a_values[a], self._b_values[b]
+            if left is None or right is None:
+                infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format))
+            elif left[0] and right[0]:
+                weight = left[1] + right[1]
+                terms.append((left[0] * right[0], weight))
+                largest = max(largest, weight + self._product_fraction)
+        special = special_bits(infinities, FUSED_NAN)
+        if special is not None:
+            return special
+        least = largest - self._fraction_bits
+        total = sum(_aligned(significand, weight - least) for significand, weight in terms)
+        return round_fixed(total, least, FP32, self._rounding)
+
+    def result_bits(self, c: int = 0) -> int:
+        """The number as FP32 bits; `c` is not used: a fused accumulator takes C when it starts."""
+        return self.bits
+
+    def result_overflow(self, c: int = 0) -> bool:
+        """Whether the result left its range: never."""
+        return False
+
+    def block_bits(self) -> int:
+        """What the PE's `block` port shows: the FP32 bits."""
+        return self.bits
+
+
+def _started(c: int) -> int:
+    """C as the start of a stream."""
+    number = decode(c, FP32)
+    special = special_bits(term_signs(number), FUSED_NAN)
+    if special is not None:
+        return special
+    return c if number.significand else 0
+
+
+def _aligned(significand: int, shift: int) -> int:
+    """``significand * 2**shift``, its magnitude truncated to an integer."""
+    if shift >= 0:
+        return significand << shift
+    return significand >> -shift if significand >= 0 else -(-significand >> -shift)

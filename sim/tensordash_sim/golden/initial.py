@@ -1,0 +1,96 @@
+"""The C store: step 6 of docs/tile.md."""
+
+from tensordash.config import TileConfig
+from tensordash.numerics import Fused
+
+from .numbers import FP32, is_finite
+from .ports import Beat
+
+__all__ = ["InitialStore"]
+
+Rows = tuple[tuple[int, ...], ...]
+
+
+class InitialStore:
+    """Beats of C on their way to the results that they are part of.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile, which has a C input.
+
+    Attributes
+    ----------
+    beats : list of tuple of tuple of int, (beats, out_rows, columns)
+        Bit patterns, the oldest beat first.
+    blocks : int
+        Blocks of C: complete ones that no stream has started with.
+
+    Examples
+    --------
+    >>> store = InitialStore(TileConfig(rows=2, columns=1, initial=True))
+    >>> store.push(Beat(((0x3F800000,),), last=False)), store.blocks
+    ((False, False), 0)
+    >>> store.push(Beat(((0x40000000,),), last=True)), store.blocks
+    ((False, False), 1)
+    >>> store.pop_beat()
+    ((1065353216,),)
+    """
+
+    def __init__(self, config: TileConfig) -> None:
+        self.config = config
+        self.block_beats = config.rows // config.out_rows
+        # A fused accumulator takes its block at the start, an exact one at the end, when the next may be there.
+        fused = isinstance(config.numerics.accumulator, Fused)
+        self.capacity = self.block_beats if fused else 2 * self.block_beats
+        self.reset()
+
+    def reset(self) -> None:
+        """Become empty."""
+        self.beats: list[Rows] = []
+        self.blocks = 0
+        self._entered = 0  # beats of the block that is not complete
+
+    @property
+    def ready(self) -> bool:
+        """Whether a beat can enter."""
+        return len(self.beats) < self.capacity
+
+    def check(self, beat: Beat) -> None:
+        """Refuse a beat of another shape."""
+        height, columns = self.config.out_rows, self.config.columns
+        if len(beat.values) != height or any(len(row) != columns for row in beat.values):
+            raise ValueError(f"c must be a beat of out_rows={height} rows of columns={columns} values, not {beat}")
+
+    def push(self, beat: Beat) -> tuple[bool, bool]:
+        """A beat enters.
+
+        Returns
+        -------
+        protocol_error, non_finite : bool
+            Its `last` is not where a block ends; it holds an infinity or NaN.
+        """
+        self.beats.append(beat.values)
+        self._entered += 1
+        complete = self._entered == self.block_beats
+        if complete:
+            self._entered = 0
+            self.blocks += 1
+        non_finite = self.config.numerics.result == "fp32" and not all(
+            is_finite(bits, FP32) for row in beat.values for bits in row
+        )
+        return beat.last != complete, non_finite
+
+    def start(self) -> None:
+        """A stream starts with the oldest block of C."""
+        self.blocks -= 1
+
+    def pop_beat(self) -> Rows:
+        """The oldest beat leaves."""
+        return self.beats.pop(0)
+
+    def pop_block(self) -> Rows:
+        """The oldest block leaves: (rows, columns)."""
+        block = tuple(row for beat in self.beats[: self.block_beats] for row in beat)
+        del self.beats[: self.block_beats]
+        return block

@@ -1,0 +1,38 @@
+"""Infinities and NaN in sums: docs/numerics.md, "Products"."""
+
+from collections.abc import Set
+
+from .numbers import Decoded, Kind
+
+__all__ = ["NOT_A_NUMBER", "product_signs", "special_bits", "term_signs"]
+
+NOT_A_NUMBER = frozenset((0, 1))
+"""Signs of a NaN: it counts as infinities of both signs, whose sum is a NaN."""
+
+_INFINITY = {sign: (sign << 31) | 0x7F800000 for sign in (0, 1)}
+
+
+def product_signs(a: Decoded, b: Decoded) -> frozenset[int]:
+    """The signs (0: plus) of the infinities that a product with an infinite or NaN operand stands for."""
+    kinds = {a.kind, b.kind}
+    if Kind.NAN in kinds or Kind.ZERO in kinds:  # the other of a zero is an infinity here
+        return NOT_A_NUMBER
+    return frozenset((a.sign ^ b.sign,))
+
+
+def term_signs(number: Decoded) -> frozenset[int]:
+    """The same for a number on its own; none if it is finite."""
+    if number.kind is Kind.NAN:
+        return NOT_A_NUMBER
+    return frozenset((number.sign,)) if number.kind is Kind.INFINITE else frozenset()
+
+
+def special_bits(signs: Set[int], nan: int) -> int | None:
+    """FP32 bits of a sum in which there are infinities of these signs; None if there are none.
+
+    >>> hex(special_bits({1}, nan=0x7FC00000)), hex(special_bits({0, 1}, nan=0x7FC00000))
+    ('0xff800000', '0x7fc00000')
+    """
+    if len(signs) == 2:
+        return nan
+    return next((_INFINITY[sign] for sign in signs), None)
