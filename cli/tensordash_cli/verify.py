@@ -17,7 +17,7 @@ __all__ = ["command"]
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
-@click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a and b.")
+@click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
 @click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
 @click.option("--waves", metavar="FILE.vcd", type=Path, help="Dump the run (with one bench, or --operands).")
 @json_option
@@ -34,8 +34,9 @@ def command(
 ) -> None:
     """Emit a tile's Verilog and run it in a simulator, compared with the golden model in every cycle.
 
-    --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats; a
-    leading axis is a batch of back-to-back streams.
+    --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
+    signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
+    leading axis is a batch of back-to-back streams. --output gets the results c and c_bits, and each stream's counters.
     """
     for path, option in ((output, "--output"), (waves, "--waves")):
         if path is not None:
@@ -104,13 +105,13 @@ def _replay(
     from tensordash_sim.golden import checked_operands
     from tensordash_sim.verify import VerificationError, load_operands, replay, save_results
 
-    arrays = load_operands(operands)
+    arrays = load_operands(operands, config)
     try:
-        a, b = checked_operands(arrays["a"], arrays["b"], config)
+        checked_operands(arrays["a"], arrays["b"], config, arrays.get("c"))
     except (TypeError, ValueError) as error:
         raise VerificationError(f"{operands}: {error}") from None
     with progress.status("replaying"):
-        result = replay(a, b, config, simulator=simulator, waves=waves)
+        result = replay(**arrays, config=config, simulator=simulator, waves=waves)
     if not result.mismatches and output is not None:
         save_results(result, output)
     counters = {name: values.tolist() for name, values in result.counters.items()}

@@ -7,8 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
+from tensordash.formats import FloatFormat, Format
 
-__all__ = ["Product", "as_streams", "training_step"]
+from .golden import encode, to_float
+
+__all__ = ["Product", "as_streams", "quantized", "share_of_zeros", "training_step"]
 
 LAYERS = (64, 64, 32, 10)
 BATCH = 32
@@ -22,31 +25,27 @@ class Product:
     ----------
     operation : str
         AxW, WxG or AxG.
-    scheduled : array of float16, (I, K)
+    scheduled : array of float32, (I, K)
         The sparser operand, for side B.
-    other : array of float16, (J, K)
+    other : array of float32, (J, K)
         The other one, for side A.
     scheduled_name, other_name : str
         Which tensor each is.
     """
 
     operation: str
-    scheduled: NDArray[np.float16]
-    other: NDArray[np.float16]
+    scheduled: NDArray[np.float32]
+    other: NDArray[np.float32]
     scheduled_name: str
     other_name: str
-
-    @property
-    def zeros(self) -> float:
-        """Share of zeros in the scheduled operand."""
-        return float(np.mean(self.scheduled == 0))
 
 
 def training_step(seed: int = 0) -> list[Product]:
     """Train a 64-64-32-10 ReLU network one step on 32 digits; return the products of its 64 x 32 layer.
 
-    The operands are rounded to float16, as mixed-precision training does; the loss is scaled by 1024 so that gradients
-    stay in range. Each is what the network really multiplies: activations behind a ReLU, gradients in front of one.
+    The loss is scaled by 1024 so that gradients stay in range when they are rounded to fp16, as mixed-precision
+    training does. Operands are what the network really multiplies: activations behind a ReLU, gradients in front of
+    one.
 
     Parameters
     ----------
@@ -83,7 +82,7 @@ def training_step(seed: int = 0) -> list[Product]:
     gradient *= 1024 / BATCH
     gradient = (gradient @ weights[2]) * (activations[2] > 0)  # of the loss by the sums of the middle layer
 
-    a, w, g = (values.astype(np.float16) for values in (activations[1], weights[1], gradient))
+    a, w, g = (values.astype(np.float32) for values in (activations[1], weights[1], gradient))
     return [
         _product("AxW", a, w, "A", "W"),
         _product("WxG", g, w.T, "G", "W"),
@@ -98,8 +97,47 @@ def _product(operation: str, left: NDArray, right: NDArray, left_name: str, righ
     return Product(operation=operation, scheduled=left, other=right, scheduled_name=left_name, other_name=right_name)
 
 
-def as_streams(product: Product, config: TileConfig) -> tuple[NDArray[np.float16], NDArray[np.float16]]:
-    """Cut a product into a tile's streams, one for every block of rows x columns results.
+def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
+    """Values as bit patterns of a format, each rounded to nearest, ties to even.
+
+    For the 8-bit formats, whose range is small, they are first scaled by a power of two: the largest one that leaves
+    all of them in range.
+
+    Parameters
+    ----------
+    values : array of float, any shape
+        Finite.
+    fmt : Format
+        The format.
+
+    Returns
+    -------
+    array of unsigned int, the same shape
+
+    Examples
+    --------
+    >>> from tensordash.formats import FORMATS
+    >>> values = np.array([0.5, -0.0, 0.03125, -3.0], np.float32)
+    >>> [hex(bits) for bits in quantized(values, FORMATS["fp16"])]
+    ['0x3800', '0x8000', '0x2800', '0xc200']
+    >>> [hex(bits) for bits in quantized(values, FORMATS["int8"])]  # scaled by 32: 16, 0, 1, -96
+    ['0x10', '0x0', '0x1', '0xa0']
+    """
+    scaled = values.astype(np.float64)
+    top = to_float(fmt.largest, fmt) if isinstance(fmt, FloatFormat) else 2.0 ** (fmt.width - 1) - 1
+    if fmt.width == 8 and scaled.any():
+        scaled *= 2.0 ** np.floor(np.log2(top / np.abs(scaled).max()))
+    return encode(scaled if isinstance(fmt, FloatFormat) else np.rint(scaled).astype(np.int64), fmt)
+
+
+def share_of_zeros(bits: NDArray, fmt: Format) -> float:
+    """Share of zeros, of both signs where there are two, among bit patterns of a format."""
+    magnitudes = bits & (1 << (fmt.width - 1)) - 1 if isinstance(fmt, FloatFormat) else bits
+    return float(np.mean(magnitudes == 0))
+
+
+def as_streams(product: Product, config: TileConfig) -> tuple[NDArray, NDArray]:
+    """Round a product to a tile's formats and cut it into its streams, one for every block of rows x columns results.
 
     Parameters
     ----------
@@ -110,9 +148,9 @@ def as_streams(product: Product, config: TileConfig) -> tuple[NDArray[np.float16
 
     Returns
     -------
-    a : array of float16, (blocks, columns, T, lanes)
-    b : array of float16, (blocks, rows, T, lanes)
-        Blocks in row-major order.
+    a : array of unsigned int, (blocks, columns, T, lanes)
+    b : array of unsigned int, (blocks, rows, T, lanes)
+        Bit patterns (see `quantized`); blocks in row-major order.
 
     Raises
     ------
@@ -124,8 +162,10 @@ def as_streams(product: Product, config: TileConfig) -> tuple[NDArray[np.float16
         if size % unit:
             raise ValueError(f"{name} must be a multiple of {unit}, not {size}")
     steps = depth // config.lanes
-    b = product.scheduled.reshape(rows // config.rows, 1, config.rows, steps, config.lanes)
-    a = product.other.reshape(1, columns // config.columns, config.columns, steps, config.lanes)
+    b = quantized(product.scheduled, config.b_format)
+    a = quantized(product.other, config.a_format)
+    b = b.reshape(rows // config.rows, 1, config.rows, steps, config.lanes)
+    a = a.reshape(1, columns // config.columns, config.columns, steps, config.lanes)
     blocks = (rows // config.rows, columns // config.columns)
     b = np.broadcast_to(b, (*blocks, *b.shape[2:])).reshape(-1, *b.shape[2:])
     a = np.broadcast_to(a, (*blocks, *a.shape[2:])).reshape(-1, *a.shape[2:])

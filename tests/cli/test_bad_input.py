@@ -32,7 +32,17 @@ def make_files(folder: Path) -> None:
     (folder / "binary.toml").write_bytes(b"\xff\xfe\x00")
     np.savez(folder / "good.npz", a=GOOD_A, b=GOOD_B)
     np.savez(folder / "lacks.npz", a=GOOD_A)
-    np.savez(folder / "extra.npz", a=GOOD_A, b=GOOD_B, c=GOOD_A)
+    np.savez(folder / "extra.npz", a=GOOD_A, b=GOOD_B, d=GOOD_A)
+    c = np.ones((4, 4), np.float32)
+    np.savez(folder / "with_c.npz", a=GOOD_A, b=GOOD_B, c=c)
+    np.savez(folder / "c_shape.npz", a=GOOD_A, b=GOOD_B, c=c[:, :3])
+    np.savez(folder / "c_batch.npz", a=GOOD_A, b=GOOD_B, c=c[np.newaxis])
+    np.savez(folder / "c_signed.npz", a=GOOD_A, b=GOOD_B, c=c.astype(np.int32))
+    np.savez(folder / "c_wide.npz", a=GOOD_A, b=GOOD_B, c=np.full((4, 4), 1 << 32, np.uint64))
+    integers = np.full((4, 3, 4), -128, np.int64)
+    np.savez(folder / "int8_c_floats.npz", a=integers, b=integers, c=c)
+    np.savez(folder / "int8_c_large.npz", a=integers, b=integers, c=np.full((4, 4), 1 << 31, np.int64))
+    np.savez(folder / "int8_large.npz", a=integers, b=-integers)
     np.savez(folder / "rows.npz", a=GOOD_A, b=np.ones((3, 3, 4), np.float16))
     np.savez(folder / "steps.npz", a=GOOD_A, b=np.ones((4, 2, 4), np.float16))
     np.savez(folder / "nothing.npz", a=np.ones((4, 0, 4), np.float16), b=np.ones((4, 0, 4), np.float16))
@@ -61,12 +71,46 @@ CASES = {
     "bad setting": ("generate --set rows -o out", "a setting must look like tile.rows=8, not 'rows'"),
     "wrong type": ("generate --set tile.rows=four -o out", "rows must be an integer from 1 to 16, not 'four'"),
     "depth 7": ("generate --set tile.depth=7 -o out", "depth must be an integer from 2 to 6, not 7"),
-    "format": ("generate --set tile.format=fp64 -o out", r"format must be one of fp16, not 'fp64'"),
-    "accumulator": ("generate --set tile.accumulator=kulisch -o out", "accumulator must be one of exact"),
+    "format": (
+        "generate --set tile.format=fp64 -o out",
+        r"tile\.format must be one of bf16, fp16, fp8_e4m3, fp8_e5m2, int8, not 'fp64'",
+    ),
+    "format of a side": ("generate --set tile.format.a=e4m3 -o out", r"tile\.format must have the keys a and b, not a"),
+    "integers with floats": (
+        "generate --set tile.format.a=int8 --set tile.format.b=fp16 -o out",
+        "int8 on both, not a = int8 and b = fp16",
+    ),
+    "accumulator": (
+        "generate --set tile.accumulator=kulisch -o out",
+        "accumulator must be one of ampere, exact, hopper, volta, not 'kulisch'",
+    ),
+    "bf16 exact": ("generate --set tile.format=bf16 -o out", r"tile\.accumulator must be fused for bf16 \(volta,"),
+    "bf16 on one side": (
+        "generate --set tile.format.a=fp16 --set tile.format.b=bf16 -o out",
+        r"tile\.accumulator must be fused for bf16",
+    ),
+    "int8 fused": (
+        "generate --set tile.format=int8 --set tile.accumulator=volta -o out",
+        r"tile\.accumulator must be exact for int8, not fused",
+    ),
+    "int8 headroom": (
+        "generate --set tile.format=int8 --set tile.headroom_bits=20 -o out",
+        r"tile\.headroom_bits must be an integer from 0 to 16 for int8, whose results are INT32, not 20",
+    ),
+    "few fraction bits": (
+        "generate --set tile.accumulator.fused=7 -o out",
+        r"tile\.accumulator\.fused must be an integer from 8 to 64, not 7",
+    ),
+    "many fraction bits": ("generate --set tile.accumulator={fused=65} -o out", "from 8 to 64, not 65"),
+    "rounding": (
+        "generate --set tile.accumulator.fused=23 --set tile.accumulator.rounding=up -o out",
+        r"tile\.accumulator\.rounding must be one of nearest, zero, not 'up'",
+    ),
+    "rounding alone": ("generate --set tile.accumulator.rounding=zero -o out", "or have the keys fused and rounding"),
     "sparsity": ("generate --set tile.sparsity=columns -o out", "sparsity must be one of both, none, rows"),
     "paper pattern elsewhere": ("generate --set tile.lanes=8 -o out", r'"paper" is for tile.lanes = 4 and tile.depth'),
     "output rows": ("generate --set tile.out_rows=3 -o out", "out_rows must divide tile.rows = 4, not 3"),
-    "C input": ("generate --set tile.initial=true -o out", "initial must be false"),
+    "C input": ("generate --set tile.initial=yes -o out", "initial must be true or false, not 'yes'"),
     "name": ("generate --name 4x4 -o out", "must be a letter followed by"),
     "output is a file": ("generate -o lanes.toml", "must be a folder"),
     "bench": ("verify --bench frob", "bench must be one of scheduler"),
@@ -77,8 +121,40 @@ CASES = {
     "unreadable operands": ("verify --operands words.npz -o out.npz", "words.npz: not an .npz file"),
     "npy operands": ("verify --operands single.npy -o out.npz", "single.npy"),
     "pickled operands": ("verify --operands objects.npz -o out.npz", "objects.npz: not an .npz file of plain arrays"),
-    "operand missing": ("verify --operands lacks.npz -o out.npz", "must be the arrays a and b, not a"),
-    "operand too many": ("verify --operands extra.npz -o out.npz", "must be the arrays a and b, not a, b, c"),
+    "operand missing": ("verify --operands lacks.npz -o out.npz", "must be the arrays a and b .*, not a$"),
+    "operand too many": ("verify --operands extra.npz -o out.npz", "must be the arrays a and b .*, not a, b, d"),
+    "C missing": (
+        "verify --set tile.initial=true --operands good.npz -o out.npz",
+        r"good.npz: operands must be the arrays a, b and c \(tile.initial = true\), not a, b",
+    ),
+    "C not expected": (
+        "verify --operands with_c.npz -o out.npz",
+        r"with_c.npz: operands must be the arrays a and b \(tile.initial = false\), not a, b, c",
+    ),
+    "C shape": (
+        "verify --set tile.initial=true --operands c_shape.npz -o out.npz",
+        r"c_shape.npz: c must have shape \(rows=4, columns=4\), not \(4, 3\)",
+    ),
+    "C batch": (
+        "verify --set tile.initial=true --operands c_batch.npz -o out.npz",
+        r"c must have shape \(rows=4, columns=4\), not \(1, 4, 4\)",
+    ),
+    "C signed": ("verify --set tile.initial=true --operands c_signed.npz", "c must be an array of fp32 bit patterns"),
+    "C wide": ("verify --set tile.initial=true --operands c_wide.npz", r"c must hold fp32 bit patterns below 2\*\*32"),
+    "C floats for int8": (
+        "verify --set tile.initial=true --set tile.format=int8 --operands int8_c_floats.npz",
+        "c must be an array of int32 bit patterns .* or of signed integers, not of float32",
+    ),
+    "C beyond INT32": (
+        "verify --set tile.initial=true --set tile.format=int8 --operands int8_c_large.npz",
+        "c must be from -2147483648 to 2147483647, not 2147483648",
+    ),
+    "floats for int8": (
+        "verify --set tile.format=int8 --operands good.npz -o out.npz",
+        "a must be an array of int8 bit patterns .* or of signed integers, not of float16",
+    ),
+    "beyond int8": ("verify --set tile.format=int8 --operands int8_large.npz", "b must be from -128 to 127, not 128"),
+    "wide for fp8": ("verify --set tile.format=fp8_e4m3 --operands wide.npz", r"below 2\*\*8, not 65536"),
     "operand rows": ("verify --operands rows.npz -o out.npz", r"rows.npz: b must have shape \(rows=4.*not \(3, 3, 4\)"),
     "operand steps": ("verify --operands steps.npz -o out.npz", r"b must have as many steps as a \(3\), not 2"),
     "no steps": ("verify --operands nothing.npz -o out.npz", "at least one step"),
@@ -96,6 +172,8 @@ CASES = {
     "dense only": ("synth --preset dense", "sparsity"),
     "clock": ("synth --clock 0", "--clock"),
     "demo output": ("demo -o lanes.toml", "must be a folder"),
+    "demo preset": ("demo --preset best -o out", "preset must be one of"),
+    "demo dense": ("demo --preset dense -o out", "--preset must be a sparse tile without a C input, not dense"),
     "unknown preset shown": ("presets best", "preset must be one of"),
 }
 

@@ -9,6 +9,10 @@ import pytest
 import tensordash
 from tensordash_cli.main import run
 from tensordash_sim.golden import matmul
+from tensordash_sim.verify import simulator_names
+
+# Verilator takes seconds to build what Icarus builds at once.
+SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
 
 
 def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
@@ -89,6 +93,33 @@ def test_replay(batch: bool, as_bits: bool, folder: Path, capfd: pytest.CaptureF
     assert "$enddefinitions" in (folder / "run.vcd").read_text()
 
 
+FORMATS = {
+    "e4m3-e5m2": "--set tile.format.a=fp8_e4m3 --set tile.format.b=fp8_e5m2",
+    "int8": "--set tile.format=int8",
+    "bf16-volta": "--set tile.format=bf16 --set tile.accumulator=volta",
+    "fp16-nearest": "--set tile.accumulator.fused=30 --set tile.accumulator.rounding=nearest",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_replay_with_c(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+    settings = f"{FORMATS[name]} --set tile.rows=2 --set tile.columns=1 --set tile.initial=true"
+    config = tensordash.TileConfig.from_toml("", settings.replace("--set ", "").split())
+    random = np.random.default_rng(2)
+    kind = np.int32 if name == "int8" else np.float32
+    a, b = random.integers(-4, 5, (3, 1, 6, 4)).astype(kind), random.integers(-1, 2, (3, 2, 6, 4)).astype(kind)
+    c = random.integers(-(2**20), 2**20, (3, 2, 1)).astype(kind)
+    np.savez("in.npz", a=a, b=b, c=c)
+    text = call(f"verify {settings} --simulator {SIMULATOR} --operands in.npz -o out.npz --json", capfd)
+    assert json.loads(text)["equal_to_golden"]
+    golden = matmul(a, b, config, c)
+    with np.load("out.npz") as out:
+        assert out["c"].dtype == kind
+        np.testing.assert_array_equal(out["c_bits"], golden.c_bits)
+        # Small integers and sums of them are exact in all of these.
+        np.testing.assert_array_equal(out["c"], c + np.einsum("sctl,srtl->src", a.astype(int), b.astype(int)))
+
+
 def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A mismatch is a failed check, and no results are written."""
     from tensordash.multiplier import Multiplier
@@ -105,6 +136,12 @@ def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd
     text = call("verify --set tile.rows=1 --set tile.columns=1 --operands in.npz -o out.npz --json", capfd, status=1)
     assert not json.loads(text)["equal_to_golden"]
     assert not Path("out.npz").exists()
+
+
+def test_verify_a_format(capfd: pytest.CaptureFixture[str]) -> None:
+    settings = "--set tile.rows=1 --set tile.columns=1 --set tile.format=fp8_e4m3 --set tile.accumulator=hopper"
+    text = call(f"verify {settings} --simulator {SIMULATOR} --effort 0.1 --bench pe --bench tile", capfd)
+    assert [line.split()[:2] for line in text.splitlines()] == [["pe", "passed"], ["tile", "passed"]]
 
 
 def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from tensordash import TileConfig
 from ..golden.ports import Outputs
 from ..golden.tile import Tile
 from .pins import Pins, split
-from .stimulus import Arrival, Source
+from .stimulus import Arrival, BlockSource, Source, packed_beat
 
 __all__ = ["Lockstep"]
 
@@ -27,22 +27,35 @@ class Lockstep:
         The tile.
     idle, stall : float
         Probability that a port holds something back, and that the output is not ready, in a cycle.
+    c_idle : float, optional
+        Likewise for the C input; `idle` if None.
     random : Random
-        Source of both.
+        Source of all of it.
     compare_every : int
         Cycles between comparisons of the counters (everything else is compared in every cycle).
     """
 
     def __init__(
-        self, dut, config: TileConfig, random: Random, *, idle: float = 0, stall: float = 0, compare_every: int = 8
+        self,
+        dut,
+        config: TileConfig,
+        random: Random,
+        *,
+        idle: float = 0,
+        stall: float = 0,
+        c_idle: float | None = None,
+        compare_every: int = 8,
     ) -> None:
         self.pins, self.config, self.random = Pins(dut), config, random
         self.golden = Tile(config)
         self.stall, self.compare_every = stall, compare_every
         self.arrival = Arrival(random, idle)
+        self.c_arrival = Arrival(random, idle if c_idle is None else c_idle)
         self.results: list[tuple[int, ...]] = []
+        self.due = 0
         self.a: list[Source] = []
         self.b: list[Source] = []
+        self.c = BlockSource([], config.out_rows)
         self._sides = (("a", config.columns, config.a_format.width), ("b", config.rows, config.b_format.width))
 
     async def start(self) -> None:
@@ -51,13 +64,20 @@ class Lockstep:
         for side, count, _ in self._sides:
             for i in range(count):
                 inputs |= {f"{side}_{i}_steps": 0, f"{side}_{i}_available": 0, f"{side}_{i}_last": 0}
+        if self.config.initial:
+            inputs |= {"c_valid": 0, "c_payload": 0}
         await self.pins.reset(**inputs)
 
-    def feed(self, a: Sequence[list], b: Sequence[list]) -> None:
-        """Streams to offer from now on: for each column, and each row, (stream, T, lanes) bit patterns."""
+    def feed(self, a: Sequence[list], b: Sequence[list], c: Sequence[list] = ()) -> None:
+        """Streams to offer to an idle tile: for each column, and each row, (stream, T, lanes) bit patterns.
+
+        `c` is each stream's C, (stream, rows, columns), if the tile takes one.
+        """
         lanes = self.config.lanes
         self.a = [Source(list(streams), self.config.a_format.width, lanes) for streams in a]
         self.b = [Source(list(streams), self.config.b_format.width, lanes) for streams in b]
+        self.c = BlockSource(c, self.config.out_rows)
+        self.due = len(self.results) + len(b[0]) * self.config.rows
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
         """One cycle; `reset` or `clear` at its end."""
@@ -65,21 +85,31 @@ class Lockstep:
         offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
         ready = self.random.random() >= self.stall
         pins = {"out_ready": int(ready), "clear": int(clear), "rst": int(reset)}
-        for (side, _, _), offered in zip(self._sides, offers, strict=True):
+        for (side, _, width), offered in zip(self._sides, offers, strict=True):
             for i, (offer, bits) in enumerate(offered):
-                pins[f"{side}_{i}_steps"] = bits
+                # What stands beyond the steps offered must not matter.
+                beyond = self._garbage(depth - offer.available, width * self.config.lanes)
+                pins[f"{side}_{i}_steps"] = bits | beyond << (offer.available * width * self.config.lanes)
                 pins[f"{side}_{i}_available"] = offer.available
                 pins[f"{side}_{i}_last"] = int(offer.last)
+        beat = None
+        if self.config.initial:
+            beat = self.c.offer(self.c_arrival.ready())
+            beat_bits = 32 * self.config.columns * self.config.out_rows + 1
+            pins["c_valid"] = int(beat is not None)
+            pins["c_payload"] = self._garbage(1, beat_bits) if beat is None else packed_beat(beat)
         self.pins.drive(**pins)
         await self.pins.settle()
         a, b = ([offer for offer, _ in offered] for offered in offers)
-        expected = self.golden.cycle(a, b, ready, clear)
+        expected = self.golden.cycle(a, b, ready, clear, beat)
         self._compare(expected)
         if reset:
             self.golden.reset()
         else:
             for source in (*self.a, *self.b):
                 source.take(expected.taken)
+            if beat is not None and expected.c_ready:
+                self.c.take()
         if ready and expected.out is not None:
             self.results += expected.out.values  # which the pins have just been found to equal
         await self.pins.tick()
@@ -99,16 +129,14 @@ class Lockstep:
             At the first difference, or after `limit` cycles.
         """
         for _ in range(limit):
-            if self._finished():
+            if len(self.results) == self.due:
                 self._compare_counters(self.golden.counters)
                 return
             each(await self.cycle())
         raise AssertionError(f"not done after {limit} cycles")
 
-    def _finished(self) -> bool:
-        golden = self.golden
-        idle = not (golden.control.rows[0].present or any(golden.datapath.pipeline) or golden.datapath.block)
-        return idle and golden.datapath.output is None and all(s.done for s in (*self.a, *self.b))
+    def _garbage(self, count: int, width: int) -> int:
+        return self.random.getrandbits(count * width) if count else 0
 
     def _compare(self, expected: Outputs) -> None:
         for side, count, _ in self._sides:
@@ -116,6 +144,8 @@ class Lockstep:
             port = f"{side}_{self.pins.cycle % count}_taken"
             self._same(port, expected.taken)
         self._same("out_valid", int(expected.out_valid))
+        if self.config.initial:
+            self._same("c_ready", int(expected.c_ready))
         if expected.out is not None:
             values = [value for row in expected.out.values for value in row]
             found = self.pins.read("out_payload")

@@ -30,7 +30,9 @@ class ReplayResult:
     Parameters
     ----------
     c_bits : array of uint32, (rows, columns) or (batch, rows, columns)
-        FP32 bits.
+        Bits of the results.
+    result : "fp32" or "int32"
+        What they are.
     counters : dict of str to array of int64, scalar or (batch,)
         The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls.
     row_wait : array of int64, (rows,) or (batch, rows)
@@ -48,6 +50,7 @@ class ReplayResult:
     """
 
     c_bits: NDArray[np.uint32]
+    result: str
     counters: Mapping[str, NDArray[np.int64]]
     row_wait: NDArray[np.int64]
     non_finite: bool
@@ -58,13 +61,13 @@ class ReplayResult:
     seconds: float
 
     @property
-    def c(self) -> NDArray[np.float32]:
-        """The results as float32."""
-        return self.c_bits.view(np.float32)
+    def c(self) -> NDArray[np.float32] | NDArray[np.int32]:
+        """The results as float32; of int8 operands as int32."""
+        return self.c_bits.view(np.int32 if self.result == "int32" else np.float32)
 
 
-def load_operands(path: Path) -> dict[str, NDArray]:
-    """Read `a` and `b` from an .npz file.
+def load_operands(path: Path, config: TileConfig) -> dict[str, NDArray]:
+    """Read a tile's operands from an .npz file: the arrays a and b, and c exactly if it has a C input.
 
     Raises
     ------
@@ -79,9 +82,10 @@ def load_operands(path: Path) -> dict[str, NDArray]:
     except (TypeError, ValueError, EOFError, RuntimeError, MemoryError, zipfile.BadZipFile, zlib.error):
         # Whatever a damaged or foreign file makes NumPy and zipfile stumble over; a lone array is no context manager.
         raise VerificationError(f"cannot read the operands {path}: not an .npz file of plain arrays") from None
-    if set(arrays) != {"a", "b"}:
+    if set(arrays) != ({"a", "b", "c"} if config.initial else {"a", "b"}):
+        wanted = "a, b and c (tile.initial = true)" if config.initial else "a and b (tile.initial = false)"
         raise VerificationError(
-            f"{path}: operands must be the arrays a and b, not {', '.join(sorted(arrays)) or 'none'}"
+            f"{path}: operands must be the arrays {wanted}, not {', '.join(sorted(arrays)) or 'none'}"
         )
     return arrays
 
@@ -125,14 +129,16 @@ class Replayer:
         sources = [verilog / f"{PREFIX}.vlt", verilog / f"{PREFIX}.v"]
         self._simulation = Simulation(chosen, f"{PREFIX}_tile", sources, self.folder / "run", waves=waves)
 
-    def run(self, a: ArrayLike, b: ArrayLike) -> ReplayResult:
+    def run(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> ReplayResult:
         """Run operands through the Verilog, with the golden model beside it in every cycle.
 
         Parameters
         ----------
         a : array, (columns, T, lanes) or (batch, columns, T, lanes)
         b : array, (rows, T, lanes) or (batch, rows, T, lanes)
-            As for `tensordash_sim.golden.matmul`; a batch is a row of back-to-back streams.
+        c : array, (rows, columns) or (batch, rows, columns)
+            As for `tensordash_sim.golden.matmul`, `c` exactly if the tile has a C input; a batch is a row of
+            back-to-back streams.
 
         Raises
         ------
@@ -142,12 +148,15 @@ class Replayer:
             If the simulator cannot run.
         """
         began = time.monotonic()
-        a_bits, b_bits = checked_operands(a, b, self.config)
-        single = a_bits.ndim == 3
-        if single:
-            a_bits, b_bits = a_bits[np.newaxis], b_bits[np.newaxis]
+        checked = checked_operands(a, b, self.config, c)
+        single = checked[0].ndim == 3
+        arrays = {
+            name: bits[np.newaxis] if single else bits
+            for name, bits in zip("abc", checked, strict=True)
+            if bits is not None
+        }
         operands, results, job = (self.folder / name for name in ("operands.npz", "results.npz", "job.json"))
-        np.savez(operands, a=a_bits, b=b_bits)
+        np.savez(operands, **arrays)  # type: ignore[arg-type]
         Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
         report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
         tests, failures = read_results(report)
@@ -164,6 +173,7 @@ class Replayer:
             c_bits, counted = c_bits[0], counted[0]
         return ReplayResult(
             c_bits=c_bits,
+            result=self.config.numerics.result,
             counters={name: counted[..., i] for i, name in enumerate(COUNTERS)},
             row_wait=counted[..., len(COUNTERS) :],
             non_finite=bool(found.get("non_finite", False)),
@@ -176,23 +186,29 @@ class Replayer:
 
 
 def replay(
-    a: ArrayLike, b: ArrayLike, config: TileConfig, *, simulator: str = "auto", waves: Path | None = None
+    a: ArrayLike,
+    b: ArrayLike,
+    config: TileConfig,
+    *,
+    c: ArrayLike | None = None,
+    simulator: str = "auto",
+    waves: Path | None = None,
 ) -> ReplayResult:
     """Emit a tile's Verilog and run operands through it once: `Replayer`, made for one run.
 
     Parameters
     ----------
-    a, b : array
+    a, b, c : array
         As for `Replayer.run`.
     config, simulator
         As for `Replayer`.
     waves : Path, optional
         Where the waveforms go (VCD).
     """
-    checked_operands(a, b, config)  # before the long work
+    checked_operands(a, b, config, c)  # before the long work
     with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
         replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None)
-        result = replayer.run(a, b)
+        result = replayer.run(a, b, c)
         if waves is not None:
             waves.write_bytes((Path(scratch) / "run" / "dump.vcd").read_bytes())
         return result

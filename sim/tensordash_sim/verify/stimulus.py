@@ -3,47 +3,95 @@
 from collections.abc import Sequence
 from random import Random
 
-from tensordash.formats import FloatFormat
+from tensordash import TileConfig
+from tensordash.formats import FloatFormat, Format, IntegerFormat
 
-from ..golden.ports import Offer
+from ..golden.numbers import FP32, INT32
+from ..golden.ports import Beat, Offer
 from ..golden.producer import Producer
 
-__all__ = ["Arrival", "Source", "random_streams", "random_value"]
+__all__ = [
+    "RESULT_FORMATS",
+    "SPREADS",
+    "Arrival",
+    "BlockSource",
+    "Source",
+    "largest",
+    "packed",
+    "packed_beat",
+    "random_blocks",
+    "random_lengths",
+    "random_streams",
+    "random_value",
+    "zeros",
+]
 
 DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
+# Values of one stream that are all near 1, further and further away, or anywhere: sums of terms that overlap, and not.
+SPREADS = (2, 12, 40, None)
+RESULT_FORMATS: dict[str, Format] = {"fp32": FP32, "int32": INT32}
 
 
-def random_value(random: Random, fmt: FloatFormat, specials: float = 0.0) -> int:
-    """Bits of a value other than zero: any finite one, subnormals often, `specials` of them infinite or NaN."""
-    fraction = random.getrandbits(fmt.fraction_bits)
+def random_value(random: Random, fmt: Format, specials: float = 0.0, spread: int | None = None) -> int:
+    """Bits of a value other than zero; of an integer the extremes often.
+
+    Parameters
+    ----------
+    random : Random
+        Source of everything.
+    fmt : Format
+        The format.
+    specials : float
+        Share of infinities and NaN, where the format has them.
+    spread : int, optional
+        Exponents of finite values are no further than this from that of 1. None: any, subnormals and the ends often.
+    """
+    if isinstance(fmt, IntegerFormat):
+        least = 1 << (fmt.width - 1)
+        if random.random() < 0.3:
+            return random.choice((least, least + 1, least - 1, 1, 2 * least - 1))
+        return random.randrange(1, 2 * least)
     sign = random.getrandbits(1) << (fmt.width - 1)
-    infinite = (1 << fmt.exponent_bits) - 1
+    fraction = random.getrandbits(fmt.fraction_bits)
     if random.random() < specials:
-        return sign | infinite << fmt.fraction_bits | random.choice((0, fraction))
+        return sign | fmt.largest + 1 + (random.choice((0, fraction)) if fmt.infinities else 0)
+    top = fmt.exponent_range  # also the largest exponent field of a finite value
     kind = random.random()
-    if kind < 0.1:
-        exponent, fraction = 0, fraction or 1
+    if spread is not None:
+        exponent = random.randint(max(0, fmt.bias - spread), min(top, fmt.bias + spread))
+    elif kind < 0.1:
+        exponent = 0
     elif kind < 0.2:
-        exponent, fraction = random.choice((1, infinite - 1)), random.choice((0, (1 << fmt.fraction_bits) - 1))
+        exponent, fraction = random.choice((1, top)), random.choice((0, (1 << fmt.fraction_bits) - 1))
     elif kind < 0.6:
         exponent = fmt.bias + random.randint(-2, 2)
     else:
-        exponent = random.randrange(1, infinite)
-    return sign | exponent << fmt.fraction_bits | fraction
+        exponent = random.randint(1, top)
+    return sign | min(max(exponent << fmt.fraction_bits | fraction, 1), fmt.largest)
+
+
+def zeros(fmt: Format) -> tuple[int, ...]:
+    """Bits of the zeros that a format has."""
+    return (0, 1 << (fmt.width - 1)) if isinstance(fmt, FloatFormat) else (0,)
+
+
+def largest(fmt: Format) -> int:
+    """Bits of the finite value whose square is the largest: of an integer the most negative one."""
+    return fmt.largest if isinstance(fmt, FloatFormat) else 1 << (fmt.width - 1)
 
 
 def random_streams(
-    random: Random, fmt: FloatFormat, lanes: int, lengths: list[int], *, specials: float = 0.0
+    random: Random, fmt: Format, lanes: int, lengths: list[int], *, specials: float = 0.0
 ) -> list[list[list[int]]]:
-    """One port's streams, (stream, T, lanes): each with a density of its own; zeros of both signs."""
-    minus_zero = 1 << (fmt.width - 1)
+    """One port's streams, (stream, T, lanes): each with a density and spread of its own; zeros of both signs."""
+    minus_zero = zeros(fmt)[-1]
     streams = []
     for length in lengths:
-        density = random.choice(DENSITIES)
+        density, spread = random.choice(DENSITIES), random.choice(SPREADS)
         streams.append(
             [
                 [
-                    random_value(random, fmt, specials)
+                    random_value(random, fmt, specials, spread)
                     if random.random() < density
                     else (minus_zero if random.random() < 0.1 else 0)
                     for _ in range(lanes)
@@ -52,6 +100,12 @@ def random_streams(
             ]
         )
     return streams
+
+
+def random_blocks(random: Random, config: TileConfig, count: int, *, specials: float = 0.0) -> list[list[list[int]]]:
+    """C of `count` streams, (stream, rows, columns): bits of FP32 or INT32, drawn as operands are."""
+    fmt = RESULT_FORMATS[config.numerics.result]
+    return random_streams(random, fmt, config.columns, [config.rows] * count, specials=specials)
 
 
 def random_lengths(random: Random, count: int, depth: int) -> list[int]:
@@ -72,6 +126,10 @@ class Arrival:
         """Steps to offer in this cycle, at most."""
         return self.random.randint(0, depth) if self.random.random() < self.idle else depth
 
+    def ready(self) -> bool:
+        """Whether a producer of single beats offers in this cycle."""
+        return self.random.random() >= self.idle
+
 
 class Source:
     """A port's producer, which also knows its offers as the bits of the port.
@@ -86,7 +144,7 @@ class Source:
 
     def __init__(self, streams: list[list[list[int]]], width: int, lanes: int) -> None:
         self._values = Producer(streams)
-        self._packed = Producer([[[_packed(step, width)] for step in stream] for stream in streams])
+        self._packed = Producer([[[packed(step, width)] for step in stream] for stream in streams])
         self._step_bits = width * lanes
 
     @property
@@ -96,7 +154,7 @@ class Source:
 
     def offer(self, most: int) -> tuple[Offer, int]:
         """Up to `most` steps, as values and as the bits of the port, the oldest lowest."""
-        bits = _packed([step[0] for step in self._packed.offer(most).steps], self._step_bits)
+        bits = packed([step[0] for step in self._packed.offer(most).steps], self._step_bits)
         return self._values.offer(most), bits
 
     def take(self, count: int) -> None:
@@ -105,7 +163,67 @@ class Source:
         self._packed.take(count)
 
 
-def _packed(fields: Sequence[int], width: int) -> int:
+class BlockSource:
+    """A producer of C. A beat that it has offered stays until it is taken.
+
+    Parameters
+    ----------
+    blocks : sequence of sequence of sequence of int
+        (stream, rows, columns) bit patterns.
+    out_rows : int
+        Rows of a beat.
+
+    Attributes
+    ----------
+    beats : list of Beat
+        What is still to be taken, the next one first.
+
+    Examples
+    --------
+    >>> source = BlockSource([[[1, 2], [3, 4]]], out_rows=1)
+    >>> source.offer(False), source.offer(True), source.offer(False)
+    (None, Beat(values=((1, 2),), last=False), Beat(values=((1, 2),), last=False))
+    >>> source.take()
+    >>> source.offer(True)
+    Beat(values=((3, 4),), last=True)
+    """
+
+    def __init__(self, blocks: Sequence[Sequence[Sequence[int]]], out_rows: int) -> None:
+        self.beats = [
+            Beat(tuple(map(tuple, block[row : row + out_rows])), row + out_rows == len(block))
+            for block in blocks
+            for row in range(0, len(block), out_rows)
+        ]
+        self._offered = False
+
+    @property
+    def done(self) -> bool:
+        """Whether all beats were taken."""
+        return not self.beats
+
+    def offer(self, ready: bool) -> Beat | None:
+        """The next beat, if it is offered already or the producer is ready to."""
+        self._offered = bool(self.beats) and (self._offered or ready)
+        return self.beats[0] if self._offered else None
+
+    def take(self) -> None:
+        """Go on behind the beat offered."""
+        self.beats.pop(0)
+        self._offered = False
+
+
+def packed_beat(beat: Beat) -> int:
+    """A beat as a port's payload: the values, the first one lowest, and `last` above them."""
+    values = [value for row in beat.values for value in row]
+    return packed([*values, int(beat.last)], 32)
+
+
+def packed(fields: Sequence[int], width: int) -> int:
+    """Fields of `width` bits as one number, the first one lowest.
+
+    >>> hex(packed([1, 2, 3], 8))
+    '0x30201'
+    """
     number = 0
     for i, field in enumerate(fields):
         number |= field << (i * width)

@@ -1,43 +1,71 @@
 """Bench of the AXI4-Stream wrapper: results, order and rate against the golden products."""
 
+from collections.abc import Mapping
 from random import Random
 
 import cocotb
 import numpy as np
 
+from tensordash import TileConfig
+from tensordash.numerics import Exact
 from tensordash_sim.golden.matmul import run_streams
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
-from tensordash_sim.verify.stimulus import random_lengths, random_streams
+from tensordash_sim.verify.stimulus import BlockSource, packed, random_blocks, random_lengths, random_streams
 
 
 class Sender:
-    """Beats of one input stream; once valid, a beat stays until it is taken."""
+    """Sends beats on one input stream; once valid, a beat stays until it is taken.
 
-    def __init__(self, name: str, streams: list, width: int, lanes: int, depth: int) -> None:
-        self.name = name
-        self.beats: list[tuple[int, int, int]] = []
-        step_bytes = width * lanes // 8
-        for stream in streams:
-            for start in range(0, len(stream), depth):
-                steps = stream[start : start + depth]
-                values = [value for step in steps for value in step]
-                data = sum(value << (i * width) for i, value in enumerate(values))
-                keep = (1 << (step_bytes * len(steps))) - 1
-                self.beats.append((data, keep, int(start + depth >= len(stream))))
+    Parameters
+    ----------
+    name : str
+        What the port's pins begin with.
+    beats : list of mapping of str to int
+        What is on its pins for each beat, without `tvalid`.
+    """
+
+    def __init__(self, name: str, beats: list[Mapping[str, int]]) -> None:
+        self.name, self.beats = name, beats
         self.sent, self.valid = 0, False
 
     def drive(self, pins: Pins, offer: bool) -> None:
         """Put the next beat on the pins, if one is due."""
         self.valid = self.sent < len(self.beats) and (self.valid or offer)
-        data, keep, last = self.beats[self.sent] if self.valid else (0, 0, 0)
-        names = [f"{self.name}_{pin}" for pin in ("tdata", "tkeep", "tlast", "tvalid")]
-        pins.drive(**dict(zip(names, (data, keep, last, int(self.valid)), strict=True)))
+        shown = self.beats[self.sent] if self.valid else dict.fromkeys(self.beats[0], 0)
+        pins.drive(**{f"{self.name}_{pin}": value for pin, value in {**shown, "tvalid": int(self.valid)}.items()})
 
     def taken(self, pins: Pins) -> None:
         """See whether the beat is taken in this cycle."""
         if self.valid and pins.read(f"{self.name}_tready"):
             self.sent, self.valid = self.sent + 1, False
+
+
+def step_beats(streams: list, width: int, lanes: int, depth: int) -> list[Mapping[str, int]]:
+    """Streams as beats of up to `depth` steps."""
+    beats = []
+    for stream in streams:
+        for start in range(0, len(stream), depth):
+            steps = stream[start : start + depth]
+            data = packed([packed(step, width) for step in steps], width * lanes)
+            keep = (1 << (width * lanes * len(steps) // 8)) - 1
+            beats.append({"tdata": data, "tkeep": keep, "tlast": int(start + depth >= len(stream))})
+    return beats
+
+
+def c_beats(blocks: list, out_rows: int) -> list[Mapping[str, int]]:
+    """Blocks of C as beats."""
+    return [
+        {"tdata": packed([value for row in beat.values for value in row], 32), "tlast": int(beat.last)}
+        for beat in BlockSource(blocks, out_rows).beats
+    ]
+
+
+def lengths_for(config: TileConfig, random: Random, count: int) -> list[int]:
+    """Lengths of streams whose results do not depend on when they arrive, which only the tile's own bench knows."""
+    if isinstance(config.numerics.accumulator, Exact) or config.needs_full_window:
+        return random_lengths(random, count, config.window_depth)
+    return [1] * count
 
 
 async def run(dut, idle: float, stall: float, count: int, reset_at: int = -1) -> None:
@@ -46,18 +74,22 @@ async def run(dut, idle: float, stall: float, count: int, reset_at: int = -1) ->
     config, random = job.config, Random(f"{job.seed} axi {idle} {stall} {reset_at}")
     cocotb.log.info("seed %s", job.seed)
     depth, lanes = config.window_depth, config.lanes
-    lengths = random_lengths(random, count, depth)
+    lengths = lengths_for(config, random, count)
     a = [random_streams(random, config.a_format, lanes, lengths) for _ in range(config.columns)]
     b = [random_streams(random, config.b_format, lanes, lengths) for _ in range(config.rows)]
-    streams = [(np.array([p[i] for p in a], np.uint32), np.array([p[i] for p in b], np.uint32)) for i in range(count)]
-    golden = run_streams(streams, config)
+    operands = [[np.array([port[i] for port in ports], np.uint32) for ports in (a, b)] for i in range(count)]
+    c = random_blocks(random, config, count) if config.initial else []
+    golden = run_streams(
+        [(*pair, np.array(c[i], np.uint32)) if c else tuple(pair) for i, pair in enumerate(operands)], config
+    )
 
     def senders() -> list[Sender]:
-        return [
-            Sender(f"s_axis_{side}{i}", port, fmt.width, lanes, depth)
+        made = [
+            Sender(f"s_axis_{side}{i}", step_beats(port, fmt.width, lanes, depth))
             for side, ports, fmt in (("a", a, config.a_format), ("b", b, config.b_format))
             for i, port in enumerate(ports)
         ]
+        return [*made, Sender("s_axis_c", c_beats(c, config.out_rows))] if c else made
 
     pins, active = Pins(dut), senders()
     for sender in active:

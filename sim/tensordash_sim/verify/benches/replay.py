@@ -17,11 +17,13 @@ async def replay(dut) -> None:
     config = job.config
     with np.load(job.options["operands"]) as file:
         a, b = file["a"], file["b"]
+        c = file["c"].tolist() if config.initial else []
     lockstep = Lockstep(dut, config, Random(job.seed), compare_every=16)
     await lockstep.start()
     lockstep.feed(
         [[stream.tolist() for stream in a[:, column]] for column in range(config.columns)],
         [[stream.tolist() for stream in b[:, row]] for row in range(config.rows)],
+        c,
     )
     totals: list[list[int]] = []
     pins = lockstep.pins

@@ -1,27 +1,45 @@
 """Bench of the tile: everything visible, in every cycle, against the golden tile."""
 
+from dataclasses import replace
 from random import Random
 
 import cocotb
 
+from tensordash.formats import FloatFormat
+from tensordash.numerics import Exact
 from tensordash_sim.golden.ports import COUNTER_LIMIT
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
-from tensordash_sim.verify.stimulus import random_lengths, random_streams
+from tensordash_sim.verify.stimulus import (
+    RESULT_FORMATS,
+    largest,
+    random_blocks,
+    random_lengths,
+    random_streams,
+    zeros,
+)
 
 STREAMS = 80
 
 
 def streams_for(job, random: Random, lengths: list[int], specials: float = 0.0):
-    """Random streams of the same lengths for all ports: (a, b)."""
+    """Random streams of the same lengths for all ports, and a C for each where the tile takes one: (a, b, c)."""
     config = job.config
-    return (
-        [
-            random_streams(random, config.a_format, config.lanes, lengths, specials=specials)
-            for _ in range(config.columns)
-        ],
-        [random_streams(random, config.b_format, config.lanes, lengths, specials=specials) for _ in range(config.rows)],
+    a, b = (
+        [random_streams(random, fmt, config.lanes, lengths, specials=specials) for _ in range(count)]
+        for fmt, count in ((config.a_format, config.columns), (config.b_format, config.rows))
     )
+    return a, b, random_blocks(random, config, len(lengths), specials=specials) if config.initial else []
+
+
+def constant_streams(job, lengths: list[int], a: int, b: int, c: int):
+    """Streams of one value for each side: (a, b, c)."""
+    config = job.config
+    columns, rows = (
+        [[[[value] * config.lanes] * length for length in lengths]] * count
+        for value, count in ((a, config.columns), (b, config.rows))
+    )
+    return columns, rows, [[[c] * config.columns] * config.rows] * len(lengths) if config.initial else []
 
 
 async def started(dut, name: str, **parameters) -> tuple:
@@ -68,8 +86,8 @@ async def all_zeros(dut) -> None:
     job, _, lockstep = await started(dut, "zeros")
     config = job.config
     lengths = [1, config.depth, config.depth + 1, 37]
-    zeros = [[[0] * config.lanes for _ in range(length)] for length in lengths]
-    lockstep.feed([zeros] * config.columns, [zeros] * config.rows)
+    formats = (config.a_format, config.b_format, RESULT_FORMATS[config.numerics.result])
+    lockstep.feed(*constant_streams(job, lengths, *(zeros(fmt)[-1] for fmt in formats)))
     await lockstep.run()
     assert {value for row in lockstep.results for value in row} == {0}
     assert lockstep.golden.counters.cycles == sum(-(-length // config.window_depth) for length in lengths)
@@ -84,15 +102,34 @@ async def long_stream(dut) -> None:
 
 
 @cocotb.test()
+async def largest_values(dut) -> None:
+    """Sums of the largest products, with the largest C: every accumulator's upper end and what is beyond."""
+    job, random, lockstep = await started(dut, "largest", idle=0.2)
+    config, result = job.config, RESULT_FORMATS[job.config.numerics.result]
+    c = result.largest if isinstance(result, FloatFormat) else (1 << (result.width - 1)) - 1
+    lockstep.feed(*constant_streams(job, [1, 40], largest(config.a_format), largest(config.b_format), c))
+    await lockstep.run()
+    accumulator = config.numerics.accumulator
+    if isinstance(accumulator, Exact) and (
+        accumulator.headroom_bits <= 5 or (config.initial and result.name == "int32")
+    ):
+        assert lockstep.golden.overflow
+    lockstep.feed(*streams_for(job, random, [3]))
+    await lockstep.run()
+
+
+@cocotb.test()
 async def special_values(dut) -> None:
     """NaN and infinities among the operands, few enough that blocks without them remain."""
     job, random, lockstep = await started(dut, "special", idle=0.2, stall=0.2)
     lengths = random_lengths(random, max(8, round(STREAMS * job.effort)), job.config.window_depth)
-    a, b = streams_for(job, random, lengths, specials=0.01)
-    a[0][-1][-1][0] = (1 << (job.config.a_format.width - 1)) - 1  # a NaN, whatever the seed
-    lockstep.feed(a, b)
+    a, b, c = streams_for(job, random, lengths, specials=0.01)
+    has_specials = isinstance(job.config.a_format, FloatFormat)
+    if has_specials:
+        a[0][-1][-1][0] = (1 << (job.config.a_format.width - 1)) - 1  # a NaN, whatever the seed
+    lockstep.feed(a, b, c)
     await lockstep.run()
-    assert lockstep.golden.non_finite
+    assert lockstep.golden.non_finite == has_specials
 
 
 @cocotb.test()
@@ -122,12 +159,44 @@ async def clear_counters(dut) -> None:
 async def protocol_error(dut) -> None:
     """Ports that disagree on where a stream ends set the flag, and the tile goes on."""
     job, random, lockstep = await started(dut, "protocol", idle=0.2)
-    a, b = streams_for(job, random, [5, 3, 8])
-    longer, _ = streams_for(job, random, [6, 2, 8])
-    lockstep.feed([longer[0], *a[1:]], b)
+    a, b, c = streams_for(job, random, [5, 3, 8])
+    longer, _, _ = streams_for(job, random, [6, 2, 8])
+    lockstep.feed([longer[0], *a[1:]], b, c)
     for _ in range(60):
         await lockstep.cycle()
     assert lockstep.golden.protocol_error
+
+
+@cocotb.test()
+@cocotb.parametrize(late=[False, True])
+async def c_alone(dut, late: bool) -> None:
+    """C that is there long before its stream, so that the store is full; or long after, so that streams wait."""
+    idle, c_idle = (0.0, 0.97) if late else (0.8, 0.0)
+    job, random, lockstep = await started(dut, "c", idle=idle, c_idle=c_idle)
+    if not job.config.initial:
+        return
+    refused = 0
+
+    def watch(outputs) -> None:
+        nonlocal refused
+        refused += not outputs.c_ready
+
+    lockstep.feed(*streams_for(job, random, random_lengths(random, 12, job.config.window_depth)))
+    await lockstep.run(each=watch)
+    assert lockstep.golden.counters.stall_input if late else refused
+
+
+@cocotb.test()
+async def wrong_last_of_c(dut) -> None:
+    """A block of C whose `last` is early or missing sets the flag; the number of beats decides all the same."""
+    job, random, lockstep = await started(dut, "last", idle=0.2, compare_every=1)
+    for place in (0, -1) if job.config.initial else ():
+        lockstep.feed(*streams_for(job, random, [3, 1, 5]))
+        beat = lockstep.c.beats[place]
+        lockstep.c.beats[place] = replace(beat, last=not beat.last)
+        await lockstep.run()
+        assert lockstep.golden.protocol_error
+        await lockstep.cycle(clear=True)
 
 
 @cocotb.test()
