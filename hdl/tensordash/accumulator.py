@@ -10,6 +10,7 @@ from amaranth.lib.wiring import In, Out
 from .block import Block
 from .formats import FloatFormat
 from .layouts import FixedPoint, RawBlockLayout, product_layout
+from .numerics import Exact, Numerics
 from .parameters import require_int
 
 __all__ = ["ExactAccumulator"]
@@ -23,12 +24,10 @@ class ExactAccumulator(Block):
 
     Parameters
     ----------
-    a_format, b_format : FloatFormat
-        Formats of the operands that were multiplied.
+    numerics : Numerics
+        Floating-point formats, and an `Exact` accumulator.
     lanes : int
         Products per cycle, at least 1.
-    headroom_bits : int
-        Bits above the largest product.
     stages : int
         1 or 2.
 
@@ -57,15 +56,16 @@ class ExactAccumulator(Block):
     depend on the order in which the schedule brings its terms.
     """
 
-    def __init__(
-        self, *, a_format: FloatFormat, b_format: FloatFormat, lanes: int, headroom_bits: int, stages: int
-    ) -> None:
+    def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 2)
-        self.shape = FixedPoint(a_format, b_format, require_int("headroom_bits", headroom_bits, 0))
+        a, b, accumulator = numerics.a_format, numerics.b_format, numerics.accumulator
+        if not isinstance(accumulator, Exact) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
+            raise ValueError(f"numerics must be floating-point and exact, not {numerics}")
+        self.shape = FixedPoint(a, b, accumulator.headroom_bits)
         super().__init__(
             {
-                "products": In(ArrayLayout(product_layout(a_format, b_format), lanes)),
+                "products": In(ArrayLayout(product_layout(a, b), lanes)),
                 "active": In(lanes),
                 "hold": In(1),
                 "clear": In(1),
@@ -73,7 +73,7 @@ class ExactAccumulator(Block):
                 "block": Out(RawBlockLayout(self.shape.width)),
                 "overflow": Out(1),
             },
-            identity=(a_format, b_format, lanes, headroom_bits, stages),
+            identity=(numerics, lanes, stages),
         )
         self._active = Signal(lanes, name="counted")
 

@@ -10,7 +10,7 @@ from .block import Block
 from .config import TileConfig
 from .control import count_bits
 from .counters import COUNTERS, FLAGS, counter_members
-from .layouts import steps_layout
+from .layouts import RESULT_BITS, steps_layout
 from .tile import Tile
 
 __all__ = ["AxiStreamTile", "StepFeeder"]
@@ -111,8 +111,10 @@ class AxiStreamTile(Block):
     s_axis_a0_*, ..., s_axis_b0_*, ...
         One input stream per column (a) and per row (b), as in `StepFeeder`.
     m_axis_*
-        Output beats: FP32 results of `out_rows` rows, the first column of the first row in the lowest bytes; `tlast`
-        on a block's final beat.
+        Output beats: results (FP32; int8: INT32) of `out_rows` rows, the first column of the first row in the lowest
+        bytes; `tlast` on a block's final beat.
+    s_axis_c_*
+        Only with `initial`: beats of C, in the same shape.
     clear, and counters and flags
         As in `Tile`.
     """
@@ -132,10 +134,18 @@ class AxiStreamTile(Block):
                 f"{name}_tvalid": In(1),
                 f"{name}_tready": Out(1),
             }
+        beat = RESULT_BITS * config.columns * config.out_rows
+        if config.initial:
+            members |= {
+                "s_axis_c_tdata": In(beat),
+                "s_axis_c_tlast": In(1),
+                "s_axis_c_tvalid": In(1),
+                "s_axis_c_tready": Out(1),
+            }
         super().__init__(
             {
                 **members,
-                "m_axis_tdata": Out(32 * config.columns * config.out_rows),
+                "m_axis_tdata": Out(beat),
                 "m_axis_tlast": Out(1),
                 "m_axis_tvalid": Out(1),
                 "m_axis_tready": In(1),
@@ -164,6 +174,13 @@ class AxiStreamTile(Block):
                 port.available.eq(feeder.available),
                 port.last.eq(feeder.last),
                 feeder.taken.eq(port.taken),
+            ]
+        if config.initial:
+            m.d.comb += [
+                tile.c.payload.values.eq(self.s_axis_c_tdata),
+                tile.c.payload.last.eq(self.s_axis_c_tlast),
+                tile.c.valid.eq(self.s_axis_c_tvalid),
+                self.s_axis_c_tready.eq(tile.c.ready),
             ]
         m.d.comb += [
             self.m_axis_tdata.eq(tile.out.payload.values),

@@ -4,7 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ import tomlkit
 from .connectivity import PAPER_OPTIONS, Connectivity, Option
 from .errors import TensorDashError
 from .formats import FORMATS, Format
-from .numerics import ACCUMULATORS, ROUNDINGS, Exact, Fused, Numerics
+from .numerics import ACCUMULATORS, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
 __all__ = ["ConfigError", "SideFormats", "TileConfig"]
@@ -101,7 +101,6 @@ class TileConfig:
         require_int("tile.lanes", self.lanes, 2, 32)
         require_int("tile.depth", self.depth, 2, 6)
         require_choice("tile.sparsity", self.sparsity, SPARSITIES)
-        require_int("tile.headroom_bits", self.headroom_bits, 0, 64)
         require_int("tile.out_rows", self.out_rows, 1, self.rows)
         if self.rows % self.out_rows:
             raise ValueError(f"tile.out_rows must divide tile.rows = {self.rows}, not {self.out_rows}")
@@ -127,15 +126,17 @@ class TileConfig:
         object.__setattr__(self, "format", sides.a if sides.a == sides.b else sides)
 
     def _check_accumulator(self) -> None:
-        given = asdict(self.accumulator) if isinstance(self.accumulator, Fused) else self.accumulator
-        if isinstance(given, Mapping):
-            object.__setattr__(self, "accumulator", _fused(given))
-        else:
-            require_choice("tile.accumulator", given, ["exact", *ACCUMULATORS])
         try:
+            Exact(self.headroom_bits)  # checked even where a fused accumulator does not use it
+            given = _fused(self.accumulator) if isinstance(self.accumulator, Mapping) else self.accumulator
+            if isinstance(given, Fused):
+                given = next((name for name, known in ACCUMULATORS.items() if known == given), given)
+            else:
+                require_choice("accumulator", given, ["exact", *ACCUMULATORS])
+            object.__setattr__(self, "accumulator", given)
             self.numerics  # noqa: B018  its own checks
-        except ValueError as error:
-            raise ValueError(f"tile.{error}") from None
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"tile.{error}") from None
 
     def _check_connectivity(self) -> None:
         if isinstance(self.connectivity, str):
@@ -176,13 +177,10 @@ class TileConfig:
         >>> TileConfig(format="bf16", accumulator="volta").numerics.accumulator
         Fused(fraction_bits=23, rounding='zero')
         """
-        accumulator = self.accumulator
+        accumulator: Any = self.accumulator  # mappings have become Fused
         if isinstance(accumulator, str):
-            accumulator = ACCUMULATORS.get(accumulator, Exact(self.headroom_bits))
-        assert isinstance(accumulator, Exact | Fused)  # mappings have become one
-        return Numerics(
-            a_format=self.a_format, b_format=self.b_format, accumulator=accumulator, initial=self.initial
-        )
+            accumulator = ACCUMULATORS[accumulator] if accumulator != "exact" else Exact(self.headroom_bits)
+        return Numerics(a_format=self.a_format, b_format=self.b_format, accumulator=accumulator, initial=self.initial)
 
     @cached_property
     def options(self) -> tuple[Option, ...]:
@@ -289,21 +287,14 @@ class TileConfig:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _fused(given: Mapping[str, Any]) -> str | Fused:
-    """A fused accumulator from its table, or its name if it has one."""
-    fields_of = {"fused": "fraction_bits", "fraction_bits": "fraction_bits", "rounding": "rounding"}
-    unknown = [str(key) for key in given if key not in fields_of]
-    values = {fields_of[key]: value for key, value in given.items() if key in fields_of}
-    if unknown or "fraction_bits" not in values:
+def _fused(given: Mapping[str, Any]) -> Fused:
+    """A fused accumulator from its table."""
+    if "fused" not in given or not set(given) <= {"fused", "rounding"}:
         raise ValueError(
-            f"tile.accumulator must be one of exact, {', '.join(ACCUMULATORS)}, or have the keys fused and rounding, "
+            f"accumulator must be one of exact, {', '.join(ACCUMULATORS)}, or have the keys fused and rounding, "
             f"not {', '.join(map(str, given)) or 'none'}"
         )
-    fused = Fused(
-        require_int("tile.accumulator.fused", values["fraction_bits"], 8, 64),
-        require_choice("tile.accumulator.rounding", values.get("rounding", "zero"), ROUNDINGS),
-    )
-    return next((name for name, known in ACCUMULATORS.items() if known == fused), fused)
+    return Fused(given["fused"], given.get("rounding", "zero"))
 
 
 def _apply_setting(document: dict[str, Any], setting: str) -> None:

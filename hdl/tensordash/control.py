@@ -38,6 +38,8 @@ class Control(Block):
         Steps in the window.
     full_window : bool
         Schedule only when min(depth, steps left in the stream) steps are present.
+    initial : bool
+        Whether a stream may have to wait for its C.
 
     Members
     -------
@@ -51,6 +53,10 @@ class Control(Block):
         The same as a thermometer.
     frozen : In(1)
         No schedule may be made.
+    startable : In(1)
+        Only if `initial`: a stream may start.
+    starts : Out(1)
+        A stream starts: the schedule of this cycle is its first.
     eligible : Out(depth)
         Steps that schedulers may draw from, as a thermometer; zero when no schedule is made.
     advances : In(depth, schedulers)
@@ -59,10 +65,10 @@ class Control(Block):
         The tile's AS, as a thermometer.
     refill : Out(refill_layout)
         What each slot of every window takes.
-    first, ends : Out(1)
-        This schedule is the first, the last of its stream.
+    ends : Out(1)
+        This schedule is the last of its stream.
     ends_next : Out(1)
-        The oldest step ends its stream, so that the next schedule will.
+        A schedule can be made unless `frozen`, and its oldest step ends its stream.
     starved : Out(1)
         Neither frozen nor able to schedule.
     limited : Out(1)
@@ -78,11 +84,12 @@ class Control(Block):
     Source: paper, section III-A, "Composing TensorDash Cores"; docs/tile.md.
     """
 
-    def __init__(self, *, ports: int, schedulers: int, depth: int, full_window: bool) -> None:
+    def __init__(self, *, ports: int, schedulers: int, depth: int, full_window: bool, initial: bool) -> None:
         self.ports = require_int("ports", ports, 1)
         self.schedulers = require_int("schedulers", schedulers, 0)
         self.depth = require_int("depth", depth, 1)
         self.full_window = full_window
+        self.initial = initial
         super().__init__(
             {
                 "available": In(ArrayLayout(count_bits(depth), ports)),
@@ -90,19 +97,21 @@ class Control(Block):
                 "taken": Out(count_bits(depth)),
                 "entering": Out(depth),
                 "frozen": In(1),
+                **({"startable": In(1)} if initial else {}),
+                "starts": Out(1),
                 "eligible": Out(depth),
                 "advances": In(ArrayLayout(depth, max(schedulers, 1))),
                 "advance": Out(depth),
                 "refill": Out(refill_layout(depth)),
-                "first": Out(1, init=1),
                 "ends": Out(1),
                 "ends_next": Out(1),
                 "starved": Out(1),
                 "limited": Out(1),
                 "protocol_error": Out(1),
             },
-            identity=(ports, schedulers, depth, full_window),
+            identity=(ports, schedulers, depth, full_window, initial),
         )
+        self._first = Signal(name="first", init=1)
         self._present = Signal(depth, name="present")
         self._ending = Signal(depth, name="ending")
 
@@ -117,9 +126,12 @@ class Control(Block):
     def _schedule(self, m: Module) -> None:
         present, ending = self._present, self._ending
         complete = present[-1] | ending.any() if self.full_window else Const(1)
-        scheduled = Signal()
+        startable = self.startable | ~self._first if self.initial else Const(1)
+        possible, scheduled = Signal(), Signal()
         m.d.comb += [
-            scheduled.eq(present[0] & complete & ~self.frozen),
+            possible.eq(present[0] & complete & startable),
+            scheduled.eq(possible & ~self.frozen),
+            self.starts.eq(scheduled & self._first),
             self.starved.eq(~scheduled & ~self.frozen),
         ]
         for step in range(self.depth):
@@ -130,11 +142,11 @@ class Control(Block):
             m.d.comb += self.advance.eq(self.eligible)
         m.d.comb += [
             self.ends.eq((self.advance & ending).any()),
-            self.ends_next.eq(present[0] & ending[0]),
+            self.ends_next.eq(possible & ending[0]),
             self.limited.eq(scheduled & (self.advance == present) & ~present[-1] & ~ending.any()),
         ]
         with m.If(scheduled):
-            m.d.sync += self.first.eq(self.ends)
+            m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
         """Shift the window's state; return which slots keep a step, and one-hot how many leave."""

@@ -1,11 +1,26 @@
 """Layouts of the signals between components, each with its invariants."""
 
-from amaranth.hdl import unsigned
+from amaranth.hdl import Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
-from .formats import FloatFormat
+from .formats import FloatFormat, IntegerFormat
+from .numerics import Fused, Numerics
 
-__all__ = ["FixedPoint", "FloatLayout", "FloatView", "RawBlockLayout", "product_layout", "steps_layout"]
+__all__ = [
+    "RESULT_BITS",
+    "FixedPoint",
+    "FloatLayout",
+    "FloatView",
+    "RawBlockLayout",
+    "accumulator_shape",
+    "beat_layout",
+    "block_shape",
+    "product_layout",
+    "product_shape",
+    "steps_layout",
+]
+
+RESULT_BITS = 32
 
 
 def steps_layout(width: int, lanes: int, depth: int) -> ArrayLayout:
@@ -36,7 +51,12 @@ class FloatView(View):
     @property
     def is_special(self):
         """Infinity or NaN."""
-        return self.exponent.all()
+        return self.exponent.all() if self.shape().fmt.infinities else self.as_value()[:-1].all()
+
+    @property
+    def is_nan(self):
+        """NaN."""
+        return self.is_special & self.fraction.any()
 
     @property
     def is_subnormal(self):
@@ -60,6 +80,14 @@ def product_layout(a: FloatFormat, b: FloatFormat) -> StructLayout:
     )
 
 
+def product_shape(numerics: Numerics) -> StructLayout | Shape:
+    """A product as the multipliers give it: `product_layout`, or for integers the product itself."""
+    a, b = numerics.a_format, numerics.b_format
+    if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
+        return signed(a.width + b.width)
+    return product_layout(a, b)
+
+
 class FixedPoint:
     """Shape of an exact accumulator: every product of two formats fits, and 2**headroom_bits of the largest.
 
@@ -81,11 +109,38 @@ class FixedPoint:
         self.least_exponent = a.least_exponent + b.least_exponent
 
 
+def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
+    """Bits of an accumulator, sign included, and the weight of its least bit as a power of two (None if it floats).
+
+    >>> from tensordash import TileConfig
+    >>> accumulator_shape(TileConfig().numerics), accumulator_shape(TileConfig(format="int8").numerics)
+    ((97, -48), (32, 0))
+    """
+    a, b = numerics.a_format, numerics.b_format
+    if isinstance(numerics.accumulator, Fused):
+        return RESULT_BITS, None
+    if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
+        return a.width + b.width + numerics.accumulator.headroom_bits, 0
+    shape = FixedPoint(a, b, numerics.accumulator.headroom_bits)
+    return shape.width, shape.least_exponent
+
+
 class RawBlockLayout(StructLayout):
-    """An accumulated sum before rounding: a two's complement number, and whether it is one.
+    """A sum before rounding: a two's complement number (fused: a finite FP32 number), and whether it is one.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
     """
 
     def __init__(self, width: int) -> None:
         super().__init__({"number": width, "positive": 1, "negative": 1})
+
+
+def block_shape(numerics: Numerics) -> StructLayout | Shape:
+    """A PE's finished sum: `RawBlockLayout`, or for integers the number alone."""
+    width, _ = accumulator_shape(numerics)
+    return unsigned(width) if numerics.result == "int32" else RawBlockLayout(width)
+
+
+def beat_layout(out_rows: int, columns: int) -> StructLayout:
+    """A beat of results, or of C: values of `out_rows` rows of a block, and whether it is the block's final one."""
+    return StructLayout({"values": ArrayLayout(ArrayLayout(RESULT_BITS, columns), out_rows), "last": 1})

@@ -48,7 +48,7 @@ class Multiplier(Block):
         m = Module()
         a, b, product = self.a, self.b, self.product
         a_normal, b_normal = ~a.is_subnormal, ~b.is_subnormal
-        any_nan = (a.is_special & a.fraction.any()) | (b.is_special & b.fraction.any())
+        any_nan = a.is_nan | b.is_nan
         any_special = a.is_special | b.is_special
         m.d.comb += [
             product.significand.eq(Cat(a.fraction, a_normal) * Cat(b.fraction, b_normal)),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .formats import FloatFormat, Format, IntegerFormat
+from .parameters import require_choice, require_int
 
 __all__ = ["ACCUMULATORS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
 
@@ -17,10 +18,18 @@ class Exact:
     Parameters
     ----------
     headroom_bits : int
-        Bits above the largest product.
+        Bits above the largest product, 0 to 64.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
     """
 
     headroom_bits: int
+
+    def __post_init__(self) -> None:
+        require_int("headroom_bits", self.headroom_bits, 0, 64)
 
 
 @dataclass(frozen=True)
@@ -30,13 +39,22 @@ class Fused:
     Parameters
     ----------
     fraction_bits : int
-        F: fraction bits that a term keeps when it is aligned to the largest exponent.
+        F: fraction bits that a term keeps when it is aligned to the largest exponent, 8 to 64.
     rounding : "zero" or "nearest"
         How each cycle's sum is rounded to FP32: toward zero, or to nearest with ties to even.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
     """
 
     fraction_bits: int
     rounding: str
+
+    def __post_init__(self) -> None:
+        require_int("accumulator.fused", self.fraction_bits, 8, 64)
+        require_choice("accumulator.rounding", self.rounding, ROUNDINGS)
 
 
 Accumulator = Exact | Fused

@@ -1,11 +1,11 @@
 """Operand flags: what the tile needs to know of the values that a port offers."""
 
-from amaranth.hdl import Module
+from amaranth.hdl import Const, Module, Value
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from .block import Block
-from .formats import FloatFormat
+from .formats import FloatFormat, Format
 from .layouts import FloatLayout, steps_layout
 from .parameters import require_int
 
@@ -19,7 +19,7 @@ class OperandFlags(Block):
 
     Parameters
     ----------
-    fmt : FloatFormat
+    fmt : Format
         Format of the values.
     lanes, depth : int
         Shape of the steps offered.
@@ -38,7 +38,7 @@ class OperandFlags(Block):
     Source: paper, section III-A ("using per value comparators").
     """
 
-    def __init__(self, *, fmt: FloatFormat, lanes: int, depth: int, zeros: bool) -> None:
+    def __init__(self, *, fmt: Format, lanes: int, depth: int, zeros: bool) -> None:
         self.fmt = fmt
         self.lanes = require_int("lanes", lanes, 1)
         self.depth = require_int("depth", depth, 1)
@@ -55,13 +55,15 @@ class OperandFlags(Block):
     def elaborate(self, platform):
         """One comparator per value and flag."""
         m = Module()
-        layout = FloatLayout(self.fmt)
         for step in range(self.depth):
-            values = [layout(self.steps[step][lane]) for lane in range(self.lanes)]
-            special = 0
-            for lane, value in enumerate(values):
-                special |= value.is_special
+            special: Value = Const(0)
+            for lane in range(self.lanes):
+                value = self.steps[step][lane]
+                is_zero = value == 0
+                if isinstance(self.fmt, FloatFormat):
+                    number = FloatLayout(self.fmt)(value)
+                    special, is_zero = special | number.is_special, number.is_zero
                 if self.zeros:
-                    m.d.comb += self.nonzero[step][lane].eq(~value.is_zero)
+                    m.d.comb += self.nonzero[step][lane].eq(~is_zero)
             m.d.comb += self.non_finite[step].eq(special)
         return m

@@ -6,31 +6,42 @@ from amaranth.lib.wiring import In, Out
 
 from .accumulator import ExactAccumulator
 from .block import Block
-from .formats import FloatFormat
-from .layouts import FixedPoint, RawBlockLayout, product_layout
+from .formats import FloatFormat, IntegerFormat
+from .fused_accumulator import FusedAccumulator
+from .integer_accumulator import IntegerAccumulator
+from .integer_multiplier import IntegerMultiplier
+from .layouts import RESULT_BITS, block_shape, product_shape
 from .multiplier import Multiplier
+from .numerics import Fused, Numerics
 from .parameters import require_int
 
-__all__ = ["PE", "pass_through", "pe_members"]
+__all__ = ["PE", "pass_through", "pe_members", "starts_from_c"]
 
 
-def pe_members(a_format: FloatFormat, b_format: FloatFormat, headroom_bits: int) -> dict:
-    """Members that every kind of PE has: the pipeline's controls and the finished block."""
+def pe_members(numerics: Numerics) -> dict:
+    """Members that every kind of PE has: the pipeline's controls, what a sum starts from, and the finished block."""
     return {
         "hold": In(1),
         "clear": In(1),
         "take": In(1),
-        "block": Out(RawBlockLayout(FixedPoint(a_format, b_format, headroom_bits).width)),
+        **({"c": In(RESULT_BITS)} if starts_from_c(numerics) else {}),
+        "block": Out(block_shape(numerics)),
         "overflow": Out(1),
     }
 
 
-def pass_through(outer: Block, inner: Block) -> list:
+def starts_from_c(numerics: Numerics) -> bool:
+    """Whether a sum starts from C. To an exact one, C is added when it leaves."""
+    return numerics.initial and isinstance(numerics.accumulator, Fused)
+
+
+def pass_through(outer: Block, inner: Block, numerics: Numerics) -> list:
     """Assignments that hand `pe_members` of an outer PE on to, or from, the one inside it."""
     return [
         inner.hold.eq(outer.hold),
         inner.clear.eq(outer.clear),
         inner.take.eq(outer.take),
+        *([inner.c.eq(outer.c)] if starts_from_c(numerics) else []),
         outer.block.eq(inner.block),
         outer.overflow.eq(inner.overflow),
     ]
@@ -43,15 +54,13 @@ class PE(Block):
 
     Parameters
     ----------
-    a_format, b_format : FloatFormat
-        Operand formats.
+    numerics : Numerics
+        Operand formats, accumulator, C input.
     lanes : int
         Multipliers.
-    headroom_bits : int
-        Bits of the accumulator above the largest product.
     stages : int
-        Register stages, the accumulator included: 1; 2 with a register behind the multipliers; 3 with another one
-        before the accumulator's loop.
+        Register stages, the accumulator included: 1; 2 with a register behind the multipliers (exact) or behind the
+        alignment of the products (fused), whichever balances better; 3 with both.
 
     Members
     -------
@@ -63,7 +72,9 @@ class PE(Block):
         The tile is frozen: nothing moves. `clear` and `take` are low.
     clear, take : In(1)
         The operands of `stages - 1` cycles ago start a sum; finish it into `block`.
-    block : Out(RawBlockLayout)
+    c : In(32)
+        Only fused with a C input: what a sum starts from, in the cycle of `clear`.
+    block : Out(block_shape)
         The sum finished last.
     overflow : Out(1)
         The accumulator leaves its range in this cycle.
@@ -76,47 +87,48 @@ class PE(Block):
     Source: paper, Fig. 2.
     """
 
-    def __init__(
-        self, *, a_format: FloatFormat, b_format: FloatFormat, lanes: int, headroom_bits: int, stages: int
-    ) -> None:
-        self.a_format, self.b_format = a_format, b_format
+    def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
+        self.numerics = numerics
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 3)
+        fused = isinstance(numerics.accumulator, Fused)
+        self.registered = stages > (2 if fused else 1)
+        a, b = numerics.a_format, numerics.b_format
         super().__init__(
             {
-                "a": In(ArrayLayout(a_format.width, lanes)),
-                "b": In(ArrayLayout(b_format.width, lanes)),
+                "a": In(ArrayLayout(a.width, lanes)),
+                "b": In(ArrayLayout(b.width, lanes)),
                 "active": In(lanes),
-                **pe_members(a_format, b_format, headroom_bits),
+                **pe_members(numerics),
             },
-            identity=(a_format, b_format, lanes, headroom_bits, stages),
+            identity=(numerics, lanes, stages),
         )
-        self.multipliers = [Multiplier(a_format=a_format, b_format=b_format) for _ in range(lanes)]
-        self.accumulator = ExactAccumulator(
-            a_format=a_format,
-            b_format=b_format,
-            lanes=lanes,
-            headroom_bits=headroom_bits,
-            stages=2 if stages == 3 else 1,
+        kind: type[ExactAccumulator | FusedAccumulator | IntegerAccumulator] = (
+            FusedAccumulator if fused else ExactAccumulator
         )
+        if isinstance(a, FloatFormat) and isinstance(b, FloatFormat):
+            self.multipliers: list[Block] = [Multiplier(a_format=a, b_format=b) for _ in range(lanes)]
+        elif isinstance(a, IntegerFormat) and isinstance(b, IntegerFormat):
+            self.multipliers = [IntegerMultiplier(a_format=a, b_format=b) for _ in range(lanes)]
+            kind = IntegerAccumulator
+        self.accumulator = kind(numerics=numerics, lanes=lanes, stages=stages - self.registered)
 
     def elaborate(self, platform):
         """Multiply, (register), accumulate."""
         m = Module()
         m.submodules.accumulator = self.accumulator.place(platform)
-        products = Signal(ArrayLayout(product_layout(self.a_format, self.b_format), self.lanes), reset_less=True)
+        products = Signal(ArrayLayout(product_shape(self.numerics), self.lanes), reset_less=True)
         active = Signal(self.lanes)
         for lane, multiplier in enumerate(self.multipliers):
             m.submodules[f"multiplier_{lane}"] = multiplier.place(platform)
             m.d.comb += [multiplier.a.eq(self.a[lane]), multiplier.b.eq(self.b[lane])]
-        registered = self.stages > 1
-        with m.If(~self.hold | ~Const(registered)):
-            domain = "sync" if registered else "comb"
+        with m.If(~self.hold | ~Const(self.registered)):
+            domain = "sync" if self.registered else "comb"
             m.d[domain] += active.eq(self.active)
             m.d[domain] += [products[lane].eq(each.product) for lane, each in enumerate(self.multipliers)]
         m.d.comb += [
             self.accumulator.products.eq(products),
             self.accumulator.active.eq(active),
-            *pass_through(self, self.accumulator),
+            *pass_through(self, self.accumulator, self.numerics),
         ]
         return m

@@ -4,8 +4,9 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from .block import Block
-from .formats import FloatFormat
-from .layouts import FixedPoint, RawBlockLayout
+from .layouts import RESULT_BITS, RawBlockLayout
+from .normalizer import normalize
+from .parameters import require_int
 
 __all__ = ["Rounder"]
 
@@ -16,17 +17,19 @@ FRACTION_BITS = 23
 class Rounder(Block):
     """Rounds a fixed-point sum once, to nearest even, to FP32.
 
-    A zero sum is +0, NaN is 0x7FC00000. The range of a sum lies within FP32's normal numbers for every operand format
-    and headroom of an exact accumulator, so neither overflow nor subnormal results arise.
+    A zero sum is +0, NaN is 0x7FC00000. Sums lie within FP32's normal numbers for every operand format and headroom of
+    an exact accumulator, so neither overflow nor subnormal results arise; the constructor checks it.
 
     Timing: one cycle, one sum per cycle. Normalised in the cycle of `load`, rounded behind the register.
 
     Parameters
     ----------
-    a_format, b_format : FloatFormat
-        Formats of the operands.
-    headroom_bits : int
-        Bits of the sum above the largest product.
+    width : int
+        Bits of a sum, sign included, at least 27.
+    least_exponent : int
+        Weight of its least bit, as a power of two.
+    bypassed : bool
+        Whether a result may come from elsewhere.
 
     Members
     -------
@@ -36,16 +39,30 @@ class Rounder(Block):
         Take `block` now; otherwise `value` stays.
     value : Out(32)
         FP32 bits of the sum loaded last.
+    bypass : In(1), other : In(32)
+        Only if `bypassed`: `value` is to be these bits, unless the sum is infinite or NaN.
 
-    Source: IEEE 754-2019, section 4.3.1.
+    Raises
+    ------
+    ValueError
+        If a sum could leave FP32's normal numbers.
+
+    Source: IEEE 754-2019, section 4.3.1; docs/numerics.md, "exact".
     """
 
-    def __init__(self, *, a_format: FloatFormat, b_format: FloatFormat, headroom_bits: int) -> None:
-        self.shape = FixedPoint(a_format, b_format, headroom_bits)
-        super().__init__(
-            {"block": In(RawBlockLayout(self.shape.width)), "load": In(1), "value": Out(32)},
-            identity=(a_format, b_format, headroom_bits),
-        )
+    def __init__(self, *, width: int, least_exponent: int, bypassed: bool = False) -> None:
+        self.width = require_int("width", width, FRACTION_BITS + 4)
+        # The biased exponents of a sum's least and greatest bit; rounding up may carry into the next.
+        self.least, self.top = least_exponent + BIAS, least_exponent + width - 2 + BIAS
+        if self.least < 1 or self.top > 2 * BIAS - 1:
+            raise ValueError(
+                f"width {width} and least_exponent {least_exponent} must stay within FP32's normal numbers"
+            )
+        self.bypassed = bypassed
+        members: dict = {"block": In(RawBlockLayout(width)), "load": In(1), "value": Out(RESULT_BITS)}
+        if bypassed:
+            members |= {"bypass": In(1), "other": In(RESULT_BITS)}
+        super().__init__(members, identity=(width, least_exponent, bypassed))
 
     def elaborate(self, platform):
         """Normalise; register; round."""
@@ -53,9 +70,9 @@ class Rounder(Block):
         # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
         # behind it for the magnitude saves the carry chain of a negation.
         sign = self.block.number[-1]
-        bits = Signal(self.shape.width - 1)
+        bits = Signal(self.width - 1)
         m.d.comb += bits.eq(self.block.number[:-1] ^ sign.replicate(len(bits)))
-        normal, shift = _normalise(m, bits, sign)
+        normal, shift = normalize(m, bits, sign)
 
         kept = Signal(FRACTION_BITS + 1, reset_less=True)
         guard, rest_all, rest_any, sign_q = (
@@ -64,14 +81,13 @@ class Rounder(Block):
         exponent = Signal(8, reset_less=True)
         special = Signal(3, reset_less=True)
         rest = normal[: -(FRACTION_BITS + 2)]
-        top = self.shape.least_exponent + len(bits) - 1 + BIAS
         with m.If(self.load):
             m.d.sync += [
                 kept.eq(normal[-(FRACTION_BITS + 1) :]),
                 guard.eq(normal[-(FRACTION_BITS + 2)]),
                 rest_all.eq(rest.all()),
                 rest_any.eq(rest.any()),
-                exponent.eq(C(top, 8) - shift),
+                exponent.eq(C(self.top, 8) - shift),
                 sign_q.eq(sign),
                 special.eq(Cat(self.block.positive, self.block.negative, ~(normal[-1] | sign))),
             ]
@@ -90,30 +106,16 @@ class Rounder(Block):
             ),
             rounded.eq(Cat(kept[:-1], exponent) + up),
         ]
+        result = Mux(zero, 0, Cat(rounded, sign_q))
+        if self.bypassed:
+            bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+            with m.If(self.load):
+                m.d.sync += [bypass.eq(self.bypass), other.eq(self.other)]
+            result = Mux(bypass, other, result)
         with m.If(positive & negative):
             m.d.comb += self.value.eq(0x7FC00000)
         with m.Elif(positive | negative):
             m.d.comb += self.value.eq(Cat(C(0xFF << FRACTION_BITS, 31), negative))
-        with m.Elif(~zero):
-            m.d.comb += self.value.eq(Cat(rounded, sign_q))
+        with m.Else():
+            m.d.comb += self.value.eq(result)
         return m
-
-
-def _normalise(m: Module, bits: Signal, fill):
-    """Shift the first one of `bits` to the top, `fill` behind; return the result and the shift.
-
-    The shift stops at the width rounded up to a power of two less one, so that all zeros (or, behind a negative
-    sign, the magnitude one) come out as `fill` at the top.
-    """
-    width = len(bits)
-    shift: list = []
-    for stage in reversed(range(width.bit_length())):
-        reach = 1 << stage
-        empty, moved = Signal(name=f"empty_{stage}"), Signal(width, name=f"normal_{stage}")
-        m.d.comb += [
-            empty.eq(~bits[width - reach :].any()),
-            moved.eq(Mux(empty, Cat(fill.replicate(reach), bits[: width - reach]), bits)),
-        ]
-        shift.insert(0, empty)
-        bits = moved
-    return bits, Cat(shift)

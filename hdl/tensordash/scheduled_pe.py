@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In
 
 from .block import Block
 from .connectivity import Connectivity
-from .formats import FloatFormat
 from .layouts import steps_layout
+from .numerics import Numerics
 from .operand_mux import OperandMux
 from .pe import PE, pass_through, pe_members
 
@@ -21,7 +21,7 @@ class ScheduledPE(Block):
 
     Parameters
     ----------
-    a_format, b_format, headroom_bits, stages
+    numerics, stages
         As in `PE`.
     connectivity : Connectivity
         Options of a lane; gives the number of lanes.
@@ -36,7 +36,7 @@ class ScheduledPE(Block):
         The row's B operands, registered: those selected one cycle ago.
     active : In(lanes)
         Lanes that were selected one cycle ago.
-    hold, clear, take, block, overflow
+    hold, clear, take, c, block, overflow
         As in `PE`.
 
     Source: paper, Fig. 7 ("A-side multiplexer blocks per row share the same MS signal").
@@ -45,25 +45,23 @@ class ScheduledPE(Block):
     def __init__(
         self,
         *,
-        a_format: FloatFormat,
-        b_format: FloatFormat,
+        numerics: Numerics,
         connectivity: Connectivity,
-        headroom_bits: int,
         stages: int,
     ) -> None:
         lanes = connectivity.lanes
         super().__init__(
             {
-                "a_window": In(steps_layout(a_format.width, lanes, connectivity.depth)),
+                "a_window": In(steps_layout(numerics.a_format.width, lanes, connectivity.depth)),
                 "select": In(ArrayLayout(len(connectivity.options), lanes)),
-                "b": In(ArrayLayout(b_format.width, lanes)),
+                "b": In(ArrayLayout(numerics.b_format.width, lanes)),
                 "active": In(lanes),
-                **pe_members(a_format, b_format, headroom_bits),
+                **pe_members(numerics),
             },
-            identity=(a_format, b_format, connectivity, headroom_bits, stages),
+            identity=(numerics, connectivity, stages),
         )
-        self.mux = OperandMux(width=a_format.width, connectivity=connectivity)
-        self.pe = PE(a_format=a_format, b_format=b_format, lanes=lanes, headroom_bits=headroom_bits, stages=stages)
+        self.mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity)
+        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
 
     def elaborate(self, platform):
         """Mux, then the compute core."""
@@ -76,6 +74,6 @@ class ScheduledPE(Block):
             self.pe.a.eq(self.mux.operands),
             self.pe.b.eq(self.b),
             self.pe.active.eq(self.active),
-            *pass_through(self, self.pe),
+            *pass_through(self, self.pe, self.pe.numerics),
         ]
         return m

@@ -6,8 +6,8 @@ from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .connectivity import Connectivity
-from .formats import FloatFormat
 from .layouts import steps_layout
+from .numerics import Numerics
 from .operand_mux import OperandMux
 from .pe import PE, pass_through, pe_members
 from .row_scheduler import RowScheduler
@@ -40,7 +40,7 @@ class SelfScheduledPE(Block):
         This cycle's selection.
     advance : Out(depth)
         AS of this PE, as a thermometer.
-    hold, clear, take, block, overflow
+    hold, clear, take, c, block, overflow
         As in `PE`.
 
     Source: paper, section III-A and Fig. 4: Z_A and Z_B are combined, and one MS drives the muxes of both sides.
@@ -49,32 +49,30 @@ class SelfScheduledPE(Block):
     def __init__(
         self,
         *,
-        a_format: FloatFormat,
-        b_format: FloatFormat,
+        numerics: Numerics,
         connectivity: Connectivity,
-        headroom_bits: int,
         stages: int,
     ) -> None:
         lanes, depth = connectivity.lanes, connectivity.depth
         self.lanes = lanes
         super().__init__(
             {
-                "a_window": In(steps_layout(a_format.width, lanes, depth)),
-                "b_window": In(steps_layout(b_format.width, lanes, depth)),
+                "a_window": In(steps_layout(numerics.a_format.width, lanes, depth)),
+                "b_window": In(steps_layout(numerics.b_format.width, lanes, depth)),
                 "a_nonzero": In(ArrayLayout(lanes, depth)),
                 "b_nonzero": In(ArrayLayout(lanes, depth)),
                 "refill": In(refill_layout(depth)),
                 "eligible": In(depth),
                 "select": Out(ArrayLayout(len(connectivity.options), lanes)),
                 "advance": Out(depth),
-                **pe_members(a_format, b_format, headroom_bits),
+                **pe_members(numerics),
             },
-            identity=(a_format, b_format, connectivity, headroom_bits, stages),
+            identity=(numerics, connectivity, stages),
         )
         self.scheduler = RowScheduler(connectivity)
-        self.a_mux = OperandMux(width=a_format.width, connectivity=connectivity)
-        self.b_mux = OperandMux(width=b_format.width, connectivity=connectivity)
-        self.pe = PE(a_format=a_format, b_format=b_format, lanes=lanes, headroom_bits=headroom_bits, stages=stages)
+        self.a_mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity)
+        self.b_mux = OperandMux(width=numerics.b_format.width, connectivity=connectivity)
+        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
 
     def elaborate(self, platform):
         """Scheduler, two muxes, compute core."""
@@ -97,6 +95,6 @@ class SelfScheduledPE(Block):
             self.pe.a.eq(self.a_mux.operands),
             self.pe.b.eq(self.b_mux.operands),
             self.pe.active.eq(active),
-            *pass_through(self, self.pe),
+            *pass_through(self, self.pe, self.pe.numerics),
         ]
         return m

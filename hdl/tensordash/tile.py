@@ -1,6 +1,6 @@
 """Tile: rows x columns PEs that share B along rows and A along columns."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -9,11 +9,13 @@ from .config import TileConfig
 from .connectivity import Connectivity
 from .control import Control, count_bits
 from .counters import COUNTERS, FLAGS, Counters, counter_members
-from .drain import Drain, beat_layout
-from .layouts import steps_layout
+from .drain import Drain, adds_c
+from .formats import FloatFormat
+from .initial_store import InitialStore
+from .layouts import beat_layout, steps_layout
 from .operand_flags import OperandFlags
 from .operand_mux import OperandMux
-from .pe import PE
+from .pe import PE, starts_from_c
 from .row_scheduler import RowScheduler
 from .scheduled_pe import ScheduledPE
 from .self_scheduled_pe import SelfScheduledPE
@@ -52,7 +54,7 @@ class Tile(Block):
     """A Tensorcore tile: the TensorDash tile (`sparsity` = rows or both) or its dense baseline (none).
 
     Timing: docs/tile.md says exactly what happens in each cycle. A stream of T steps takes from ceil(T / depth) to T
-    cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid ``latency + 2`` cycles
+    cycles of schedules (baseline: T); the next one follows without a bubble. Results are valid `output_latency` cycles
     after the last schedule.
 
     Parameters
@@ -67,6 +69,8 @@ class Tile(Block):
         Inputs; all of them move together.
     out : Out(stream of beat_layout)
         Blocks of results, row 0 first.
+    c : In(stream of beat_layout)
+        Only with `initial`: the C of each stream.
     clear, and counters and flags
         As docs/tile.md.
 
@@ -88,17 +92,16 @@ class Tile(Block):
                 "a": In(StepsSignature(config.a_format.width, config.lanes, depth)).array(config.columns),
                 "b": In(StepsSignature(config.b_format.width, config.lanes, depth)).array(config.rows),
                 "out": Out(stream.Signature(beat_layout(config.out_rows, config.columns))),
+                **({"c": In(stream.Signature(beat_layout(config.out_rows, config.columns)))} if config.initial else {}),
                 **counter_members(config.rows),
             },
             identity=(config,),
         )
         self.latency = config.stages - (config.sparsity == "none")
-        self._numbers = {
-            "a_format": config.a_format,
-            "b_format": config.b_format,
-            "headroom_bits": config.headroom_bits,
-        }
+        numerics = config.numerics
+        self.output_latency = self.latency + 2 + (adds_c(numerics) and numerics.result == "fp32")
         self.connectivity = Connectivity(config.options, lanes=config.lanes, depth=depth)
+        self._pes_by_place: dict[tuple[int, int], Block] = {}
         self._frozen = Signal(name="frozen")
         self._overflows = Signal(config.rows * config.columns, name="overflows")
         self._pe_controls = Signal(3, name="pe_controls")
@@ -113,6 +116,7 @@ class Tile(Block):
             schedulers=schedulers,
             depth=config.window_depth,
             full_window=config.needs_full_window,
+            initial=config.initial,
         )
         self.counters = Counters(
             rows=config.rows,
@@ -120,7 +124,7 @@ class Tile(Block):
             selections=schedulers * config.lanes or 1,
             weight=1 if schedulers else config.rows * config.lanes,
         )
-        self.drain = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, **self._numbers)
+        self.drain = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, numerics=config.numerics)
         m.submodules.control = self.control.place(platform)
         m.submodules.counters = self.counters.place(platform)
         m.submodules.drain = self.drain.place(platform)
@@ -130,7 +134,8 @@ class Tile(Block):
         array = {"none": self._dense, "rows": self._rows, "both": self._both}[config.sparsity]
         array(m, platform, a_ports, b_ports)
         self._pipeline(m)
-        self._count(m, [*a_ports, *b_ports])
+        errors = self._initial(m, platform) if config.initial else [Const(0)] * len(FLAGS)
+        self._count(m, [*a_ports, *b_ports], errors)
         return m
 
     def _port(self, m: Module, platform, side: str, index: int):
@@ -160,8 +165,9 @@ class Tile(Block):
         hold, clear, take = self._pe_controls
         for row in range(config.rows):
             for column in range(config.columns):
-                pe = kind(stages=config.stages, **self._numbers, **parameters)
+                pe = kind(stages=config.stages, numerics=config.numerics, **parameters)
                 m.submodules[f"pe_{row}_{column}"] = pe.place(platform)
+                self._pes_by_place[row, column] = pe
                 m.d.comb += [
                     pe.hold.eq(hold),
                     pe.clear.eq(clear),
@@ -248,7 +254,7 @@ class Tile(Block):
 
     def _pipeline(self, m: Module) -> None:
         """Carry each schedule's marks to its accumulation, and freeze there when a block has no place to go."""
-        first, ends = self.control.first & self.control.advance[0], self.control.ends
+        first, ends = self.control.starts, self.control.ends
         for stage in range(self.latency):
             marks = Signal(2, name=f"marks_{stage}")
             with m.If(~self._frozen):
@@ -264,7 +270,29 @@ class Tile(Block):
             self._pe_controls.eq(Cat(self._frozen, first & ~self._frozen, self.drain.take)),
         ]
 
-    def _count(self, m: Module, ports) -> None:
+    def _initial(self, m: Module, platform) -> list:
+        """Hold C until it is wanted; return what it adds to each of the flags."""
+        config = self.config
+        at_once = starts_from_c(config.numerics)
+        store = InitialStore(
+            rows=config.rows,
+            columns=config.columns,
+            out_rows=config.out_rows,
+            at_once=at_once,
+            floating=isinstance(config.a_format, FloatFormat),
+        )
+        m.submodules.initial_store = store.place(platform)
+        wiring.connect(m, wiring.flipped(self.c), store.c)
+        m.d.comb += [self.control.startable.eq(store.available), store.starts.eq(self.control.starts)]
+        if at_once:
+            m.d.comb += store.pop.eq(self._pe_controls[1])
+            for (row, column), pe in self._pes_by_place.items():
+                m.d.comb += pe.c.eq(store.values[row][column])
+            return [store.wrong_last, store.non_finite, Const(0)]
+        m.d.comb += [store.pop.eq(self.drain.moves), self.drain.c.eq(store.values)]
+        return [store.wrong_last, store.non_finite, self.drain.overflow]
+
+    def _count(self, m: Module, ports, errors: list) -> None:
         counters, control = self.counters, self.control
         entering_special = Cat((flags.non_finite & control.entering).any() for flags, _ in ports)
         m.d.comb += [
@@ -272,7 +300,9 @@ class Tile(Block):
             counters.frozen.eq(self._frozen),
             counters.starved.eq(control.starved),
             counters.limited.eq(control.limited),
-            counters.raised.eq(Cat(control.protocol_error, entering_special.any(), self._overflows.any())),
+            counters.raised.eq(
+                Cat(control.protocol_error, entering_special.any(), self._overflows.any()) | Cat(errors)
+            ),
             counters.clear.eq(self.clear),
             *(getattr(self, name).eq(getattr(counters, name)) for name in (*COUNTERS, "row_wait", *FLAGS)),
         ]

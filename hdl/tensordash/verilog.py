@@ -18,7 +18,7 @@ from . import __version__
 from .axi_stream import AxiStreamTile
 from .block import Block
 from .config import TileConfig
-from .layouts import FixedPoint
+from .layouts import accumulator_shape
 from .transposer import Transposer
 
 __all__ = ["check_prefix", "emit", "generate", "render"]
@@ -196,7 +196,7 @@ def _header(config: TileConfig, tops: str) -> str:
 
 def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transposer: Transposer) -> dict[str, Any]:
     tile = wrapper.tile
-    number = FixedPoint(config.a_format, config.b_format, config.headroom_bits)
+    accumulator_bits, accumulator_least_exponent = accumulator_shape(config.numerics)
     return {
         "version": __version__,
         "digest": config.digest,
@@ -208,11 +208,11 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transp
             "a_bits": config.a_format.width,
             "b_bits": config.b_format.width,
             "step_bits": {"a": config.a_format.width * config.lanes, "b": config.b_format.width * config.lanes},
-            "accumulator_bits": number.width,
-            "accumulator_least_exponent": number.least_exponent,
+            "accumulator_bits": accumulator_bits,
+            "accumulator_least_exponent": accumulator_least_exponent,
             "stages": config.stages,
             "schedule_to_accumulation_cycles": tile.latency,
-            "schedule_to_output_cycles": tile.latency + 2,
+            "schedule_to_output_cycles": tile.output_latency,
             "output_beats": config.rows // config.out_rows,
             "full_window": config.needs_full_window,
         },

@@ -1,5 +1,6 @@
 """Components: every parameter's error by its message, and the sizes that follow from parameters."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,11 +13,17 @@ from tensordash.control import Control, count_bits
 from tensordash.counters import Counters
 from tensordash.drain import Drain
 from tensordash.formats import FORMATS, FloatFormat
+from tensordash.fused_accumulator import FusedAccumulator
+from tensordash.initial_store import InitialStore
+from tensordash.integer_accumulator import IntegerAccumulator
+from tensordash.integer_result import IntegerResult
 from tensordash.layouts import FixedPoint
 from tensordash.multiplier import Multiplier
+from tensordash.numerics import Exact, Fused, Numerics
 from tensordash.operand_flags import OperandFlags
 from tensordash.operand_mux import OperandMux
 from tensordash.pe import PE
+from tensordash.rounder import Rounder
 from tensordash.row_scheduler import RowScheduler
 from tensordash.scheduled_pe import ScheduledPE
 from tensordash.scheduler import Scheduler
@@ -26,16 +33,29 @@ from tensordash.transposer import Transposer
 from tensordash.verilog import members
 
 FP16 = FORMATS["fp16"]
+assert isinstance(FP16, FloatFormat)
 PAPER = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
-NUMBERS: dict[str, Any] = {"a_format": FP16, "b_format": FP16, "headroom_bits": 16}
+INT8 = FORMATS["int8"]
+EXACT = Numerics(a_format=FP16, b_format=FP16, accumulator=Exact(16))
+FUSED = Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero"))
+INTEGER = Numerics(a_format=INT8, b_format=INT8, accumulator=Exact(16))
+NUMBERS: dict[str, Any] = {"numerics": EXACT}
 
 RIGHT = {
     StagingBuffer: {"width": 16, "lanes": 4, "depth": 4},
     PE: {**NUMBERS, "lanes": 4, "stages": 2},
     ExactAccumulator: {**NUMBERS, "lanes": 4, "stages": 1},
+    FusedAccumulator: {"numerics": FUSED, "lanes": 4, "stages": 1},
+    IntegerAccumulator: {"numerics": INTEGER, "lanes": 4, "stages": 1},
+    IntegerResult: {"width": 32, "initial": False},
+    Rounder: {"width": 97, "least_exponent": -48},
+    InitialStore: {"rows": 4, "columns": 4, "out_rows": 1, "at_once": False, "floating": True},
+    Exact: {"headroom_bits": 16},
+    Fused: {"fraction_bits": 23, "rounding": "zero"},
+    Numerics: {"a_format": FP16, "b_format": FP16, "accumulator": Exact(16)},
     Drain: {**NUMBERS, "rows": 4, "columns": 4, "out_rows": 1},
     Transposer: {"width": 16, "lanes": 4},
-    Control: {"ports": 8, "schedulers": 4, "depth": 4, "full_window": False},
+    Control: {"ports": 8, "schedulers": 4, "depth": 4, "full_window": False, "initial": False},
     Counters: {"rows": 4, "depth": 4, "selections": 16},
     OperandFlags: {"fmt": FP16, "lanes": 4, "depth": 4, "zeros": True},
     OperandMux: {"width": 16, "connectivity": PAPER},
@@ -53,10 +73,27 @@ WRONG = [
     (PE, {"stages": 4}, ValueError, "stages must be an integer from 1 to 3, not 4"),
     (PE, {"stages": "2"}, TypeError, "stages must be an integer from 1 to 3, not '2'"),
     (PE, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
-    (PE, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer of at least 0, not -1"),
     (ExactAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
     (ExactAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
-    (ExactAccumulator, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer of at least 0, not -1"),
+    (ExactAccumulator, {"numerics": FUSED}, ValueError, "numerics must be floating-point and exact, not Numerics"),
+    (ExactAccumulator, {"numerics": INTEGER}, ValueError, "numerics must be floating-point and exact, not Numerics"),
+    (FusedAccumulator, {"numerics": EXACT}, ValueError, "numerics must be floating-point and fused, not Numerics"),
+    (FusedAccumulator, {"stages": 0}, ValueError, "stages must be an integer from 1 to 2, not 0"),
+    (FusedAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (IntegerAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
+    (IntegerAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (IntegerAccumulator, {"numerics": EXACT}, ValueError, "numerics must be integer, not Numerics"),
+    (IntegerResult, {"width": 33}, ValueError, "width must be an integer from 2 to 32, not 33"),
+    (Rounder, {"width": 26}, ValueError, "width must be an integer of at least 27, not 26"),
+    (Rounder, {"least_exponent": -127}, ValueError, "must stay within FP32's normal numbers"),
+    (Rounder, {"width": 200}, ValueError, "must stay within FP32's normal numbers"),
+    (InitialStore, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
+    (InitialStore, {"at_once": 1}, TypeError, "at_once must be true or false, not 1"),
+    (Exact, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer from 0 to 64, not -1"),
+    (Fused, {"fraction_bits": 7}, ValueError, r"accumulator\.fused must be an integer from 8 to 64, not 7"),
+    (Fused, {"rounding": "up"}, ValueError, r"accumulator\.rounding must be one of nearest, zero, not 'up'"),
+    (Numerics, {"b_format": INT8}, ValueError, "format must be floating-point on both sides or int8 on both"),
+    (Numerics, {"a_format": FORMATS["bf16"]}, ValueError, "accumulator must be fused for bf16"),
     (Drain, {"rows": 0}, ValueError, "rows must be an integer of at least 1, not 0"),
     (Drain, {"columns": 0}, ValueError, "columns must be an integer of at least 1, not 0"),
     (Drain, {"out_rows": 0}, ValueError, "out_rows must be an integer from 1 to 4, not 0"),
@@ -209,6 +246,14 @@ def test_ports_of_an_odd_tile():
         (
             PE(**NUMBERS, lanes=4, stages=2),
             {"a": 64, "b": 64, "active": 4, "hold": 1, "clear": 1, "take": 1, "block": 97 + 2, "overflow": 1},
+        ),
+        (
+            PE(numerics=replace(FUSED, initial=True), lanes=4, stages=2),
+            {"a": 64, "b": 64, "active": 4, "hold": 1, "clear": 1, "take": 1, "c": 32, "block": 32 + 2, "overflow": 1},
+        ),
+        (
+            PE(numerics=INTEGER, lanes=4, stages=2),
+            {"a": 32, "b": 32, "active": 4, "hold": 1, "clear": 1, "take": 1, "block": 32, "overflow": 1},
         ),
     ],
     ids=lambda value: type(value).__name__,

@@ -118,8 +118,12 @@ class FusedAccumulator:
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: the FP32 bits."""
-        return self.bits
+        """What the PE's `block` port shows: the FP32 bits, and above them the marks `positive` and `negative`.
+
+        They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then.
+        """
+        signs = term_signs(decode(self.bits, FP32))
+        return self.bits | (0 in signs) << FP32.width | (1 in signs) << (FP32.width + 1)
 
 
 def _started(c: int) -> int:
