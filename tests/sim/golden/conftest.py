@@ -7,7 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tensordash_sim.golden import Offer, Outputs, Producer, Tile
+from tensordash.formats import FORMATS, FloatFormat, Format
+from tensordash_sim.golden import Beat, Offer, Outputs, Producer, Tile
+
+FP16 = FORMATS["fp16"]
+FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
 
 
 @pytest.fixture
@@ -17,39 +21,84 @@ def rng(request):
     return np.random.default_rng(seed)
 
 
-class Operands:
-    """fp16 bit patterns that try what goes wrong."""
+def edges(fmt: Format) -> list[int]:
+    """Least, largest and other remarkable finite patterns other than zero, of both signs."""
+    sign = 1 << (fmt.width - 1)
+    if not isinstance(fmt, FloatFormat):
+        return [1, sign - 1, sign, sign + 1, 2 * sign - 1]
+    hidden = 1 << fmt.fraction_bits
+    magnitudes = [1, hidden - 1, hidden, hidden + 1, fmt.bias * hidden, fmt.bias * hidden + hidden // 3, fmt.largest]
+    return [bits | minus for bits in magnitudes for minus in (0, sign)]
 
-    EDGES = np.array([0x0001, 0x8001, 0x03FF, 0x0400, 0x8400, 0x3C00, 0xBC00, 0x7BFF, 0xFBFF, 0x3555], dtype=np.uint16)
-    SPECIALS = np.array([0x7C00, 0xFC00, 0x7E00, 0xFE01, 0x7C01], dtype=np.uint16)
+
+def specials(fmt: Format) -> list[int]:
+    """Infinities and NaN."""
+    if not isinstance(fmt, FloatFormat):
+        return []
+    sign = 1 << (fmt.width - 1)
+    if not fmt.infinities:
+        return [sign - 1, 2 * sign - 1]
+    infinity = fmt.largest + 1
+    quiet = infinity | 1 << (fmt.fraction_bits - 1)
+    return [infinity, sign | infinity, quiet, sign | quiet | 1, infinity + 1]
+
+
+class Operands:
+    """Bit patterns that try what goes wrong."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self.rng = rng
 
-    def finite(self, shape: tuple[int, ...], density: float = 0.5) -> np.ndarray:
+    def finite(self, shape: tuple[int, ...], density: float = 0.5, fmt: Format = FP16) -> np.ndarray:
         """Any finite pattern, edge cases often; zeros of both signs elsewhere."""
-        any_bits = self.rng.integers(0, 1 << 16, shape).astype(np.uint16)
-        any_bits[(any_bits & 0x7C00) == 0x7C00] ^= 0x4000
-        bits = np.where(self.rng.random(shape) < 0.3, self.rng.choice(self.EDGES, shape), any_bits)
-        signed_zeros = self.rng.choice(np.array([0x0000, 0x8000], dtype=np.uint16), shape)
-        return np.where(self.rng.random(shape) < density, bits, signed_zeros).astype(np.uint16)
+        dtype = np.dtype(f"u{fmt.width // 8}")
+        sign = 1 << (fmt.width - 1)
+        any_bits = self.rng.integers(0, 2 * sign, shape)
+        zeros = np.zeros(shape, np.int64)
+        if isinstance(fmt, FloatFormat):
+            any_bits = np.where((any_bits & (sign - 1)) > fmt.largest, any_bits ^ (sign >> 1), any_bits)
+            zeros = self.rng.choice(np.array([0, sign]), shape)
+        bits = np.where(self.rng.random(shape) < 0.3, self.rng.choice(np.array(edges(fmt)), shape), any_bits)
+        return np.where(self.rng.random(shape) < density, bits, zeros).astype(dtype)
 
-    def special(self, shape: tuple[int, ...], density: float = 0.5, share: float = 0.02) -> np.ndarray:
-        """The same with a share of infinities and NaN."""
-        bits = self.finite(shape, density)
-        return np.where(self.rng.random(shape) < share, self.rng.choice(self.SPECIALS, shape), bits).astype(np.uint16)
+    def special(
+        self, shape: tuple[int, ...], density: float = 0.5, share: float = 0.02, fmt: Format = FP16
+    ) -> np.ndarray:
+        """The same with a share of infinities and NaN, where the format has them."""
+        bits = self.finite(shape, density, fmt)
+        if not specials(fmt):
+            return bits
+        chosen = self.rng.choice(np.array(specials(fmt)), shape)
+        return np.where(self.rng.random(shape) < share, chosen, bits).astype(bits.dtype)
 
-    def streams(self, config, lengths: Sequence[int], density: float = 0.5, draw=None) -> list:
-        """One (a, b) for each length."""
-        draw = draw or self.finite
-        shapes = [(n, steps, config.lanes) for steps in lengths for n in (config.columns, config.rows)]
-        arrays = [draw(shape, density) for shape in shapes]
-        return list(zip(arrays[::2], arrays[1::2], strict=True))
+    def initial(self, config, share: float = 0.0) -> np.ndarray:
+        """A block of C."""
+        shape = (config.rows, config.columns)
+        if config.numerics.result == "int32":
+            return self.rng.integers(0, 1 << 32, shape, dtype=np.uint32)
+        # Most of them near the sums, where they cancel and round together.
+        near = (self.rng.standard_normal(shape) * 2.0 ** self.rng.integers(-20, 20, shape)).astype(np.float32)
+        return np.where(self.rng.random(shape) < 0.7, near.view(np.uint32), self.special(shape, 0.8, share, FP32))
+
+    def streams(self, config, lengths: Sequence[int], density: float = 0.5, share: float = 0.0) -> list:
+        """One (a, b), or (a, b, c) with a C input, for each length, with a share of infinities and NaN."""
+        streams = []
+        for steps in lengths:
+            a = self.special((config.columns, steps, config.lanes), density, share, config.a_format)
+            b = self.special((config.rows, steps, config.lanes), density, share, config.b_format)
+            streams.append((a, b, self.initial(config, share)) if config.initial else (a, b))
+        return streams
 
 
 @pytest.fixture
 def operands(rng):
     return Operands(rng)
+
+
+def beats_of(c: np.ndarray, config) -> list[Beat]:
+    """A block of C, beat by beat."""
+    blocks = c.reshape(-1, config.out_rows, config.columns).tolist()
+    return [Beat(tuple(map(tuple, values)), values is blocks[-1]) for values in blocks]
 
 
 @dataclass
@@ -60,7 +109,10 @@ class Trace:
 
 @pytest.fixture
 def drive():
-    """Run streams with `most(port)` steps offered by each port in each cycle and `ready()` at the output."""
+    """Run streams with `most(port)` steps offered by each port in each cycle and `ready()` at the output.
+
+    A beat of C is offered in the cycles in which `c_valid()`.
+    """
 
     def run(
         tile: Tile,
@@ -68,18 +120,23 @@ def drive():
         most: Callable[[int], int] = lambda port: 99,
         ready: Callable[[], bool] = lambda: True,
         limit: int = 20_000,
+        c_valid: Callable[[], bool] = lambda: True,
     ) -> Trace:
         config = tile.config
-        ports = [Producer([a[n].tolist() for a, _ in streams]) for n in range(config.columns)]
-        ports += [Producer([b[n].tolist() for _, b in streams]) for n in range(config.rows)]
+        ports = [Producer([stream[0][n].tolist() for stream in streams]) for n in range(config.columns)]
+        ports += [Producer([stream[1][n].tolist() for stream in streams]) for n in range(config.rows)]
+        c_beats = [beat for stream in streams for beat in beats_of(stream[2], config)] if config.initial else []
         trace = Trace([], [])
         block: list = []
         held = None
         for _ in range(limit):
             offers = [port.offer(min(most(n), config.window_depth)) for n, port in enumerate(ports)]
             out_ready = ready()
-            outputs = tile.cycle(offers[: config.columns], offers[config.columns :], out_ready)
+            c = c_beats[0] if c_beats and c_valid() else None
+            outputs = tile.cycle(offers[: config.columns], offers[config.columns :], out_ready, c=c)
             trace.outputs.append(outputs)
+            if c is not None and outputs.c_ready:
+                c_beats.pop(0)
             for port in ports:
                 port.take(outputs.taken)
             assert held is None or outputs.out == held, "a beat must hold until it is taken"

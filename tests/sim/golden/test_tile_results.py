@@ -53,7 +53,7 @@ def test_sums_that_cancel(config, operands):
 def test_infinities_and_nan(config, operands):
     for share in (0.003, 0.05):
         lengths = (1, 4, 9, 30)
-        streams = operands.streams(config, lengths, draw=lambda shape, d, s=share: operands.special(shape, d, s))
+        streams = operands.streams(config, lengths, share=share)
         result = run_streams(streams, config)
         for c_bits, (a, b) in zip(result.c_bits, streams, strict=True):
             np.testing.assert_array_equal(c_bits, matmul_exact(a, b, config))
