@@ -159,8 +159,8 @@ def sums_for(width: int, random: Random) -> list[int]:
 class TestRounder:
     @pytest.mark.parametrize("headroom_bits", [0, 1, 16, 47, 64])
     def test_sums(self, headroom_bits):
-        design = Rounder(a_format=FP16, b_format=FP16, headroom_bits=headroom_bits)
-        width, least = design.shape.width, design.shape.least_exponent
+        design = Rounder(width=81 + headroom_bits, least_exponent=-48)
+        width, least = design.width, -48
         assert (width, least) == (81 + headroom_bits, -48)
         sums = sums_for(width, Random(headroom_bits))
 
@@ -179,11 +179,11 @@ class TestRounder:
         ("positive", "negative", "expected"), [(1, 0, 0x7F800000), (0, 1, 0xFF800000), (1, 1, 0x7FC00000)]
     )
     def test_specials(self, positive, negative, expected):
-        design = Rounder(a_format=FP16, b_format=FP16, headroom_bits=16)
+        design = Rounder(width=97, least_exponent=-48)
 
         async def testbench(ctx):
             ctx.set(design.load, 1)
-            for number in (0, 1, (1 << design.shape.width) - 1, 1 << (design.shape.width - 1), 0x123456789):
+            for number in (0, 1, (1 << design.width) - 1, 1 << (design.width - 1), 0x123456789):
                 ctx.set(design.block, {"number": number, "positive": positive, "negative": negative})
                 await ctx.tick()
                 assert ctx.get(design.value) == expected
@@ -191,7 +191,7 @@ class TestRounder:
         simulate(design, testbench, clocked=True, limit=10)
 
     def test_holds_without_load(self):
-        design = Rounder(a_format=FP16, b_format=FP16, headroom_bits=16)
+        design = Rounder(width=97, least_exponent=-48)
 
         async def testbench(ctx):
             ctx.set(design.block.number, 1 << 48)
@@ -210,7 +210,7 @@ class TestExactAccumulator:
     @pytest.mark.parametrize(("stages", "headroom_bits"), [(1, 16), (2, 16), (1, 0), (2, 3)])
     def test_random_products(self, stages, headroom_bits):
         lanes, random = 3, Random(f"{stages} {headroom_bits}")
-        design = ExactAccumulator(a_format=FP16, b_format=FP16, lanes=lanes, headroom_bits=headroom_bits, stages=stages)
+        design = ExactAccumulator(numerics=TileConfig(headroom_bits=headroom_bits).numerics, lanes=lanes, stages=stages)
         config = TileConfig(headroom_bits=headroom_bits)
         golden = GoldenAccumulator(config)
         overflows = blocks = 0

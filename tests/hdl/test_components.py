@@ -8,6 +8,7 @@ import pytest
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.accumulator import ExactAccumulator
 from tensordash.axi_stream import AxiStreamTile, StepFeeder
+from tensordash.block import Block
 from tensordash.connectivity import PAPER_OPTIONS
 from tensordash.control import Control, count_bits
 from tensordash.counters import Counters
@@ -85,8 +86,8 @@ WRONG = [
     (IntegerAccumulator, {"numerics": EXACT}, ValueError, "numerics must be integer, not Numerics"),
     (IntegerResult, {"width": 33}, ValueError, "width must be an integer from 2 to 32, not 33"),
     (Rounder, {"width": 26}, ValueError, "width must be an integer of at least 27, not 26"),
-    (Rounder, {"least_exponent": -127}, ValueError, "must stay within FP32's normal numbers"),
-    (Rounder, {"width": 200}, ValueError, "must stay within FP32's normal numbers"),
+    (Rounder, {"least_exponent": -127}, ValueError, "width .* must stay within FP32's normal numbers$"),
+    (Rounder, {"width": 200}, ValueError, "width .* must stay within FP32's normal numbers$"),
     (InitialStore, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
     (InitialStore, {"at_once": 1}, TypeError, "at_once must be true or false, not 1"),
     (Exact, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer from 0 to 64, not -1"),
@@ -118,14 +119,15 @@ WRONG = [
 
 @pytest.mark.parametrize("kind", RIGHT)
 def test_right_parameters(kind):
-    assert isinstance(kind(**RIGHT[kind]).identity, tuple)
+    made = kind(**RIGHT[kind])
+    assert not isinstance(made, Block) or isinstance(made.identity, tuple)
 
 
 @pytest.mark.parametrize(
     ("kind", "change", "error", "message"), WRONG, ids=[f"{kind.__name__}-{change}" for kind, change, _, _ in WRONG]
 )
 def test_wrong_parameter(kind, change, error, message):
-    with pytest.raises(error, match=f"^{message}$"):
+    with pytest.raises(error, match=f"^{message}"):
         kind(**{**RIGHT[kind], **change})
 
 
