@@ -5,7 +5,7 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash.formats import FORMATS
-from tensordash_sim.golden import encode, matmul, matmul_exact, run_streams, schedule_stream
+from tensordash_sim.golden import checked_operands, encode, matmul, matmul_exact, run_streams, schedule_stream
 
 CONFIG = TileConfig(rows=3, columns=2)
 A, B = np.zeros((2, 5, 4)), np.zeros((3, 5, 4))
@@ -80,6 +80,70 @@ def test_errors(a, b, error, message):
     with pytest.raises(error, match=message) as raised:
         matmul(a, b, CONFIG)
     assert "\n" not in str(raised.value)
+
+
+WITH_C = TileConfig(rows=3, columns=2, initial=True)
+INT8_WITH_C = TileConfig(rows=3, columns=2, format="int8", initial=True)
+A8, B8 = A.astype(np.int64), B.astype(np.int64)
+
+
+@pytest.mark.parametrize(
+    ("config", "operands", "error", "message"),
+    [
+        (CONFIG, (A, B, np.zeros((3, 2))), ValueError, r"c must be left out, since the tile has no C input"),
+        (WITH_C, (A, B, None), ValueError, r"c must be given, since the tile has a C input \(initial = true\)"),
+        (WITH_C, (A, B, np.zeros((2, 3))), ValueError, r"c must have shape \(rows=3, columns=2\), not \(2, 3\)"),
+        (
+            WITH_C,
+            (A[None], B[None], np.zeros((3, 2))),
+            ValueError,
+            r"c must have shape \(batch=1, rows=3, columns=2\), not \(3, 2\)",
+        ),
+        (WITH_C, (A, B, np.zeros((3, 2), int)), TypeError, r"c must be an array of fp32 bit patterns .* or of floats"),
+        (
+            WITH_C,
+            (A, B, np.full((3, 2), 1 << 32, np.uint64)),
+            ValueError,
+            r"c must hold fp32 bit patterns below 2\*\*32",
+        ),
+        (
+            INT8_WITH_C,
+            (A8, B8, np.zeros((3, 2))),
+            TypeError,
+            r"c must be .* int32 bit patterns .* or of signed integers",
+        ),
+        (INT8_WITH_C, (A8, B8, np.full((3, 2), 1 << 31)), ValueError, r"c must be from -2147483648 .* not 2147483648"),
+        (INT8_WITH_C, (A8, B8 + 200, np.zeros((3, 2), int)), ValueError, "b must be from -128 to 127, not 200"),
+        (
+            INT8_WITH_C,
+            (A, B8, np.zeros((3, 2), int)),
+            TypeError,
+            r"a must be an array of int8 bit patterns \(unsigned integers\) or of signed integers, not of float64",
+        ),
+    ],
+)
+def test_errors_of_c_and_int8(config, operands, error, message):
+    a, b, c = operands
+    for call in (matmul, checked_operands):
+        with pytest.raises(error, match=message) as raised:
+            call(a, b, config, c)
+        assert "\n" not in str(raised.value)
+
+
+def test_checked_operands_are_patterns():
+    a, b, c = checked_operands(A - 1, B, WITH_C, np.ones((3, 2)))
+    assert c is not None
+    assert [one.dtype for one in (a, b, c)] == [np.uint16, np.uint16, np.uint32]
+    assert (a.flat[0], b.flat[0], c.flat[0]) == (0xBC00, 0, 0x3F800000)
+    assert checked_operands(A, B, CONFIG)[2] is None
+
+
+def test_streams_come_with_c_or_without():
+    a, b = A.astype(np.uint16), B.astype(np.uint16)
+    with pytest.raises(ValueError, match="stream 0 must be a, b and c, not 2 arrays"):
+        run_streams([(a, b)], WITH_C)
+    with pytest.raises(ValueError, match="stream 1 must be a and b, not 3 arrays"):
+        run_streams([(a, b), (a, b, a)], CONFIG)
 
 
 def test_the_configuration_must_be_one():
