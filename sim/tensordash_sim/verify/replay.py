@@ -61,7 +61,7 @@ class ReplayResult:
     seconds: float
 
     @property
-    def c(self) -> NDArray[np.float32] | NDArray[np.int32]:
+    def c(self) -> NDArray:
         """The results as float32; of int8 operands as int32."""
         return self.c_bits.view(np.int32 if self.result == "int32" else np.float32)
 

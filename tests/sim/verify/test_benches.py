@@ -1,13 +1,13 @@
 """Benches on emitted Verilog of many tiles: values, cycles and counters as the golden model has them."""
 
-import zlib
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
-from tensordash import TileConfig, generate, load_preset
-from tensordash_sim.verify import run_bench, simulator_names
+from tensordash import TileConfig, load_preset
+from tensordash_sim.verify import simulator_names
+
+from .conftest import FASTEST, FOR_SMALL
 
 GEOMETRIES = {
     "4x4-4lanes-depth4": TileConfig(),
@@ -45,39 +45,7 @@ VARIANTS = {
     ),
     "2-lanes": TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 1))),
 }
-FASTEST = simulator_names()[0] if simulator_names() else "auto"
-# Verilator takes seconds to build what Icarus builds at once; small designs do not make up for it.
-FOR_SMALL = "icarus" if "icarus" in simulator_names() else FASTEST
 needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
-
-
-@pytest.fixture(scope="session")
-def verilog(tmp_path_factory):
-    """Where a configuration's Verilog is, emitted on first use."""
-
-    @cache
-    def folder(config: TileConfig):
-        made = tmp_path_factory.mktemp(config.digest)
-        generate(config, made)
-        return made
-
-    return folder
-
-
-@pytest.fixture
-def check(verilog, tmp_path, request):
-    """Run a bench that must pass."""
-
-    def run(bench: str, config: TileConfig, *, effort: float, simulator: str) -> None:
-        seed = zlib.crc32(request.node.name.encode()) % 1000
-        result = run_bench(bench, config, verilog(config), tmp_path, seed=seed, effort=effort, simulator=simulator)
-        print(result)
-        assert result.tests > 0, f"{bench}, seed {seed}: no test ran"
-        assert result.passed, f"{bench}, seed {seed}: {'; '.join(result.failures)}"
-        assert (result.bench, result.seed, result.simulator) == (bench, seed, simulator)
-
-    return run
-
 
 TILE_CASES = [
     pytest.param(bench, config, id=f"{bench}-{name}")

@@ -1,6 +1,5 @@
 """Bench of the AXI4-Stream wrapper: results, order and rate against the golden products."""
 
-from collections.abc import Mapping
 from random import Random
 
 import cocotb
@@ -21,11 +20,11 @@ class Sender:
     ----------
     name : str
         What the port's pins begin with.
-    beats : list of mapping of str to int
+    beats : list of dict of str to int
         What is on its pins for each beat, without `tvalid`.
     """
 
-    def __init__(self, name: str, beats: list[Mapping[str, int]]) -> None:
+    def __init__(self, name: str, beats: list[dict[str, int]]) -> None:
         self.name, self.beats = name, beats
         self.sent, self.valid = 0, False
 
@@ -41,7 +40,7 @@ class Sender:
             self.sent, self.valid = self.sent + 1, False
 
 
-def step_beats(streams: list, width: int, lanes: int, depth: int) -> list[Mapping[str, int]]:
+def step_beats(streams: list, width: int, lanes: int, depth: int) -> list[dict[str, int]]:
     """Streams as beats of up to `depth` steps."""
     beats = []
     for stream in streams:
@@ -53,7 +52,7 @@ def step_beats(streams: list, width: int, lanes: int, depth: int) -> list[Mappin
     return beats
 
 
-def c_beats(blocks: list, out_rows: int) -> list[Mapping[str, int]]:
+def c_beats(blocks: list, out_rows: int) -> list[dict[str, int]]:
     """Blocks of C as beats."""
     return [
         {"tdata": packed([value for row in beat.values for value in row], 32), "tlast": int(beat.last)}

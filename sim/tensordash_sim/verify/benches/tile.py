@@ -75,7 +75,8 @@ async def single_steps(dut) -> None:
 async def output_blocked(dut) -> None:
     """An output that is hardly ever ready: streams wait and nothing is lost."""
     job, random, lockstep = await started(dut, "blocked", stall=0.95)
-    lockstep.feed(*streams_for(job, random, random_lengths(random, 6, job.config.window_depth)))
+    lengths = [*random_lengths(random, 6, job.config.window_depth), *[1] * 8]
+    lockstep.feed(*streams_for(job, random, lengths))
     await lockstep.run()
     assert lockstep.golden.counters.stall_output > 0
 

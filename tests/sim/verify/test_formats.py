@@ -1,0 +1,120 @@
+"""Benches on emitted Verilog for every format, accumulator and the C input, sparse and dense."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import pytest
+
+from tensordash import TileConfig, load_preset
+
+from .conftest import FASTEST, FOR_SMALL
+
+FORMATS: dict[str, Any] = {
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "e4m3": "fp8_e4m3",
+    "e5m2": "fp8_e5m2",
+    "e4m3xe5m2": {"a": "fp8_e4m3", "b": "fp8_e5m2"},
+    "int8": "int8",
+}
+ACCUMULATORS: dict[str, Any] = {
+    "exact": "exact",
+    "volta": "volta",
+    "hopper": "hopper",
+    "nearest": {"fused": 23, "rounding": "nearest"},
+}
+NUMBERS = [
+    *product(("fp16", "e4m3", "e5m2", "e4m3xe5m2", "int8"), ("exact",)),
+    *product(("fp16", "bf16", "e4m3xe5m2"), ("volta", "hopper", "nearest")),
+]
+# Each sparsity with a shape and pipeline of its own.
+SHAPES: dict[str, dict[str, Any]] = {
+    "rows": {"rows": 2, "columns": 1},
+    "both": {"rows": 1, "columns": 2, "pipeline": 3},
+    "none": {"rows": 2, "columns": 2, "out_rows": 2, "pipeline": 1},
+}
+# Every format, accumulator, rounding and sparsity, with C and without, and as few builds as that takes.
+QUICK = (
+    "fp16-exact-rows-c",
+    "e4m3-exact-both",
+    "e5m2-exact-none-c",
+    "e4m3xe5m2-exact-both-c",
+    "int8-exact-rows-c",
+    "int8-exact-none",
+    "fp16-volta-rows",
+    "bf16-volta-both-c",
+    "bf16-hopper-none",
+    "bf16-nearest-rows-c",
+    "e4m3xe5m2-nearest-none-c",
+)
+CONFIGS = {
+    f"{name}-{accumulator}-{sparsity}{'-c' if initial else ''}": TileConfig(
+        format=FORMATS[name],
+        accumulator=ACCUMULATORS[accumulator],
+        sparsity=sparsity,
+        initial=initial,
+        **SHAPES[sparsity],
+    )
+    for (name, accumulator), sparsity, initial in product(NUMBERS, SHAPES, (False, True))
+}
+VARIANTS = {
+    "int8-no-headroom": ("pe", TileConfig(rows=1, columns=1, format="int8", headroom_bits=0)),
+    "e4m3-3-headroom-bits": ("pe", TileConfig(rows=1, columns=1, format="fp8_e4m3", headroom_bits=3)),
+    "e5m2-64-headroom-bits": ("pe", TileConfig(rows=1, columns=1, format="fp8_e5m2", headroom_bits=64)),
+    "fp16-8-fraction-bits-c": ("pe", TileConfig(rows=1, columns=1, accumulator={"fused": 8}, initial=True)),
+    "bf16-64-fraction-bits-c": (
+        "pe",
+        TileConfig(
+            rows=1, columns=1, format="bf16", accumulator={"fused": 64, "rounding": "nearest"}, initial=True, pipeline=3
+        ),
+    ),
+    "volta-partial-windows-c": (
+        "tile",
+        TileConfig(rows=2, columns=1, accumulator="volta", full_window=False, initial=True),
+    ),
+    "exact-full-windows-c": (
+        "tile",
+        TileConfig(rows=2, columns=1, format="fp8_e5m2", full_window=True, initial=True, headroom_bits=5),
+    ),
+    "three-beats-fused-c": ("tile", TileConfig(rows=3, columns=1, accumulator="volta", initial=True, pipeline=1)),
+    "three-beats-exact-c": ("tile", TileConfig(rows=3, columns=1, format="int8", initial=True, sparsity="none")),
+}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [pytest.param(CONFIGS[name], id=name, marks=() if name in QUICK else pytest.mark.slow) for name in CONFIGS],
+)
+@pytest.mark.parametrize("bench", ["pe", "tile", "axi_stream"])
+def test_numbers(bench, config, check):
+    check(bench, config, effort=0.1, simulator=FOR_SMALL)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_variant(name, check):
+    bench, config = VARIANTS[name]
+    check(bench, config, effort=0.1, simulator=FOR_SMALL)
+
+
+def test_quick_names_exist():
+    assert set(QUICK) <= set(CONFIGS)
+
+
+WHOLE = {
+    "paper-bf16": load_preset("paper-bf16"),
+    "paper-bf16-dense": load_preset("paper-bf16").baseline,
+    "fp16-exact-c": TileConfig(initial=True),
+    "int8-exact-c": TileConfig(format="int8", initial=True),
+    "e4m3xe5m2-exact-both-c": TileConfig(format=FORMATS["e4m3xe5m2"], initial=True, sparsity="both", out_rows=2),
+    "bf16-hopper-c-16lanes": replace(load_preset("paper-16lane"), format="bf16", accumulator="hopper", initial=True),
+}
+
+
+@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+@pytest.mark.parametrize(
+    "name", [name if name == "paper-bf16" else pytest.param(name, marks=pytest.mark.slow) for name in WHOLE]
+)
+def test_paper_tile(bench, name, check):
+    """Tiles of the paper's size."""
+    check(bench, WHOLE[name], effort=0.3, simulator=FASTEST)
