@@ -1,0 +1,82 @@
+"""Error bounds of docs/numerics.md: held in every cycle, and nearly reached."""
+
+from fractions import Fraction
+from random import Random
+
+import pytest
+
+from tensordash import TileConfig
+from tensordash.numerics import Fused
+from tensordash_sim.golden import FP32, make_accumulator
+from tensordash_sim.golden.exact import value_of
+
+CASES = [
+    ("fp16", "volta"),
+    ("fp16", "hopper"),
+    ("bf16", "ampere"),
+    ("fp16", {"fused": 10, "rounding": "zero"}),
+    ("fp16", {"fused": 23, "rounding": "nearest"}),
+    ("fp8_e5m2", {"fused": 12, "rounding": "nearest"}),
+]
+
+
+def value(bits: int, fmt) -> Fraction:
+    """A finite value."""
+    found = value_of(bits, fmt)
+    assert isinstance(found, Fraction)
+    return found
+
+
+def exponent(number: Fraction) -> int:
+    """Of the greatest power of two that is not above a magnitude."""
+    power = abs(number.numerator).bit_length() - number.denominator.bit_length()
+    return power if abs(number) >= Fraction(2) ** power else power - 1
+
+
+def spacing(number: Fraction) -> Fraction:
+    """Distance of neighbouring FP32 numbers at a magnitude."""
+    return Fraction(2) ** max(exponent(number) - 23, -149)
+
+
+def operand(random: Random, fmt) -> int:
+    """A finite operand, near 1 in magnitude, so that alignment cuts bits off in most cycles."""
+    field = fmt.bias + random.randint(-4, 4)
+    return random.getrandbits(1) << (fmt.width - 1) | field << fmt.fraction_bits | random.getrandbits(fmt.fraction_bits)
+
+
+@pytest.mark.parametrize(("fmt", "accumulator"), CASES)
+def test_a_cycle(fmt, accumulator):
+    config = TileConfig(format=fmt, accumulator=accumulator)
+    fused = config.numerics.accumulator
+    assert isinstance(fused, Fused)
+    random = Random(f"{fmt} {accumulator}")
+    golden = make_accumulator(config)
+    nearest_to_bound = Fraction(0)
+    for case in range(3000):
+        start = Fraction(0) if case % 20 == 0 else value(golden.result_bits(), FP32)
+        pairs = [(operand(random, config.a_format), operand(random, config.b_format)) for _ in range(4)]
+        golden.accumulate(pairs, first=case % 20 == 0)
+        terms = [value(a, config.a_format) * value(b, config.b_format) for a, b in pairs]
+        exact, found = start + sum(terms), value(golden.result_bits(), FP32)
+        largest = max(exponent(term) for term in (*terms, start) if term)
+        rounding = spacing(exact) / (1 if fused.rounding == "zero" else 2) if exact else 0
+        bound = (len(pairs) + 1) * Fraction(2) ** (largest - fused.fraction_bits) + rounding
+        assert abs(found - exact) <= bound
+        nearest_to_bound = max(nearest_to_bound, abs(found - exact) / bound)
+    assert nearest_to_bound > Fraction(1, 4)
+
+
+@pytest.mark.parametrize("accumulator", ["volta", "hopper"])
+def test_long_sums_come_out_too_small(accumulator):
+    """Rounding toward zero: the error of a long sum of one sign has one sign, and grows with its length."""
+    config = TileConfig(accumulator=accumulator)
+    random = Random(7)
+    golden = make_accumulator(config)
+    exact, relative = Fraction(0), []
+    for cycle in range(1024):
+        pairs = [tuple(operand(random, config.a_format) & 0x7FFF for _ in range(2)) for _ in range(4)]
+        golden.accumulate(pairs, first=cycle == 0)
+        exact += sum(value(a, config.a_format) * value(b, config.b_format) for a, b in pairs)
+        relative.append((exact - value(golden.result_bits(), FP32)) / exact)
+    assert all(error >= 0 for error in relative)
+    assert relative[1023] > 4 * relative[15] > 0
