@@ -1,0 +1,271 @@
+"""Sums of products in rational arithmetic, written from docs/numerics.md apart from the golden model.
+
+Nothing here comes from the golden model or the hardware. What a bit pattern is worth is asked of ml_dtypes and NumPy;
+from there on every number is an integer multiple of one unit, 2**-320, far below every product's last bit.
+"""
+
+import math
+import struct
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+
+__all__ = ["Table", "exact_dot", "fused_dot", "int8_dot", "table"]
+
+DTYPES = {
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "fp8_e4m3": ml_dtypes.float8_e4m3fn,
+    "fp8_e5m2": ml_dtypes.float8_e5m2,
+    "int8": np.int8,
+    "fp32": np.float32,
+}
+SIDE = 160  # an operand is a multiple of 2**-160
+UNIT = 2 * SIDE  # a product, C and sums are multiples of 2**-320
+EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
+INFINITIES = {math.inf: 0x7F800000, -math.inf: 0xFF800000}
+
+Pairs = Iterable[tuple[int, int]]
+"""The bits (a, b) that one cycle multiplies."""
+
+
+class Table:
+    """What each bit pattern of a format is worth.
+
+    Parameters
+    ----------
+    name : str
+        The format.
+
+    Attributes
+    ----------
+    floats : list of float
+        Values, exact.
+    units : list of int
+        Values in units of 2**-160; 0 if not finite.
+    exponents : list of int
+        Of the leading bit, or the format's least where the value is subnormal.
+    """
+
+    def __init__(self, name: str) -> None:
+        dtype = np.dtype(DTYPES[name])
+        patterns = np.arange(256**dtype.itemsize, dtype=np.dtype(f"u{dtype.itemsize}"))
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            self.floats: list[float] = patterns.view(dtype).astype(np.float64).tolist()
+        least = -999 if name == "int8" else int(math.log2(ml_dtypes.finfo(dtype).smallest_normal))
+        self.units = [int(math.ldexp(value, SIDE)) if math.isfinite(value) else 0 for value in self.floats]
+        self.exponents = [max(abs(number).bit_length() - 1 - SIDE, least) for number in self.units]
+
+
+@cache
+def table(name: str) -> Table:
+    """A format's table, made once.
+
+    >>> table("fp8_e4m3").floats[0x7E], table("fp8_e4m3").exponents[0x01], table("int8").floats[0x80]
+    (448.0, -6, -128.0)
+    """
+    return Table(name)
+
+
+def _fp32(bits: int) -> tuple[int, float]:
+    """An FP32 number: units, and itself where it is no finite number."""
+    (value,) = struct.unpack("<f", struct.pack("<I", bits))
+    return (int(math.ldexp(value, 149)) << (UNIT - 149), 0.0) if math.isfinite(value) else (0, value)
+
+
+def _products(a_name: str, b_name: str, pairs: Pairs) -> tuple[list[tuple[int, int]], float]:
+    """Finite products that are not zero, as (units, exponent), and the sum of all others, by IEEE 754."""
+    a_table, b_table = table(a_name), table(b_name)
+    terms, special = [], 0.0
+    for a, b in pairs:
+        product = a_table.units[a] * b_table.units[b]
+        if product:
+            terms.append((product, a_table.exponents[a] + b_table.exponents[b]))
+            continue
+        left, right = a_table.floats[a], b_table.floats[b]
+        if not (math.isfinite(left) and math.isfinite(right)):
+            special += left * right
+    return terms, special
+
+
+def _round(total: int, rounding: str, seen: Counter) -> int:
+    """FP32 bits of a number of units; "zero" or "nearest", ties to even.
+
+    Between two powers of two the patterns count the multiples of the last place, and go on doing so across powers.
+    """
+    if total == 0:
+        return 0
+    exponent = max(abs(total).bit_length() - 1 - UNIT, -126)
+    last = 1 << (exponent - 23 + UNIT)
+    count, rest = divmod(abs(total), last)
+    seen["rounded"] += rest > 0
+    seen["tie"] += 2 * rest == last
+    if rounding == "nearest" and (2 * rest > last or (2 * rest == last and count % 2)):
+        count += 1
+    pattern = ((exponent + 126) << 23) + count
+    seen["subnormal result"] += pattern < 1 << 23
+    seen["overflow"] += pattern >= INFINITIES[math.inf]
+    return min(pattern, INFINITIES[math.inf]) | (0x80000000 if total < 0 else 0)
+
+
+def exact_dot(
+    names: tuple[str, str], steps: Sequence[Pairs], c: int = 0, width: int | None = None, seen: Counter | None = None
+) -> tuple[int, bool]:
+    """C plus all products, rounded once.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Floating-point formats of a and b.
+    steps : sequence of iterable of (a, b)
+        Bits, by cycle.
+    c : int
+        FP32 bits.
+    width : int, optional
+        Of the accumulator, in bits: the sum of the products wraps after each cycle. None: no end of it.
+    seen : Counter, optional
+        Counts what this case tries.
+
+    Returns
+    -------
+    bits, overflow : int, bool
+        FP32; whether the accumulator wrapped.
+
+    Examples
+    --------
+    >>> hex(exact_dot(("fp16", "fp16"), [[(0x3C00, 0x4000)], [(0x0001, 0x0001)]])[0])  # 1 * 2 + 2**-48
+    '0x40000000'
+    """
+    seen = Counter() if seen is None else seen
+    total, special, overflow, terms = 0, 0.0, False, 0
+    for pairs in steps:
+        products, other = _products(*names, pairs)
+        terms += len(products)
+        special += other
+        total += sum(product for product, _ in products)
+        if width is not None:
+            wrapped = _wrap(total, width, _least(names[0]) * _least(names[1]))
+            overflow |= wrapped != total
+            total = wrapped
+    c_units, c_special = _fp32(c)
+    special += c_special
+    if special != 0.0:
+        seen["nan" if math.isnan(special) else "infinity"] += 1
+        return (EXACT_NAN if math.isnan(special) else INFINITIES[special]), overflow
+    seen["c alone"] += c_units != 0 and terms == 0
+    seen["c cancels"] += c_units != 0 and total != 0 and c_units == -total
+    seen["cancellation"] += total == 0 and terms > 0
+    seen["wrapped"] += overflow
+    return _round(total + c_units, "nearest", seen), overflow
+
+
+def int8_dot(
+    steps: Sequence[Pairs], c: int = 0, headroom: int = 16, seen: Counter | None = None
+) -> tuple[int, bool, bool]:
+    """C plus all products of int8, modulo 2**32.
+
+    Returns
+    -------
+    bits, wrapped, overflow : int, bool, bool
+        INT32; whether the accumulator wrapped; whether the last addition, of C, left INT32.
+
+    Examples
+    --------
+    >>> hex(int8_dot([[(0x80, 0x80)], [(0x01, 0xFF)]], c=2)[0])  # 16384 - 1 + 2
+    '0x4001'
+    """
+    seen = Counter() if seen is None else seen
+    values = table("int8").floats
+    total, wrapped = 0, False
+    for pairs in steps:
+        exact = total + sum(int(values[a] * values[b]) for a, b in pairs)
+        total = _wrap(exact, 16 + headroom, 1)
+        wrapped |= total != exact
+    with_c = total + _wrap(c, 32, 1)
+    seen["wrapped"] += wrapped
+    seen["overflow"] += with_c != _wrap(with_c, 32, 1)
+    seen["cancellation"] += total == 0
+    return with_c % 2**32, wrapped, with_c != _wrap(with_c, 32, 1)
+
+
+@cache
+def _least(name: str) -> int:
+    """The least positive value of a format, in units of an operand."""
+    return min(number for number in table(name).units if number > 0)
+
+
+def _wrap(number: int, width: int, unit: int) -> int:
+    """Into the range of two's complement numbers of `width` bits that count `unit`."""
+    half = unit << (width - 1)
+    return (number + half) % (2 * half) - half
+
+
+def fused_dot(
+    names: tuple[str, str],
+    steps: Sequence[Pairs],
+    c: int = 0,
+    *,
+    fraction_bits: int,
+    rounding: str,
+    seen: Counter | None = None,
+) -> int:
+    """FP32 bits after one aligned multi-operand addition per step.
+
+    Parameters
+    ----------
+    names, steps, c, seen
+        As for `exact_dot`.
+    fraction_bits : int
+        F.
+    rounding : "zero" or "nearest"
+        Of each step's sum.
+
+    Examples
+    --------
+    >>> one, tiny = 0x3C00, 0x0001  # 1 and 2**-24, which F = 23 truncates beside it
+    >>> [hex(fused_dot(("fp16", "fp16"), [[(one, one), (one, tiny), (one, tiny)]], fraction_bits=f, rounding="zero"))
+    ...  for f in (23, 24)]
+    ['0x3f800000', '0x3f800001']
+    """
+    seen = Counter() if seen is None else seen
+    accumulator = _start(c)
+    for pairs in steps:
+        pairs = list(pairs)
+        if pairs:
+            accumulator = _fused_step(names, pairs, accumulator, fraction_bits, rounding, seen)
+    return accumulator
+
+
+def _start(c: int) -> int:
+    """C at the start of a stream: one zero and one NaN only."""
+    (value,) = struct.unpack("<f", struct.pack("<I", c))
+    return FUSED_NAN if math.isnan(value) else 0 if value == 0 else c
+
+
+def _fused_step(
+    names: tuple[str, str], pairs: Pairs, accumulator: int, fraction_bits: int, rounding: str, seen: Counter
+) -> int:
+    terms, special = _products(*names, pairs)
+    c_units, c_special = _fp32(accumulator)
+    special += c_special
+    if special != 0.0:
+        seen["nan" if math.isnan(special) else "infinity"] += 1
+        return FUSED_NAN if math.isnan(special) else INFINITIES[special]
+    largest = max((exponent for _, exponent in terms), default=-126)
+    c_exponent = max(abs(c_units).bit_length() - 1 - UNIT, -126)
+    e_max = max(largest, c_exponent)
+    quantum = 1 << max(e_max - fraction_bits + UNIT, 0)
+    total = nothing_lost = 0
+    for units in [units for units, _ in terms] + [c_units]:
+        kept = abs(units) // quantum * quantum
+        nothing_lost += kept == abs(units)
+        total += kept if units > 0 else -kept
+    if terms:
+        seen["c decides"] += c_units != 0 and c_exponent > largest
+        seen["floor decides"] += largest < -126 and e_max == -126
+        seen["truncated"] += nothing_lost <= len(terms)
+        seen["cancellation"] += total == 0
+    return _round(total, rounding, seen)

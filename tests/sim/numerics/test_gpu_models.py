@@ -1,0 +1,147 @@
+"""The presets are what is published of the tensor cores they are named after.
+
+Recorded results of a published model, bit by bit, and what others found on the GPUs themselves:
+M. Fasi, N. Higham, M. Mikaitis, S. Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ Computer Science 7,
+2021 (V100, T4, A100); F. Khattak, M. Mikaitis, "Accurate models of NVIDIA tensor cores", arXiv:2512.07004 (also H100).
+"""
+
+import json
+import struct
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from tensordash import TileConfig
+from tensordash_sim.golden import make_accumulator
+
+from .record_gpu_models import PATH
+from .reference import table
+
+RECORDED = json.loads(PATH.read_text(encoding="utf-8"))["results"]
+GPUS = {"volta": (4, 23), "ampere": (8, 24), "hopper": (16, 25)}  # products added at once, F
+LEAST_NORMAL = 2.0**-126
+
+
+def split(digits: str, lanes: int) -> list[int]:
+    size = len(digits) // lanes
+    return [int(digits[i : i + size], 16) for i in range(0, len(digits), size)]
+
+
+@pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: f"{entry['gpu']}-{entry['instruction']}")
+def test_recorded_results_of_a_published_model(entry):
+    names, lanes = entry["format"], entry["lanes"]
+    golden = make_accumulator(TileConfig(format=names, accumulator=entry["accumulator"], initial=True, sparsity="none"))
+    a_values, b_values = table(names["a"]).floats, table(names["b"]).floats
+    compared = 0
+    for case in entry["a b c d"]:
+        a_bits, b_bits, c, d = case.split()
+        pairs = list(zip(split(a_bits, lanes), split(b_bits, lanes), strict=True))
+        largest = max(abs(a_values[a] * b_values[b]) for a, b in pairs)
+        if c in ("00000000", "80000000") and 0 < largest < LEAST_NORMAL:
+            continue  # beside C = 0 the model aligns such sums (bf16's) to less than 2**-126: docs/numerics.md
+        golden.accumulate(pairs, first=True, c=int(c, 16))
+        assert f"{golden.result_bits():08x}" == d, case
+        compared += 1
+    assert compared >= 95
+
+
+# What was found on GPUs
+
+
+def fp16(value: float) -> int:
+    bits = np.float16(value)
+    assert bits == value
+    return int(bits.view(np.uint16))
+
+
+def fp32(value: float) -> int:
+    bits = struct.pack("<f", value)
+    assert struct.unpack("<f", bits)[0] == value
+    return struct.unpack("<I", bits)[0]
+
+
+class TensorCore:
+    """One step of a preset in fp16, on real numbers."""
+
+    def __init__(self, gpu: str) -> None:
+        self.lanes, self.fraction_bits = GPUS[gpu]
+        self._golden = make_accumulator(TileConfig(accumulator=gpu, initial=True, sparsity="none"))
+
+    def __call__(self, *products: float | tuple[float, float], c: float = 0.0) -> float:
+        """C plus the products, each a number times 1 or a pair of factors; other lanes hold zeros."""
+        assert len(products) <= self.lanes
+        pairs = [factors if isinstance(factors, tuple) else (factors, 1.0) for factors in products]
+        pairs += [(0.0, 0.0)] * (self.lanes - len(pairs))
+        self._golden.accumulate([(fp16(a), fp16(b)) for a, b in pairs], first=True, c=fp32(c))
+        return struct.unpack("<f", struct.pack("<I", self._golden.result_bits()))[0]
+
+
+@pytest.fixture(params=GPUS)
+def core(request):
+    return TensorCore(request.param)
+
+
+def small(exponent: int) -> tuple[float, float]:
+    """A power of two, down to 2**-48."""
+    return 2.0 ** (exponent // 2), 2.0 ** (exponent - exponent // 2)
+
+
+def test_subnormals_come_in_and_go_out(core):
+    assert core((2.0**-24, 4.0)) == 2.0**-22
+    assert core(c=2.0**-149) == 2.0**-149
+    assert core((2.0**-24, 2.0**-24)) == 2.0**-48
+    assert core(c=-(2.0**-126 - 2.0**-149)) == -(2.0**-126 - 2.0**-149)
+
+
+def test_products_are_exact(core):
+    below_one = 1 - 2.0**-11
+    assert core((below_one, below_one)) == 1 - 2.0**-10 + 2.0**-22
+    assert core(*[(below_one, below_one)] * 4) == 4 * (1 - 2.0**-10 + 2.0**-22)
+
+
+def test_terms_are_aligned_to_the_largest_wherever_it_is(core):
+    """Were they added one after the other, those added before the largest would count."""
+    tiny = small(-core.fraction_bits - 1)
+    for place in range(core.lanes):
+        terms = [tiny] * core.lanes
+        terms[place] = (1.0, 1.0)
+        assert core(*terms, c=2.0**-24 if core.fraction_bits == 23 else 0.0) == 1.0
+    assert core(*[tiny] * core.lanes, c=1.0) == 1.0
+    assert core(*[tiny] * core.lanes) == core.lanes * 2.0 ** (-core.fraction_bits - 1)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_alignment_keeps_no_one_or_two_bits_more_than_fp32_has(core, sign):
+    """0 on V100, 1 on A100, 2 on H100."""
+    kept = [k for k in range(20, 30) if core(sign * 1.0, (sign * small(-k)[0], small(-k)[1]), c=-sign * 1.0) != 0]
+    assert kept == list(range(20, core.fraction_bits + 1))
+    assert core(1.0, c=-(1 - 2.0**-24)) == (2.0**-23 if core.fraction_bits == 23 else 2.0**-24)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_results_are_rounded_toward_zero(core, sign):
+    assert core(2.0 * sign, (1.5 * 2.0**-12, sign * 2.0**-11)) == 2.0 * sign
+    assert core(*[sign * 1.0] * 4, c=sign * (1 + 2.0**-22 + 2.0**-23)) == sign * 5.0
+
+
+def test_sums_have_room_for_carries(core):
+    assert core(1.0, 1.5, 1.75, 1.875, c=1.875) == 8.0
+    carried = core(1.0, 1.0, 1.0, small(-23), c=1 + 2.0**-22 + 2.0**-23)
+    assert carried == 4 + 2.0**-21
+
+
+def test_sums_are_normalised_only_at_the_end(core):
+    """So that a larger C may give a smaller result: the products count beside 1 - 2**-24 and are lost beside 1."""
+    tiny = [small(-core.fraction_bits - 1)] * core.lanes
+    assert core(*tiny, c=1 - 2.0**-24) == 1 + 2.0**-23
+    assert core(*tiny, c=1.0) == 1.0
+
+
+def test_groups_are_as_large_as_the_preset_says(core):
+    """Twice as many products take two steps, each rounded: the second finds 1 and is lost."""
+    tiny = [small(-core.fraction_bits - 1)] * core.lanes
+    first = core(*tiny, c=1 - 2.0**-24)
+    assert core(*tiny, c=first) == first
+    together = Fraction(1) - Fraction(2) ** -24 + 2 * core.lanes * Fraction(2) ** (-core.fraction_bits - 1)
+    assert together > Fraction(first) + Fraction(2) ** -23

@@ -1,0 +1,137 @@
+"""Sums over several cycles on the golden model's accumulators, against rational arithmetic."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from tensordash import TileConfig
+from tensordash.formats import FORMATS
+from tensordash_sim.golden import make_accumulator, product_bits
+from tensordash_sim.verify.corner_cases import dot_cases
+
+from .reference import exact_dot, fused_dot, int8_dot
+
+EXACT_FORMATS = ("fp16", "fp8_e4m3", "fp8_e5m2")
+FUSED_FORMATS = [
+    ("fp16", "fp16"),
+    ("bf16", "bf16"),
+    ("fp8_e4m3", "fp8_e4m3"),
+    ("fp8_e5m2", "fp8_e5m2"),
+    ("fp8_e4m3", "fp8_e5m2"),
+    ("fp16", "bf16"),
+]
+FUSED = {  # fraction bits, rounding, lanes
+    "volta": (23, "zero", 4),
+    "ampere": (24, "zero", 8),
+    "hopper": (25, "zero", 16),
+    "nearest": (23, "nearest", 4),
+    "narrow": (10, "zero", 4),
+    "wide": (40, "nearest", 4),
+}
+COUNTS = [3_000, pytest.param(100_000, marks=pytest.mark.slow)]
+STEPS = 3
+
+
+def config_of(names: tuple[str, str], **more) -> TileConfig:
+    return TileConfig(format=dict(zip("ab", names, strict=True)), sparsity="none", **more)
+
+
+def scheduled(steps: list, config: TileConfig, index: int) -> list:
+    """The pairs that meet: all, or in every third case only those whose b is not zero."""
+    sign = 1 << (config.b_format.width - 1)
+    return steps if index % 3 else [[pair for pair in step if pair[1] & ~sign] for step in steps]
+
+
+def require(seen: Counter, count: int, *classes: str) -> None:
+    """Each class in one case of 200 at least, and not by chance only."""
+    assert all(seen[name] >= count // 200 for name in classes), f"{count} cases try {dict(seen)}"
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("initial", [False, True], ids=["", "c"])
+@pytest.mark.parametrize("a_name", EXACT_FORMATS)
+@pytest.mark.parametrize("b_name", EXACT_FORMATS)
+def test_exact(a_name, b_name, initial, count):
+    """Rounded once, however the products are spread over cycles."""
+    names = a_name, b_name
+    config = config_of(names, initial=initial)
+    golden = make_accumulator(config)
+    seen = Counter[str]()
+    cases = dot_cases(np.random.default_rng(1), config.a_format, config.b_format, count, steps=STEPS, lanes=4)
+    for index, (steps, c) in enumerate(cases):
+        c = c if initial else 0
+        pairs = scheduled(steps, config, index)
+        wraps = sum(golden.accumulate(step, first=i == 0, c=c) for i, step in enumerate(pairs))
+        expected, _ = exact_dot(names, pairs, c, seen=seen)
+        assert (golden.result_bits(c), wraps, golden.result_overflow(c)) == (expected, 0, False), (pairs, c)
+    require(seen, count, "rounded", "tie", "cancellation", "nan", *(["c cancels"] if initial else []))
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("headroom", [0, 1, 2])
+@pytest.mark.parametrize("names", [("fp16", "fp16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")])
+def test_exact_wraps(names, headroom, count):
+    """Beyond the accumulator's range it wraps, and C is added to what is left."""
+    config = config_of(names, initial=True, headroom_bits=headroom)
+    golden = make_accumulator(config)
+    width = product_bits(config.a_format, config.b_format) + 1 + headroom
+    seen = Counter[str]()
+    rng = np.random.default_rng(2)
+    kinds = ("overflow", "random", "special")
+    for pairs, c in dot_cases(rng, config.a_format, config.b_format, count, steps=STEPS, lanes=8, kinds=kinds):
+        wrapped = sum(golden.accumulate(step, first=i == 0) for i, step in enumerate(pairs)) > 0
+        assert (golden.result_bits(c), wrapped) == exact_dot(names, pairs, c, width, seen), (pairs, c)
+    require(seen, count, "wrapped")
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("initial", [False, True], ids=["", "c"])
+@pytest.mark.parametrize("headroom", [0, 2, 16])
+def test_int8(headroom, initial, count):
+    golden = make_accumulator(config_of(("int8", "int8"), initial=initial, headroom_bits=headroom))
+    seen = Counter[str]()
+    int8 = FORMATS["int8"]
+    for pairs, c in dot_cases(np.random.default_rng(3), int8, int8, count, steps=STEPS, lanes=4):
+        c = c if initial else 0
+        wrapped = sum(golden.accumulate(step, first=i == 0) for i, step in enumerate(pairs)) > 0
+        found = golden.result_bits(c), wrapped, golden.result_overflow(c)
+        assert found == int8_dot(pairs, c, headroom, seen), (pairs, c)
+    require(seen, count, "cancellation", *(["wrapped"] if headroom < 16 else []), *(["overflow"] if initial else []))
+
+
+def test_int8_runs_leave_the_widest_accumulator():
+    """131,072 products of -128 * -128 are one more than INT32 holds."""
+    golden = make_accumulator(config_of(("int8", "int8")))
+    run = [(0x80, 0x80)] * 32
+    assert sum(golden.accumulate(run, first=i == 0) for i in range(4095)) == 0
+    assert golden.result_bits() == 2**31 - 2**19
+    assert golden.accumulate(run, first=False)
+    assert golden.result_bits() == 2**31
+
+
+@pytest.mark.parametrize("count", COUNTS)
+@pytest.mark.parametrize("accumulator", FUSED)
+@pytest.mark.parametrize("names", FUSED_FORMATS, ids="-".join)
+def test_fused(names, accumulator, count):
+    """The steps of docs/numerics.md, in order; with and without C, every pair or only those that are not skipped."""
+    fraction_bits, rounding, lanes = FUSED[accumulator]
+    config = config_of(names, accumulator={"fused": fraction_bits, "rounding": rounding}, initial=True)
+    golden = make_accumulator(config)
+    assert accumulator not in ("volta", "ampere", "hopper") or config.accumulator == accumulator
+    seen = Counter[str]()
+    cases = dot_cases(np.random.default_rng(4), config.a_format, config.b_format, count, steps=STEPS, lanes=lanes)
+    for index, (steps, c) in enumerate(cases):
+        c = c if index % 2 else 0
+        pairs = scheduled(steps, config, index)
+        for i, step in enumerate(pairs):
+            assert not golden.accumulate(step, first=i == 0, c=c)
+        expected = fused_dot(names, pairs, c, fraction_bits=fraction_bits, rounding=rounding, seen=seen)
+        assert golden.result_bits() == expected, (pairs, c)
+    require(seen, count, "c decides", "truncated", "cancellation", "nan")
+    if "fp8_e4m3" not in names:
+        require(seen, count, "infinity")
+    if fraction_bits >= 23:
+        require(seen, count, "rounded", "tie")
+    if names == ("bf16", "bf16"):
+        require(seen, count, "floor decides", "subnormal result", "overflow")
