@@ -8,15 +8,11 @@ from dataclasses import FrozenInstanceError
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from tensordash import ConfigError, Connectivity, TileConfig, load_preset, preset_names
+from tensordash import ConfigError, TileConfig, load_preset, preset_names
 from tensordash.connectivity import PAPER_OPTIONS
+from tensordash.numerics import Fused
 from tensordash.preset import preset_text
-from tensordash_sim.golden.scheduler import levels as golden_levels
-
-SIX_LEVELS = ((0, 5, 10), (1, 6, 11), (2, 7, 12), (3, 8, 13), (4, 9, 14), (15,))
 
 WRONG_VALUES = [
     ({"rows": 0}, r"tile\.rows must be an integer from 1 to 16, not 0"),
@@ -264,15 +260,23 @@ class TestFiles:
             "paper",
             "dense",
             "paper-16lane",
+            "paper-bf16",
             "paper-depth2",
             "paper-depth3",
             "paper-depth5",
             "recommended",
         ]
 
-    @pytest.mark.parametrize("name", preset_names())
-    def test_round_trip(self, name, tmp_path):
-        config = load_preset(name)
+    @pytest.mark.parametrize(
+        "config",
+        [
+            *map(load_preset, preset_names()),
+            TileConfig(format={"b": "fp8_e5m2", "a": "fp8_e4m3"}, initial=True),
+            TileConfig(accumulator={"fused": 30}, format="bf16"),
+            TileConfig(format="int8", headroom_bits=0),
+        ],
+    )
+    def test_round_trip(self, config, tmp_path):
         text = config.to_toml()
         again = TileConfig.from_toml(text)
         assert again == config
@@ -301,6 +305,12 @@ class TestFiles:
         assert listed.connectivity == "paper"
         assert TileConfig(format={"a": "fp16", "b": "fp16"}) == TileConfig()
 
+    def test_equal_accumulators_are_one_configuration(self):
+        named = TileConfig(accumulator="ampere")
+        assert TileConfig(accumulator={"fused": 24, "rounding": "zero"}) == named
+        assert TileConfig(accumulator=Fused(24, "zero")) == named
+        assert TileConfig(accumulator={"fused": 24}).digest == named.digest
+
 
 class TestDigest:
     def test_stable(self):
@@ -328,6 +338,12 @@ class TestDigest:
             {"out_rows": 2},
             {"pipeline": 1},
             {"full_window": True},
+            {"initial": True},
+            {"format": "fp8_e4m3"},
+            {"format": {"a": "fp8_e4m3", "b": "fp8_e5m2"}},
+            {"format": {"a": "fp8_e5m2", "b": "fp8_e4m3"}},
+            {"accumulator": "volta"},
+            {"accumulator": {"fused": 23, "rounding": "nearest"}},
         ]
         configs += [TileConfig(**fields) for fields in one_apart]
         assert len({config.digest for config in configs}) == len(configs)
@@ -358,66 +374,6 @@ class TestDerived:
 
     def test_hashable(self):
         assert len({TileConfig(), load_preset("paper"), load_preset("recommended")}) == 2
-
-
-class TestConnectivity:
-    def test_errors_without_a_table(self):
-        with pytest.raises(ValueError, match=r"^connectivity must begin with \[0, 0\], not \[1, 0\]"):
-            Connectivity([(1, 0)], lanes=4, depth=4)
-        with pytest.raises(TypeError, match=r"^connectivity must be a list of \[step, lane offset\], not \(\)"):
-            Connectivity((), lanes=4, depth=4)
-
-    def test_paper(self):
-        paper = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
-        assert paper.levels == ((0,), (1,), (2,), (3,))
-        assert paper.positions(0) == ((0, 0), (1, 0), (2, 0), (3, 0), (1, 1), (1, 3), (2, 2), (3, 3))
-        assert paper.positions(3)[4:] == ((1, 0), (1, 2), (2, 1), (3, 2))
-
-    def test_paper_16_lanes(self):
-        config = load_preset("paper-16lane")
-        assert Connectivity(config.options, lanes=16, depth=3).levels == SIX_LEVELS
-
-    def test_dense(self):
-        assert Connectivity([(0, 0)], lanes=5, depth=1).levels == (tuple(range(5)),)
-
-    def test_lists_become_tuples(self):
-        listed, tupled = ([[0, 0], [1, -1]], ((0, 0), (1, -1)))
-        assert Connectivity(listed, lanes=4, depth=2) == Connectivity(tupled, lanes=4, depth=2)
-
-
-@st.composite
-def connectivities(draw):
-    """Any connectivity that fits: lanes, depth and options that do not coincide, in any order."""
-    lanes, depth = draw(st.integers(2, 32)), draw(st.integers(2, 6))
-    places = st.tuples(st.integers(1, depth - 1), st.integers(0, lanes - 1))
-    chosen = draw(st.lists(places, unique=True, max_size=10))
-    wrapped = draw(st.lists(st.booleans(), min_size=len(chosen), max_size=len(chosen)))
-    options = [
-        (step, offset - lanes if wrap and offset else offset)
-        for (step, offset), wrap in zip(chosen, wrapped, strict=True)
-    ]
-    return Connectivity([(0, 0), *options], lanes=lanes, depth=depth)
-
-
-class TestLevels:
-    @given(connectivities())
-    @settings(derandomize=True, deadline=None, max_examples=300)
-    def test_properties(self, connectivity):
-        levels = connectivity.levels
-        assert sorted(lane for level in levels for lane in level) == list(range(connectivity.lanes))
-        for level in levels:
-            reached = [position for lane in level for position in connectivity.positions(lane)]
-            assert len(set(reached)) == len(reached)
-        assert levels == golden_levels(connectivity.options, connectivity.lanes)
-
-    @given(connectivities())
-    @settings(derandomize=True, deadline=None, max_examples=100)
-    def test_round_trip(self, connectivity):
-        config = TileConfig(
-            lanes=connectivity.lanes, depth=connectivity.depth, connectivity=connectivity.options, rows=1, columns=1
-        )
-        assert TileConfig.from_toml(config.to_toml()) == config
-        assert config.options == connectivity.options
 
 
 class TestImports:

@@ -12,6 +12,7 @@ from functools import cache
 import pytest
 
 from tensordash import TileConfig, generate, load_preset
+from tensordash.numerics import Exact
 from tensordash.verilog import render
 from tensordash_sim.verify.simulators import _environment, simulator_names
 
@@ -20,6 +21,10 @@ CONFIGS = {
     "dense": load_preset("dense"),
     "paper-16lane": load_preset("paper-16lane"),
     "both-2x2": TileConfig(rows=2, columns=2, sparsity="both"),
+    "bf16-c": load_preset("paper-bf16", ["tile.rows=2", "tile.columns=2", "tile.initial=true"]),
+    "fp8-c": TileConfig(rows=2, columns=2, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, initial=True, pipeline=3),
+    "int8-c": TileConfig(rows=2, columns=2, format="int8", initial=True, out_rows=2, sparsity="none"),
+    "nearest": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator={"fused": 10, "rounding": "nearest"}),
 }
 TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")
 
@@ -208,8 +213,16 @@ def test_config_toml(rendered, tmp_path):
     path = tmp_path / "config.toml"
     path.write_text(texts["config.toml"], encoding="utf-8")
     assert TileConfig.load(path) == config
-    header = [line.removeprefix("// ") for line in texts["tensordash.v"].splitlines() if line.startswith("//")]
+    header = [line.removeprefix("//").strip() for line in texts["tensordash.v"].splitlines() if line.startswith("//")]
     assert TileConfig.from_toml("\n".join(header[2:])) == config
+
+
+def accumulator_bits(config: TileConfig) -> int:
+    """Those of docs/numerics.md."""
+    if config.numerics.accumulator != Exact(config.headroom_bits):
+        return 32
+    products = {"fp16": 80, "int8": 15}.get(str(config.format), 50)
+    return products + 1 + config.headroom_bits
 
 
 def test_config_json(rendered):
@@ -220,7 +233,7 @@ def test_config_json(rendered):
     derived = document["derived"]
     assert [tuple(option) for option in derived["options"]] == list(config.options)
     assert derived["window_depth"] == config.window_depth
-    assert derived["accumulator_bits"] == 81 + config.headroom_bits
+    assert derived["accumulator_bits"] == accumulator_bits(config)
     assert derived["output_beats"] * config.out_rows == config.rows
     assert sorted(lane for level in derived["levels"] for lane in level) == list(range(config.lanes))
 
@@ -248,6 +261,8 @@ def test_json_schedule_times_are_the_tiles():
     derived = json.loads(render(TileConfig(rows=1, columns=1, pipeline=3))["config.json"])["derived"]
     assert derived["stages"] == derived["schedule_to_accumulation_cycles"] == 3
     assert derived["schedule_to_output_cycles"] == 5
+    late = json.loads(render(TileConfig(rows=1, columns=1, pipeline=3, initial=True))["config.json"])["derived"]
+    assert late["schedule_to_output_cycles"] == 6
 
 
 def verilator_lint(folder, top: str, *files: str) -> tuple[int, list[str]]:
