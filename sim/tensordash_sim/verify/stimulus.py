@@ -11,15 +11,15 @@ from ..golden.ports import Beat, Offer
 from ..golden.producer import Producer
 
 __all__ = [
+    "EXPONENTS",
     "RESULT_FORMATS",
-    "SPREADS",
     "Arrival",
     "BlockSource",
     "Source",
     "largest",
     "packed",
     "packed_beat",
-    "random_blocks",
+    "random_inputs",
     "random_lengths",
     "random_streams",
     "random_value",
@@ -27,12 +27,21 @@ __all__ = [
 ]
 
 DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
-# Values of one stream that are all near 1, further and further away, or anywhere: sums of terms that overlap, and not.
-SPREADS = (2, 12, 40, None)
+Exponents = tuple[int, int] | None
+# Exponents of the operands of a stream, and of its C, relative to that of 1, None for any; ends that a format lacks
+# become its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
+EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
+    ((-2, 2), (-4, 4)),
+    ((-12, 12), (-24, 24)),
+    ((-40, 40), (-80, 80)),
+    ((-70, -56), (-140, -110)),
+    ((56, 70), (110, 127)),
+    (None, None),
+)
 RESULT_FORMATS: dict[str, Format] = {"fp32": FP32, "int32": INT32}
 
 
-def random_value(random: Random, fmt: Format, specials: float = 0.0, spread: int | None = None) -> int:
+def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: Exponents = None) -> int:
     """Bits of a value other than zero; of an integer the extremes often.
 
     Parameters
@@ -43,8 +52,8 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, spread: int
         The format.
     specials : float
         Share of infinities and NaN, where the format has them.
-    spread : int, optional
-        Exponents of finite values are no further than this from that of 1. None: any, subnormals and the ends often.
+    exponents : (int, int), optional
+        The least and the largest of finite values, relative to that of 1. None: any, subnormals and the ends often.
     """
     if isinstance(fmt, IntegerFormat):
         least = 1 << (fmt.width - 1)
@@ -57,8 +66,8 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, spread: int
         return sign | fmt.largest + 1 + (random.choice((0, fraction)) if fmt.infinities else 0)
     top = fmt.exponent_range  # also the largest exponent field of a finite value
     kind = random.random()
-    if spread is not None:
-        exponent = random.randint(max(0, fmt.bias - spread), min(top, fmt.bias + spread))
+    if exponents is not None:
+        exponent = random.randint(*(min(max(fmt.bias + end, 0), top) for end in exponents))
     elif kind < 0.1:
         exponent = 0
     elif kind < 0.2:
@@ -81,17 +90,26 @@ def largest(fmt: Format) -> int:
 
 
 def random_streams(
-    random: Random, fmt: Format, lanes: int, lengths: list[int], *, specials: float = 0.0
+    random: Random,
+    fmt: Format,
+    lanes: int,
+    lengths: list[int],
+    exponents: Sequence[Exponents],
+    *,
+    specials: float = 0.0,
 ) -> list[list[list[int]]]:
-    """One port's streams, (stream, T, lanes): each with a density and spread of its own; zeros of both signs."""
+    """One port's streams, (stream, T, lanes), with the exponents given for each; zeros of both signs.
+
+    Each stream has a density of its own.
+    """
     minus_zero = zeros(fmt)[-1]
     streams = []
-    for length in lengths:
-        density, spread = random.choice(DENSITIES), random.choice(SPREADS)
+    for length, ends in zip(lengths, exponents, strict=True):
+        density = random.choice(DENSITIES)
         streams.append(
             [
                 [
-                    random_value(random, fmt, specials, spread)
+                    random_value(random, fmt, specials, ends)
                     if random.random() < density
                     else (minus_zero if random.random() < 0.1 else 0)
                     for _ in range(lanes)
@@ -102,10 +120,47 @@ def random_streams(
     return streams
 
 
-def random_blocks(random: Random, config: TileConfig, count: int, *, specials: float = 0.0) -> list[list[list[int]]]:
-    """C of `count` streams, (stream, rows, columns): bits of FP32 or INT32, drawn as operands are."""
-    fmt = RESULT_FORMATS[config.numerics.result]
-    return random_streams(random, fmt, config.columns, [config.rows] * count, specials=specials)
+def random_inputs(
+    random: Random, config: TileConfig, lengths: list[int], *, specials: float = 0.0, c_specials: float | None = None
+) -> tuple[list, list, list]:
+    """Random streams for all ports of a tile.
+
+    Parameters
+    ----------
+    random : Random
+        Source of everything.
+    config : TileConfig
+        The tile.
+    lengths : list of int
+        T of each stream.
+    specials, c_specials : float
+        Share of infinities and NaN among the operands and (the same if None) in C.
+
+    Returns
+    -------
+    a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
+    c : list of list of list of int, (stream, rows, columns)
+        Bit patterns; no C if the tile takes none.
+    """
+    chosen = [random.choice(EXPONENTS) for _ in lengths]
+    a, b = (
+        [
+            random_streams(random, fmt, config.lanes, lengths, [ends for ends, _ in chosen], specials=specials)
+            for _ in range(count)
+        ]
+        for fmt, count in ((config.a_format, config.columns), (config.b_format, config.rows))
+    )
+    if not config.initial:
+        return a, b, []
+    c = random_streams(
+        random,
+        RESULT_FORMATS[config.numerics.result],
+        config.columns,
+        [config.rows] * len(lengths),
+        [ends for _, ends in chosen],
+        specials=specials if c_specials is None else c_specials,
+    )
+    return a, b, c
 
 
 def random_lengths(random: Random, count: int, depth: int) -> list[int]:

@@ -1,11 +1,15 @@
 """What the tests of emitted Verilog share."""
 
+import sys
 import zlib
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 import pytest
+from amaranth.hdl import Signal, Value
 
 from tensordash import TileConfig, generate
 from tensordash_sim.verify import run_bench, simulator_names
@@ -13,6 +17,7 @@ from tensordash_sim.verify import run_bench, simulator_names
 FASTEST = simulator_names()[0] if simulator_names() else "auto"
 # Verilator takes seconds to build what Icarus builds at once; small designs do not make up for it.
 FOR_SMALL = "icarus" if "icarus" in simulator_names() else FASTEST
+CONFIG = TileConfig(rows=2, columns=1)
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +46,80 @@ def check(verilog, tmp_path, request):
         assert (result.bench, result.seed, result.simulator) == (bench, seed, simulator)
 
     return run
+
+
+@pytest.fixture
+def caught(tmp_path, monkeypatch):
+    """Emit (broken) Verilog, run a bench that wants another configuration or sound Verilog, and expect mismatches.
+
+    `only` is a regular expression for the names of the bench's tests that run.
+    """
+
+    def run(
+        bench: str,
+        emitted: TileConfig | None = None,
+        *,
+        config: TileConfig = CONFIG,
+        effort: float = 0.15,
+        only: str = "",
+    ) -> tuple[str, ...]:
+        monkeypatch.setenv("COCOTB_TEST_FILTER", only)
+        generate(emitted or config, tmp_path / "verilog")
+        result = run_bench(
+            bench, config, tmp_path / "verilog", tmp_path / "run", seed=7, effort=effort, simulator=FOR_SMALL
+        )
+        print(result)
+        assert result.tests > 0
+        assert not result.passed
+        assert result.failures
+        return result.failures
+
+    return run
+
+
+class _Recorder:
+    """Stands for Amaranth's Signal in a module, and remembers what it made by name."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, Any] = {}
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self._keep(Signal(*args, **{"src_loc_at": 1, **kwargs}))
+
+    def like(self, *args: Any, **kwargs: Any) -> Any:
+        return self._keep(Signal.like(*args, **{"src_loc_at": 1, **kwargs}))
+
+    def _keep(self, signal: Any) -> Any:
+        self.made[Value.cast(signal).name] = signal
+        return signal
+
+
+@pytest.fixture
+def sabotage(monkeypatch):
+    """Add assignments to a component's hardware; they come last, so that they win over its own.
+
+    `assignments` is called with the component and, if it takes two arguments, with the signals inside it by name.
+    """
+
+    def patch(component: type, assignments, method: str = "elaborate", domain: str = "comb") -> None:
+        original = getattr(component, method)
+
+        def broken(self, argument):
+            inside = _Recorder()
+            with monkeypatch.context() as within:
+                within.setattr(sys.modules[component.__module__], "Signal", inside, raising=False)
+                made = original(self, argument)
+            module = made if method == "elaborate" else argument
+            wants_signals = len(signature(assignments).parameters) == 2
+            module.d[domain] += assignments(self, inside.made) if wants_signals else assignments(self)
+            return made
+
+        monkeypatch.setattr(component, method, broken)
+
+    return patch
+
+
+def says(failures: tuple[str, ...], *words: str) -> bool:
+    """Whether every failure is a mismatch, and one of them names what is wrong."""
+    assert all("golden says" in line or "undefined" in line or " is " in line for line in failures), failures
+    return any(all(word in line for word in words) for line in failures)

@@ -10,7 +10,7 @@ from tensordash.numerics import Exact
 from tensordash_sim.golden.matmul import run_streams
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
-from tensordash_sim.verify.stimulus import BlockSource, packed, random_blocks, random_lengths, random_streams
+from tensordash_sim.verify.stimulus import BlockSource, packed, random_inputs, random_lengths
 
 
 class Sender:
@@ -74,10 +74,8 @@ async def run(dut, idle: float, stall: float, count: int, reset_at: int = -1) ->
     cocotb.log.info("seed %s", job.seed)
     depth, lanes = config.window_depth, config.lanes
     lengths = lengths_for(config, random, count)
-    a = [random_streams(random, config.a_format, lanes, lengths) for _ in range(config.columns)]
-    b = [random_streams(random, config.b_format, lanes, lengths) for _ in range(config.rows)]
+    a, b, c = random_inputs(random, config, lengths)
     operands = [[np.array([port[i] for port in ports], np.uint32) for ports in (a, b)] for i in range(count)]
-    c = random_blocks(random, config, count) if config.initial else []
     golden = run_streams(
         [(*pair, np.array(c[i], np.uint32)) if c else tuple(pair) for i, pair in enumerate(operands)], config
     )

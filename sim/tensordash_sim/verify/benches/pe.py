@@ -10,7 +10,7 @@ from tensordash.numerics import Exact, Fused
 from tensordash_sim.golden import FP32, make_accumulator
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.stimulus import SPREADS, largest, packed, random_value, zeros
+from tensordash_sim.verify.stimulus import EXPONENTS, largest, packed, random_value, zeros
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,9 @@ class Entry:
 
 def same_block(found: int, expected: int, config: TileConfig, width: int) -> bool:
     """Whether a block is the golden one; a number means nothing when an infinity or NaN is marked above it."""
-    marked = config.numerics.result == "fp32"
-    if marked and expected >> (width - 2):
+    if config.numerics.result == "fp32" and expected >> (width - 2):
         return found >> (width - 2) == expected >> (width - 2)
     return found == expected
-
-
-def random_c(random: Random, specials: float) -> int:
-    """Bits of a start value."""
-    if random.random() < 0.2:
-        return random.choice(zeros(FP32))
-    return random_value(random, FP32, specials, random.choice(SPREADS))
 
 
 async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
@@ -47,29 +39,29 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
     start = {"c": 0} if has_c else {}
     await pins.reset(a=0, b=0, active=0, hold=0, clear=0, take=0, **start)
     formats = config.a_format, config.b_format
-    spreads: tuple[int | None, int | None] = None, None
+    (operand_exponents, c_exponents), density = EXPONENTS[0], 1.0
 
-    def operand(side: int) -> int:
+    def operand(fmt) -> int:
         if extreme:
-            return largest(formats[side])
-        if random.random() < 0.9:
-            return random_value(random, formats[side], specials, spreads[side])
-        return random.choice(zeros(formats[side]))
+            return largest(fmt)
+        if random.random() < density:
+            return random_value(random, fmt, specials, operand_exponents)
+        return random.choice(zeros(fmt))
 
     flying, begun = [Entry()] * (config.stages - 1), False
     finished, blocks, overflows, width = None, 0, 0, len(dut.block)
     for _ in range(max(600, round(800 * job.effort))):
         # What enters now is accumulated stages - 1 cycles later, together with its marks.
-        first = not begun or (not extreme and random.random() < 0.15)
+        first = not begun or (not extreme and random.random() < 0.2)
         if first:
-            spreads = random.choice(SPREADS), random.choice(SPREADS)
-        pairs = [(operand(0), operand(1)) for _ in range(config.lanes)]
-        share = 0.7 if random.random() < 0.9 else 0.0
+            (operand_exponents, c_exponents), density = random.choice(EXPONENTS), random.choice((0.5, 0.95))
+        pairs = [(operand(formats[0]), operand(formats[1])) for _ in range(config.lanes)]
+        share = 0.7 if random.random() < 0.8 else 0.0
         active = [random.random() < share for _ in range(config.lanes)]
         counted = tuple(pair for pair, counts in zip(pairs, active, strict=True) if counts)
-        entering = Entry(counted, first, random.random() < 0.15)
+        entering = Entry(counted, first, random.random() < 0.3)
         hold = random.random() < 0.2
-        c = random_c(random, specials)
+        c = random_value(random, FP32, specials, c_exponents) if random.random() < 0.7 else random.choice(zeros(FP32))
         due = (*flying, entering)[0]
         pins.drive(
             a=packed([a for a, _ in pairs], formats[0].width),

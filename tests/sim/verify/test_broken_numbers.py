@@ -1,0 +1,225 @@
+"""Benches can fail, continued: faults in the hardware of formats, accumulators and the C input."""
+
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import Const, Mux
+
+from tensordash import TileConfig, fused_accumulator, generate
+from tensordash.accumulator import ExactAccumulator
+from tensordash.fused_accumulator import FusedAccumulator
+from tensordash.fused_result import FusedResult
+from tensordash.initial_adder import InitialAdder
+from tensordash.initial_store import InitialStore
+from tensordash.integer_accumulator import IntegerAccumulator
+from tensordash.integer_multiplier import IntegerMultiplier
+from tensordash.integer_result import IntegerResult
+from tensordash.layouts import FloatView
+from tensordash.tile import Tile
+from tensordash_sim.verify import run_bench
+
+from .conftest import FOR_SMALL, says
+
+EXACT = TileConfig(rows=2, columns=2, initial=True)
+E4M3 = TileConfig(rows=1, columns=1, format="fp8_e4m3", headroom_bits=3)
+INT8 = TileConfig(rows=2, columns=1, format="int8", headroom_bits=5, initial=True)
+VOLTA = TileConfig(rows=2, columns=1, format="bf16", accumulator="volta", initial=True)
+NEAREST = TileConfig(rows=1, columns=1, accumulator={"fused": 23, "rounding": "nearest"}, initial=True)
+COARSE = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator={"fused": 8}, initial=True)
+CONFIGS = {"exact": EXACT, "e4m3": E4M3, "int8": INT8, "volta": VOLTA, "nearest": NEAREST, "coarse": COARSE}
+
+
+@pytest.mark.parametrize(("bench", "name"), [*(("pe", name) for name in CONFIGS), ("tile", "e4m3"), ("tile", "int8")])
+def test_sound_verilog_passes(name, bench, tmp_path):
+    """What the faults below are measured against."""
+    config = CONFIGS[name]
+    generate(config, tmp_path / "verilog")
+    result = run_bench(bench, config, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.05, simulator=FOR_SMALL)
+    assert result.passed, result.failures
+
+
+@pytest.fixture
+def found(caught):
+    """A bench, or one test of it, with little stimulus that must find a fault."""
+
+    def run(bench: str, config: TileConfig, emitted: TileConfig | None = None, only: str = "") -> tuple[str, ...]:
+        return caught(bench, emitted, config=config, effort=0.05, only=only)
+
+    return run
+
+
+class TestC:
+    @pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+    @pytest.mark.parametrize("name", ["exact", "int8", "volta"])
+    def test_not_added(self, name, bench, found, sabotage):
+        sabotage(InitialStore, lambda self: self.values.eq(0))
+        assert says(found(bench, CONFIGS[name], only="traffic/idle=0.0/stall=0.0"), "golden says")
+
+    def test_added_to_the_wrong_column(self, found, sabotage):
+        sabotage(Tile, lambda self: self.drain.c[0][0].eq(self.drain.c[0][1]))
+        assert says(found("tile", EXACT, only="traffic"), "out_payload is", "golden says")
+
+    def test_added_to_the_wrong_row(self, found, sabotage):
+        sabotage(Tile, lambda self: self._pes_by_place[0, 0].c.eq(self._pes_by_place[1, 0].c))
+        assert says(found("tile", VOLTA, only="traffic"), "out_payload is", "golden says")
+
+    def test_of_the_stream_before(self, found, sabotage):
+        sabotage(InitialStore, lambda self, inside: inside["reading"].eq(inside["reading"]), domain="sync")
+        assert says(found("tile", INT8, only="traffic"), "out_payload is", "golden says")
+
+    def test_added_in_every_cycle(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["start"].number.eq(self.c))
+        assert says(found("pe", VOLTA), "block is", "golden says")
+
+    def test_last_is_ignored(self, found, sabotage):
+        sabotage(InitialStore, lambda self: self.wrong_last.eq(0))
+        assert says(found("tile", VOLTA, only="wrong_last"), "protocol_error is 0", "golden says 1")
+
+    def test_last_is_wanted_on_every_beat(self, found, sabotage):
+        sabotage(InitialStore, lambda self: self.wrong_last.eq(self.c.valid & ~self.c.payload.last))
+        assert says(found("tile", INT8, only="single_steps"), "protocol_error is 1", "golden says 0")
+
+    @pytest.mark.parametrize("name", ["exact", "volta"])
+    def test_store_is_one_beat_too_small(self, name, found, sabotage):
+        sabotage(InitialStore, lambda self, inside: self.c.ready.eq(inside["held"] < self.slots - 1))
+        assert says(found("tile", CONFIGS[name], only="c_alone"), "c_ready is 0", "golden says 1")
+
+    def test_always_ready(self, found, sabotage):
+        sabotage(InitialStore, lambda self: self.c.ready.eq(1))
+        assert says(found("tile", VOLTA, only="c_alone"), "c_ready is 1", "golden says 0")
+
+    def test_stream_does_not_wait(self, found, sabotage):
+        sabotage(InitialStore, lambda self: self.available.eq(1))
+        assert says(found("tile", EXACT, only="c_alone"), "golden says")
+
+    def test_nan_is_not_noticed(self, found, sabotage):
+        sabotage(InitialStore, lambda self: self.non_finite.eq(0))
+        assert says(found("tile", VOLTA, only="c_alone|special"), "non_finite is 0", "golden says 1")
+
+    def test_nan_is_an_infinity_to_the_adder(self, found, sabotage):
+        sabotage(InitialAdder, lambda self: self.total.positive.eq(0))
+        assert says(found("tile", EXACT, only="c_alone"), "out_payload is", "golden says")
+
+    def test_large_c_is_lost(self, found, sabotage):
+        sabotage(InitialAdder, lambda self: self.bypass.eq(0))
+        assert says(found("tile", EXACT, only="traffic"), "out_payload is", "golden says")
+
+    def test_minus_zero_is_kept(self, found, sabotage):
+        def assignments(self, inside):
+            return inside["start"].number.eq(Mux(self.clear, self.c, inside["accumulated"].number))
+
+        sabotage(FusedAccumulator, assignments)
+        failures = found("tile", NEAREST, only="all_zeros")
+        assert says(failures, "out_payload is ['0x80000000']", "golden says ['0x0']")
+
+    def test_stays_at_the_wrapper(self, found, sabotage):
+        sabotage(Tile, lambda self: self.c.ready.eq(0))
+        assert says(found("axi_stream", INT8), "golden says")
+
+
+class TestFused:
+    def test_one_fraction_bit_too_few(self, found):
+        assert says(found("pe", VOLTA, replace(VOLTA, accumulator={"fused": 22})), "block is", "golden says")
+
+    def test_one_fraction_bit_too_many(self, found):
+        assert says(found("pe", VOLTA, replace(VOLTA, accumulator="ampere")), "block is", "golden says")
+
+    @pytest.mark.parametrize("term", ["aligned_1", "term_0", "c_aligned"])
+    def test_alignment_off_by_one(self, term, found, monkeypatch):
+        original = fused_accumulator._shifted_right
+
+        def wrong(m, bits, distance, name):
+            return original(m, bits, distance + 1 if name == term else distance, name)
+
+        monkeypatch.setattr(fused_accumulator, "_shifted_right", wrong)
+        assert says(found("pe", VOLTA), "block is", "golden says")
+
+    @pytest.mark.parametrize(("wanted", "emitted"), [("zero", "nearest"), ("nearest", "zero")])
+    def test_wrong_rounding(self, wanted, emitted, found):
+        configs = [replace(NEAREST, accumulator={"fused": 23, "rounding": rounding}) for rounding in (wanted, emitted)]
+        assert says(found("pe", *configs), "block is", "golden says")
+
+    def test_never_rounds_up(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["up"].eq(0))
+        assert says(found("pe", VOLTA), "block is", "golden says")
+
+    def test_exponent_of_a_zero_product_counts(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["counted_0"].eq(self.active[0] & ~self.hold))
+        assert says(found("pe", COARSE), "block is", "golden says")
+
+    def test_subnormal_c_has_an_exponent_too_low(self, found, sabotage):
+        def assignments(self, inside):
+            return inside["c_level"].eq(inside["start"].number[23:-1])
+
+        sabotage(FusedAccumulator, assignments)
+        assert says(found("pe", VOLTA), "block is", "golden says")
+
+    def test_adds_without_an_active_lane(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["marks"].counting.eq(1), domain="sync")
+        assert says(found("pe", COARSE), "block is", "golden says")
+
+    def test_overflow_is_not_infinite(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(0))
+        assert says(found("pe", VOLTA), "block is", "golden says")
+
+    @pytest.mark.parametrize("sign", ["positive", "negative"])
+    def test_special_mark_is_lost(self, sign, found, sabotage):
+        sabotage(FusedAccumulator, lambda self: getattr(self.block, sign).eq(0))
+        assert says(found("pe", VOLTA), "block is", "golden says")
+
+    def test_nan_of_an_exact_accumulator(self, found, sabotage):
+        def assignments(self, inside):
+            return self.value.eq(Mux(inside["value"] == 0x7FFFFFFF, 0x7FC00000, inside["value"]))
+
+        sabotage(FusedResult, assignments)
+        assert says(found("tile", VOLTA, only="c_alone|special"), "out_payload is", "0x7fffffff")
+
+
+class TestE4M3:
+    def test_nan_is_an_infinity(self, found, monkeypatch):
+        monkeypatch.setattr(FloatView, "is_nan", property(lambda self: Const(0)))
+        assert says(found("pe", E4M3), "block is", "golden says")
+
+    def test_nan_is_not_noticed(self, found, monkeypatch):
+        monkeypatch.setattr(FloatView, "is_special", property(lambda self: Const(0)))
+        failures = found("tile", E4M3, only="c_alone|special")
+        assert says(failures, "non_finite is 0", "golden says 1")
+
+    def test_largest_binade_is_not_finite(self, found, monkeypatch):
+        monkeypatch.setattr(FloatView, "is_special", property(lambda self: self.exponent.all()))
+        failures = found("tile", E4M3, only="traffic")
+        assert says(failures, "non_finite is 1", "golden says 0")
+
+    def test_overflow_is_not_noticed(self, found, sabotage):
+        sabotage(ExactAccumulator, lambda self: self.overflow.eq(0))
+        assert says(found("tile", E4M3), "overflow is 0", "golden says 1")
+
+
+class TestInt8:
+    @pytest.mark.parametrize("bench", ["pe", "tile", "axi_stream"])
+    def test_sign_is_lost(self, bench, found, sabotage):
+        sabotage(IntegerMultiplier, lambda self: self.product.eq(self.a.as_unsigned() * self.b))
+        assert says(found(bench, INT8), "golden says")
+
+    def test_sum_is_not_sign_extended(self, found, sabotage):
+        sabotage(IntegerResult, lambda self, inside: inside["total"].eq(self.block.as_unsigned() + self.c))
+        assert says(found("tile", INT8, only="traffic"), "golden says")
+
+    def test_most_negative_product_is_cut(self, found, sabotage):
+        sabotage(IntegerMultiplier, lambda self: self.product[-2].eq(self.product[-1]))
+        assert says(found("pe", INT8), "block is", "golden says")
+
+    @pytest.mark.parametrize("bench", ["pe", "tile"])
+    def test_overflow_is_not_noticed(self, bench, found, sabotage):
+        sabotage(IntegerAccumulator, lambda self: self.overflow.eq(0))
+        failures = found(bench, INT8)
+        assert any("golden says overflow True" in line or "overflow is 0, golden says 1" in line for line in failures)
+
+    def test_overflow_of_c_is_not_noticed(self, found, sabotage):
+        sabotage(IntegerResult, lambda self: self.overflow.eq(0))
+        assert says(found("tile", INT8, only="largest"), "overflow is 0", "golden says 1")
+
+    def test_overflow_of_c_at_rest(self, found, sabotage):
+        """The flag of a sum that has not moved yet."""
+        sabotage(Tile, lambda self: self.overflow.eq(self.counters.overflow | self.drain.overflow))
+        assert says(found("tile", INT8, only="traffic"), "overflow is 1", "golden says 0")
