@@ -2,16 +2,21 @@
 
 from .flow import synthesize
 from .liberty import LibertyError, default_liberty, load_liberty
+from .numerics import NumericsReport, every_numerics, numerics_costs
 from .report import CostReport
-from .table import cost_table
+from .table import cost_table, numerics_table
 from .yosys import SynthesisError
 
 __all__ = [
     "CostReport",
     "LibertyError",
+    "NumericsReport",
     "SynthesisError",
     "cost_table",
     "default_liberty",
+    "every_numerics",
     "load_liberty",
+    "numerics_costs",
+    "numerics_table",
     "synthesize",
 ]

@@ -10,7 +10,9 @@ __all__ = ["Hierarchy", "Module", "Placement", "role"]
 
 PREFIX = "tensordash_"
 # Small parts of one component: mapped with the module around them, where their logic can merge with its own.
-MERGED = frozenset({"multiplier", "exact_accumulator", "scheduler"})
+MERGED = frozenset(
+    {"multiplier", "exact_accumulator", "fused_accumulator", "integer_multiplier", "integer_accumulator", "scheduler"}
+)
 
 
 def role(module: str) -> str:

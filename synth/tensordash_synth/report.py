@@ -9,14 +9,17 @@ from typing import Any
 from .hierarchy import Placement
 from .mapping import Mapped
 
-__all__ = ["COMPONENTS", "CostReport", "Design"]
+__all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "CostReport", "Design"]
 
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
-NOTES = (
+DELAY_NOTES = (
     "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
     "maximum frequency: the inverse of the least delay that a mapping for speed reaches, likewise",
+)
+NOTES = (
+    *DELAY_NOTES,
     "compute cores: PEs and the dense tile's operand registers; staging buffers: what TensorDash holds beyond those",
-    "control: control, counters, flags, and the drain with its rounders, which both designs have",
+    "control: control, counters, flags, and what both designs have: the drain with its rounders, and any store of C",
 )
 
 

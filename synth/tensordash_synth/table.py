@@ -1,8 +1,11 @@
-"""The report as text in the shape of the paper's Table IV, with the paper's figures beside it."""
+"""Reports as text: a tile's in the shape of the paper's Table IV, with its figures beside it; compute cores'."""
 
+from collections.abc import Sequence
+
+from .numerics import NUMERICS_NOTES, NumericsReport
 from .report import NOTES, CostReport
 
-__all__ = ["PAPER_MM2", "cost_table"]
+__all__ = ["PAPER_MM2", "cost_table", "numerics_table"]
 
 # Paper, Table IV: (TensorDash, baseline) in mm2 for the 65 nm chip. Control and drain are not among its rows.
 PAPER_MM2 = {
@@ -26,6 +29,10 @@ HEADINGS = (
     ("", "TensorDash", "baseline", "TensorDash", "baseline", "TensorDash", "baseline", "paper:", "paper:"),
     ("", "um2", "um2", "GE", "GE", "share", "share", "TensorDash", "baseline"),
 )
+NUMERICS_HEADINGS = (
+    ("", "", "product", "accumulator", "area", "flip-flops", "delay", "highest", "result"),
+    ("format", "accumulator", "bits", "bits", "GE", "GE", "ns", "MHz", "GE"),
+)
 
 
 def cost_table(report: CostReport) -> str:
@@ -45,15 +52,77 @@ def cost_table(report: CostReport) -> str:
     for name, areas in report.components.items():
         rows += [None] if name == "total" else []
         rows.append((LABELS[name], *_cells(report, name, areas)))
-    widths = [max(len(row[i]) for row in rows if row) for i in range(len(HEADINGS[0]))]
-    lines = [f"{report.library}, {report.clock_ns:g} ns; one gate equivalent (GE) is {report.gate_area:g} um2", ""]
+    return "\n".join(
+        [*_head(report), *_aligned(rows, labels=1), "", *_summary(report), "", *(f"- {note}" for note in NOTES)]
+    )
+
+
+def numerics_table(report: NumericsReport) -> str:
+    """Widths, areas and delays of compute cores, one a line.
+
+    Parameters
+    ----------
+    report : NumericsReport
+        What `tensordash_synth.numerics_costs` returned.
+
+    Returns
+    -------
+    str
+        Lines of plain text.
+    """
+    document = report.to_json()
+    rows: list[tuple[str, ...] | None] = [*NUMERICS_HEADINGS]
+    last_format = None
+    for core, figures in zip(report.cores, document["cores"], strict=True):
+        names, accumulator = core.label
+        if names != last_format:
+            rows.append(None)
+        rows.append(
+            (
+                names if names != last_format else "",
+                accumulator,
+                f"{core.product_bits}",
+                f"{core.accumulator_bits}",
+                f"{figures['ge']:,.0f}",
+                f"{figures['flip_flop_ge']:,.0f}",
+                f"{figures['delay_ns']:.2f}{' ' if figures['meets_clock'] else '*'}",
+                f"{figures['max_frequency_mhz']:,.0f}",
+                f"{figures['result_ge']:,.0f}",
+            )
+        )
+        last_format = names
+    shape = (
+        f"compute core of {document['lanes']} lanes, pipeline {document['stages']}{', C input' * document['initial']}"
+    )
+    late = [] if all(map(report.meets_clock, report.cores)) else ["*: misses the clock; mapped to the least delay"]
+    return "\n".join(
+        [*_head(report), shape, "", *_aligned(rows, labels=2), "", *(f"- {note}" for note in (*late, *NUMERICS_NOTES))]
+    )
+
+
+def _head(report: CostReport | NumericsReport) -> list[str]:
+    return [f"{report.library}, {report.clock_ns:g} ns; one gate equivalent (GE) is {report.gate_area:g} um2", ""]
+
+
+def _aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
+    """Rows in columns, the first `labels` of them flush left; None is a line across.
+
+    >>> _aligned([("", "GE"), None, ("PE", "10,687")], labels=1)
+    ['        GE', '----------', 'PE  10,687']
+    """
+    full = [row for row in rows if row is not None]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    lines = []
     for row in rows:
         if row is None:
             lines.append("-" * (sum(widths) + 2 * len(widths) - 2))
         else:
-            first, *others = (cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-            lines.append("  ".join([row[0].ljust(len(first)), *others]).rstrip())
-    return "\n".join([*lines, "", *_summary(report), "", *(f"- {note}" for note in NOTES)])
+            cells = [
+                cell.ljust(width) if place < labels else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            ]
+            lines.append("  ".join(cells).rstrip())
+    return lines
 
 
 def _cells(report: CostReport, name: str, areas: tuple[float, float]) -> list[str]:

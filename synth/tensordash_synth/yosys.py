@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,8 +13,10 @@ from tensordash import TensorDashError
 __all__ = ["SynthesisError", "run_yosys"]
 
 # Commands come by standard input, one a line; everything that Yosys and ABC print is kept in a file.
+# Python would let the pass that runs finish first when the user interrupts.
 WORKER = """\
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
 from pyosys import libyosys
 design = libyosys.Design()
 for command in sys.stdin.read().splitlines():
@@ -48,6 +51,8 @@ def run_yosys(commands: Sequence[str], folder: Path, module: str) -> str:
     ------
     SynthesisError
         If a command fails, or the time limit is over.
+    KeyboardInterrupt
+        If the user interrupts; the process gets it too, and this may be another thread than the main one.
     """
     log = folder / "yosys.log"
     with log.open("w", encoding="utf-8") as file:
@@ -64,6 +69,8 @@ def run_yosys(commands: Sequence[str], folder: Path, module: str) -> str:
             ).returncode
         except subprocess.TimeoutExpired:
             raise SynthesisError(f"synthesis of {module} took more than {TIME_LIMIT:.0f} seconds") from None
+    if code == -signal.SIGINT:
+        raise KeyboardInterrupt
     text = log.read_text(encoding="utf-8", errors="replace")
     if code:
         lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -59,6 +59,7 @@ def test_equal_modules_are_mapped_once(document):
     assert [name for name in modules if name.startswith("tensordash_pe")] == ["tensordash_pe"]
     assert modules["tensordash_operand_mux"]["tensordash_count"] == 3
     assert modules["tensordash_operand_mux"]["baseline_count"] == 0
+    assert not [name for name in modules if "initial" in name]
 
 
 def test_rows_hold_what_they_say(document):
@@ -151,6 +152,14 @@ def test_hierarchy_of_a_tile():
     assert hierarchy.black_boxes("tensordash_tile") == ["tensordash_control_2", "tensordash_pe"]
     assert hierarchy.black_boxes("tensordash_pe") == []
     assert list(hierarchy.twins()) == [("tensordash_tile", "tensordash_pe", ["pe_1"])]
+
+
+@pytest.mark.slow
+def test_bfloat16():
+    document = synthesize(load_preset("paper-bf16")).to_json()
+    assert 1.0 < document["ratio"]["area"] < 1.3
+    assert document["baseline"]["pe_ge"] < 12_000
+    assert not [name for name in document["modules"] if "multiplier" in name or "accumulator" in name]
 
 
 @pytest.mark.slow

@@ -1,0 +1,238 @@
+"""What numbers cost: the compute core of a tile's shape, mapped for every format and accumulator that go together."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tensordash import TileConfig
+from tensordash.config import SideFormats
+from tensordash.formats import FloatFormat
+from tensordash.numerics import ACCUMULATORS, Fused
+
+from .hierarchy import Hierarchy
+from .mapping import LOGIC_SHARE, Mapped
+from .report import DELAY_NOTES
+from .run import Progress, Run, running
+
+__all__ = ["NUMERICS_NOTES", "CoreCost", "NumericsReport", "every_numerics", "numerics_costs"]
+
+TILE = "tensordash_tile"
+PE = "tensordash_pe"
+FORMAT_CHOICES = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
+ACCUMULATOR_CHOICES: tuple[str | Fused, ...] = ("exact", *ACCUMULATORS, Fused(23, "nearest"))
+NUMERICS_NOTES = (
+    *DELAY_NOTES,
+    "product bits: magnitude of an exact product in fixed point (int8: with its sign)",
+    "area: the PE alone, without operand registers; result: from a sum to a result, once per column of a beat",
+)
+
+
+def every_numerics(config: TileConfig) -> list[TileConfig]:
+    """Every format and accumulator that go together, and a tile's own, in its lanes, pipeline and headroom.
+
+    int8 takes as much of the headroom as its results allow.
+
+    >>> tiles = every_numerics(TileConfig())
+    >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
+    (25, ['exact'])
+    >>> every_numerics(TileConfig(accumulator={"fused": 40}))[-1].accumulator
+    Fused(fraction_bits=40, rounding='zero')
+    """
+    own = _single(config)
+    found = []
+    for names in FORMAT_CHOICES:
+        headroom = min(own.headroom_bits, 16) if names == "int8" else own.headroom_bits
+        for accumulator in ACCUMULATOR_CHOICES:
+            with suppress(ValueError):  # the two do not go together
+                found.append(replace(own, format=names, accumulator=accumulator, headroom_bits=headroom))
+    return list(dict.fromkeys([*found, own]))
+
+
+def _single(config: TileConfig) -> TileConfig:
+    """The dense tile of one PE."""
+    return replace(config.baseline, rows=1, columns=1, out_rows=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreCost:
+    """A compute core, mapped.
+
+    Parameters
+    ----------
+    config : TileConfig
+        A tile that has it.
+    product_bits, accumulator_bits : int
+        Widths: of an exact product in fixed point, and of the accumulator.
+    at_target, fastest : Mapped
+        Mapped to the target clock, and for speed.
+    result_um2 : float
+        Area of what turns a sum into a result.
+    """
+
+    config: TileConfig
+    product_bits: int
+    accumulator_bits: int
+    at_target: Mapped
+    fastest: Mapped
+    result_um2: float
+
+    @property
+    def label(self) -> tuple[str, str]:
+        """Formats and accumulator in words."""
+        return _label(self.config)
+
+
+def _label(config: TileConfig) -> tuple[str, str]:
+    """Formats and accumulator in words.
+
+    >>> _label(TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, accumulator={"fused": 40}))
+    ('fp8_e4m3 x fp8_e5m2', 'fused 40, zero')
+    """
+    accumulator = config.accumulator
+    if isinstance(accumulator, Fused):
+        accumulator = f"fused {accumulator.fraction_bits}, {accumulator.rounding}"
+    return " x ".join(dict.fromkeys((config.a_format.name, config.b_format.name))), str(accumulator)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NumericsReport:
+    """Costs of compute cores that differ in their numbers only.
+
+    Parameters
+    ----------
+    library : str
+        Name of the cell library.
+    gate_area : float
+        Area of a gate equivalent in um2.
+    clock_ns : float
+        Target period.
+    cores : tuple of CoreCost
+        At least one.
+    """
+
+    library: str
+    gate_area: float
+    clock_ns: float
+    cores: tuple[CoreCost, ...]
+
+    def meets_clock(self, core: CoreCost) -> bool:
+        """Whether what is left of the period for logic is enough."""
+        return core.at_target.delay_ns <= LOGIC_SHARE * self.clock_ns
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
+        shape = self.cores[0].config
+        return {
+            "library": self.library,
+            "gate_um2": self.gate_area,
+            "clock_ns": self.clock_ns,
+            "lanes": shape.lanes,
+            "stages": shape.stages,
+            "initial": shape.initial,
+            "cores": [self._core(core) for core in self.cores],
+            "notes": list(NUMERICS_NOTES),
+        }
+
+    def _core(self, core: CoreCost) -> dict[str, Any]:
+        table = core.config.to_mapping()["tile"]
+        return {
+            "format": {"a": core.config.a_format.name, "b": core.config.b_format.name},
+            "accumulator": table["accumulator"],
+            "headroom_bits": table["headroom_bits"] if table["accumulator"] == "exact" else None,
+            "product_bits": core.product_bits,
+            "accumulator_bits": core.accumulator_bits,
+            "area_um2": round(core.at_target.area_um2, 3),
+            "ge": round(core.at_target.area_um2 / self.gate_area, 3),
+            "flip_flop_ge": round(core.at_target.flip_flop_um2 / self.gate_area, 3),
+            "delay_ns": round(core.at_target.delay_ns, 4),
+            "recipe": core.at_target.recipe,
+            "meets_clock": self.meets_clock(core),
+            "max_frequency_mhz": round(1000 / core.fastest.delay_ns, 1),
+            "result_ge": round(core.result_um2 / self.gate_area, 3),
+        }
+
+
+def numerics_costs(
+    configs: Sequence[TileConfig],
+    *,
+    liberty: str | Path | None = None,
+    clock_ns: float = 2.0,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+) -> NumericsReport:
+    """Map the compute core of each of some tiles to a cell library, by the recipe that `synthesize` uses.
+
+    Parameters
+    ----------
+    configs : sequence of TileConfig
+        Tiles of equal lanes, stages and `initial`; `every_numerics` lists them. Their dense baselines are mapped.
+    liberty, clock_ns, progress, jobs
+        As in `synthesize`.
+
+    Returns
+    -------
+    NumericsReport
+        A `CoreCost` for each, in their order.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, there are no tiles, or their shapes differ.
+    LibertyError
+        If the library cannot be used.
+    SynthesisError
+        If Yosys or ABC fails; nothing is left behind.
+    """
+    if len({(config.lanes, config.stages, config.initial) for config in configs}) != 1:
+        raise ValueError("configs must be tiles, at least one, of equal tile.lanes, tile.pipeline and tile.initial")
+    with running(liberty, clock_ns, progress, jobs) as run:
+        results: dict[str, Future[Mapped]] = {}
+        cores = [_Pending(run, config, results) for config in configs]
+        run.wait()
+        return NumericsReport(
+            library=run.library.name,
+            gate_area=run.library.gate_area,
+            clock_ns=clock_ns,
+            cores=tuple(core.cost() for core in cores),
+        )
+
+
+class _Pending:
+    """A core that is being mapped; `results` holds what makes results, by digest: most cores share it."""
+
+    def __init__(self, run: Run, config: TileConfig, results: dict[str, Future[Mapped]]) -> None:
+        from tensordash.verilog import render  # imports Amaranth, which takes its time
+
+        self.config = config
+        label = " ".join(_label(config))
+        tile = Hierarchy(render(_single(config))["tensordash.v"], TILE)
+        self.fastest = run.submit(run.module_fastest, tile, PE, label)
+        self.at_target = run.submit(run.module, tile, PE, label)
+        self.results = []
+        for placement in tile.placements:
+            if placement.path[:1] == ("drain",) and placement.path[1:]:
+                digest = tile.digest(placement.module)
+                if digest not in results:
+                    results[digest] = run.submit(run.module, tile, placement.module, f"{label}, result")
+                self.results.append(results[digest])
+
+    def cost(self) -> CoreCost:
+        """The finished core."""
+        from tensordash.layouts import FixedPoint, accumulator_shape
+
+        numerics = self.config.numerics
+        a, b = numerics.a_format, numerics.b_format
+        product_bits = a.width + b.width
+        if isinstance(a, FloatFormat) and isinstance(b, FloatFormat):
+            product_bits = FixedPoint(a, b, 0).product_bits
+        return CoreCost(
+            config=self.config,
+            product_bits=product_bits,
+            accumulator_bits=accumulator_shape(numerics)[0],
+            at_target=self.at_target.result(),
+            fastest=self.fastest.result(),
+            result_um2=sum(result.result().area_um2 for result in self.results),
+        )

@@ -1,0 +1,149 @@
+"""Runs of the recipe: modules of generated Verilog, several at a time, in a scratch folder."""
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .hierarchy import Hierarchy, role
+from .liberty import Liberty, load_liberty
+from .mapping import Mapped, map_fastest, map_for_area
+
+__all__ = ["Progress", "Run", "running"]
+
+# The scheduling loop runs through these, and ends in the staging buffers: each gets its part of the period.
+PERIOD_SHARES = {"row_scheduler": 0.45, "control": 0.35}
+
+T = TypeVar("T")
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Run:
+    """Where and how modules are mapped; its methods may be called from several threads.
+
+    Parameters
+    ----------
+    folder : Path
+        For everything that is written.
+    library : Liberty
+        What is mapped to.
+    clock_ns : float
+        Target period.
+    progress : callable
+        Is called with one line of text for every mapping that is done.
+    pool : ThreadPoolExecutor
+        Each of its threads waits for one process.
+    """
+
+    folder: Path
+    library: Liberty
+    clock_ns: float
+    progress: Progress
+    pool: ThreadPoolExecutor
+    _submitted: list[Future] = field(default_factory=list)
+
+    def module(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
+        """Map a module on its own to the target clock; what stands below it are black boxes."""
+        period = self.clock_ns * PERIOD_SHARES.get(role(name), 1.0)
+        return self._say(label, map_for_area(self._alone(hierarchy, name), name, self.library, period, self._room()))
+
+    def module_fastest(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
+        """Map a module on its own for speed."""
+        mapped = map_fastest(self._alone(hierarchy, name), name, self.library, self._room())
+        return self._say(f"{label}, for speed", mapped)
+
+    def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
+        """Map a top flattened, to the target clock and for speed: its longest path may cross modules.
+
+        Of equal instances side by side, the first is there in full, and the others only as loads: their paths are
+        equal, and they would take most of the time.
+        """
+        commands = [self._read(hierarchy)]
+        loads = {child: f"{child}_load" for _, child, _ in hierarchy.twins()}
+        commands += [f"copy {child} {load}" for child, load in loads.items()]
+        commands += [f"blackbox {load}" for load in loads.values()]
+        for parent, child, instances in hierarchy.twins():
+            commands.append(f"chtype -set {loads[child]} {' '.join(f'{parent}/{name}' for name in instances)}")
+        at_target = map_for_area(commands, hierarchy.top, self.library, self.clock_ns, self._room(), thorough=False)
+        self._say(f"{label}, flattened", at_target)
+        fastest = map_fastest(commands, hierarchy.top, self.library, self._room())
+        return at_target, self._say(f"{label}, flattened, for speed", fastest)
+
+    def submit(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
+        """Have a method run in the pool; if an earlier one has failed by now, raise its exception."""
+        self._raise_failure()
+        future = self.pool.submit(self._start, job, *arguments)
+        self._submitted.append(future)
+        return future
+
+    def _start(self, job: Callable[..., T], *arguments: Any) -> T:
+        self._raise_failure()
+        return job(*arguments)
+
+    def wait(self) -> None:
+        """Return when everything that was submitted is done; if something fails, raise its exception at once."""
+        wait(self._submitted, return_when=FIRST_EXCEPTION)
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        for future in self._submitted:
+            if future.done():
+                future.result()
+
+    def _alone(self, hierarchy: Hierarchy, name: str) -> list[str]:
+        boxes = hierarchy.black_boxes(name)
+        return [self._read(hierarchy), *([f"blackbox {' '.join(boxes)}"] if boxes else [])]
+
+    def _read(self, hierarchy: Hierarchy) -> str:
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".v", delete=False, encoding="utf-8") as file:
+            file.write(hierarchy.text)
+        return f"read_verilog {file.name}"
+
+    def _room(self) -> Path:
+        return Path(tempfile.mkdtemp(dir=self.folder))
+
+    def _say(self, label: str, mapped: Mapped) -> Mapped:
+        gates = mapped.area_um2 / self.library.gate_area
+        self.progress(f"{label}: {gates:,.0f} GE, {mapped.delay_ns:.2f} ns")
+        return mapped
+
+
+@contextmanager
+def running(liberty: str | Path | None, clock_ns: float, progress: Progress | None, jobs: int | None) -> Iterator[Run]:
+    """A run in a scratch folder that goes when it ends, whatever ends it.
+
+    Parameters
+    ----------
+    liberty : path or None
+        Cell library; None stands for `default_liberty`.
+    clock_ns : float
+        Target period.
+    progress : callable or None
+        As in `Run`.
+    jobs : int or None
+        Processes at a time; None: one per core.
+
+    Raises
+    ------
+    ValueError
+        If `clock_ns` is out of range.
+    LibertyError
+        If the library cannot be used.
+    """
+    if not 0 < clock_ns < 1e6:
+        raise ValueError(f"clock_ns must be a period in nanoseconds above 0, not {clock_ns!r}")
+    library = load_liberty(liberty)
+    with (
+        tempfile.TemporaryDirectory(prefix="tensordash-synth-") as folder,
+        ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
+    ):
+        try:
+            yield Run(Path(folder), library, clock_ns, progress or (lambda line: None), pool)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
