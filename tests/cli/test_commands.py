@@ -152,3 +152,13 @@ def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         assert each["dense_cycles"] == 1024
         assert 1 <= each["speedup"] <= each["ideal_speedup"]
     assert (folder / document["verilog"]["tensordash"]).is_file()
+
+
+@pytest.mark.slow
+def test_demo_that_rounds_in_every_cycle(capfd: pytest.CaptureFixture[str]) -> None:
+    text = call("demo --no-synth --preset paper-bf16", capfd)
+    table = [line.split() for line in text.splitlines() if line[:3] in ("AxW", "WxG", "AxG")]
+    assert len(table) == 3
+    for line in table:
+        assert " ".join(line[8:12]) == "yes, bit for bit"
+        assert all(0 < float(error) < 1e-2 for error in line[-2:])
