@@ -77,8 +77,11 @@ def test_replay(batch: bool, as_bits: bool, folder: Path, capfd: pytest.CaptureF
     b = (random.integers(-4, 5, (*lead, 2, 9, 4)) * (random.random((*lead, 2, 9, 4)) < 0.4)).astype(np.float16)
     a = random.integers(-4, 5, (*lead, 3, 9, 4)).astype(np.float16)
     np.savez("in.npz", a=a.view(np.uint16) if as_bits else a, b=b.view(np.uint16) if as_bits else b)
+    simulator = "auto" if batch and as_bits else SIMULATOR
     text = call(
-        "verify --set tile.rows=2 --set tile.columns=3 --operands in.npz -o out.npz --waves run.vcd --json", capfd
+        f"verify --set tile.rows=2 --set tile.columns=3 --simulator {simulator} --operands in.npz -o out.npz "
+        "--waves run.vcd --json",
+        capfd,
     )
     assert json.loads(text)["equal_to_golden"]
     golden = matmul(a, b, config)
@@ -133,7 +136,8 @@ def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd
 
     monkeypatch.setattr(Multiplier, "elaborate", without_sign)
     np.savez("in.npz", a=-np.ones((1, 2, 4), np.float16), b=np.ones((1, 2, 4), np.float16))
-    text = call("verify --set tile.rows=1 --set tile.columns=1 --operands in.npz -o out.npz --json", capfd, status=1)
+    settings = f"--set tile.rows=1 --set tile.columns=1 --simulator {SIMULATOR}"
+    text = call(f"verify {settings} --operands in.npz -o out.npz --json", capfd, status=1)
     assert not json.loads(text)["equal_to_golden"]
     assert not Path("out.npz").exists()
 
