@@ -47,7 +47,7 @@ class FusedAccumulator(Block):
     c : In(32)
         Only with a C input: what a sum starts from, as FP32, in the cycle of `clear`.
     block : Out(RawBlockLayout(32))
-        The last sum taken: FP32 bits, and the marks of infinities and NaN.
+        The last sum taken: FP32 bits, whose sign means nothing if they are zero, and the marks of infinities and NaN.
     overflow : Out(1)
         Never: a sum beyond the range is an infinity.
 
@@ -120,7 +120,7 @@ class FusedAccumulator(Block):
             ]
             levels.append(level)
             counts.append(counted)
-        highest: Value = reduce(_larger, [*levels, Const(self.below, len(levels[0]))])
+        highest = self._highest(m, levels)
 
         aligned = StructLayout({"magnitude": width, "sign": 1})
         terms = Signal(ArrayLayout(aligned, self.lanes), reset_less=True)
@@ -147,6 +147,17 @@ class FusedAccumulator(Block):
             m.d["sync" if registered else "comb"] += updates
         return level, terms, marks
 
+    def _highest(self, m: Module, levels: list[Signal]) -> Value:
+        """The largest level, and FP32's least at least: a tree of comparisons."""
+        rest: list[Value] = [*levels, Const(self.below, len(levels[0]))]
+        while len(rest) > 1:
+            pairs, rest = [rest[i : i + 2] for i in range(0, len(rest), 2)], []
+            for pair in pairs:
+                larger = Signal(len(levels[0]), name=f"higher_{len(pairs)}_{len(rest)}")
+                m.d.comb += larger.eq(Mux(pair[0] > pair[-1], pair[0], pair[-1]))
+                rest.append(larger)
+        return rest[0]
+
     def _infinity(self, sign: int):
         """Whether an infinity of this sign, or a NaN, is among the products."""
         marks = [
@@ -164,8 +175,8 @@ class FusedAccumulator(Block):
                 fraction, field, sign = self.c[:FRACTION_BITS], self.c[FRACTION_BITS:-1], self.c[-1]
                 special, payload = field.all(), fraction.any()
                 m.d.comb += [
-                    # -0 counts as +0. The number means nothing in an infinity; zero harms least.
-                    start.number.eq(Cat(self.c[:-1], sign & self.c[:-1].any()) & (~special).replicate(RESULT_BITS)),
+                    # The number means nothing in an infinity; zero harms least.
+                    start.number.eq(self.c & (~special).replicate(RESULT_BITS)),
                     start.positive.eq(special & (payload | ~sign)),
                     start.negative.eq(special & (payload | sign)),
                 ]
@@ -241,10 +252,6 @@ class FusedAccumulator(Block):
             result.negative.eq(infinite[1] | (overflow & sign)),
         ]
         return result
-
-
-def _larger(left: Value, right: Value) -> Value:
-    return Mux(left > right, left, right)
 
 
 def _scaled(significand, shift: int, width: int):

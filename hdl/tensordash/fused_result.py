@@ -1,4 +1,4 @@
-"""Fused result: a finished FP32 sum gets the patterns of infinities and NaN."""
+"""Fused result: a finished FP32 sum gets the patterns of zero, infinities and NaN."""
 
 from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
@@ -10,7 +10,7 @@ __all__ = ["FusedResult"]
 
 
 class FusedResult(Block):
-    """Registers a fused accumulator's sum as FP32 bits; NaN is 0x7FFFFFFF.
+    """Registers a fused accumulator's sum as FP32 bits; zero is +0, NaN is 0x7FFFFFFF.
 
     Timing: one cycle, one sum per cycle.
 
@@ -35,9 +35,11 @@ class FusedResult(Block):
         m = Module()
         positive, negative = self.block.positive, self.block.negative
         value = Signal(RESULT_BITS, reset_less=True)
+        magnitude = self.block.number[:-1]
+        number = Cat(magnitude, self.block.number[-1] & magnitude.any())
         not_a_number = positive & negative
         infinity = Cat(C(0, 23), C(0xFF, 8), negative)
         m.d.comb += self.value.eq(value)
         with m.If(self.load):
-            m.d.sync += value.eq(Mux(not_a_number, 0x7FFFFFFF, Mux(positive | negative, infinity, self.block.number)))
+            m.d.sync += value.eq(Mux(not_a_number, 0x7FFFFFFF, Mux(positive | negative, infinity, number)))
         return m

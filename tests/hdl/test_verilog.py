@@ -296,3 +296,11 @@ def test_verilator_has_no_warnings(rendered, folder):
 def test_waivers_hold_for_any_prefix(tmp_path):
     generate(TileConfig(rows=2, columns=1), tmp_path, "mytile")
     assert verilator_lint(tmp_path, "mytile_axi_stream_tile", "mytile.vlt", "mytile.v") == (0, [])
+
+
+def test_c_input_is_free_when_off():
+    text = cached_render(CONFIGS["paper"])["tensordash.v"]
+    assert not [name for name in modules(text) if "initial" in name]
+    assert not re.search(r"\b(c_valid|c_ready|c_payload|s_axis_c_tdata|startable)\b", text)
+    with_c = cached_render(CONFIGS["fp8-c"])["tensordash.v"]
+    assert {"tensordash_initial_store", "tensordash_initial_adder"} <= set(modules(with_c))

@@ -6,7 +6,7 @@ from tensordash.config import TileConfig
 from tensordash.formats import FloatFormat
 from tensordash.numerics import Fused
 
-from .numbers import FP32, decode, float_values, round_fixed
+from .numbers import FP32, Kind, decode, float_values, round_fixed
 from .specials import product_signs, special_bits, term_signs
 
 __all__ = ["FUSED_NAN", "FusedAccumulator"]
@@ -107,7 +107,8 @@ class FusedAccumulator:
             return special
         least = largest - self._fraction_bits
         total = sum(_aligned(significand, weight - least) for significand, weight in terms)
-        return round_fixed(total, least, FP32, self._rounding)
+        rounded = round_fixed(total, least, FP32, self._rounding)
+        return 0 if decode(rounded, FP32).kind is Kind.ZERO else rounded
 
     def result_bits(self, c: int = 0) -> int:
         """The number as FP32 bits; `c` is not used: a fused accumulator takes C when it starts."""
@@ -120,7 +121,8 @@ class FusedAccumulator:
     def block_bits(self) -> int:
         """What the PE's `block` port shows: the FP32 bits, and above them the marks `positive` and `negative`.
 
-        They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then.
+        They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then. A zero's
+        sign means nothing either: results get theirs on the way out.
         """
         signs = term_signs(decode(self.bits, FP32))
         return self.bits | (0 in signs) << FP32.width | (1 in signs) << (FP32.width + 1)

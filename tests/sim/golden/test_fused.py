@@ -146,8 +146,8 @@ def test_rounding_up_to_the_next_power_of_two():
         (24, "nearest", [(0x0080, 0x3380)], 0),  # a tie of 0 and the least subnormal
         (24, "nearest", [(0x0080, 0x3380)] * 2, 0x00000001),
         (25, "nearest", [(0x0080, 0x3380), (0x0080, 0x3300)], 0x00000001),  # 1.5 * 2**-150
-        (24, "zero", [(0x8080, 0x3380)], 0x80000000),  # not a zero sum, so it keeps its sign
-        (24, "nearest", [(0x8080, 0x3380)], 0x80000000),
+        (24, "zero", [(0x8080, 0x3380)], 0),  # a negative sum that is truncated to zero: +0
+        (24, "nearest", [(0x8080, 0x3380)], 0),
         (23, "zero", [(0x8080, 0x3380)], 0),
         (23, "zero", [(0x0001, 0x0001)], 0),  # 2**-266
         (64, "zero", [(0x0001, 0x0001)], 0),

@@ -268,4 +268,5 @@ def _fused_step(
         seen["floor decides"] += largest < -126 and e_max == -126
         seen["truncated"] += nothing_lost <= len(terms)
         seen["cancellation"] += total == 0
-    return _round(total, rounding, seen)
+    bits = _round(total, rounding, seen)
+    return bits if bits != 0x80000000 else 0
