@@ -20,6 +20,7 @@ from .parameters import require_bool, require_choice, require_int
 __all__ = ["ConfigError", "SideFormats", "TileConfig"]
 
 SPARSITIES = ("none", "rows", "both")
+FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
 
 
 class ConfigError(TensorDashError, ValueError):
@@ -116,7 +117,7 @@ class TileConfig:
     def _check_formats(self) -> None:
         given = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
         if not isinstance(given, Mapping):
-            require_choice("tile.format", given, FORMATS)
+            require_choice("tile.format", given, FORMATS, alternative="{ a = ..., b = ... } or ")
             return
         if set(given) != {"a", "b"}:
             raise ValueError(f"tile.format must have the keys a and b, not {', '.join(map(str, given)) or 'none'}")
@@ -132,7 +133,7 @@ class TileConfig:
             if isinstance(given, Fused):
                 given = next((name for name, known in ACCUMULATORS.items() if known == given), given)
             else:
-                require_choice("accumulator", given, ["exact", *ACCUMULATORS])
+                require_choice("accumulator", given, [*ACCUMULATORS, "exact"], alternative=FUSED_TABLE)
             object.__setattr__(self, "accumulator", given)
             self.numerics  # noqa: B018  its own checks
         except (TypeError, ValueError) as error:
@@ -291,8 +292,8 @@ def _fused(given: Mapping[str, Any]) -> Fused:
     """A fused accumulator from its table."""
     if "fused" not in given or not set(given) <= {"fused", "rounding"}:
         raise ValueError(
-            f"accumulator must be one of exact, {', '.join(ACCUMULATORS)}, or have the keys fused and rounding, "
-            f"not {', '.join(map(str, given)) or 'none'}"
+            f"accumulator must be {FUSED_TABLE}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
+            f"not a table of {', '.join(map(str, given)) or 'nothing'}"
         )
     return Fused(given["fused"], given.get("rounding", "zero"))
 

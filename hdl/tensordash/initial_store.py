@@ -49,7 +49,7 @@ class InitialStore(Block):
     ValueError
         If `out_rows` does not divide `rows`.
 
-    Source: design.md, section 5; docs/tile.md, "One cycle", step 6.
+    Source: docs/tile.md, "One cycle", step 6.
     """
 
     def __init__(self, *, rows: int, columns: int, out_rows: int, at_once: bool, floating: bool) -> None:

@@ -98,7 +98,7 @@ class FixedPoint:
     headroom_bits : int
         Bits above the largest product.
 
-    Source: paper, section IV ("mixed-precision floating-point units"), made exact; design.md section 7.
+    Source: paper, section IV ("mixed-precision floating-point units"), made exact; docs/numerics.md, "exact".
     """
 
     def __init__(self, a: FloatFormat, b: FloatFormat, headroom_bits: int) -> None:
@@ -126,7 +126,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
 
 
 class RawBlockLayout(StructLayout):
-    """A sum before rounding: a two's complement number (fused: a finite FP32 number), and whether it is one.
+    """A sum before rounding: a two's complement number (fused: FP32, without a sign if zero), and whether it is one.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
     """

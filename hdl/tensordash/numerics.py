@@ -64,7 +64,8 @@ ACCUMULATORS: dict[str, Fused] = {
     "ampere": Fused(24, "zero"),
     "hopper": Fused(25, "zero"),
 }
-"""Fused accumulators by the name of the GPU whose tensor cores compute so: at 4, 8 and 16 lanes.
+"""Fused accumulators by the name of the GPU whose tensor cores compute so on fp16 (ampere, hopper: and bf16), at 4, 8
+and 16 lanes. With other formats or lanes only the arithmetic is the same.
 
 Source: docs/numerics.md, "Tensor cores".
 """

@@ -35,11 +35,11 @@ def require_bool(name: str, value: Any, *, alternative: str = "") -> bool:
     return value
 
 
-def require_choice(name: str, value: Any, allowed: Collection[str]) -> str:
-    """Return `value` if it is one of the `allowed` names."""
-    listed = ", ".join(sorted(allowed))
+def require_choice(name: str, value: Any, allowed: Collection[str], *, alternative: str = "") -> str:
+    """Return `value` if it is one of the `allowed` names; `alternative` as in `require_int`."""
+    listed = f"{alternative}one of {', '.join(sorted(allowed))}"
     if not isinstance(value, str):
-        raise TypeError(f"{name} must be one of {listed}, not {value!r}")
+        raise TypeError(f"{name} must be {listed}, not {value!r}")
     if value not in allowed:
-        raise ValueError(f"{name} must be one of {listed}, not {value!r}")
+        raise ValueError(f"{name} must be {listed}, not {value!r}")
     return value

@@ -23,7 +23,7 @@ class SelfScheduledPE(Block):
 
     Parameters
     ----------
-    a_format, b_format, connectivity, headroom_bits, stages
+    numerics, connectivity, stages
         As in `ScheduledPE`.
 
     Members

@@ -19,6 +19,7 @@ DELAY_NOTES = (
 NOTES = (
     *DELAY_NOTES,
     "compute cores: PEs and the dense tile's operand registers; staging buffers: what TensorDash holds beyond those",
+    "paper: Table IV, its fp16 chip of 4x4 PEs of 4 lanes; bf16: section IV-D",
     "control: control, counters, flags, and what both designs have: the drain with its rounders, and any store of C",
 )
 

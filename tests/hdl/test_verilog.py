@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -296,6 +297,13 @@ def test_verilator_has_no_warnings(rendered, folder):
 def test_waivers_hold_for_any_prefix(tmp_path):
     generate(TileConfig(rows=2, columns=1), tmp_path, "mytile")
     assert verilator_lint(tmp_path, "mytile_axi_stream_tile", "mytile.vlt", "mytile.v") == (0, [])
+
+
+def test_most_lanes():
+    """Logic grows with lanes, and no faster than their number."""
+    config = TileConfig(rows=1, columns=1, lanes=32, sparsity="none", format="bf16", accumulator="hopper")
+    few = len(render(replace(config, lanes=8))["tensordash.v"])
+    assert len(render(config)["tensordash.v"]) < 5 * few
 
 
 def test_c_input_is_free_when_off():

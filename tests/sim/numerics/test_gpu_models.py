@@ -16,11 +16,9 @@ from tensordash import TileConfig
 from tensordash_sim.golden import make_accumulator
 
 from .record_gpu_models import PATH
-from .reference import table
 
 RECORDED = json.loads(PATH.read_text(encoding="utf-8"))["results"]
 GPUS = {"volta": (4, 23), "ampere": (8, 24), "hopper": (16, 25)}  # products added at once, F
-LEAST_NORMAL = 2.0**-126
 
 
 def split(digits: str, lanes: int) -> list[int]:
@@ -32,18 +30,12 @@ def split(digits: str, lanes: int) -> list[int]:
 def test_recorded_results_of_a_published_model(entry):
     names, lanes = entry["format"], entry["lanes"]
     golden = make_accumulator(TileConfig(format=names, accumulator=entry["accumulator"], initial=True, sparsity="none"))
-    a_values, b_values = table(names["a"]).floats, table(names["b"]).floats
-    compared = 0
     for case in entry["a b c d"]:
         a_bits, b_bits, c, d = case.split()
         pairs = list(zip(split(a_bits, lanes), split(b_bits, lanes), strict=True))
-        largest = max(abs(a_values[a] * b_values[b]) for a, b in pairs)
-        if c in ("00000000", "80000000") and 0 < largest < LEAST_NORMAL:
-            continue  # beside C = 0 the model aligns such sums (bf16's) to less than 2**-126: docs/numerics.md
         golden.accumulate(pairs, first=True, c=int(c, 16))
         assert f"{golden.result_bits():08x}" == d, case
-        compared += 1
-    assert compared >= 95
+    assert len(entry["a b c d"]) == 100
 
 
 # What was found on GPUs

@@ -18,7 +18,8 @@ from tensordash_sim.golden import FP32
 from tensordash_sim.verify import Replayer
 from tensordash_sim.verify.corner_cases import FLOAT_KINDS, INTEGER_KINDS, corner_values, dot_cases
 
-from .reference import EXACT_NAN, exact_dot, fused_dot, int8_dot, table
+from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
+from .test_scalar import bits_of, fp32_of, is_tiny
 
 SIDE = 2  # rows and columns of the tiles: small, for they are built
 ACCUMULATORS = {
@@ -231,3 +232,32 @@ def test_fp16_multiply_add(tmp_path):
     assert expected.size == 20_000
     assert_same(found.c_bits, expected, a, b, c)
     assert min(seen.values()) > 100, seen
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16"])
+def test_products(name, tmp_path):
+    """20,000 products, one in each stream and PE, against Berkeley SoftFloat; subnormal results apart."""
+    count, side = 1_250, 4
+    config = TileConfig(
+        rows=side,
+        columns=side,
+        lanes=2,
+        sparsity="none",
+        format=name,
+        accumulator={"fused": 23, "rounding": "nearest"},
+    )
+    rng = np.random.default_rng(6)
+    a, b = np.zeros((2, count, side, 1, 2), np.uint16)
+    for side_bits, fmt in ((a, config.a_format), (b, config.b_format)):
+        side_bits[..., 0, 0] = corner_values(rng, fmt, (count, side), specials=0.02)
+    found = Replayer(config, tmp_path).run(a, b)
+    assert not found.mismatches
+    compared = 0
+    for (stream, row, column), bits in np.ndenumerate(found.c_bits):
+        a_bits, b_bits = int(a[stream, column, 0, 0]), int(b[stream, row, 0, 0])
+        expected = bits_of(fp32_of(name, a_bits) * fp32_of(name, b_bits), FUSED_NAN)
+        if is_tiny(expected, a_bits, b_bits):
+            continue
+        assert bits == expected, (hex(a_bits), hex(b_bits))
+        compared += 1
+    assert compared > 0.8 * found.c_bits.size
