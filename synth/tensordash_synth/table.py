@@ -138,7 +138,8 @@ def _summary(report: CostReport) -> list[str]:
     document = report.to_json()
     ratio, sparse, dense = document["ratio"], document["tensordash"], document["baseline"]
     return [
-        f"area {ratio['area']:.3f} of the baseline's (paper: fp16 1.143, bf16 1.16); highest clock {ratio['clock']:.3f} of it",
+        f"area {ratio['area']:.3f} of the baseline's (paper: fp16 1.143, bf16 1.16); "
+        f"highest clock {ratio['clock']:.3f} of it",
         f"per PE: compute {dense['pe_ge']:,.0f} GE, added {sparse['added_ge_per_pe']:,.0f} "
         f"(derived from the paper, fp16, 4 lanes: 11,700 and 1,680), in all {sparse['total_ge_per_pe']:,.0f}",
         *(
