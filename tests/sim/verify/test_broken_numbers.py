@@ -106,9 +106,9 @@ class TestC:
 
     def test_minus_zero_is_kept(self, found, sabotage):
         def assignments(self, inside):
-            return inside["start"].number.eq(Mux(self.clear, self.c, inside["accumulated"].number))
+            return inside["value"].eq(Mux(self.load, self.block.number, inside["value"]))
 
-        sabotage(FusedAccumulator, assignments)
+        sabotage(FusedResult, assignments, domain="sync")
         failures = found("tile", NEAREST, only="all_zeros")
         assert says(failures, "out_payload is ['0x80000000']", "golden says ['0x0']")
 
