@@ -5,13 +5,14 @@ from operator import add, or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
 from .block import Block
 from .formats import FloatFormat
 from .layouts import FixedPoint, RawBlockLayout, product_layout
 from .numerics import Exact, Numerics
 from .parameters import require_int
+from .sum_ports import sum_members
 
 __all__ = ["ExactAccumulator"]
 
@@ -67,11 +68,7 @@ class ExactAccumulator(Block):
             {
                 "products": In(ArrayLayout(product_layout(a, b), lanes)),
                 "active": In(lanes),
-                "hold": In(1),
-                "clear": In(1),
-                "take": In(1),
-                "block": Out(RawBlockLayout(self.shape.width)),
-                "overflow": Out(1),
+                **sum_members(numerics),
             },
             identity=(numerics, lanes, stages),
         )

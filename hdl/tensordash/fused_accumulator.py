@@ -5,7 +5,7 @@ from operator import add, or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.data import ArrayLayout, StructLayout
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
 from .block import Block
 from .formats import FloatFormat
@@ -13,6 +13,7 @@ from .layouts import RESULT_BITS, RawBlockLayout, product_layout
 from .normalizer import normalize
 from .numerics import Fused, Numerics
 from .parameters import require_int
+from .sum_ports import sum_members
 
 __all__ = ["FusedAccumulator"]
 
@@ -77,12 +78,7 @@ class FusedAccumulator(Block):
             {
                 "products": In(ArrayLayout(self.product, lanes)),
                 "active": In(lanes),
-                "hold": In(1),
-                "clear": In(1),
-                "take": In(1),
-                **({"c": In(RESULT_BITS)} if numerics.initial else {}),
-                "block": Out(RawBlockLayout(RESULT_BITS)),
-                "overflow": Out(1),
+                **sum_members(numerics),
             },
             identity=(numerics, lanes, stages),
         )

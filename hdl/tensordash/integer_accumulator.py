@@ -5,12 +5,13 @@ from operator import add
 
 from amaranth.hdl import Const, Module, Mux, Signal, signed
 from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
 from .block import Block
-from .layouts import accumulator_shape, block_shape, product_shape
+from .layouts import accumulator_shape, product_shape
 from .numerics import Numerics
 from .parameters import require_int
+from .sum_ports import sum_members
 
 __all__ = ["IntegerAccumulator"]
 
@@ -57,11 +58,7 @@ class IntegerAccumulator(Block):
             {
                 "products": In(ArrayLayout(self.product, lanes)),
                 "active": In(lanes),
-                "hold": In(1),
-                "clear": In(1),
-                "take": In(1),
-                "block": Out(block_shape(numerics)),
-                "overflow": Out(1),
+                **sum_members(numerics),
             },
             identity=(numerics, lanes, stages),
         )

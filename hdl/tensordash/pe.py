@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Const, Module, Signal
 from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In
 
 from .accumulator import ExactAccumulator
 from .block import Block
@@ -10,41 +10,13 @@ from .formats import FloatFormat, IntegerFormat
 from .fused_accumulator import FusedAccumulator
 from .integer_accumulator import IntegerAccumulator
 from .integer_multiplier import IntegerMultiplier
-from .layouts import RESULT_BITS, block_shape, product_shape
+from .layouts import product_shape
 from .multiplier import Multiplier
 from .numerics import Fused, Numerics
 from .parameters import require_int
+from .sum_ports import pass_through, sum_members
 
-__all__ = ["PE", "pass_through", "pe_members", "starts_from_c"]
-
-
-def pe_members(numerics: Numerics) -> dict:
-    """Members that every kind of PE has: the pipeline's controls, what a sum starts from, and the finished block."""
-    return {
-        "hold": In(1),
-        "clear": In(1),
-        "take": In(1),
-        **({"c": In(RESULT_BITS)} if starts_from_c(numerics) else {}),
-        "block": Out(block_shape(numerics)),
-        "overflow": Out(1),
-    }
-
-
-def starts_from_c(numerics: Numerics) -> bool:
-    """Whether a sum starts from C. To an exact one, C is added when it leaves."""
-    return numerics.initial and isinstance(numerics.accumulator, Fused)
-
-
-def pass_through(outer: Block, inner: Block, numerics: Numerics) -> list:
-    """Assignments that hand `pe_members` of an outer PE on to, or from, the one inside it."""
-    return [
-        inner.hold.eq(outer.hold),
-        inner.clear.eq(outer.clear),
-        inner.take.eq(outer.take),
-        *([inner.c.eq(outer.c)] if starts_from_c(numerics) else []),
-        outer.block.eq(inner.block),
-        outer.overflow.eq(inner.overflow),
-    ]
+__all__ = ["PE"]
 
 
 class PE(Block):
@@ -99,7 +71,7 @@ class PE(Block):
                 "a": In(ArrayLayout(a.width, lanes)),
                 "b": In(ArrayLayout(b.width, lanes)),
                 "active": In(lanes),
-                **pe_members(numerics),
+                **sum_members(numerics),
             },
             identity=(numerics, lanes, stages),
         )

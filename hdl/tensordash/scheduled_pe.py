@@ -9,7 +9,8 @@ from .connectivity import Connectivity
 from .layouts import steps_layout
 from .numerics import Numerics
 from .operand_mux import OperandMux
-from .pe import PE, pass_through, pe_members
+from .pe import PE
+from .sum_ports import pass_through, sum_members
 
 __all__ = ["ScheduledPE"]
 
@@ -56,7 +57,7 @@ class ScheduledPE(Block):
                 "select": In(ArrayLayout(len(connectivity.options), lanes)),
                 "b": In(ArrayLayout(numerics.b_format.width, lanes)),
                 "active": In(lanes),
-                **pe_members(numerics),
+                **sum_members(numerics),
             },
             identity=(numerics, connectivity, stages),
         )

@@ -9,9 +9,10 @@ from .connectivity import Connectivity
 from .layouts import steps_layout
 from .numerics import Numerics
 from .operand_mux import OperandMux
-from .pe import PE, pass_through, pe_members
+from .pe import PE
 from .row_scheduler import RowScheduler
 from .staging_buffer import refill_layout
+from .sum_ports import pass_through, sum_members
 
 __all__ = ["SelfScheduledPE"]
 
@@ -65,7 +66,7 @@ class SelfScheduledPE(Block):
                 "eligible": In(depth),
                 "select": Out(ArrayLayout(len(connectivity.options), lanes)),
                 "advance": Out(depth),
-                **pe_members(numerics),
+                **sum_members(numerics),
             },
             identity=(numerics, connectivity, stages),
         )

@@ -15,11 +15,12 @@ from .initial_store import InitialStore
 from .layouts import beat_layout, steps_layout
 from .operand_flags import OperandFlags
 from .operand_mux import OperandMux
-from .pe import PE, starts_from_c
+from .pe import PE
 from .row_scheduler import RowScheduler
 from .scheduled_pe import ScheduledPE
 from .self_scheduled_pe import SelfScheduledPE
 from .staging_buffer import StagingBuffer
+from .sum_ports import starts_from_c
 
 __all__ = ["StepsSignature", "Tile"]
 
