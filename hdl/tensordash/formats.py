@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["FORMATS", "FloatFormat", "Format", "IntegerFormat"]
+__all__ = ["FORMATS", "FP32", "INT32", "RESULT_FORMATS", "FloatFormat", "Format", "IntegerFormat"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,3 +93,8 @@ FORMATS: dict[str, Format] = {
     )
 }
 """Operand formats by name."""
+
+FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
+INT32 = IntegerFormat(name="int32", width=32)
+RESULT_FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (FP32, INT32)}
+"""Formats of results and of C by name."""

@@ -4,6 +4,8 @@ Written from the definitions (docs/tile.md, docs/numerics.md), apart from the ha
 `matmul` is the way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
 """
 
+from tensordash.formats import FP32, INT32
+
 from .accumulators import Accumulator, make_accumulator
 from .dot import ExactAccumulator, IntegerAccumulator, product_bits
 from .encoding import encode
@@ -12,9 +14,7 @@ from .fused import FUSED_NAN, FusedAccumulator
 from .initial import InitialStore
 from .matmul import MatmulResult, checked_operands, matmul, run_streams
 from .numbers import (
-    FP32,
     FP32_NAN,
-    INT32,
     Decoded,
     Kind,
     decode,

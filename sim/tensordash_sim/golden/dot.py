@@ -4,10 +4,10 @@ from collections.abc import Iterable
 from functools import cache
 
 from tensordash.config import TileConfig
-from tensordash.formats import FloatFormat, Format
+from tensordash.formats import FP32, INT32, FloatFormat, Format
 from tensordash.numerics import Exact
 
-from .numbers import FP32, FP32_NAN, INT32, decode, fixed_values, round_fixed
+from .numbers import FP32_NAN, decode, fixed_values, round_fixed
 from .specials import product_signs, special_bits, term_signs
 
 __all__ = ["ExactAccumulator", "IntegerAccumulator", "product_bits"]

@@ -12,13 +12,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.config import TileConfig
-from tensordash.formats import FloatFormat, Format, IntegerFormat
+from tensordash.formats import FP32, INT32, Format, IntegerFormat
 
 __all__ = ["dot_exact", "matmul_exact", "round_fraction", "value_of"]
 
 _NAN_BITS = 0x7FC00000
-_FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
-_INT32 = IntegerFormat(name="int32", width=32)
 
 
 @lru_cache(1 << 17)  # two 16-bit formats
@@ -97,7 +95,7 @@ def dot_exact(
     '0x3f800000'
     """
     integers = isinstance(a_format, IntegerFormat)
-    initial = value_of(c, _INT32 if integers else _FP32)
+    initial = value_of(c, INT32 if integers else FP32)
     total, special = (initial, 0.0) if isinstance(initial, Fraction) else (Fraction(0), initial)
     for a, b in zip(np.ravel(a_bits).tolist(), np.ravel(b_bits).tolist(), strict=True):
         left, right = value_of(a, a_format), value_of(b, b_format or a_format)

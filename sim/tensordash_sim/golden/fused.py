@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from tensordash.config import TileConfig
-from tensordash.formats import FloatFormat
+from tensordash.formats import FP32, FloatFormat
 from tensordash.numerics import Fused
 
-from .numbers import FP32, Kind, decode, float_values, round_fixed
+from .numbers import Kind, decode, float_values, round_fixed
 from .specials import product_signs, special_bits, term_signs
 
 __all__ = ["FUSED_NAN", "FusedAccumulator"]

@@ -1,9 +1,10 @@
 """The C store: step 6 of docs/tile.md."""
 
 from tensordash.config import TileConfig
+from tensordash.formats import FP32
 from tensordash.numerics import Fused
 
-from .numbers import FP32, is_finite
+from .numbers import is_finite
 from .ports import Beat
 
 __all__ = ["InitialStore"]

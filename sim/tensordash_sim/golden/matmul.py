@@ -8,10 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.config import TileConfig
-from tensordash.formats import Format, IntegerFormat
+from tensordash.formats import FP32, INT32, Format, IntegerFormat
 
 from .encoding import encode
-from .numbers import FP32, INT32
 from .ports import Beat, Counters
 from .producer import Producer
 from .tile import Tile

@@ -6,12 +6,10 @@ from enum import Enum
 from functools import cache
 from typing import Generic, TypeVar
 
-from tensordash.formats import FloatFormat, Format, IntegerFormat
+from tensordash.formats import FP32, FloatFormat, Format, IntegerFormat
 
 __all__ = [
-    "FP32",
     "FP32_NAN",
-    "INT32",
     "Decoded",
     "Kind",
     "decode",
@@ -23,12 +21,6 @@ __all__ = [
     "round_fixed",
     "to_float",
 ]
-
-FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
-"""The format of results and C."""
-
-INT32 = IntegerFormat(name="int32", width=32)
-"""The format of results and C where the operands are integers."""
 
 FP32_NAN = 0x7FC00000
 """The only NaN that exact results hold."""

@@ -11,11 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.formats import FloatFormat, Format, IntegerFormat
+from tensordash.formats import FP32, INT32, FloatFormat, Format, IntegerFormat
 
 __all__ = ["FLOAT_KINDS", "INTEGER_KINDS", "DotCases", "corner_values", "dot_cases"]
-
-_FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
 
 FLOAT_KINDS = ("random", "cancellation", "gap", "tie", "subnormal", "large_c", "overflow", "special")
 """Families of floating-point dot products.
@@ -263,7 +261,7 @@ class _Floats:
         """Terms that share an exponent, a bit at half of the sum's last place, and now and then more around it."""
         terms = 8
         carry = self.rng.integers(0, 3 if self.positions >= 6 else 1, self.count)  # 2**carry equal terms
-        lowest = min(max(self.low, _FP32.least_exponent) + 26, self.high)
+        lowest = min(max(self.low, FP32.least_exponent) + 26, self.high)
         top = self.rng.integers(lowest, min(self.high, 126) + 1, self.count)
         half = top + carry - 24
         below = half - self.rng.integers(2, 40, self.count)
@@ -287,7 +285,7 @@ class _Floats:
             small = _signed(self.rng, fmt, self.rng.integers(1, 1 << fmt.fraction_bits, shape))
             operands.append(np.where(which != other, small, corner_values(self.rng, fmt, shape)))
         keep = self.rng.random(shape) < self.rng.choice([0.3, 1.0], (self.count, 1))
-        c = _signed(self.rng, _FP32, self.rng.integers(0, 1 << 23, self.count))
+        c = _signed(self.rng, FP32, self.rng.integers(0, 1 << 23, self.count))
         c = np.where(self.rng.random(self.count) < 0.5, c, self._any_c())
         return operands[0], np.where(keep, operands[1], 0), c
 
@@ -308,7 +306,7 @@ class _Floats:
             sign = bits & (1 << (fmt.width - 1))
             with_largest = np.where(largest, fmt.largest | sign, bits)
             operands.append(np.where(alike, with_largest & ~sign, with_largest))
-        c = _signed(self.rng, _FP32, _FP32.largest - self.rng.choice([0, 1, 2, 1 << 22, 1 << 23], self.count))
+        c = _signed(self.rng, FP32, FP32.largest - self.rng.choice([0, 1, 2, 1 << 22, 1 << 23], self.count))
         return operands[0], operands[1], np.where(self.rng.random(self.count) < 0.5, c, self._any_c())
 
     def special(self) -> _Case:
@@ -316,7 +314,7 @@ class _Floats:
         share = 1.0 / self.positions
         a = corner_values(self.rng, self.a_format, shape, zeros=0.3, specials=share)
         b = corner_values(self.rng, self.b_format, shape, zeros=0.3, specials=share)
-        c = corner_values(self.rng, _FP32, self.count, specials=0.3)
+        c = corner_values(self.rng, FP32, self.count, specials=0.3)
         return a, b, np.where(self.rng.random(self.count) < 0.5, c, 0)
 
     # Parts
@@ -356,9 +354,9 @@ class _Floats:
         return whole[0], whole[1]
 
     def _c_with(self, exponent: NDArray[np.int64]) -> NDArray:
-        exponent = np.clip(exponent, _FP32.least_exponent, 127)
-        fraction = _fractions(self.rng, _FP32, exponent.shape)
-        return _signed(self.rng, _FP32, _with_exponent(_FP32, exponent, fraction))
+        exponent = np.clip(exponent, FP32.least_exponent, 127)
+        fraction = _fractions(self.rng, FP32, exponent.shape)
+        return _signed(self.rng, FP32, _with_exponent(FP32, exponent, fraction))
 
     def _near_c(self, exponent: NDArray[np.int64]) -> NDArray:
         """A third of zeros, else within 30 binades of the given exponent."""
@@ -368,7 +366,7 @@ class _Floats:
     def _any_c(self) -> NDArray:
         """Mostly as large as a product may be, else any FP32 number."""
         near = self._near_c(self.rng.integers(self.low, self.high + 1, self.count))
-        return np.where(self.rng.random(self.count) < 0.7, near, corner_values(self.rng, _FP32, self.count))
+        return np.where(self.rng.random(self.count) < 0.7, near, corner_values(self.rng, FP32, self.count))
 
 
 class _Integers:
@@ -409,6 +407,6 @@ class _Integers:
         return self.rng.choice(np.array([half, half, half - 1, half + 1]), shape)
 
     def _c(self) -> NDArray:
-        bits = _corner_integers(self.rng, IntegerFormat(name="int32", width=32), (self.count,))
+        bits = _corner_integers(self.rng, INT32, (self.count,))
         near_end = ((1 << 31) + self.rng.integers(-(1 << 20), 1 << 20, self.count)) & 0xFFFFFFFF
         return np.choose(self.rng.integers(0, 3, self.count), [bits, near_end, np.zeros_like(bits)])

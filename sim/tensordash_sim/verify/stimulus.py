@@ -4,15 +4,13 @@ from collections.abc import Sequence
 from random import Random
 
 from tensordash import TileConfig
-from tensordash.formats import FloatFormat, Format, IntegerFormat
+from tensordash.formats import RESULT_FORMATS, FloatFormat, Format, IntegerFormat
 
-from ..golden.numbers import FP32, INT32
 from ..golden.ports import Beat, Offer
 from ..golden.producer import Producer
 
 __all__ = [
     "EXPONENTS",
-    "RESULT_FORMATS",
     "Arrival",
     "BlockSource",
     "Source",
@@ -38,7 +36,6 @@ EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
     ((56, 70), (110, 127)),
     (None, None),
 )
-RESULT_FORMATS: dict[str, Format] = {"fp32": FP32, "int32": INT32}
 
 
 def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: Exponents = None) -> int:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tensordash.formats import FORMATS, FloatFormat, Format
+from tensordash.formats import FORMATS, FP32, FloatFormat, Format
 from tensordash_sim.golden import Beat, Offer, Outputs, Producer, Tile
 
 FP16 = FORMATS["fp16"]
-FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
 
 
 @pytest.fixture

@@ -5,13 +5,12 @@ from random import Random
 
 import cocotb
 
-from tensordash.formats import FloatFormat
+from tensordash.formats import RESULT_FORMATS, FloatFormat
 from tensordash.numerics import Exact
 from tensordash_sim.golden.ports import COUNTER_LIMIT
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.stimulus import (
-    RESULT_FORMATS,
     largest,
     random_inputs,
     random_lengths,
