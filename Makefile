@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint nightly clean
+.PHONY: demo test lint prove nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
@@ -17,7 +17,11 @@ lint: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
-nightly: lint
+# Answers are kept in build/prove: a run that was interrupted goes on where it was. `make clean` forgets them.
+prove: $(READY)
+	$(BIN)/tensordash prove --all -o build
+
+nightly: lint prove
 	$(BIN)/python -m pytest -n 2 -q
 
 $(READY): pyproject.toml

@@ -10,7 +10,7 @@ import tensordash
 
 __all__ = ["cli", "run"]
 
-COMMANDS = ("generate", "verify", "synth", "presets", "demo")
+COMMANDS = ("generate", "verify", "prove", "synth", "presets", "demo")
 
 
 class _Commands(click.Group):
@@ -28,7 +28,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(tensordash.__version__, prog_name="tensordash")
 def cli() -> None:
-    """Generate, verify and cost TensorDash tiles: Tensorcores that skip multiplications by zero."""
+    """Generate, verify, prove and cost TensorDash tiles: Tensorcores that skip multiplications by zero."""
 
 
 def run(arguments: list[str] | None = None) -> Any:

@@ -114,7 +114,8 @@ class Drain(Block):
             m.d.comb += self.moves.eq(valid & free)
             loads = [self.moves]
         else:
-            sum_valid, sum_final = Signal(), Signal(reset_less=True)
+            sum_valid = Signal()
+            sum_final = Signal(reset_less=True)
             m.d.comb += self.moves.eq(valid & (~sum_valid | free))
             with m.If(self.moves):
                 m.d.sync += [sum_valid.eq(1), sum_final.eq(final)]

@@ -83,7 +83,8 @@ class InitialStore(Block):
         held = Signal(range(slots + 1))
         blocks = Signal(range(slots // beats + 1))
         writing = Signal(slots, init=1)
-        entering, complete = Signal(), Signal()
+        entering = Signal()
+        complete = Signal()
         m.d.comb += [
             self.c.ready.eq(held != slots),
             entering.eq(self.c.valid & self.c.ready),

@@ -21,7 +21,7 @@ from .config import TileConfig
 from .layouts import accumulator_shape
 from .transposer import Transposer
 
-__all__ = ["check_prefix", "emit", "generate", "render"]
+__all__ = ["Library", "check_prefix", "emit", "generate", "render"]
 
 WAIVERS = """\
 `verilator_config
@@ -49,15 +49,28 @@ def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
         yield "_".join(map(str, path)), value, member.flow == In
 
 
-class _Library:
-    """A platform that emits every distinct block once and hands out instances of its module."""
+class Library:
+    """A platform that emits every distinct block once and hands out instances of its module.
 
-    def __init__(self, prefix: str) -> None:
+    Parameters
+    ----------
+    prefix : str
+        What every module's name begins with.
+
+    Attributes
+    ----------
+    blocks : dict of str to Block
+        A component of every module, by the module's name.
+    """
+
+    def __init__(self, prefix: str = "tensordash") -> None:
         self.prefix = prefix
+        self.blocks: dict[str, Block] = {}
         self.modules: dict[tuple[Any, ...], tuple[str, frozenset[str]]] = {}
         self.texts: list[str] = []
 
     def place(self, block: Block) -> Elaboratable:
+        """An instance of the module of `block`, wired to its members."""
         name, clocked = self.module(block)
         ports: dict[str, Any] = {}
         if "clk" in clocked:
@@ -80,8 +93,13 @@ class _Library:
             text = _ordered_ports(rtlil.convert(block, name=name, platform=self, ports=ports, emit_src=False))
             clocked = frozenset(re.findall(r"^ *wire width 1 input \d+ +\\(clk|rst)$", text, re.MULTILINE))
             self.modules[key] = name, clocked
+            self.blocks[name] = block
             self.texts.append(text)
         return self.modules[key]
+
+    def verilog(self) -> str:
+        """Verilog-2005 of every module placed so far: the same text on every machine and run."""
+        return _to_verilog("\n".join(self.texts))
 
     def _free_name(self, class_name: str) -> str:
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name).lower()
@@ -116,9 +134,9 @@ def emit(block: Block, prefix: str = "tensordash") -> str:
     str
         The same text on every machine and run.
     """
-    library = _Library(prefix)
+    library = Library(prefix)
     library.module(block)
-    return _to_verilog("\n".join(library.texts))
+    return library.verilog()
 
 
 def check_prefix(prefix: str) -> str:

@@ -166,3 +166,20 @@ def test_demo_that_rounds_in_every_cycle(capfd: pytest.CaptureFixture[str]) -> N
     for line in table:
         assert " ".join(line[8:12]) == "yes, bit for bit"
         assert all(0 < float(error) < 1e-2 for error in line[-2:])
+
+
+def test_prove(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = "prove --preset dense --set tile.rows=1 --set tile.columns=1 --set tile.lanes=2 -o proofs"
+    document = json.loads(call(f"{arguments} --json", capfd))
+    assert document == json.loads((folder / "proofs" / "prove.json").read_text())
+    assert document["passed"]
+    names = {entry["name"] for entry in document["properties"]}
+    assert {"tile.every_effectual_pair_is_consumed_once", "tile_control.work_at_hand_is_scheduled"} <= names
+    assert {entry["preset"] for entry in document["properties"]} == {
+        "dense tile.rows=1 tile.columns=1 tile.lanes=2",
+    }
+    assert {entry["name"] for entry in document["covers"]} == names
+    assert document["broken"] == []
+    # What is answered is not asked again.
+    assert f"{len(names)} properties of 1 tile" in call(arguments, capfd)
+    assert json.loads((folder / "proofs" / "prove.json").read_text()) == document

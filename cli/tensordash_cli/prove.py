@@ -1,0 +1,63 @@
+"""`tensordash prove`: properties of a tile, proven on its emitted Verilog."""
+
+import json
+from pathlib import Path
+
+import click
+
+from tensordash import TileConfig
+
+from .console import CheckError, config_options, json_option, print_json, progress
+
+__all__ = ["command"]
+
+
+@click.command("prove")
+@config_options
+@click.option("--all", "everything", is_flag=True, help="Every preset and odd tiles instead, and what must not hold.")
+@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Solvers at a time (default: one per core).")
+@json_option
+@click.pass_context
+def command(
+    context: click.Context, config: TileConfig, everything: bool, output: Path, jobs: int | None, as_json: bool
+) -> None:
+    """Prove what docs/verification.md lists for a tile, on its emitted Verilog.
+
+    DIR gets prove.json, and in prove/ every question with its answer, log and counterexample (VCD). What has been
+    answered there is not asked again, so that an interrupted run goes on where it was.
+    """
+    from tensordash_formal import full_suite, suite_of
+
+    if everything and any(context.params[name] for name in ("config_file", "preset", "settings")):
+        raise click.UsageError("--all takes no CONFIG, --preset or --set")
+    if output.exists() and not output.is_dir():
+        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    name = " ".join(
+        [str(context.params["config_file"] or context.params["preset"] or "paper"), *context.params["settings"]]
+    )
+    suite = full_suite() if everything else suite_of(config, name)
+    total = len(suite.proofs) + len(suite.broken)
+    done = 0
+
+    def show(line: str) -> None:
+        nonlocal done
+        done += 1
+        progress.print(f"[{done}/{total}] {line}", markup=False)
+
+    output.mkdir(parents=True, exist_ok=True)
+    report = suite.run(output / "prove", jobs=jobs, progress=show)
+    document = report.to_json()
+    (output / "prove.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    if as_json:
+        print_json(document)
+    else:
+        tiles = {tile for tile, _ in report.properties}
+        click.echo(
+            f"{len(report.properties)} properties of {len(tiles)} tile{'s' * (len(tiles) > 1)}, "
+            f"{len(report.broken)} broken variants: {output / 'prove.json'}"
+        )
+        for line in report.failures():
+            click.echo(f"    {line}")
+    if failures := report.failures():
+        raise CheckError(f"{len(failures)} of {len(report.properties) + len(report.broken)} failed: {failures[0]}")

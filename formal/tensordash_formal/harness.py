@@ -1,0 +1,230 @@
+"""Harness: a component's emitted Verilog, what is assumed of its inputs, and what is claimed of it."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from amaranth.back import rtlil
+from amaranth.hdl import Cat, ClockSignal, Const, Elaboratable, Instance, Module, ResetSignal, Signal, Value
+from amaranth.hdl._ir import PortDirection
+
+from tensordash.block import Block
+from tensordash.verilog import Library, members
+
+__all__ = ["Fault", "Harness", "Stand"]
+
+Fault = Callable[[Module, Any, Any], Any]
+"""Breaks a component at its ports: gets the module, the sound component and the one seen from outside, whose outputs
+are those of the sound one and whose inputs reach it, unless the fault says otherwise (the last assignment wins)."""
+
+
+@dataclass(frozen=True)
+class Stand:
+    """A component that takes the place of every instance of a kind, with the same ports."""
+
+    kind: type[Block]
+    make: Callable[[Block], Elaboratable]
+
+
+class Harness:
+    """Statements about a component whose Verilog lies below.
+
+    Every claim has the form "whenever `when`, then `then`"; that `when` can happen is its cover. Claims speak of ports
+    and of the state that docs/tile.md defines. A lemma is what a claim needs to be inductive: it is proven along with
+    the claims, and is the only place that may look inside.
+
+    The first cycle is a reset; later ones come at any time.
+
+    Parameters
+    ----------
+    block : Block
+        The component. Its inputs are free in every cycle unless the harness drives them.
+    within : Block, optional
+        Emit this one, which holds the component, so that what is proven is its file.
+    stands : iterable of Stand
+        What takes the place of components below it.
+    fault : tuple of (type of Block, Fault), optional
+        What is broken in every component of that type.
+
+    Attributes
+    ----------
+    m : Module
+        Ghost state goes here: registers that only the statements read.
+    """
+
+    def __init__(
+        self,
+        block: Block,
+        *,
+        within: Block | None = None,
+        stands: tuple[Stand, ...] = (),
+        fault: tuple[type[Block], Fault] | None = None,
+    ) -> None:
+        self.m = Module()
+        self.m._MustUse__silence = True  # one whose claims are only listed is never converted
+        self.block = block
+        self.claims: dict[str, list[str]] = {}
+        self._library = Library()
+        if within is not None:
+            self._library.module(within)
+        self._ports: dict[str, Signal] = {}
+        self._inner_ports: dict[str, str] = {}
+        self._probes: dict[str, str] = {}
+        self._lemmas: list[str] = []
+        self._statements = 0
+        self._fault = fault
+        self._stands = stands
+        self.started = Signal(reset_less=True)
+        self.m.d.sync += self.started.eq(1)
+        self.m.submodules.dut = self._library.place(block)
+        for name, value, is_input in members(block):
+            if is_input:
+                assert isinstance(value, Signal)
+                self._ports[name] = value
+        self.assume(self.started | ResetSignal())
+
+    def drive(self, port: Any, value: Any) -> None:
+        """Give an input of the component a value, instead of any."""
+        signal = Value.cast(port)
+        self._ports = {name: each for name, each in self._ports.items() if each is not signal}
+        self.m.d.comb += signal.eq(value)
+
+    def free(self, shape: Any, name: str) -> Signal:
+        """A value that may be another one in every cycle."""
+        signal = Signal(shape, name=name)
+        if len(Value.cast(signal)):  # Yosys has no traces of inputs without bits
+            self._ports[name] = Value.cast(signal)
+        return signal
+
+    def constant(self, shape: Any, name: str) -> Signal:
+        """Any value, the same in all cycles."""
+        signal = Signal(shape, name=name)
+        if len(Value.cast(signal)):
+            self._cell("anyconst", f"{name}_cell", p_WIDTH=len(Value.cast(signal)), o_Y=signal)
+        return signal
+
+    def port(self, path: str, shape: Any) -> Signal:
+        """A port of a component inside, by its name in the flattened Verilog."""
+        return self._inside(path, shape, self._inner_ports)
+
+    def probe(self, path: str, shape: Any) -> Signal:
+        """Any signal inside, likewise; lemmas alone may read it. Where they are left out, it has no meaning."""
+        return self._inside(path, shape, self._probes)
+
+    def _inside(self, path: str, shape: Any, group: dict[str, str]) -> Signal:
+        signal = Signal(shape, name=f"inside_{len(self._inner_ports) + len(self._probes)}")
+        width = len(Value.cast(signal))
+        self.m.submodules[f"{signal.name}_cell"] = Instance("inside", p_WIDTH=width, o_Y=signal)
+        group[signal.name] = path
+        return signal
+
+    def assume(self, condition: Any) -> None:
+        """Leave out every run in which the condition is ever false."""
+        self._cell("assume", f"assumption_{self._statements}", i_A=condition, i_EN=Const(1))
+
+    def claim(self, name: str, then: Any, *, when: Any = 1) -> None:
+        """What must hold in every cycle that `when` is true in. Claims of one name are one property."""
+        cells = self.claims.setdefault(name, [])
+        cell = f"{name}_{len(cells)}" if cells else name
+        cells.append(cell)
+        when = Value.cast(when).bool() & self.started
+        self._cell("assert", f"claim_{cell}", i_A=~when | Value.cast(then).bool(), i_EN=Const(1))
+        self._cell("cover", f"cover_{cell}", i_A=when, i_EN=Const(1))
+
+    def lemma(self, then: Any, *, when: Any = 1) -> None:
+        """What the claims need to be inductive."""
+        when = Value.cast(when).bool() & self.started
+        name = f"lemma_{len(self._lemmas)}"
+        self._lemmas.append(name)
+        self._cell("assert", name, i_A=~when | Value.cast(then).bool(), i_EN=Const(1))
+
+    def past(self, value: Any, *, init: int = 0) -> Signal:
+        """A value one cycle ago; `init` after a reset."""
+        value = Value.cast(value)
+        signal = Signal(len(value), name=f"past_{self._statements}", init=init)
+        self._statements += 1
+        self.m.d.sync += signal.eq(value)
+        return signal
+
+    def _cell(self, kind: str, name: str, **ports: Any) -> None:
+        self._statements += 1
+        # Kept, or Yosys would make one of two statements that say the same.
+        self.m.submodules[name] = Instance(f"${kind}", a_keep=1, **ports)
+
+    @cached_property
+    def files(self) -> dict[str, str]:
+        """What Yosys reads: the harness, the Verilog, and what takes the place of components in it."""
+        ports: dict[str, Any] = {name: (value, PortDirection.Input) for name, value in self._ports.items()}
+        text = rtlil.convert(self.m, name="harness", ports=ports, emit_src=False).replace("cell \\$", "cell $")
+        return {"harness.il": text, "dut.v": self._library.verilog(), **self._replaced()}
+
+    def _replaced(self) -> dict[str, str]:
+        files = {}
+        for name, block in self._library.blocks.items():
+            for stand in self._stands:
+                if type(block) is stand.kind:
+                    files[f"{name}.stand.il"] = _module(stand.make(block), name, block)
+            if self._fault and type(block) is self._fault[0]:
+                broken = self._broken(name, block, self._fault[1])
+                files[f"{name}.fault.il"] = _module(broken, name, block)
+        return files
+
+    def _broken(self, name: str, block: Block, fault: Fault) -> Module:
+        """The module that takes the name of a sound one, and holds it."""
+        m = Module()
+        sound = block.signature.create(path=("sound",))
+        ports: dict[str, Any] = {}
+        for (path, _member, inner), (_, outer, is_input) in zip(
+            block.signature.flatten(sound), members(block), strict=True
+        ):
+            ports[f"{'i' if is_input else 'o'}_{'_'.join(map(str, path))}"] = inner
+            m.d.comb += Value.cast(inner).eq(outer) if is_input else outer.eq(Value.cast(inner))
+        _, clocked = self._library.module(block)
+        signals = {"clk": ClockSignal(), "rst": ResetSignal()}
+        m.submodules.sound = Instance(f"{name}_sound", **{f"i_{each}": signals[each] for each in clocked}, **ports)
+        m.d.comb += fault(m, sound, block) or []
+        return m
+
+    @property
+    def covers(self) -> list[str]:
+        """Names of the cells that state when claims say something."""
+        return [f"cover_{cell}" for cells in self.claims.values() for cell in cells]
+
+    @property
+    def assertions(self) -> list[str]:
+        """Names of the cells that state claims and lemmas."""
+        return [f"claim_{cell}" for cells in self.claims.values() for cell in cells] + self._lemmas
+
+    def script(self, keep: Iterable[str]) -> list[str]:
+        """Yosys commands that build the model from the files, with no other claims, lemmas and covers than `keep`."""
+        kept = sorted(keep)
+        commands = ["read_verilog dut.v"]
+        for file in self.files:
+            module, _, rest = file.partition(".")
+            if rest == "stand.il":
+                commands += [f"delete {module}", f"read_rtlil {file}"]
+            elif rest == "fault.il":
+                commands += [f"rename {module} {module}_sound", f"read_rtlil {file}"]
+        commands += ["read_rtlil harness.il", "hierarchy -top harness", "proc", "flatten", "cd harness"]
+        # Without lemmas, a component may be another one, with other registers.
+        probes = self._probes if set(kept) & set(self._lemmas) else {}
+        commands += [f"delete {name}_cell" for name in (*self._inner_ports, *self._probes)]
+        commands += [
+            f"connect -nounset -set {name} \\dut.{path}" for name, path in (self._inner_ports | probes).items()
+        ]
+        # `select` fails where nothing is left to prove.
+        commands += [
+            "select -set stated t:$assert t:$cover",
+            f"select -set kept {' '.join(f'c:{name}' for name in kept)}",
+        ]
+        commands += ["delete @stated @kept %d", f"select -assert-count {len(kept)} t:$assert t:$cover"]
+        return [*commands, "cd ..", "opt_clean"]
+
+
+def _module(design: Elaboratable, name: str, block: Block) -> str:
+    ports: dict[str, Any] = {
+        port: (value, PortDirection.Input if is_input else PortDirection.Output)
+        for port, value, is_input in members(block)
+    }
+    return rtlil.convert(design, name=name, ports=ports, emit_src=False)

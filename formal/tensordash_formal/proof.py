@@ -1,0 +1,172 @@
+"""Proof: the claims about a component, for which tiles they are made, and what breaks each of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from tensordash import TileConfig
+from tensordash.block import Block
+
+from .harness import Fault, Harness
+from .solver import Answer, ProofError, Question, Solver
+
+__all__ = ["Broken", "Build", "Proof", "Refutation", "Result"]
+
+INDUCTION = "induction"
+
+
+class Build(Protocol):
+    """Makes the harness of a tile's component, sound or broken."""
+
+    def __call__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+        """The harness for a tile."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Broken:
+    """A variant that a property must not hold for.
+
+    Parameters
+    ----------
+    claim : str
+        The property.
+    title : str
+        What is wrong with the variant.
+    kind : type of Block
+        The component that is broken.
+    fault : Fault
+        How.
+    depth : int
+        Cycles within which the property fails.
+    config : TileConfig
+        The tile that is broken; None for the one that `Proof.breaks` names.
+    """
+
+    claim: str
+    title: str
+    kind: type[Block]
+    fault: Fault
+    depth: int = 8
+    config: TileConfig | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A property of a tile, proven or not.
+
+    Parameters
+    ----------
+    name : str
+        Proof and claim.
+    bound : int or "induction"
+        Cycles from reset that it is proven for; "induction": all.
+    result : str
+        "proven", "refuted" (a counterexample exists) or "unknown".
+    cover : int or None
+        First cycle in which the property says something; None if there is none.
+    seconds : float
+        Of the run, which all claims of a proof share.
+    """
+
+    name: str
+    bound: int | str
+    result: str
+    cover: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refutation:
+    """A broken variant, and the cycle in which its property fails; None if it does not."""
+
+    name: str
+    title: str
+    cycle: int | None
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proof:
+    """Claims about a component.
+
+    Parameters
+    ----------
+    name : str
+        What it is about.
+    build : Build
+        Makes its harness.
+    applies : callable
+        Whether a tile has the component.
+    broken : tuple of Broken
+        At least one for every claim.
+    depth : int
+        Cycles that the induction assumes, or with `bounded` those that are searched.
+    bounded : bool
+        Search counterexamples up to `depth` cycles instead of proving.
+    engine : str
+        Of the proof; covers and counterexamples are always searched with z3.
+    cover_depth : int
+        Cycles within which every claim says something.
+    breaks : TileConfig
+        What broken variants are made of.
+    """
+
+    name: str
+    build: Build
+    applies: Callable[[TileConfig], bool]
+    broken: tuple[Broken, ...]
+    depth: int = 1
+    bounded: bool = False
+    engine: str = "smtbmc z3"
+    cover_depth: int = 8
+    breaks: TileConfig = field(default_factory=TileConfig)
+
+    def prove(self, config: TileConfig, solver: Solver) -> list[Result]:
+        """Prove every claim for a tile, and show that each says something."""
+        solver = solver if isinstance(solver, Solver) else Solver(solver)
+        harness = self.build(config)
+        if not harness.claims:
+            raise ProofError(f"{self.name} claims nothing of {config.digest}")
+        mode = "bmc" if self.bounded else "prove"
+        answer = solver.solve(self._question(harness, harness.assertions, mode, self.depth, self.engine))
+        covers = solver.solve(self._question(harness, harness.covers, "cover", self.cover_depth))
+        result = "proven" if answer.status == "pass" else "unknown"
+        return [
+            Result(
+                name=f"{self.name}.{claim}",
+                bound=self.depth if self.bounded else INDUCTION,
+                result="refuted" if any(f"claim_{cell}" in answer.failed for cell in cells) else result,
+                cover=_first(covers, cells),
+                seconds=answer.seconds,
+            )
+            for claim, cells in harness.claims.items()
+        ]
+
+    def refute(self, broken: Broken, solver: Solver, config: TileConfig | None = None) -> Refutation:
+        """Show that a claim does not hold for a broken variant."""
+        solver = solver if isinstance(solver, Solver) else Solver(solver)
+        harness = self.build(config or broken.config or self.breaks, fault=(broken.kind, broken.fault))
+        if broken.claim not in harness.claims:
+            raise ProofError(f"{self.name} has no claim {broken.claim!r}: {', '.join(harness.claims)}")
+        wanted = [f"claim_{cell}" for cell in harness.claims[broken.claim]]
+        question = self._question(harness, wanted, "bmc", broken.depth)
+        answer = solver.solve(question)
+        return Refutation(
+            name=f"{self.name}.{broken.claim}",
+            title=broken.title,
+            cycle=min(answer.failed.values(), default=None),
+            seconds=answer.seconds,
+        )
+
+    def _question(
+        self, harness: Harness, keep: list[str], mode: str, depth: int, engine: str = "smtbmc z3"
+    ) -> Question:
+        return Question(mode=mode, engine=engine, depth=depth, script=tuple(harness.script(keep)), files=harness.files)
+
+
+def _first(covers: Answer, cells: list[str]) -> int | None:
+    """The cycle in which the last of a claim's covers is reached; None if one is not."""
+    cycles = [covers.reached.get(f"cover_{cell}") for cell in cells]
+    return None if None in cycles else max(cycle for cycle in cycles if cycle is not None)

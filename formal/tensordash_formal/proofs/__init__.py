@@ -1,0 +1,34 @@
+"""What is claimed, one file per component."""
+
+from . import (
+    accumulator,
+    axi_stream,
+    counters,
+    drain,
+    initial_store,
+    multiplier,
+    operand_mux,
+    scheduler,
+    staging_buffer,
+    tile,
+    tile_control,
+    transposer,
+)
+
+__all__ = ["PROOFS"]
+
+PROOFS = (
+    scheduler.PROOF,
+    operand_mux.PROOF,
+    staging_buffer.PROOF,
+    multiplier.PROOF,
+    accumulator.PROOF,
+    drain.PROOF,
+    initial_store.PROOF,
+    counters.PROOF,
+    tile.PROOF,
+    tile_control.PROOF,
+    axi_stream.PROOF,
+    transposer.PROOF,
+)
+"""Every proof, in the order of the dataflow."""

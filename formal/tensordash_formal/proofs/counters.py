@@ -1,0 +1,123 @@
+"""The counters and flags: saturating sums, flags that stay, and a clear that zeroes all of them."""
+
+from functools import partial
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.counters import COUNTER_BITS, COUNTERS, FLAGS, Counters
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+LARGEST = 2**COUNTER_BITS - 1
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's counters.
+
+    Source: docs/tile.md, "Counters and flags"; the docstring of `Counters`.
+    """
+    depth, rows = config.window_depth, config.rows
+    schedulers = {"none": 0, "rows": rows, "both": rows * config.columns}[config.sparsity]
+    weight = 1 if schedulers else rows * config.lanes
+    dut = Counters(rows=rows, depth=depth, selections=schedulers * config.lanes or 1, weight=weight)
+    harness = Harness(dut, fault=fault)
+
+    # The tile's AS is the least of its rows'.
+    advance = harness.free(range(depth + 1), "advance_count")
+    row_advances = [harness.free(range(depth + 1), f"row_advance_count_{row}") for row in range(rows)]
+    for each in row_advances:
+        harness.assume((advance <= each) & (each <= depth))
+    harness.drive(dut.advance, _thermometer(advance, depth))
+    harness.drive(dut.row_advance, Cat(_thermometer(each, depth) for each in row_advances))
+
+    cleared = harness.past(dut.clear)
+    grows = {
+        "cycles": advance != 0,
+        "steps": advance,
+        "effectual": _ones(list(dut.selected)) * weight,
+        "stall_input": dut.starved,
+        "stall_output": dut.frozen,
+        "input_limited": dut.limited,
+    }
+    counters = [(name, getattr(dut, name), grows[name]) for name in COUNTERS]
+    counters += [("row_wait", dut.row_wait[row], each - advance) for row, each in enumerate(row_advances)]
+    for name, counter, amount in counters:
+        grown = harness.past(amount)
+        total = harness.past(counter) + grown
+        harness.claim(f"{name}_grows", counter == Mux(total > LARGEST, LARGEST, total), when=grown.any() & ~cleared)
+        harness.claim(f"{name}_stays", counter == total, when=~grown.any() & ~cleared)
+        harness.claim("clear_zeroes_counters", counter == 0, when=cleared)
+    for index, name in enumerate(FLAGS):
+        flag = getattr(dut, name)
+        raised, stood = harness.past(dut.raised[index]), harness.past(flag)
+        harness.claim("flags_rise", flag, when=raised & ~cleared)
+        harness.claim("flags_stay", flag == stood, when=~raised & ~cleared)
+        harness.claim("clear_zeroes_flags", ~flag, when=cleared)
+    return harness
+
+
+def _thermometer(number: Any, depth: int) -> Any:
+    return Cat(number > step for step in range(depth))
+
+
+def _ones(bits: list[Any]) -> Any:
+    """How many there are, as a sum of sums: solvers cannot tell that two orders of addition agree."""
+    half = len(bits) // 2
+    return _ones(bits[:half]) + _ones(bits[half:]) if half else bits[0]
+
+
+def _wraps(name: str, m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += getattr(outer, name).eq(getattr(sound, name)[:2])
+
+
+def _row_wraps(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.row_wait[0].eq(sound.row_wait[0][:2])
+
+
+def _runs_on(name: str, m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += getattr(sound, name).eq(~0)
+
+
+def _keeps_all(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.clear.eq(0)
+
+
+def _keeps_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.clear.eq(outer.clear | ~outer.raised.any())
+
+
+def _raises_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.raised.eq(0)
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=Counters, fault=fault, depth=10)
+
+
+INPUTS = {
+    "cycles": "advance",
+    "steps": "advance",
+    "effectual": "selected",
+    "stall_input": "starved",
+    "stall_output": "frozen",
+    "input_limited": "limited",
+    "row_wait": "row_advance",
+}
+
+BROKEN = (
+    *(_broken(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
+    _broken("row_wait_grows", "a row's counter has two bits", _row_wraps),
+    *(_broken(f"{name}_stays", "grows in every cycle", partial(_runs_on, port)) for name, port in INPUTS.items()),
+    _broken("clear_zeroes_counters", "nothing is cleared", _keeps_all),
+    _broken("clear_zeroes_flags", "nothing is cleared", _keeps_all),
+    _broken("flags_rise", "flags never rise", _raises_nothing),
+    _broken("flags_stay", "flags fall when nothing raises one", _keeps_nothing),
+)
+
+PROOF = Proof(name="counters", build=build, applies=lambda config: True, broken=BROKEN)

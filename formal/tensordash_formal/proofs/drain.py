@@ -1,0 +1,231 @@
+"""The drain: every block's beats come out once, in order, as fast as the sink allows; arithmetic is left out."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.drain import Drain
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+from ..stands import STANDS, TAGS
+
+__all__ = ["PROOF"]
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's drain, through which tags pass instead of numbers.
+
+    Source: docs/tile.md, "State" and "One cycle", step 1; the docstring of `Drain`.
+    """
+    dut = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, numerics=config.numerics)
+    harness = Harness(dut, stands=STANDS, fault=fault)
+    # The PEs take a block only while there is room, and hold it until they take the next.
+    harness.assume(dut.free | ~dut.take)
+    taken_blocks = harness.free(dut.blocks.shape(), "taken_blocks")
+    blocks = Signal(dut.blocks.shape())
+    harness.drive(dut.blocks, blocks)
+    with harness.m.If(dut.take):
+        harness.m.d.sync += blocks.eq(taken_blocks)
+    beats = Beats(harness, dut)
+    watch = Watch(harness, dut, beats, taken_blocks)
+
+    out = dut.out
+    stalled, payload = harness.past(out.valid & ~out.ready), harness.past(out.payload)
+    harness.claim("valid_holds_until_taken", out.valid, when=stalled)
+    harness.claim("payload_holds_until_taken", out.payload.as_value() == payload, when=stalled)
+    harness.claim("valid_while_a_beat_is_there", out.valid, when=beats.out_full)
+    harness.claim("valid_while_a_beat_is_there", ~out.valid, when=~beats.out_full)
+    harness.claim("moves_when_there_is_room", dut.moves, when=beats.moves)
+    harness.claim("moves_when_there_is_room", ~dut.moves, when=~beats.moves)
+    harness.claim("free_when_the_block_has_left", dut.free, when=beats.free)
+    harness.claim("free_when_the_block_has_left", ~dut.free, when=~beats.free)
+    final = beats.leaving == beats.each - 1
+    harness.claim("last_marks_the_final_beat", out.payload.last, when=out.valid & final)
+    if beats.each > 1:
+        harness.claim("last_marks_the_final_beat", ~out.payload.last, when=out.valid & ~final)
+    value = Array(Value.cast(each)[:TAGS] for row in out.payload.values for each in row)[watch.place]
+    harness.claim(
+        "value_comes_out_in_its_turn", value == watch.value, when=out.valid & watch.watched & (watch.ahead == 0)
+    )
+    _inside(harness, dut, beats, watch, blocks)
+    return harness
+
+
+class Beats:
+    """Where docs/tile.md says that beats are: left in the block, in the sum register, in the output register.
+
+    Parameters
+    ----------
+    harness : Harness
+        Gets the registers.
+    dut : Drain
+        What they follow.
+    """
+
+    def __init__(self, harness: Harness, dut: Drain) -> None:
+        m = harness.m
+        self.each = each = dut.rows // dut.out_rows
+        self.left = Signal(range(each + 1))
+        self.sum_full = Signal()
+        self.out_full = Signal()
+        self.leaving = Signal(range(each + 1))  # which of its block leaves next
+        self.moves = Signal()
+        self.free = Signal()
+        self.leaves = Signal()
+        out_free, out_loads = Signal(), Signal()
+        m.d.comb += [
+            self.leaves.eq(self.out_full & dut.out.ready),
+            out_free.eq(~self.out_full | dut.out.ready),
+            self.free.eq((self.left == 0) | ((self.left == 1) & self.moves)),
+        ]
+        if dut.rounds_sum:
+            m.d.comb += [
+                self.moves.eq((self.left != 0) & (~self.sum_full | out_free)),
+                out_loads.eq(self.sum_full & out_free),
+            ]
+            m.d.sync += self.sum_full.eq(self.moves | (self.sum_full & ~out_free))
+        else:
+            m.d.comb += [self.moves.eq((self.left != 0) & out_free), out_loads.eq(self.moves)]
+        m.d.sync += self.out_full.eq(out_loads | (self.out_full & ~dut.out.ready))
+        with m.If(dut.take):
+            m.d.sync += self.left.eq(each)
+        with m.Elif(self.moves):
+            m.d.sync += self.left.eq(self.left - 1)
+        with m.If(self.leaves):
+            m.d.sync += self.leaving.eq(Mux(self.leaving == each - 1, 0, self.leaving + 1))
+        self.inside = self.left + self.sum_full + self.out_full
+
+        harness.lemma((self.left <= each) & (self.leaving < each))
+        whole = self.leaving + self.inside
+        harness.lemma(Cat(whole == blocks * each for blocks in range(4)).any())
+
+
+class Watch:
+    """Any value of any block, from when the block is taken until it leaves.
+
+    Parameters
+    ----------
+    harness : Harness
+        Gets the registers.
+    dut : Drain
+        What they follow.
+    beats : Beats
+        Where beats are.
+    blocks : View
+        What is taken.
+    """
+
+    def __init__(self, harness: Harness, dut: Drain, beats: Beats, blocks: Any) -> None:
+        m = harness.m
+        self.places = places = dut.out_rows * dut.columns
+        self.watched = Signal()
+        self.ahead = Signal(range(beats.each + 4))  # beats that leave before it
+        self.value = Signal(TAGS)
+        self.beat = harness.constant(range(beats.each + 1), "beat")
+        self.place = harness.constant(range(places + 1), "place")
+        harness.assume((self.beat < beats.each) & (self.place < places))
+        with m.If(self.watched & beats.leaves):
+            m.d.sync += [self.watched.eq(self.ahead != 0), self.ahead.eq(self.ahead - 1)]
+        with m.If(dut.take & ~self.watched & harness.free(1, "begin")):
+            m.d.sync += [
+                self.watched.eq(1),
+                self.ahead.eq(self.beat + beats.inside - beats.leaves),
+                self.value.eq(self.of(blocks)),
+            ]
+        self.moved = beats.sum_full + beats.out_full  # beats between the block and the sink
+        if dut.adds_c:
+            c = Array(each[-1] for row in dut.c for each in row)[self.place]
+            with m.If(self.watched & dut.moves & (self.ahead == self.moved)):
+                m.d.sync += self.value[-1].eq(self.value[-1] | c)
+
+    def of(self, blocks: Any) -> Any:
+        """The watched value's tags in a block."""
+        tags = Array(Value.cast(each)[:TAGS] for row in blocks for each in row)
+        return tags[self.beat * self.places + self.place]
+
+
+def _inside(harness: Harness, dut: Drain, beats: Beats, watch: Watch, blocks: Any) -> None:
+    """The registers of the beats' places, and the watched value in each of them."""
+    each, ahead = beats.each, watch.ahead
+    harness.lemma(harness.probe("beat", each) == Mux(beats.left == 0, 0, (1 << each) >> beats.left))
+    in_block = watch.watched & (ahead >= watch.moved)
+    harness.lemma((beats.left != 0) & (ahead + each == watch.moved + watch.beat + beats.left), when=in_block)
+    harness.lemma(watch.of(blocks) == watch.value, when=in_block)
+    harness.lemma(ahead < beats.inside, when=watch.watched)
+    if dut.rounds_sum:
+        harness.lemma(harness.probe("sum_valid", 1) == beats.sum_full)
+        final = (beats.leaving + beats.out_full == each - 1) | (beats.leaving + beats.out_full == 2 * each - 1)
+        harness.lemma(harness.probe("sum_final", 1) == final, when=beats.sum_full)
+        sums = Array(
+            harness.probe(f"initial_adder_{row}_{column}.held", TAGS)
+            for row in range(dut.out_rows)
+            for column in range(dut.columns)
+        )
+        in_sum = watch.watched & beats.sum_full & (ahead == beats.out_full)
+        harness.lemma(sums[watch.place] == watch.value, when=in_sum)
+
+
+def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.valid.eq(sound.out.valid & outer.out.ready)
+
+
+def _gives_up(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.valid.eq(sound.out.valid & ~_stalled(m, outer))
+
+
+def _changes_its_mind(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.payload.values[0][0].eq(sound.out.payload.values[0][0] ^ _stalled(m, outer))
+
+
+def _stalled(m: Module, outer: Any) -> Signal:
+    stalled = Signal()
+    m.d.sync += stalled.eq(outer.out.valid & ~outer.out.ready)
+    return stalled
+
+
+def _moves_always(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.moves.eq(1)
+
+
+def _free_always(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.free.eq(1)
+
+
+def _last_row_first(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [sound.blocks[row].eq(outer.blocks[outer.rows - 1 - row]) for row in range(outer.rows)]
+
+
+def _columns_in_reverse(m: Module, sound: Any, outer: Any) -> None:
+    for inner, row in zip(sound.out.payload.values, outer.out.payload.values, strict=True):
+        m.d.comb += [row[column].eq(inner[outer.columns - 1 - column]) for column in range(outer.columns)]
+
+
+def _every_beat_is_last(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.payload.last.eq(1)
+
+
+def _loses_c(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.c.eq(0)
+
+
+def _broken(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> Broken:
+    return Broken(claim=claim, title=title, kind=Drain, fault=fault, depth=8, config=config)
+
+
+BROKEN = (
+    _broken("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
+    _broken("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
+    _broken("valid_while_a_beat_is_there", "valid waits for ready", _waits_for_ready),
+    _broken("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
+    _broken("free_when_the_block_has_left", "the drain is always free", _free_always),
+    _broken("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
+    _broken("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
+    _broken("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
+    _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),
+    _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True, format="int8")),
+)
+
+PROOF = Proof(name="drain", build=build, applies=lambda config: True, broken=BROKEN, cover_depth=24)

@@ -1,0 +1,222 @@
+"""The store of C: its beats come out once, in order, and a stream may start when a whole block is there for it."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.formats import FloatFormat
+from tensordash.initial_store import InitialStore
+from tensordash.layouts import RESULT_BITS
+from tensordash.sum_ports import starts_from_c
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's store of C.
+
+    Source: docs/tile.md, "State" and "One cycle", steps 1, 3, 4 and 6; the docstring of `InitialStore`.
+    """
+    at_once = starts_from_c(config.numerics)
+    dut = InitialStore(
+        rows=config.rows,
+        columns=config.columns,
+        out_rows=config.out_rows,
+        at_once=at_once,
+        floating=isinstance(config.a_format, FloatFormat),
+    )
+    harness = Harness(dut, fault=fault)
+    stored = Stored(harness, dut)
+    watch = Watch(harness, dut, stored)
+    # Streams start only with a complete block, and take only what a stream has started with, maybe in this cycle.
+    harness.assume((stored.complete != 0) | ~dut.starts)
+    harness.assume((stored.started != 0) | dut.starts | ~dut.pop)
+
+    # A function of what is stored alone: nothing of the same cycle decides.
+    harness.claim("ready_while_there_is_room", dut.c.ready, when=stored.beats < dut.slots)
+    harness.claim("ready_while_there_is_room", ~dut.c.ready, when=stored.beats == dut.slots)
+    harness.claim("available_while_a_block_is_complete", dut.available, when=stored.complete != 0)
+    harness.claim("available_while_a_block_is_complete", ~dut.available, when=stored.complete == 0)
+    if at_once:
+        due = watch.watched & (stored.beats == dut.slots)
+        place = watch.beat * watch.places + watch.place
+    else:
+        due, place = watch.watched & (watch.ahead == 0), watch.place
+    value = Array(each for row in dut.values for each in row)[place]
+    harness.claim("value_comes_out_in_its_turn", value == watch.value, when=due)
+
+    final = stored.filling == dut.beats - 1
+    wrong = stored.enters & (dut.c.payload.last ^ final)
+    harness.claim("wrong_last_is_reported", dut.wrong_last, when=wrong)
+    harness.claim("wrong_last_is_reported", ~dut.wrong_last, when=~wrong)
+    special = Cat(value[23:31].all() for row in dut.c.payload.values for value in row).any()
+    reported = stored.enters & special & dut.floating
+    if dut.floating:
+        harness.claim("infinities_and_nans_are_reported", dut.non_finite, when=reported)
+    harness.claim("infinities_and_nans_are_reported", ~dut.non_finite, when=~reported)
+    _inside(harness, dut, stored, watch)
+    return harness
+
+
+class Stored:
+    """What docs/tile.md says is in the store.
+
+    Parameters
+    ----------
+    harness : Harness
+        Gets the registers.
+    dut : InitialStore
+        What they follow.
+    """
+
+    def __init__(self, harness: Harness, dut: InitialStore) -> None:
+        m, each, slots = harness.m, dut.beats, dut.slots
+        self.beats = Signal(range(slots + 1))
+        self.started = Signal(range(slots + 1))  # beats of blocks that a stream has started with
+        self.complete = Signal(range(slots // each + 1))  # blocks that none has started with
+        self.filling = Signal(range(each + 1))  # beats of the block that is not complete
+        self.enters = Signal()
+        self.completes = Signal()
+        leaving = Mux(dut.pop, slots if dut.at_once else 1, 0)
+        m.d.comb += [
+            self.enters.eq(dut.c.valid & dut.c.ready),
+            self.completes.eq(self.enters & (self.filling == each - 1)),
+        ]
+        m.d.sync += [
+            self.beats.eq(self.beats + self.enters - leaving),
+            self.started.eq(self.started + Mux(dut.starts, each, 0) - leaving),
+            self.complete.eq(self.complete + self.completes - dut.starts),
+            self.filling.eq(Mux(self.completes, 0, self.filling + self.enters)),
+        ]
+        harness.lemma(self.beats == self.started + self.complete * each + self.filling)
+        harness.lemma((self.beats <= slots) & (self.filling < each))
+        if dut.at_once:
+            harness.lemma((self.started == 0) | (self.started == slots))
+
+
+class Watch:
+    """Any value of any beat, from its entry until it leaves.
+
+    Parameters
+    ----------
+    harness : Harness
+        Gets the registers.
+    dut : InitialStore
+        What they follow.
+    stored : Stored
+        What is in the store.
+    """
+
+    def __init__(self, harness: Harness, dut: InitialStore, stored: Stored) -> None:
+        m = harness.m
+        self.places = dut.out_rows * dut.columns
+        self.place = harness.constant(range(self.places + 1), "place")
+        harness.assume(self.place < self.places)
+        self.watched = Signal()
+        self.begins = Signal()
+        self.ahead = Signal(range(dut.slots + 1))  # beats that leave before it
+        self.beat = Signal(range(dut.beats + 1))  # which of its block it is
+        self.value = Signal(RESULT_BITS)
+        values = Array(each for row in dut.c.payload.values for each in row)
+        m.d.comb += self.begins.eq(stored.enters & ~self.watched & harness.free(1, "begin"))
+        with m.If(self.begins):
+            m.d.sync += [
+                self.watched.eq(1),
+                self.ahead.eq(stored.beats - dut.pop),
+                self.beat.eq(stored.filling),
+                self.value.eq(values[self.place]),
+            ]
+        with m.Elif(dut.pop):
+            leaves = 1 if dut.at_once else self.ahead == 0
+            m.d.sync += [self.watched.eq(self.watched & ~leaves), self.ahead.eq(self.ahead - 1)]
+        harness.lemma(self.ahead < stored.beats, when=self.watched)
+        if dut.at_once:
+            harness.lemma(self.ahead == self.beat, when=self.watched)
+
+
+def _inside(harness: Harness, dut: InitialStore, stored: Stored, watch: Watch) -> None:
+    """The ring, its pointers, and where the watched value lies in it."""
+    m, slots = harness.m, dut.slots
+    write = Signal(range(slots + 1))
+    slot = Signal(range(slots + 1))
+    with m.If(stored.enters):
+        m.d.sync += write.eq(Mux(write == slots - 1, 0, write + 1))
+    with m.If(watch.begins):
+        m.d.sync += slot.eq(write)
+    read = Signal(range(slots + 1))
+    m.d.comb += read.eq(Mux(stored.beats > write, write + slots - stored.beats, write - stored.beats))
+    harness.lemma(write < slots)
+    harness.lemma((write == stored.filling) | (write == stored.filling + dut.beats))
+    harness.lemma(harness.probe("writing", slots) == 1 << write)
+    harness.lemma(harness.probe("held", len(stored.beats)) == stored.beats)
+    if not dut.at_once:
+        harness.lemma(harness.probe("blocks", len(stored.complete)) == stored.complete)
+        harness.lemma(harness.probe("reading", slots) == 1 << read)
+    harness.lemma((slot == read + watch.ahead) | (slot + slots == read + watch.ahead), when=watch.watched)
+    harness.lemma(slot < slots, when=watch.watched)
+    bits = RESULT_BITS * watch.places
+    for index in range(slots):
+        held = dut.values.as_value()[index * bits :][:bits] if dut.at_once else harness.probe(f"beat_{index}", bits)
+        value = held.word_select(watch.place, RESULT_BITS)
+        harness.lemma(value == watch.value, when=watch.watched & (slot == index))
+
+
+def _ready_always(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.c.ready.eq(1)
+
+
+def _ready_waits(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.c.ready.eq(sound.c.ready & outer.c.valid)
+
+
+def _starts_twice(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.starts.eq(0)
+
+
+def _never_leaves(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.pop.eq(0)
+
+
+def _columns_in_reverse(m: Module, sound: Any, outer: Any) -> None:
+    for inner, row in zip(sound.c.payload.values, outer.c.payload.values, strict=True):
+        m.d.comb += [inner[column].eq(row[outer.columns - 1 - column]) for column in range(outer.columns)]
+
+
+def _rows_in_reverse(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [outer.values[row].eq(sound.values[outer.rows - 1 - row]) for row in range(outer.rows)]
+
+
+def _reports_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [outer.wrong_last.eq(0), outer.non_finite.eq(0)]
+
+
+def _broken(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> Broken:
+    return Broken(claim=claim, title=title, kind=InitialStore, fault=fault, depth=12, config=config)
+
+
+FUSED = TileConfig(initial=True, accumulator="volta")
+
+BROKEN = (
+    _broken("ready_while_there_is_room", "a full store is ready", _ready_always),
+    _broken("ready_while_there_is_room", "ready waits for valid", _ready_waits),
+    _broken("available_while_a_block_is_complete", "one block serves many streams", _starts_twice),
+    _broken("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
+    _broken("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
+    _broken("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
+    _broken("wrong_last_is_reported", "nothing is reported", _reports_nothing),
+    _broken("infinities_and_nans_are_reported", "nothing is reported", _reports_nothing),
+)
+
+PROOF = Proof(
+    name="initial_store",
+    build=build,
+    applies=lambda config: config.initial,
+    broken=BROKEN,
+    cover_depth=40,
+    breaks=TileConfig(initial=True, rows=2, columns=2),
+)

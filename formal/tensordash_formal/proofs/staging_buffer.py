@@ -1,0 +1,131 @@
+"""The staging buffers: what comes out of a window is what went in, in order."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib.wiring import In, Out
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.layouts import steps_layout
+from tensordash.staging_buffer import StagingBuffer, refill_layout
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+class Windows(Block):
+    """A tile's staging buffers, one of each width, moved by the same `refill`."""
+
+    def __init__(self, config: TileConfig) -> None:
+        lanes, depth = config.lanes, config.window_depth
+        widths = sorted({config.a_format.width, config.b_format.width})
+        self.buffers = {width: StagingBuffer(width=width, lanes=lanes, depth=depth) for width in widths}
+        members: dict[str, Any] = {"refill": In(refill_layout(depth))}
+        for width in widths:
+            layout = steps_layout(width, lanes, depth)
+            members |= {f"steps_{width}": In(layout), f"window_{width}": Out(layout)}
+        super().__init__(members, identity=(config,))
+
+    def elaborate(self, platform: Any) -> Module:
+        """Nothing but the buffers."""
+        m = Module()
+        for width, buffer in self.buffers.items():
+            m.submodules[f"buffer_{width}"] = buffer.place(platform)
+            m.d.comb += [
+                buffer.refill.eq(self.refill),
+                buffer.steps.eq(getattr(self, f"steps_{width}")),
+                getattr(self, f"window_{width}").eq(buffer.window),
+            ]
+        return m
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's windows.
+
+    Source: docs/tile.md, "One cycle", steps 3 and 5; the docstrings of `refill_layout` and `StagingBuffer`.
+    """
+    depth = config.window_depth
+    dut = Windows(config)
+    harness = Harness(dut, fault=fault)
+    m = harness.m
+
+    # In each cycle some steps leave and some enter. Slots that hold nothing afterwards may take anything.
+    present = Signal(range(depth + 1))
+    kept = Signal(range(depth + 1))
+    leaving = harness.free(range(depth + 1), "leaving")
+    entering = harness.free(range(depth + 1), "entering")
+    unused = harness.free(refill_layout(depth), "unused")
+    refill = Signal(refill_layout(depth))
+    harness.assume(leaving <= present)
+    harness.assume(kept + entering <= depth)
+    harness.drive(dut.refill, refill)
+    m.d.comb += kept.eq(present - leaving)
+    m.d.sync += present.eq(kept + entering)
+    for slot in range(depth):
+        with m.If(slot < kept):
+            m.d.comb += refill[slot].eq(1 << leaving)
+        with m.Elif(slot < kept + entering):
+            m.d.comb += refill[slot].eq((1 << depth) >> kept)
+        with m.Else():
+            m.d.comb += refill[slot].eq(unused[slot])
+
+    # Any one of the steps that ever enter is watched from then on until it leaves.
+    watched = Signal()
+    place = Signal(range(depth + 1))
+    begin = harness.free(1, "begin")
+    offset = harness.free(range(depth + 1), "offset")
+    enters = Signal()
+    m.d.comb += enters.eq(begin & ~watched & (offset < entering))
+    with m.If(enters):
+        m.d.sync += [watched.eq(1), place.eq(kept + offset)]
+    with m.Elif(watched):
+        m.d.sync += [watched.eq(place >= leaving), place.eq(place - leaving)]
+    harness.lemma(present <= depth)
+    harness.lemma(place < present, when=watched)
+
+    running = harness.past(1)
+    lane = harness.constant(range(config.lanes), "lane")
+    harness.assume(lane < config.lanes)
+    for width in dut.buffers:
+        steps, window = getattr(dut, f"steps_{width}"), getattr(dut, f"window_{width}")
+        value = Signal(width, name=f"value_{width}")
+        with m.If(enters):
+            m.d.sync += value.eq(steps[offset][lane])
+        harness.claim("held_in_order_until_it_leaves", window[place][lane] == value, when=watched)
+        for slot in range(depth):
+            lines, before = harness.past(refill[slot]), harness.past(window[slot].as_value())
+            harness.claim("stays_by_its_first_line", window[slot].as_value() == before, when=running & (lines == 1))
+            harness.claim("zero_without_a_line", ~window[slot].as_value().any(), when=running & (lines == 0))
+    return harness
+
+
+def _reverses_lanes(m: Module, sound: Any, outer: Any) -> None:
+    for inner, step in zip(sound.steps, outer.steps, strict=True):
+        for lane in range(len(step)):
+            m.d.comb += inner[lane].eq(step[len(step) - 1 - lane])
+
+
+def _forgets(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [lines[0].eq(0) for lines in sound.refill]
+
+
+def _sticks(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [lines[0].eq(1) for lines in sound.refill]
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=StagingBuffer, fault=fault, depth=4)
+
+
+BROKEN = (
+    _broken("held_in_order_until_it_leaves", "lanes enter in reverse", _reverses_lanes),
+    _broken("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
+    _broken("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
+    _broken("stays_by_its_first_line", "a step that stays is lost", _forgets),
+    _broken("zero_without_a_line", "a slot without a line stays", _sticks),
+)
+
+PROOF = Proof(name="staging_buffer", build=build, applies=lambda config: True, broken=BROKEN)

@@ -1,0 +1,362 @@
+"""What a tile does with its pairs, and with C: each meets its stream's sum exactly once."""
+
+from dataclasses import replace
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Mux, Signal, Value
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.control import Control
+from tensordash.drain import Drain
+from tensordash.formats import FloatFormat
+from tensordash.initial_store import InitialStore
+from tensordash.operand_flags import OperandFlags
+from tensordash.scheduled_pe import ScheduledPE
+from tensordash.scheduler import Scheduler
+from tensordash.staging_buffer import StagingBuffer
+
+from ..harness import Fault
+from ..proof import Broken, Proof
+from ..stands import TAGS
+from ..tile_harness import TileHarness, element
+from ..tile_state import count, thermometer
+
+__all__ = ["PROOF"]
+
+
+class WatchedTile(TileHarness):
+    """A tile, and a watch on one pair of values, and on one value of C.
+
+    The watched pair is any pair of any PE, lane and cycle: the row, the column and the lane are constants of any value,
+    and it is picked once, in any cycle, at any place among the steps offered. Its values carry the only tags.
+    """
+
+    def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        super().__init__(config, fault)
+        self.row = self.constant(range(config.rows), "row")
+        self.column = self.constant(range(config.columns), "column")
+        self.lane = self.constant(range(config.lanes), "lane")
+        self.assume((self.row < config.rows) & (self.column < config.columns) & (self.lane < config.lanes))
+        self.place = Signal(range(config.rows * config.columns))
+        self.row_beat = Signal(range(self.state.beats))
+        self.result = Signal(TAGS)
+        values = self.tile.out.payload.values
+        self.m.d.comb += [
+            self.place.eq(self.row * config.columns + self.column),
+            self.row_beat.eq(self.row // config.out_rows),
+            self.result.eq(self._of_pe(lambda row, column: values[row % config.out_rows][column][:TAGS])),
+        ]
+        self._pair()
+        places = self._places()
+        self._conservation(places)
+        if config.initial:
+            self._c()
+
+    def _of_pe(self, make: Any) -> Any:
+        """Something of the watched pair's PE."""
+        rows, columns = range(self.config.rows), range(self.config.columns)
+        return element([make(row, column) for row in rows for column in columns], self.place)
+
+    def _pair(self) -> None:
+        """Pick a pair; follow its step through the window; claim what comes out."""
+        m, state, config, depth = self.m, self.state, self.config, self.state.depth
+        most = range(depth + state.latency + 4)
+        self.seen, self.effectual, self.delivered = Signal(), Signal(), Signal()
+        self.slot = Signal(depth)
+        """Where in the window the watched step is, one-hot; zero when it is not there."""
+        self.inflight = Signal(most)
+        """Streams whose end has entered, and whose final beat has not left."""
+        self.ahead = Signal(most)
+        """Of these, those that leave before the watched pair's."""
+        pick, index = self.free(1, "pick"), self.free(range(depth), "index")
+        effectual = self._tags(pick, index)
+        m.d.sync += self.inflight.eq(self.inflight + state.ends_enter - self.final_leaves)
+        with m.If(pick & ~self.seen & (index < state.entering)):
+            m.d.sync += [
+                self.seen.eq(1),
+                self.effectual.eq(effectual),
+                self.slot.eq(Const(1) << (state.stays + index)),
+                self.ahead.eq(self.inflight - self.final_leaves),
+            ]
+        with m.Else():
+            m.d.sync += self.slot.eq(self.slot >> state.steps)
+            with m.If(self.final_leaves & (self.ahead != 0)):
+                m.d.sync += self.ahead.eq(self.ahead - 1)
+        shows = state.out_full & (self.beat == self.row_beat)
+        due = self.seen & ~self.delivered & (self.ahead == 0)
+        with m.If(shows & due & self.beat_leaves):
+            m.d.sync += self.delivered.eq(1)
+        pair = self.result[:2]
+        due_here = shows & due
+        self.claim("every_effectual_pair_is_consumed_once", pair == 1, when=due_here & self.effectual)
+        if config.sparsity != "none" and isinstance(config.b_format, FloatFormat):  # a tagged int8 is not zero
+            self.claim("no_other_pair_is_consumed", pair == 0, when=due_here & ~self.effectual)
+        self.claim("no_pair_meets_another_stream", pair == 0, when=shows & self.seen & ~due)
+        self.claim("nothing_is_consumed_before_it_enters", pair == 0, when=shows & ~self.seen)
+
+    def _tags(self, pick: Signal, index: Signal) -> Value:
+        """Give every port any values, with tags on the watched pair alone; return whether it is effectual."""
+        config, depth = self.config, self.state.depth
+        nonzero: dict[str, Value] = {}
+        for side, ports, place, fmt in (
+            ("a", self.tile.a, self.column, config.a_format),
+            ("b", self.tile.b, self.row, config.b_format),
+        ):
+            watched: Value = Const(0)
+            for number, port in enumerate(ports):
+                free = self.free(port.steps.shape(), f"{side}_{number}_values")
+                tagged = Signal.like(port.steps, name=f"{side}_{number}_tagged")
+                for step in range(depth):
+                    for lane in range(config.lanes):
+                        tag = pick & ~self.seen & (index == step) & (place == number) & (self.lane == lane)
+                        magnitude = free[step][lane][:-1]
+                        self.m.d.comb += tagged[step][lane].eq(Cat(magnitude, tag))
+                        watched = watched | tag & (magnitude.any() if isinstance(fmt, FloatFormat) else Const(1))
+                self.drive(port.steps, tagged)
+            nonzero[side] = watched
+        return {"none": Const(1), "rows": nonzero["b"], "both": nonzero["a"] & nonzero["b"]}[config.sparsity]
+
+    def _places(self) -> list[tuple[Value, Value, Value]]:
+        """Where the pair can be: whether it is there, whether something wrong is, and how many blocks are ahead."""
+        config, state, depth = self.config, self.state, self.state.depth
+        older = self.slot - 1
+        self.window_ahead = count(self.ended) + count(state.ends & older[:depth])
+        places: list[tuple[Value, Value, Value]] = [(self._waiting(), Const(0), self.window_ahead)]
+        pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
+
+        def at(path: str) -> Value:
+            value = Signal(TAGS, name=f"here_{path}")
+            self.m.d.comb += value.eq(
+                self._of_pe(lambda row, column: self.probe(f"{pe.format(row, column)}.{path}", TAGS))
+            )
+            return value
+
+        stages = [] if config.sparsity == "none" else [at("operands")]
+        stages += [at(f"stage_{stage}") for stage in range(config.stages - 1)]
+        for stage, tags in enumerate(stages):
+            self.lemma(state.pipe_made[stage], when=tags[:2].any())
+            self.lemma(~tags[2])
+            places.append((tags[0], tags[1], count(self.ended) - count(state.pipe_last[: stage + 1])))
+        self.in_sum = state.sum_full & (self.row_beat == self.sum_beat)
+        self.in_out = state.out_full & (self.row_beat == self.beat)
+        in_block = (state.left != 0) & (self.row_beat >= state.beats - state.left)
+        self.finished = [(state.open, at("sums"), 3), (in_block, at("block_tags"), 2)]
+        if state.has_sum:
+            total = self._of_pe(
+                lambda row, column: self.probe(f"drain.initial_adder_{row % config.out_rows}_{column}.total", TAGS)
+            )
+            self.finished.append((self.in_sum, total, 1))
+        self.finished.append((self.in_out, self.result, 0))
+        places += [(here & tags[0], here & tags[1], count(self.ended[:ahead])) for here, tags, ahead in self.finished]
+        return places
+
+    def _waiting(self) -> Value:
+        """The pair is in the window, not consumed; its tags are nowhere else there."""
+        config, state, depth, lanes = self.config, self.state, self.state.depth, self.config.lanes
+        for side, ports, place, fmt in (
+            ("a", config.columns, self.column, config.a_format),
+            ("b", config.rows, self.row, config.b_format),
+        ):
+            bits = depth * lanes * fmt.width
+            window = Signal(bits, name=f"{side}_window")
+            self.m.d.comb += window.eq(
+                element([self.probe(f"{side}_staging_{number}.window", bits) for number in range(ports)], place)
+            )
+            for step in range(depth):
+                for lane in range(lanes):
+                    tag = window[(step * lanes + lane + 1) * fmt.width - 1]
+                    self.lemma(tag == (self.slot[step] & (self.lane == lane)), when=state.held > step)
+        if config.sparsity == "none":
+            return self.slot.any()
+        remaining = Signal(depth * lanes, name="remaining")
+        if config.sparsity == "rows":
+            rows = [self.probe(f"scheduler_{row}.scheduler.effectual", depth * lanes) for row in range(config.rows)]
+            chosen = element(rows, self.row)
+        else:
+            path = "pe_{}_{}.scheduler.scheduler.effectual"
+            chosen = self._of_pe(lambda row, column: self.probe(path.format(row, column), depth * lanes))
+        self.m.d.comb += remaining.eq(chosen)
+        return Cat(
+            remaining[step * lanes + lane] & self.slot[step] & (self.lane == lane)
+            for step in range(depth)
+            for lane in range(lanes)
+        ).any()
+
+    def _conservation(self, places: list[tuple[Value, Value, Value]]) -> None:
+        """An effectual pair is in one place until it is delivered, and behind the right number of blocks."""
+        state, depth = self.state, self.state.depth
+        self.lemma((self.slot & (self.slot - 1)[:depth]) == 0)
+        self.lemma(self.slot & ~thermometer(state.held, depth) == 0)
+        self.lemma((self.slot == 0) & ~self.delivered & ~self.effectual, when=~self.seen)
+        self.lemma(self.inflight == count(self.ended) + count(state.ends))
+        self.lemma(self.ahead == self.window_ahead, when=self.slot.any())
+        self.lemma(self.ahead <= self.inflight)
+        there = count(here for here, _, _ in places)
+        self.lemma(there == (self.effectual & ~self.delivered))
+        for here, wrong, ahead in places:
+            self.lemma(~wrong)
+            self.lemma(self.ahead == ahead, when=here)
+
+    def _c(self) -> None:
+        """The same for a value of C: it is added to the stream that starts with its block."""
+        m, state, config = self.m, self.state, self.config
+        most = range(state.depth + state.latency + 6)
+        seen, delivered, inflight, ahead = Signal(), Signal(), Signal(most), Signal(most)
+        pick = self.free(1, "pick_c")
+        tagged = pick & ~seen & (state.c_beat == self.row_beat)
+        payload = self.free(self.tile.c.payload.shape(), "c_values")
+        driven = Signal.like(payload)
+        m.d.comb += driven.last.eq(payload.last)
+        for row in range(config.out_rows):
+            for column in range(config.columns):
+                here = tagged & (self.column == column)
+                if config.out_rows > 1:
+                    here = here & (self.row % config.out_rows == row)
+                m.d.comb += driven.values[row][column].eq(Cat(payload.values[row][column][:-1], here))
+        self.drive(self.tile.c.payload, driven)
+        m.d.sync += inflight.eq(inflight + state.c_completes - self.final_leaves)
+        with m.If(tagged & state.c_enters):
+            m.d.sync += [seen.eq(1), ahead.eq(inflight - self.final_leaves)]
+        with m.Elif(self.final_leaves & (ahead != 0)):
+            m.d.sync += ahead.eq(ahead - 1)
+        shows = state.out_full & (self.beat == self.row_beat)
+        due = seen & ~delivered & (ahead == 0)
+        with m.If(shows & due & self.beat_leaves):
+            m.d.sync += delivered.eq(1)
+        self.claim("every_c_is_added_once", self.result[2], when=shows & due)
+        self.claim("no_c_is_added_to_another_stream", ~self.result[2], when=shows & ~due)
+
+        self.lemma(~delivered, when=~seen)
+        self.lemma(inflight == state.c_blocks + ~state.first + count(self.ended))
+        self.lemma(ahead <= inflight)
+        places = self._c_places()
+        self.lemma(count(here for here, _ in places) == (seen & ~delivered))
+        for here, blocks in places:
+            self.lemma(ahead == blocks, when=here)
+
+    def _c_places(self) -> list[tuple[Value, Value]]:
+        """Where the watched C can be, and how many blocks are ahead of it there."""
+        state, config, beats = self.state, self.config, self.state.beats
+        places: list[tuple[Value, Value]] = []
+        bits = 32 * config.columns * config.out_rows
+        for slot in range(state.c_slots):
+            stored = self.probe(f"initial_store.beat_{slot}", bits)
+            tags = [stored[32 * index + 31] for index in range(config.columns * config.out_rows)]
+            index = self.row % config.out_rows * config.columns + self.column
+            if state.adds_c:
+                queued = self._modulo(slot + state.c_slots - self.c_read, state.c_slots)
+                behind = Signal(range(3 * beats), name=f"behind_{slot}")
+                self.m.d.comb += behind.eq(queued + Mux(state.left == 0, 0, beats - state.left))
+                block = (behind >= beats) + (behind >= 2 * beats)
+                here = element(tags, index) & (queued < state.c_held)
+                self.lemma(self.row_beat == behind - block * beats, when=here)
+                places.append((here, block + count(self.ended[:2])))
+            else:
+                here = element(tags, index) & (state.c_held > slot)
+                self.lemma(self.row_beat == slot, when=here)
+                places.append((here, count(self.ended[:3]) + state.open))
+        holders = self.finished if state.starts_from_c else self.finished[2:]
+        if not state.starts_from_c:
+            for here, tags, _ in self.finished[:2]:
+                self.lemma(~tags[2], when=here)
+        places += [(here & tags[2], count(self.ended[:number])) for here, tags, number in holders]
+        return places
+
+
+SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)))
+WITH_C = replace(SMALL, initial=True)
+FROM_C = replace(WITH_C, format="bf16", accumulator="volta")
+ONCE = "every_effectual_pair_is_consumed_once"
+OTHER = "no_pair_meets_another_stream"
+
+
+def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig = SMALL) -> Broken:
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14, config=config)
+
+
+BROKEN = (
+    _broken(
+        ONCE,
+        "the window advances by one step more than is drained",
+        Scheduler,
+        lambda m, sound, outer: outer.advance.eq(sound.advance | (sound.advance << 1) & outer.eligible),
+    ),
+    _broken(
+        ONCE,
+        "the tile advances with its first row",
+        Control,
+        lambda m, sound, outer: sound.advances[1].eq(outer.advances[0]),
+    ),
+    _broken(
+        ONCE,
+        "what was consumed is forgotten",
+        Scheduler,
+        lambda m, sound, outer: outer.remaining.eq(outer.effectual),
+    ),
+    _broken(
+        ONCE,
+        "steps that stay are not kept",
+        StagingBuffer,
+        lambda m, sound, outer: [lines[0].eq(0) for lines in sound.refill],
+    ),
+    _broken(
+        ONCE,
+        "a lane's selection is another lane's",
+        ScheduledPE,
+        lambda m, sound, outer: sound.select[0].eq(outer.select[1]),
+    ),
+    _broken(
+        OTHER,
+        "a stream does not start from zero",
+        Control,
+        lambda m, sound, outer: outer.starts.eq(0),
+    ),
+    _broken(
+        OTHER,
+        "steps of the next stream are eligible",
+        Scheduler,
+        lambda m, sound, outer: sound.eligible.eq(outer.eligible[0].replicate(len(outer.eligible))),
+    ),
+    _broken(
+        OTHER,
+        "a result leaves twice",
+        Drain,
+        lambda m, sound, outer: sound.take.eq(outer.take | sound.moves & sound.out.payload.last),
+    ),
+    _broken(
+        "no_other_pair_is_consumed",
+        "every value counts as not zero",
+        OperandFlags,
+        lambda m, sound, outer: outer.nonzero.as_value().eq(~0),
+    ),
+    _broken(
+        "nothing_is_consumed_before_it_enters",
+        "one step more enters than is offered",
+        Control,
+        lambda m, sound, outer: [sound.available[port].eq(outer.available[port] + 1) for port in range(outer.ports)],
+    ),
+    _broken(
+        "every_c_is_added_once",
+        "beats of C leave in another order",
+        InitialStore,
+        lambda m, sound, outer: outer.values[0].eq(0),
+        WITH_C,
+    ),
+    _broken(
+        "every_c_is_added_once",
+        "a stream does not start from its C",
+        Control,
+        lambda m, sound, outer: outer.starts.eq(0),
+        FROM_C,
+    ),
+    _broken(
+        "no_c_is_added_to_another_stream",
+        "C stays in its store",
+        InitialStore,
+        lambda m, sound, outer: sound.pop.eq(0),
+        WITH_C,
+    ),
+)
+
+PROOF = Proof(name="tile", build=WatchedTile, applies=lambda config: True, broken=BROKEN, cover_depth=14)

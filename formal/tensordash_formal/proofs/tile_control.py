@@ -1,0 +1,380 @@
+"""What a tile does in every cycle: it takes what it has room for, never idles with work at hand, counts right."""
+
+from dataclasses import replace
+from functools import reduce
+from operator import and_, or_
+
+from amaranth.hdl import Cat, Const, Mux, ResetSignal, Signal, Value
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.control import Control
+from tensordash.counters import Counters
+from tensordash.drain import Drain
+from tensordash.formats import FloatFormat, Format
+from tensordash.initial_store import InitialStore
+from tensordash.operand_flags import OperandFlags
+from tensordash.scheduler import Scheduler
+
+from ..harness import Fault
+from ..proof import Broken, Proof
+from ..tile_harness import TileHarness
+from ..tile_state import count, thermometer
+
+__all__ = ["PROOF"]
+
+COUNTER_BITS = 32
+
+
+class ControlledTile(TileHarness):
+    """A tile against docs/tile.md, "One cycle" and "Counters and flags".
+
+    Every input is free, also where it breaks rules.
+    """
+
+    def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        super().__init__(config, fault)
+        self.calm = Signal()
+        """No reset in this cycle: what registers promise of the next one holds."""
+        self.m.d.comb += self.calm.eq(~ResetSignal())
+        self._advance()
+        self._input()
+        self._output_port()
+        self._no_deadlock()
+        self._counters()
+
+    def _row_advances(self) -> list[Value]:
+        """Each row's AS, as a thermometer (`both`: the least of its PEs)."""
+        config, depth = self.config, self.state.depth
+        rows = range(config.rows)
+        if config.sparsity == "rows":
+            return [self.port(f"scheduler_{row}.advance", depth) for row in rows]
+        if config.sparsity == "both":
+            columns = range(config.columns)
+            return [
+                reduce(and_, [self.port(f"pe_{row}_{column}.advance", depth) for column in columns]) for row in rows
+            ]
+        return [self.state.advance for _ in rows]
+
+    def _advance(self) -> None:
+        state, depth = self.state, self.state.depth
+        self.row_advances = self._row_advances()
+        least = reduce(and_, self.row_advances)
+        self.claim("advance_is_the_least_of_the_rows", state.advance == least, when=state.scheduled)
+        self.claim("at_least_one_step_in_every_schedule", state.steps >= 1, when=state.scheduled)
+        self.claim("no_step_leaves_without_a_schedule", state.advance == 0, when=~state.scheduled)
+        self.claim("no_step_of_the_next_stream_leaves", state.steps <= state.eligible, when=state.scheduled)
+        self.lemma(state.advance == thermometer(state.steps, depth))
+
+    def _input(self) -> None:
+        state = self.state
+        ports = [*self.tile.a, *self.tile.b]
+        taken = Cat(port.taken == state.entering for port in ports).all()
+        self.claim("all_ports_take_what_there_is_and_fits", taken, when=state.entering != 0)
+        self.claim("nothing_is_taken_without_room_or_offer", taken, when=state.entering == 0)
+
+    def _output_port(self) -> None:
+        """A beat stays until it is taken; `last` marks a block's final one."""
+        out = self.tile.out
+        waits = self.past(out.valid & ~out.ready & self.calm)
+        same = out.payload.as_value() == self.past(out.payload.as_value())
+        self.claim("a_beat_stays_until_it_is_taken", out.valid & same, when=waits)
+        self.claim("last_marks_the_final_beat", out.payload.last == (self.beat == self.state.beats - 1), when=out.valid)
+        if self.config.initial:
+            c = self.tile.c
+            self.claim("c_is_ready_while_there_is_room", c.ready, when=self.state.c_held < self.state.c_slots)
+            self.claim("c_is_not_taken_without_room", ~c.ready, when=self.state.c_held == self.state.c_slots)
+
+    def _no_deadlock(self) -> None:
+        """The tile waits for nothing but its input, and the sink; and for these no longer than it must."""
+        state, beats = self.state, self.state.beats
+        out = self.tile.out
+        stuck = Signal(range(beats + 1))
+        frozen = self.port("control.frozen", 1)
+        with self.m.If(frozen & out.ready):
+            self.m.d.sync += stuck.eq(stuck + 1)
+        with self.m.Elif(~frozen):
+            self.m.d.sync += stuck.eq(0)
+        # Each cycle in which the sink takes moves a beat on.
+        self.claim("frozen_only_while_results_leave", state.left != 0, when=frozen)
+        if beats > 1:
+            self.claim("frozen_for_less_than_a_block", stuck < beats - 1, when=frozen & out.ready)
+        self.lemma(stuck + state.left <= beats, when=stuck != 0)
+        self.lemma(stuck == 0, when=state.left == 0)
+        offered = self.past((state.left != 0) & self.calm)
+        if state.has_sum:
+            self.lemma(state.sum_full, when=offered)
+            offered = self.past(offered & self.calm)
+        self.claim("a_finished_block_is_offered", out.valid, when=offered)
+        self.claim(
+            "work_at_hand_is_scheduled",
+            state.advance[0],
+            when=(state.held != 0) & (state.may_start | ~state.first) & ~state.frozen & self._complete(),
+        )
+        if self.config.initial:
+            waits = state.first & ~state.may_start & ~self.tile.c.ready
+            self.claim("c_waits_only_while_results_leave", state.pipe_made.any() | (state.left != 0), when=waits)
+
+    def _complete(self) -> Value:
+        """The window is as full as it can get, or need not be."""
+        if not self.config.needs_full_window:
+            return Const(1)
+        return (self.state.held == self.state.depth) | self.state.ends.any()
+
+    def _counters(self) -> None:
+        config, state, tile = self.config, self.state, self.tile
+        idle = ~state.scheduled & ~state.frozen
+        limited = state.scheduled & (state.steps == state.held) & (state.held < state.depth) & ~state.ends.any()
+        grows = {
+            "cycles": (tile.cycles, state.scheduled),
+            "steps": (tile.steps, state.steps),
+            "stall_input": (tile.stall_input, idle),
+            "stall_output": (tile.stall_output, state.frozen),
+            "input_limited": (tile.input_limited, limited),
+        }
+        for row, advance in enumerate(self.row_advances):
+            grows[f"row_wait_{row}"] = (tile.row_wait[row], count(advance) - state.steps)
+        for name, (counter, amount) in grows.items():
+            claim = "row_wait_is_right" if name.startswith("row_wait") else f"{name}_is_right"
+            # A window that is full is not too short; a single row, or the baseline's, waits for no other.
+            can_grow = {
+                "input_limited": state.depth > 1 and not config.needs_full_window,
+                "row_wait": config.rows > 1 and config.sparsity != "none",
+            }
+            self._counts(claim, counter, self.past(amount), can_grow.get(claim.removesuffix("_is_right"), True))
+        self._counts("effectual_is_right", tile.effectual, self._consumed())
+
+        entering = thermometer(state.entering, state.depth)
+        special = Cat(
+            _special(port.steps[step][lane], fmt) & entering[step]
+            for ports, fmt in ((tile.a, config.a_format), (tile.b, config.b_format))
+            for port in ports
+            for step in range(state.depth)
+            for lane in range(config.lanes)
+        ).any()
+        wrong_c: Value = Const(0)
+        if config.initial:
+            payload = tile.c.payload
+            wrong_c = state.c_enters & (payload.last != (state.c_beat == state.beats - 1))
+            if isinstance(config.a_format, FloatFormat):
+                values = [payload.values[i][j] for i in range(config.out_rows) for j in range(config.columns)]
+                special = special | state.c_enters & reduce(or_, (value[23:31].all() for value in values))
+        self._sticks("protocol_error_is_right", tile.protocol_error, state.disagree | wrong_c)
+        floating = isinstance(config.a_format, FloatFormat)
+        self._sticks("non_finite_is_right", tile.non_finite, special, floating)
+
+    def _consumed(self) -> Value:
+        """Positions consumed in the cycle before: operands of that many lanes are new."""
+        config = self.config
+        if config.sparsity == "none":
+            return self.past(self.state.scheduled) * config.rows * config.lanes
+        columns = range(config.columns) if config.sparsity == "both" else range(1)
+        pes = [(row, column) for row in range(config.rows) for column in columns]
+        active = Cat(self.port(f"pe_{row}_{column}.pe.active", config.lanes) for row, column in pes)
+        return Mux(self.past(self.state.scheduled), count(active), 0)
+
+    def _counts(self, claim: str, counter: Value, amount: Value, can_grow: bool = True) -> None:
+        """A counter is what it was, and `amount` (of the cycle before) more; it stays at its largest value."""
+        total = Signal(COUNTER_BITS + 1, name=f"total_{self._statements}")
+        self.m.d.comb += total.eq(self.past(counter) + amount)
+        expected = Mux(total[-1], (1 << COUNTER_BITS) - 1, total)
+        cleared = self.past(self.tile.clear | ResetSignal(), init=1)
+        right = counter == Mux(cleared, 0, expected)
+        self.claim(claim, right, when=cleared | (amount == 0))
+        if can_grow:
+            self.claim(claim, right, when=~cleared & (amount != 0))
+        else:
+            self.lemma(amount == 0)
+
+    def _sticks(self, claim: str, flag: Value, raised: Value, can_rise: bool = True) -> None:
+        """A flag is set by its cause and stays until it is cleared."""
+        cleared = self.past(self.tile.clear | ResetSignal(), init=1)
+        expected = ~cleared & self.past(flag | raised)
+        self.claim(claim, flag == expected, when=~expected)
+        if can_rise:
+            self.claim(claim, flag == expected, when=expected)
+        else:
+            self.lemma(~expected)
+
+
+def _special(value: Value, fmt: Format) -> Value:
+    """An infinity or NaN, by the format's definition."""
+    if not isinstance(fmt, FloatFormat):
+        return Const(0)
+    exponent = value[fmt.fraction_bits : fmt.fraction_bits + fmt.exponent_bits]
+    return exponent.all() if fmt.infinities else value[: fmt.fraction_bits + fmt.exponent_bits].all()
+
+
+SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0), (1, 1)))
+WITH_C = replace(SMALL, initial=True)
+
+
+def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | None = None) -> Broken:
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=12, config=config)
+
+
+BROKEN = (
+    _broken(
+        "advance_is_the_least_of_the_rows",
+        "the tile advances with its first row",
+        Control,
+        lambda m, sound, outer: sound.advances[1].eq(outer.advances[0]),
+    ),
+    _broken(
+        "at_least_one_step_in_every_schedule",
+        "a row whose first position is effectual does not advance",
+        Scheduler,
+        lambda m, sound, outer: outer.advance.eq(Mux(outer.effectual[0][0], 0, sound.advance)),
+    ),
+    _broken(
+        "no_step_leaves_without_a_schedule",
+        "a tile without a schedule advances",
+        Control,
+        lambda m, sound, outer: outer.advance[0].eq(1),
+    ),
+    _broken(
+        "no_step_of_the_next_stream_leaves",
+        "an advance goes on into the next stream",
+        Control,
+        lambda m, sound, outer: outer.advance.eq(sound.advance | (sound.advance << 1)),
+    ),
+    _broken(
+        "all_ports_take_what_there_is_and_fits",
+        "at most one step is taken",
+        Control,
+        lambda m, sound, outer: outer.taken.eq(sound.taken != 0),
+    ),
+    _broken(
+        "nothing_is_taken_without_room_or_offer",
+        "a step is taken in every cycle",
+        Control,
+        lambda m, sound, outer: outer.taken.eq(Mux(sound.taken == 0, 1, sound.taken)),
+    ),
+    _broken(
+        "a_beat_stays_until_it_is_taken",
+        "the output does not wait",
+        Drain,
+        lambda m, sound, outer: sound.out.ready.eq(1),
+    ),
+    _broken(
+        "last_marks_the_final_beat",
+        "every beat is marked as the final one",
+        Drain,
+        lambda m, sound, outer: outer.out.payload.last.eq(1),
+    ),
+    _broken(
+        "frozen_only_while_results_leave",
+        "the block is never free",
+        Drain,
+        lambda m, sound, outer: outer.free.eq(0),
+    ),
+    _broken(
+        "frozen_for_less_than_a_block",
+        "the block is not free in the cycle that it leaves in",
+        Drain,
+        lambda m, sound, outer: outer.free.eq(sound.free & ~sound.moves),
+    ),
+    _broken(
+        "a_finished_block_is_offered",
+        "the output is valid only when it is wanted",
+        Drain,
+        lambda m, sound, outer: outer.out.valid.eq(sound.out.valid & outer.out.ready),
+    ),
+    _broken(
+        "work_at_hand_is_scheduled",
+        "the tile waits for a full window",
+        Control,
+        lambda m, sound, outer: [outer.advance.eq(Mux(sound.eligible.all(), sound.advance, 0))],
+    ),
+    _broken(
+        "cycles_is_right",
+        "a cycle counts only if it advances by more than one step",
+        Counters,
+        lambda m, sound, outer: sound.advance.eq(outer.advance & (outer.advance >> 1)),
+    ),
+    _broken(
+        "steps_is_right",
+        "a schedule counts as one step",
+        Counters,
+        lambda m, sound, outer: sound.advance.eq(outer.advance[0]),
+    ),
+    _broken(
+        "effectual_is_right",
+        "one lane is not counted",
+        Counters,
+        lambda m, sound, outer: sound.selected[0].eq(0),
+    ),
+    _broken(
+        "stall_input_is_right",
+        "frozen cycles are counted as well",
+        Counters,
+        lambda m, sound, outer: sound.starved.eq(outer.starved | outer.frozen),
+    ),
+    _broken(
+        "stall_output_is_right",
+        "starved cycles are counted as well",
+        Counters,
+        lambda m, sound, outer: sound.frozen.eq(outer.starved | outer.frozen),
+    ),
+    _broken(
+        "input_limited_is_right",
+        "the end of a stream counts as want of input",
+        Control,
+        lambda m, sound, outer: outer.limited.eq(sound.limited | sound.ends),
+    ),
+    _broken(
+        "row_wait_is_right",
+        "a row's AS is that of the row before",
+        Counters,
+        lambda m, sound, outer: sound.row_advance[1].eq(outer.row_advance[0]),
+    ),
+    _broken(
+        "protocol_error_is_right",
+        "only the first port's end counts",
+        Control,
+        lambda m, sound, outer: [sound.last[port].eq(outer.last[0]) for port in range(outer.ports)],
+    ),
+    _broken(
+        "protocol_error_is_right",
+        "a wrong last of C is ignored",
+        InitialStore,
+        lambda m, sound, outer: outer.wrong_last.eq(0),
+        WITH_C,
+    ),
+    _broken(
+        "non_finite_is_right",
+        "infinities and NaNs are not seen",
+        OperandFlags,
+        lambda m, sound, outer: outer.non_finite.eq(0),
+    ),
+    _broken(
+        "c_is_ready_while_there_is_room",
+        "a block is left free in the store",
+        InitialStore,
+        lambda m, sound, outer: outer.c.ready.eq(sound.c.ready & ~sound.available),
+        WITH_C,
+    ),
+    _broken(
+        "c_is_not_taken_without_room",
+        "C is always taken",
+        InitialStore,
+        lambda m, sound, outer: outer.c.ready.eq(1),
+        WITH_C,
+    ),
+    _broken(
+        "c_waits_only_while_results_leave",
+        "C is taken only with a beat of results",
+        InitialStore,
+        lambda m, sound, outer: outer.c.ready.eq(sound.c.ready & outer.pop),
+        WITH_C,
+    ),
+)
+
+PROOF = Proof(
+    name="tile_control",
+    build=ControlledTile,
+    applies=lambda config: True,
+    broken=BROKEN,
+    cover_depth=14,
+    breaks=SMALL,
+)

@@ -1,0 +1,223 @@
+"""The transposer: every value of every group comes out once, at its place, in order and without a bubble."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.transposer import Transposer
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about the transposer that comes with a tile.
+
+    Source: the docstring of `Transposer`; paper, section III-A, "Tensor Layout and Transposing".
+    """
+    lanes = config.lanes
+    dut = Transposer(width=max(config.a_format.width, config.b_format.width), lanes=lanes)
+    harness = Harness(dut, fault=fault)
+    groups = Groups(harness, dut)
+    blocks, out = dut.blocks, dut.out
+    harness.claim("valid_while_a_group_is_left", out.valid, when=groups.complete)
+    harness.claim("valid_while_a_group_is_left", ~out.valid, when=~groups.complete)
+    stalled, payload = harness.past(out.valid & ~out.ready), harness.past(out.payload)
+    harness.claim("valid_holds_until_taken", out.valid, when=stalled)
+    harness.claim("payload_holds_until_taken", out.payload.as_value() == payload, when=stalled)
+
+    # Every block of every group enters once and leaves once, so it is enough that each value is at its place then.
+    harness.claim(
+        "value_comes_out_at_its_place",
+        out.payload[groups.out_lane] == groups.value,
+        when=groups.watched & groups.is_next & groups.complete & (groups.leaving == groups.out_block),
+    )
+
+    harness.claim("takes_a_block_while_there_is_room", blocks.ready, when=(groups.held < lanes) | out.ready)
+    harness.claim("takes_no_block_without_room", ~blocks.ready, when=(groups.held == lanes) & ~out.ready)
+    # A source that always has a block and a sink that always takes one.
+    flowing = Signal(range(lanes + 1))
+    with harness.m.If(~(blocks.valid & out.ready)):
+        harness.m.d.sync += flowing.eq(0)
+    with harness.m.Elif(flowing < lanes):
+        harness.m.d.sync += flowing.eq(flowing + 1)
+    harness.claim("flows_without_a_bubble", out.valid, when=flowing == lanes)
+    in_step = groups.complete & (groups.entering == groups.leaving)
+    harness.lemma(in_step | (groups.entering >= flowing))
+    harness.lemma(flowing <= lanes)
+    _inside(harness, lanes, dut.width, groups)
+    return harness
+
+
+class Groups:
+    """What the sequence of blocks in and out says: how many are inside, and where a watched value belongs.
+
+    Parameters
+    ----------
+    harness : Harness
+        Gets the registers.
+    dut : Transposer
+        What they follow.
+    """
+
+    def __init__(self, harness: Harness, dut: Transposer) -> None:
+        m, lanes = harness.m, dut.lanes
+        values = dut.blocks.payload.values
+        enters, leaves = dut.blocks.valid & dut.blocks.ready, dut.out.valid & dut.out.ready
+
+        self.entering = Signal(range(lanes))  # the block of its group that enters next
+        self.leaving = Signal(range(lanes))
+        self.complete = Signal()  # a whole group is there, or the rest of it
+        self.held = Signal(range(2 * lanes))
+        m.d.comb += self.held.eq(Mux(self.complete, lanes, 0) + self.entering - self.leaving)
+        last_enters, last_leaves = Signal(), Signal()
+        m.d.comb += [
+            last_enters.eq(enters & (self.entering == lanes - 1)),
+            last_leaves.eq(leaves & (self.leaving == lanes - 1)),
+        ]
+        with m.If(enters):
+            m.d.sync += self.entering.eq(Mux(last_enters, 0, self.entering + 1))
+        with m.If(leaves):
+            m.d.sync += self.leaving.eq(Mux(last_leaves, 0, self.leaving + 1))
+        m.d.sync += self.complete.eq(last_enters | (self.complete & ~last_leaves))
+        harness.lemma(self.held <= lanes)
+        harness.lemma(self.complete | (self.leaving == 0))
+        harness.lemma((self.entering < lanes) & (self.leaving < lanes))
+
+        # A group's first block says for all of it whether it leaves transposed.
+        self.entering_transpose, self.leaving_transpose = Signal(), Signal()
+        transpose = Mux(self.entering == 0, dut.blocks.payload.transpose, self.entering_transpose)
+        with m.If(enters):
+            m.d.sync += self.entering_transpose.eq(transpose)
+        with m.If(last_enters):
+            m.d.sync += self.leaving_transpose.eq(transpose)
+
+        # Any value of any group is watched from its entry on.
+        self.watched = Signal()
+        self.is_next = Signal()  # its group leaves next
+        self.value = Signal(dut.width)
+        self.block = harness.constant(range(lanes), "block")
+        self.lane = harness.constant(range(lanes), "lane")
+        harness.assume((self.block < lanes) & (self.lane < lanes))
+        self.transposed = Signal()
+        self.out_block, self.out_lane = Signal(range(lanes)), Signal(range(lanes))
+        m.d.comb += [
+            self.out_block.eq(Mux(self.transposed, self.lane, self.block)),
+            self.out_lane.eq(Mux(self.transposed, self.block, self.lane)),
+        ]
+        self.begins = Signal()
+        begin = harness.free(1, "begin")
+        m.d.comb += self.begins.eq(begin & enters & ~self.watched & (self.entering == self.block))
+        with m.If(self.begins):
+            m.d.sync += [
+                self.watched.eq(1),
+                self.is_next.eq(~self.complete | last_leaves),
+                self.value.eq(values[self.lane]),
+                self.transposed.eq(transpose),
+            ]
+        with m.Elif(last_leaves):
+            m.d.sync += [self.is_next.eq(1), self.watched.eq(self.watched & ~self.is_next)]
+        inside = self.watched & ~(self.is_next & self.complete)
+        harness.lemma(self.entering > self.block, when=inside)
+        harness.lemma(self.transposed == self.entering_transpose, when=inside)
+        harness.lemma(self.is_next | self.complete, when=self.watched)
+        harness.lemma(self.transposed == self.leaving_transpose, when=self.watched & self.is_next & self.complete)
+
+
+def _inside(harness: Harness, lanes: int, width: int, groups: Groups) -> None:
+    """The array, its pointers, and where the watched value lies in it."""
+    write, read, ahead = (harness.probe(name, lanes) for name in ("write", "read", "ahead"))
+    by_column, turned, turning = (harness.probe(name, 1) for name in ("by_column", "turned", "turning"))
+    harness.lemma(write == 1 << groups.entering)
+    harness.lemma(read == 1 << groups.leaving)
+    harness.lemma(turned == groups.leaving_transpose, when=groups.complete)
+    harness.lemma(turning == groups.entering_transpose, when=groups.entering != 0)
+    harness.lemma(ahead == (1 << groups.leaving) - 1)
+
+    # A value stays in the cell that it enters; which one that is follows from where it comes out, too.
+    m = harness.m
+    row, column = Signal(lanes), Signal(lanes)
+    columns = by_column ^ (groups.complete & turned)
+    with m.If(groups.begins):
+        m.d.sync += [
+            row.eq(1 << Mux(columns, groups.lane, groups.block)),
+            column.eq(1 << Mux(columns, groups.block, groups.lane)),
+        ]
+    leaves = groups.is_next & groups.complete
+    slot = Mux(leaves, groups.out_block, groups.block)
+    place = Mux(leaves, groups.out_lane, groups.lane)
+    inside = groups.watched & ~(leaves & (groups.leaving > groups.out_block))
+    harness.lemma(row == 1 << Mux(columns, place, slot), when=inside)
+    harness.lemma(column == 1 << Mux(columns, slot, place), when=inside)
+    for i in range(lanes):
+        for j in range(lanes):
+            cell = harness.probe(f"cell_{i}_{j}", width)
+            harness.lemma(cell == groups.value, when=inside & row[i] & column[j])
+
+
+def _reverses_lanes(m: Module, sound: Any, outer: Any) -> None:
+    lanes = outer.lanes
+    m.d.comb += [outer.out.payload[lane].eq(sound.out.payload[lanes - 1 - lane]) for lane in range(lanes)]
+
+
+def _turns_the_wrong_groups(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.blocks.payload.transpose.eq(~outer.blocks.payload.transpose)
+
+
+def _loses_blocks(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.blocks.ready.eq(1)
+
+
+def _gives_up(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.valid.eq(sound.out.valid & ~_stalled(m, outer))
+
+
+def _changes_its_mind(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.payload[0].eq(sound.out.payload[0] ^ _stalled(m, outer))
+
+
+def _stalled(m: Module, outer: Any) -> Signal:
+    stalled = Signal()
+    m.d.sync += stalled.eq(outer.out.valid & ~outer.out.ready)
+    return stalled
+
+
+def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.out.valid.eq(sound.out.valid & outer.out.ready)
+
+
+def _takes_one_group_at_a_time(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [
+        outer.blocks.ready.eq(sound.blocks.ready & ~sound.out.valid),
+        sound.blocks.valid.eq(outer.blocks.valid & ~sound.out.valid),
+    ]
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=Transposer, fault=fault, depth=40)
+
+
+BROKEN = (
+    _broken("valid_while_a_group_is_left", "valid waits for ready", _waits_for_ready),
+    _broken("valid_while_a_group_is_left", "blocks are lost while there is no room", _loses_blocks),
+    _broken("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
+    _broken("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
+    _broken("value_comes_out_at_its_place", "lanes leave in reverse", _reverses_lanes),
+    _broken("value_comes_out_at_its_place", "the other groups are transposed", _turns_the_wrong_groups),
+    _broken("takes_a_block_while_there_is_room", "no block enters while one leaves", _takes_one_group_at_a_time),
+    _broken("takes_no_block_without_room", "blocks are lost while there is no room", _loses_blocks),
+    _broken("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),
+)
+
+PROOF = Proof(
+    name="transposer",
+    build=build,
+    applies=lambda config: True,
+    broken=BROKEN,
+    engine="smtbmc --stbv z3",  # half the time with many lanes
+    cover_depth=40,
+)

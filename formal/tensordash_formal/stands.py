@@ -1,0 +1,94 @@
+"""What takes the place of arithmetic in a tile: the same ports and timing, but only tags go through.
+
+A value's tag is its sign bit, which nothing between a tile's ports and its multipliers looks at (int8: its zero test
+does, so that a tagged int8 is never zero). A sum becomes two bits: `one` pair of tagged values, and whether anything
+`wrong` was added: a second such pair, or a tagged value with an untagged partner. A third one is the tag of its C.
+"""
+
+from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
+
+from tensordash.block import Block
+from tensordash.fused_result import FusedResult
+from tensordash.initial_adder import InitialAdder
+from tensordash.integer_result import IntegerResult
+from tensordash.pe import PE
+from tensordash.rounder import Rounder
+from tensordash.sum_ports import starts_from_c
+
+from .harness import Stand
+
+__all__ = ["STANDS", "TAGS"]
+
+TAGS = 3
+"""Bits of a sum that stand for it: `one`, `wrong`, and C's tag."""
+
+
+def _added(pairs):
+    """What a number of (one, wrong) come to."""
+    pairs = list(pairs)
+    one, wrong = pairs[0]
+    for more, other in pairs[1:]:
+        one, wrong = one ^ more, wrong | other | (one & more)
+    return one, wrong
+
+
+class _TagPE(Elaboratable):
+    """A PE's pipeline, accumulator and block, for tags."""
+
+    def __init__(self, pe: Block) -> None:
+        assert isinstance(pe, PE)
+        self.pe = pe
+
+    def elaborate(self, platform):
+        m = Module()
+        pe = self.pe
+        pairs = []
+        for lane in range(pe.lanes):
+            a, b = pe.a[lane][-1], pe.b[lane][-1]
+            pairs.append((pe.active[lane] & a & b, pe.active[lane] & (a ^ b)))
+        entering = Signal(TAGS, name="operands")
+        m.d.comb += entering.eq(Cat(*_added(pairs)))
+        for stage in range(pe.stages - 1):
+            held = Signal(TAGS, name=f"stage_{stage}")
+            with m.If(~pe.hold):
+                m.d.sync += held.eq(entering)
+            entering = held
+        start = Signal(TAGS)
+        total = Signal(TAGS)
+        sums = Signal(TAGS)
+        block = Signal(TAGS, name="block_tags")
+        c = pe.c[-1] if starts_from_c(pe.numerics) else Const(0)
+        m.d.comb += [
+            start.eq(Mux(pe.clear, Cat(Const(0, 2), c), sums)),
+            total.eq(Cat(*_added([start[:2], entering[:2]]), start[2])),
+        ]
+        with m.If(~pe.hold):
+            m.d.sync += sums.eq(total)
+        with m.If(pe.take):
+            m.d.sync += block.eq(total)
+        m.d.comb += Value.cast(pe.block).eq(block)
+        return m
+
+
+class _TagResult(Elaboratable):
+    """A register on a result's way out, for tags."""
+
+    def __init__(self, result: Block) -> None:
+        self.result = result
+
+    def elaborate(self, platform):
+        m = Module()
+        result = self.result
+        held = Signal(TAGS)
+        tags = Value.cast(result.block)[:TAGS]
+        c = result.c[-1] if hasattr(result, "c") else Const(0)
+        with m.If(result.load):
+            m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
+        m.d.comb += Value.cast(result.total if isinstance(result, InitialAdder) else result.value).eq(held)
+        return m
+
+
+STANDS = (
+    Stand(PE, _TagPE),
+    *(Stand(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder)),
+)

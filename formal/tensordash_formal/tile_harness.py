@@ -1,0 +1,132 @@
+"""A tile with the state of docs/tile.md beside it, and the proof that its own registers hold that state."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Const, Mux, Signal
+
+from tensordash import Tile, TileConfig
+from tensordash.axi_stream import AxiStreamTile
+from tensordash.block import Block
+
+from .harness import Fault, Harness
+from .stands import STANDS
+from .tile_state import TileState, count, thermometer
+
+__all__ = ["TileHarness", "element"]
+
+
+def element(signals: list, index: Any) -> Any:
+    """One of them; of a single one, that one (an index of no bits selects nothing in Yosys)."""
+    return Array(signals)[index] if len(signals) > 1 else signals[0]
+
+
+class TileHarness(Harness):
+    """A tile with tags instead of sums, and lemmas that say which register holds what.
+
+    This is the only place, with `TagWatch`, that knows names inside a tile: a redesign changes them here.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    fault : tuple of (type of Block, Fault), optional
+        As in `Harness`.
+    """
+
+    def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        self.tile = Tile(config)
+        super().__init__(self.tile, within=AxiStreamTile(config), stands=STANDS, fault=fault)
+        self.config = config
+        self.state = TileState(self, self.tile)
+        self.beat = Signal(range(self.state.beats))
+        """Which of a block's beats leaves the tile next."""
+        self.beat_leaves, self.final_leaves = Signal(), Signal()
+        self.m.d.comb += [
+            self.beat_leaves.eq(self.state.out_full & self.tile.out.ready),
+            self.final_leaves.eq(self.beat_leaves & (self.beat == self.state.beats - 1)),
+        ]
+        with self.m.If(self.beat_leaves):
+            self.m.d.sync += self.beat.eq(Mux(self.final_leaves, 0, self.beat + 1))
+        self._window()
+        self._pipeline()
+        self._output()
+        if config.initial:
+            self._store()
+
+    def _window(self) -> None:
+        state, depth = self.state, self.state.depth
+        self.lemma(state.held <= depth)
+        self.lemma(self.probe("control.present", depth) == thermometer(state.held, depth))
+        self.lemma(self.probe("control.ending", depth) == state.ends)
+        self.lemma(state.ends & ~thermometer(state.held, depth) == 0)
+        self.lemma(self.probe("control.first", 1) == state.first)
+
+    def _pipeline(self) -> None:
+        """Marks; a stream's first schedule comes exactly where none is open."""
+        state = self.state
+        opened = state.open
+        for stage in reversed(range(state.latency)):
+            made, first, last = state.pipe_made[stage], state.pipe_first[stage], state.pipe_last[stage]
+            self.lemma(self.probe(f"marks_{stage}", 2) == Cat(first, last))
+            self.lemma(Mux(made, first == ~opened, ~first & ~last))
+            opened = Mux(made, ~last, opened)
+        self.lemma(state.first == ~opened)
+
+    def _output(self) -> None:
+        """Beats of a block: in the block, in the sum register, in the output register."""
+        state, beats = self.state, self.state.beats
+        self.lemma(state.left <= beats)
+        self.lemma(self.beat < beats)
+        self.lemma(self.probe("drain.beat", beats) == Mux(state.left == 0, 0, Const(1 << beats) >> state.left))
+        self.lemma(self.tile.out.valid == state.out_full)
+        self.lemma(self.tile.out.payload.last == state.out_last, when=state.out_full)
+        self.lemma(state.out_last == (self.beat == beats - 1), when=state.out_full)
+        self.sum_beat = self._modulo(self.beat + state.out_full, beats)
+        if state.has_sum:
+            self.lemma(self.probe("drain.sum_valid", 1) == state.sum_full)
+            self.lemma(self.probe("drain.sum_final", 1) == state.sum_last, when=state.sum_full)
+            self.lemma(state.sum_last == (self.sum_beat == beats - 1), when=state.sum_full)
+        else:
+            self.lemma(~state.sum_full)
+        next_beat = self._modulo(self.sum_beat + state.sum_full, beats)
+        self.lemma(next_beat == Mux(state.left == 0, 0, beats - state.left))
+        self.ended = [
+            state.out_full & state.out_last,
+            state.sum_full & state.sum_last,
+            state.left != 0,
+            *reversed([state.pipe_last[stage] for stage in range(state.latency)]),
+        ]
+        """Streams that have ended, from the output back to the schedule."""
+
+    def _store(self) -> None:
+        """Beats of C, in a ring (or, where a stream starts from C, in a row)."""
+        state, slots, beats = self.state, self.state.c_slots, self.state.beats
+        self.lemma(self.probe("initial_store.held", slots.bit_length()) == state.c_held)
+        blocks = self.probe("initial_store.blocks", 2) if state.adds_c else self.probe("initial_store.available", 1)
+        self.lemma(blocks == state.c_blocks)
+        self.c_read = Signal(range(slots))
+        """The slot of the oldest beat."""
+        if state.adds_c:
+            with self.m.If(state.moves):
+                self.m.d.sync += self.c_read.eq(self._modulo(self.c_read + 1, slots))
+            self.lemma(self.c_read < slots)
+            self.lemma(self.probe("initial_store.reading", slots) == Const(1) << self.c_read)
+        writing = self._modulo(self.c_read + state.c_held, slots)
+        self.lemma(self.probe("initial_store.writing", slots) == Const(1) << writing)
+        self.lemma(state.c_beat == self._modulo(writing, beats))
+        self.lemma(state.c_held <= slots)
+        self.lemma(state.c_beat < beats)
+        waiting = (
+            count(state.pipe_last) + ~state.first + state.c_blocks
+            if state.adds_c
+            else state.c_blocks + count(state.pipe_first)
+        )
+        left = state.left if state.adds_c else 0
+        self.lemma(state.c_held == state.c_beat + beats * waiting + left)
+
+    def _modulo(self, value: Any, modulus: int) -> Signal:
+        """The value, if it is less than twice the modulus, modulo that."""
+        result = Signal(range(modulus), name=f"modulo_{self._statements}")
+        self._statements += 1
+        self.m.d.comb += result.eq(Mux(value >= modulus, value - modulus, value))
+        return result

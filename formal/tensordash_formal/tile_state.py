@@ -1,0 +1,192 @@
+"""A tile's state and what becomes of it in a cycle, written from docs/tile.md, as registers beside the hardware.
+
+Of the hardware it reads the ports, and how far the tile advances (the schedulers' business).
+"""
+
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+
+from tensordash import Tile, TileConfig
+from tensordash.formats import FloatFormat
+from tensordash.numerics import Exact
+
+from .harness import Harness
+
+__all__ = ["TileState", "count", "thermometer"]
+
+
+def count(bits):
+    """How many are set; a balanced sum, which solvers find equal to the hardware's sooner."""
+    counts = list(bits) or [Const(0)]
+    while len(counts) > 1:
+        counts = [reduce(add, counts[i : i + 2]) for i in range(0, len(counts), 2)]
+    return counts[0]
+
+
+def thermometer(number, width: int):
+    """The lowest `number` of `width` bits set."""
+    return Cat(number > bit for bit in range(width))
+
+
+class TileState:
+    """The state of docs/tile.md, "State", and the steps of "One cycle".
+
+    Parameters
+    ----------
+    harness : Harness
+        Of a `Tile`.
+    tile : Tile
+        It.
+    """
+
+    def __init__(self, harness: Harness, tile: Tile) -> None:
+        self.m = harness.m
+        self.tile = tile
+        self.config: TileConfig = tile.config
+        config = self.config
+        self.depth = config.window_depth
+        self.beats = config.rows // config.out_rows
+        self.latency = config.stages - (config.sparsity == "none")
+        exact = isinstance(config.numerics.accumulator, Exact)
+        self.adds_c = config.initial and exact
+        self.starts_from_c = config.initial and not exact
+        self.has_sum = self.adds_c and isinstance(config.a_format, FloatFormat)
+        self.c_slots = self.beats * (2 if exact else 1) if config.initial else 0
+
+        self.advance = harness.port("control.advance", self.depth)
+        """How far the tile advances, as a thermometer."""
+        self.held = Signal(range(self.depth + 1))
+        self.ends = Signal(self.depth)
+        self.first = Signal(init=1)
+        # One bit per slot, the youngest first.
+        self.pipe_made = Signal(self.latency)
+        self.pipe_first = Signal(self.latency)
+        self.pipe_last = Signal(self.latency)
+        self.open = Signal()
+        """The accumulators hold a stream that has not ended."""
+        self.left = Signal(range(self.beats + 1))
+        self.sum_full, self.sum_last = Signal(), Signal()
+        self.out_full, self.out_last = Signal(), Signal()
+        self.c_held = Signal(range(self.c_slots + 1))
+        self.c_blocks = Signal(range(3))
+        """Complete blocks of C that no stream has started with."""
+        self.c_beat = Signal(range(self.beats))
+        """Which of a block's beats of C enters next."""
+        self._output(self.m)
+        self._schedule(self.m)
+        self._accumulate(self.m)
+        self._refill(self.m)
+        self.c_enters, self.c_completes = Signal(), Signal()
+        if config.initial:
+            self._c(self.m)
+
+    def _output(self, m: Module) -> None:
+        """Step 1, and whether the block is free (step 2)."""
+        out_free, sum_moves = Signal(), Signal()
+        self.moves, self.block_free = Signal(), Signal()
+        m.d.comb += [
+            out_free.eq(~self.out_full | self.tile.out.ready),
+            sum_moves.eq(self.sum_full & out_free),
+            self.moves.eq((self.left != 0) & (~self.sum_full | sum_moves if self.has_sum else out_free)),
+            self.block_free.eq((self.left == 0) | (self.left == 1) & self.moves),
+        ]
+        enters_out = sum_moves if self.has_sum else self.moves
+        enters_last = self.sum_last if self.has_sum else self.left == 1
+        with m.If(out_free):
+            m.d.sync += [self.out_full.eq(enters_out), self.out_last.eq(enters_last)]
+        if self.has_sum:
+            with m.If(self.moves | sum_moves):
+                m.d.sync += [self.sum_full.eq(self.moves), self.sum_last.eq(self.left == 1)]
+
+    def _schedule(self, m: Module) -> None:
+        """Steps 2 and 3."""
+        self.may_start = Signal()
+        self.possible, self.frozen, self.scheduled = Signal(), Signal(), Signal()
+        self.steps = Signal(range(self.depth + 1))
+        """The tile's AS."""
+        self.last = Signal()
+        """The schedule of this cycle is the last of its stream."""
+        complete = (self.held == self.depth) | self.ends.any() if self.config.needs_full_window else Const(1)
+        due_last = self.pipe_last[-1] if self.latency else self.possible & self.ends[0]
+        m.d.comb += [
+            self.possible.eq((self.held != 0) & complete & (self.may_start | ~self.first)),
+            self.frozen.eq(due_last & ~self.block_free),
+            self.scheduled.eq(self.possible & ~self.frozen),
+            self.steps.eq(count(self.advance)),
+            self.last.eq((self.ends & thermometer(self.steps, self.depth)).any()),
+        ]
+        with m.If(self.scheduled):
+            m.d.sync += self.first.eq(self.last)
+        m.d.comb += self.may_start.eq((self.c_blocks != 0) if self.config.initial else 1)
+        self.eligible = Signal(range(self.depth + 1))
+        """How many steps may be drawn from."""
+        eligible = self.held
+        for step in reversed(range(self.depth)):
+            eligible = Mux(self.ends[step], step + 1, eligible)
+        m.d.comb += self.eligible.eq(Mux(self.scheduled, eligible, 0))
+
+    def _accumulate(self, m: Module) -> None:
+        """Step 4."""
+        made = Cat(self.scheduled, self.pipe_made)
+        first = Cat(self.scheduled & self.first, self.pipe_first)
+        last = Cat(self.scheduled & self.last, self.pipe_last)
+        self.due, self.due_first, self.take = Signal(), Signal(), Signal()
+        m.d.comb += [
+            self.due.eq(made[-1] & ~self.frozen),
+            self.due_first.eq(first[-1] & ~self.frozen),
+            self.take.eq(last[-1] & ~self.frozen),
+        ]
+        if self.latency:
+            with m.If(~self.frozen):
+                m.d.sync += [self.pipe_made.eq(made), self.pipe_first.eq(first), self.pipe_last.eq(last)]
+        with m.If(self.due):
+            m.d.sync += self.open.eq(~self.take)
+        with m.If(self.take):
+            m.d.sync += self.left.eq(self.beats)
+        with m.Elif(self.moves):
+            m.d.sync += self.left.eq(self.left - 1)
+
+    def _refill(self, m: Module) -> None:
+        """Step 5."""
+        ports = [*self.tile.a, *self.tile.b]
+        self.entering = Signal(range(self.depth + 1))
+        self.stays = Signal(range(self.depth + 1))
+        self.ends_enter, self.disagree = Signal(), Signal()
+        least: Value = Value.cast(self.depth - self.stays)
+        for port in ports:
+            least = Mux(port.available < least, port.available, least)
+        offered = [Mux(port.available > self.depth, self.depth, port.available) for port in ports]
+        ending = Cat(
+            port.last & (number == self.entering) & (self.entering != 0)
+            for port, number in zip(ports, offered, strict=True)
+        )
+        following = Signal(range(self.depth + 1))
+        m.d.comb += [
+            self.stays.eq(self.held - self.steps),
+            self.entering.eq(least),
+            self.ends_enter.eq(ending.any()),
+            self.disagree.eq(ending.any() & ~ending.all()),
+            following.eq(self.stays + self.entering),
+        ]
+        m.d.sync += self.held.eq(following)
+        kept = self.ends >> self.steps
+        for step in range(self.depth):
+            m.d.sync += self.ends[step].eq(kept[step] | (self.ends_enter & (following == step + 1)))
+
+    def _c(self, m: Module) -> None:
+        """Step 6, and what leaves the store in steps 1 and 4."""
+        started = self.scheduled & self.first
+        final = self.c_beat == self.beats - 1
+        m.d.comb += [
+            self.c_enters.eq(self.tile.c.valid & (self.c_held < self.c_slots)),
+            self.c_completes.eq(self.c_enters & final),
+        ]
+        if self.adds_c:
+            m.d.sync += self.c_held.eq(self.c_held + self.c_enters - self.moves)
+        else:
+            m.d.sync += self.c_held.eq(Mux(self.due_first, 0, self.c_held) + self.c_enters)
+        m.d.sync += self.c_blocks.eq(self.c_blocks + self.c_completes - started)
+        with m.If(self.c_enters):
+            m.d.sync += self.c_beat.eq(Mux(final, 0, self.c_beat + 1))

@@ -1,0 +1,66 @@
+"""The proofs, in a part that CI has the time for: `make prove` makes them all."""
+
+import pytest
+
+from tensordash import TileConfig, generate, load_preset
+from tensordash_formal.proof import Broken, Proof
+from tensordash_formal.proofs import PROOFS
+from tensordash_formal.solver import Solver
+from tensordash_formal.suite import ODD_TILES, full_suite
+from tensordash_formal.tile_harness import TileHarness
+
+# The paper's tile, and for each proof what is least like it.
+TILES = {"paper": load_preset("paper")} | {
+    name: ODD_TILES[name] for name in ("two-lanes", "dense-one-stage", "with-c-fused", "int8-with-c", "fp8-e4m3")
+}
+CASES = [
+    pytest.param(proof, config, id=f"{proof.name}-{name}")
+    for name, config in TILES.items()
+    for proof in PROOFS
+    if proof.applies(config)
+]
+BROKEN = [
+    pytest.param(proof, broken, id=f"{proof.name}-{broken.claim}-{index}")
+    for proof in PROOFS
+    for index, broken in enumerate(proof.broken)
+]
+
+
+@pytest.mark.parametrize(("proof", "config"), CASES)
+def test_every_property_holds_and_says_something(proof: Proof, config: TileConfig, tmp_path):
+    results = proof.prove(config, Solver(tmp_path))
+    assert results
+    assert {result.name: result.result for result in results} == {result.name: "proven" for result in results}
+    assert [result.name for result in results if result.cover is None] == []
+    claims = {result.name.partition(".")[2] for result in results}
+    assert claims <= {broken.claim for broken in proof.broken}, "a property without a broken variant"
+
+
+@pytest.mark.parametrize(("proof", "broken"), BROKEN)
+def test_no_property_holds_for_a_broken_variant(proof: Proof, broken: Broken, tmp_path):
+    refutation = proof.refute(broken, Solver(tmp_path))
+    assert refutation.cycle is not None, broken.title
+
+
+def test_what_is_proven_is_what_is_generated(tmp_path):
+    config = TileConfig(rows=2, columns=1)
+    generate(config, tmp_path)
+    generated = (tmp_path / "tensordash.v").read_text()
+    proven = TileHarness(config).files["dut.v"]
+    assert "module tensordash_tile(" in proven
+    header, body = generated.split("\n\n", 1)
+    assert all(line.startswith("//") for line in header.splitlines())
+    assert proven == body
+
+
+def test_the_full_suite_is_full():
+    suite = full_suite()
+    named = {(proof.name, name) for proof, name, _ in suite.proofs}
+    for tile in ("paper", "paper-16lane", "paper-bf16", "recommended", "with-c"):
+        assert {("tile", tile), ("tile_control", tile), ("scheduler", tile), ("staging_buffer", tile)} <= named
+    assert {proof.name for proof, _, _ in suite.proofs} == {proof.name for proof in PROOFS}
+    assert {broken.claim for _, broken in suite.broken} >= {
+        "every_effectual_pair_is_consumed_once",
+        "first_available_is_taken",
+        "a_beat_stays_until_it_is_taken",
+    }

@@ -1,0 +1,249 @@
+"""The proof machinery can fail: on a toy component whose truths are plain to see."""
+
+import json
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import Elaboratable, Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash_formal.harness import Harness, Stand
+from tensordash_formal.proof import Broken, Proof
+from tensordash_formal.solver import ProofError, Question, Solver, read_log
+from tensordash_formal.suite import Suite
+
+CONFIG = TileConfig(rows=1, columns=1)
+
+
+class Wheel(Block):
+    """Counts 0, 1, 2, 0, ... while it turns."""
+
+    def __init__(self) -> None:
+        super().__init__({"turn": In(1), "at": Out(2)}, identity=())
+
+    def elaborate(self, platform):
+        m = Module()
+        place = Signal(2)
+        with m.If(self.turn):
+            m.d.sync += place.eq(place + 1)
+            with m.If(place == 2):
+                m.d.sync += place.eq(0)
+        m.d.comb += self.at.eq(place)
+        return m
+
+
+def wheel(config, fault=None):
+    dut = Wheel()
+    harness = Harness(dut, fault=fault)
+    harness.claim("below_three", dut.at != 3)
+    return harness
+
+
+PROOF = Proof(
+    name="wheel",
+    build=wheel,
+    applies=lambda config: True,
+    broken=(
+        Broken(
+            claim="below_three",
+            title="it skips zero",
+            kind=Wheel,
+            fault=lambda m, sound, outer: outer.at.eq(sound.at + 1),
+        ),
+    ),
+)
+
+
+def prove(build, folder, **changes):
+    return replace(PROOF, build=build, **changes).prove(CONFIG, Solver(folder))
+
+
+def test_a_truth_is_proven(tmp_path):
+    (result,) = prove(wheel, tmp_path)
+    assert (result.name, result.bound, result.result, result.cover) == ("wheel.below_three", "induction", "proven", 1)
+
+
+def test_a_broken_variant_is_refuted(tmp_path):
+    refutation = PROOF.refute(PROOF.broken[0], Solver(tmp_path))
+    assert (refutation.name, refutation.title, refutation.cycle) == ("wheel.below_three", "it skips zero", 3)
+    assert list(tmp_path.glob("*/model/engine_0/trace.vcd"))
+
+
+def test_a_falsehood_is_refuted(tmp_path):
+    def build(config, fault=None):
+        harness = wheel(config, fault)
+        harness.claim("below_two", harness.block.at != 2)
+        return harness
+
+    below_three, below_two = prove(build, tmp_path, depth=5)
+    assert below_three.result == "unknown"  # the run ended with the other's counterexample
+    assert below_two.result == "refuted"
+
+
+def test_a_truth_that_is_not_inductive_is_not_proven(tmp_path):
+    class Hidden(Block):
+        """Counts 0, 1, 2, 0, ...; from 4, which it never comes to, it would come to 7."""
+
+        def __init__(self) -> None:
+            super().__init__({"wrong": Out(1)}, identity=())
+
+        def elaborate(self, platform):
+            m = Module()
+            at = Signal(3)
+            m.d.sync += at.eq(Mux(at == 2, 0, at + 1))
+            m.d.comb += self.wrong.eq(at == 7)
+            return m
+
+    def build(config, fault=None):
+        dut = Hidden()
+        harness = Harness(dut, fault=fault)
+        harness.claim("never_wrong", ~dut.wrong)
+        return harness
+
+    assert [result.result for result in prove(build, tmp_path)] == ["unknown"]
+
+
+def test_a_property_without_a_case_is_noticed(tmp_path):
+    def build(config, fault=None):
+        dut = Wheel()
+        harness = Harness(dut, fault=fault)
+        harness.claim("three_is_even", 0, when=dut.at == 3)
+        harness.lemma(dut.at != 3)
+        return harness
+
+    (result,) = prove(build, tmp_path)
+    assert (result.result, result.cover) == ("proven", None)
+    report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path)
+    assert report.failures() == ["toy: wheel.three_is_even says nothing", "wheel.three_is_even has no broken variant"]
+
+
+def test_assumptions_that_contradict_each_other_are_noticed(tmp_path):
+    def build(config, fault=None):
+        harness = wheel(config, fault)
+        harness.assume(harness.block.turn)
+        harness.assume(~harness.block.turn)
+        return harness
+
+    with pytest.raises(ProofError, match="SymbiYosys failed"):
+        prove(build, tmp_path)
+
+
+def test_a_bound_is_reported(tmp_path):
+    (result,) = prove(wheel, tmp_path, bounded=True, depth=4)
+    assert (result.bound, result.result) == (4, "proven")
+
+
+def test_nothing_to_prove_fails(tmp_path):
+    assert Suite(()).run(tmp_path).failures() == ["nothing was proven"]
+    with pytest.raises(ProofError, match="wheel claims nothing of"):
+        prove(lambda config, fault=None: Harness(Wheel(), fault=fault), tmp_path)
+
+
+def test_a_variant_that_is_not_broken_fails(tmp_path):
+    sound = replace(PROOF.broken[0], title="all is well", fault=lambda m, sound, outer: [])
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path)
+    assert report.failures() == ["wheel.below_three holds though all is well"]
+    assert not report.to_json()["passed"]
+
+
+def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
+    gone = replace(PROOF.broken[0], claim="above_three")
+    with pytest.raises(ProofError, match="wheel has no claim 'above_three': below_three"):
+        PROOF.refute(gone, Solver(tmp_path))
+
+
+def test_a_claim_without_a_broken_variant_fails(tmp_path):
+    report = Suite(((replace(PROOF, broken=()), "toy", CONFIG),)).run(tmp_path)
+    assert report.failures() == ["wheel.below_three has no broken variant"]
+
+
+def test_the_report_is_complete(tmp_path):
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken[0]),)).run(tmp_path)
+    document = json.loads(json.dumps(report.to_json()))
+    assert document["passed"]
+    (entry,) = document["properties"]
+    assert entry.pop("seconds") > 0
+    assert entry == {"name": "wheel.below_three", "preset": "toy", "bound": "induction", "result": "proven"}
+    assert document["covers"] == [{"name": "wheel.below_three", "preset": "toy", "cycle": 1}]
+    (entry,) = document["broken"]
+    assert entry.pop("seconds") > 0
+    assert entry == {"name": "wheel.below_three", "title": "it skips zero", "cycle": 3, "refuted": True}
+
+
+def test_answers_are_kept(tmp_path):
+    first = prove(wheel, tmp_path)
+    for model in tmp_path.glob("*/model.sby"):
+        model.unlink()
+    assert prove(wheel, tmp_path) == first
+    assert not list(tmp_path.glob("*/model.sby")), "asked again"
+
+
+def test_another_question_is_asked(tmp_path):
+    prove(wheel, tmp_path)
+    asked = len(list(tmp_path.iterdir()))
+    prove(wheel, tmp_path, depth=2)
+    assert len(list(tmp_path.iterdir())) == asked + 1
+
+
+def test_a_stopped_solver_ends_what_runs_and_keeps_no_answer(tmp_path):
+    # A multiplier that z3 would need hours for.
+    class Hard(Block):
+        def __init__(self) -> None:
+            super().__init__({"a": In(40), "b": In(40), "c": Out(80)}, identity=())
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.comb += self.c.eq(self.a * self.b)
+            return m
+
+    def build(config, fault=None):
+        dut = Hard()
+        harness = Harness(dut, fault=fault)
+        harness.claim("no_such_product", dut.c != 0xB504F333F9DE6484597D, when=(dut.a > 1) & (dut.b > 1))
+        return harness
+
+    solver = Solver(tmp_path)
+    threading.Timer(3, solver.stop).start()
+    began = time.monotonic()
+    with pytest.raises(ProofError, match="stopped"):
+        replace(PROOF, build=build).prove(CONFIG, solver)
+    assert time.monotonic() - began < 30
+    assert not list(tmp_path.glob("*/answer*"))
+
+
+def test_a_missing_tool_is_named(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.which", lambda name, path: None)
+    with pytest.raises(ProofError, match=r"yowasp-\w+ is not installed: .*tensordash-hdl\[prove\]"):
+        prove(wheel, tmp_path)
+
+
+def test_a_solver_that_fails_says_why(tmp_path):
+    question = Question(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
+    with pytest.raises(ProofError, match="no_such_command"):
+        Solver(tmp_path).solve(question)
+    with pytest.raises(ProofError, match="SymbiYosys failed"):
+        read_log("it said nothing", 1.0)
+
+
+def test_a_stand_takes_a_components_place(tmp_path):
+    class Still(Elaboratable):
+        def __init__(self, wheel: Wheel) -> None:
+            self.wheel = wheel
+
+        def elaborate(self, platform):
+            m = Module()
+            unused = Signal()
+            m.d.sync += unused.eq(self.wheel.turn)
+            return m
+
+    def build(config, fault=None):
+        dut = Wheel()
+        harness = Harness(dut, stands=(Stand(Wheel, Still),), fault=fault)
+        harness.claim("never_moves", dut.at == 0)
+        return harness
+
+    assert [result.result for result in prove(build, tmp_path)] == ["proven"]
