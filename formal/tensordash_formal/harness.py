@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import Cat, ClockSignal, Const, Elaboratable, Instance, Module, ResetSignal, Signal, Value
+from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, ResetSignal, Signal, Value
 from amaranth.hdl._ir import PortDirection
 
 from tensordash.block import Block

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from tensordash import TileConfig
@@ -125,7 +124,6 @@ class Proof:
 
     def prove(self, config: TileConfig, solver: Solver) -> list[Result]:
         """Prove every claim for a tile, and show that each says something."""
-        solver = solver if isinstance(solver, Solver) else Solver(solver)
         harness = self.build(config)
         if not harness.claims:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
@@ -146,7 +144,6 @@ class Proof:
 
     def refute(self, broken: Broken, solver: Solver, config: TileConfig | None = None) -> Refutation:
         """Show that a claim does not hold for a broken variant."""
-        solver = solver if isinstance(solver, Solver) else Solver(solver)
         harness = self.build(config or broken.config or self.breaks, fault=(broken.kind, broken.fault))
         if broken.claim not in harness.claims:
             raise ProofError(f"{self.name} has no claim {broken.claim!r}: {', '.join(harness.claims)}")
