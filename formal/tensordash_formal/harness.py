@@ -71,6 +71,7 @@ class Harness:
         self._ports: dict[str, Signal] = {}
         self._inner_ports: dict[str, str] = {}
         self._probes: dict[str, str] = {}
+        self._cuts: list[str] = []
         self._lemmas: list[str] = []
         self._statements = 0
         self._fault = fault
@@ -111,6 +112,11 @@ class Harness:
     def probe(self, path: str, shape: Any) -> Signal:
         """Any signal inside, likewise; lemmas alone may read it. Where they are left out, it has no meaning."""
         return self._inside(path, shape, self._probes)
+
+    def cut(self, path: str, shape: Any) -> Signal:
+        """A signal inside, given any value in every cycle instead of its own: another proof says what it is."""
+        self._cuts.append(path)
+        return self._inside(path, shape, self._inner_ports)
 
     def _inside(self, path: str, shape: Any, group: dict[str, str]) -> Signal:
         signal = Signal(shape, name=f"inside_{len(self._inner_ports) + len(self._probes)}")
@@ -210,8 +216,11 @@ class Harness:
         # Without lemmas, a component may be another one, with other registers.
         probes = self._probes if set(kept) & set(self._lemmas) else {}
         commands += [f"delete {name}_cell" for name in (*self._inner_ports, *self._probes)]
+        # The component itself lies one level deeper where it is the one that is broken.
+        top = "dut.sound" if self._fault and type(self.block) is self._fault[0] else "dut"
+        commands += [f"cutpoint w:\\{top}.{path}" for path in self._cuts]
         commands += [
-            f"connect -nounset -set {name} \\dut.{path}" for name, path in (self._inner_ports | probes).items()
+            f"connect -nounset -set {name} \\{top}.{path}" for name, path in (self._inner_ports | probes).items()
         ]
         # `select` fails where nothing is left to prove.
         commands += [

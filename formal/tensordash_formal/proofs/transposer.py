@@ -109,10 +109,8 @@ class Groups:
             self.out_block.eq(Mux(self.transposed, self.lane, self.block)),
             self.out_lane.eq(Mux(self.transposed, self.block, self.lane)),
         ]
-        self.begins = Signal()
         begin = harness.free(1, "begin")
-        m.d.comb += self.begins.eq(begin & enters & ~self.watched & (self.entering == self.block))
-        with m.If(self.begins):
+        with m.If(enters & begin & ~self.watched & (self.entering == self.block)):
             m.d.sync += [
                 self.watched.eq(1),
                 self.is_next.eq(~self.complete | last_leaves),
@@ -138,25 +136,17 @@ def _inside(harness: Harness, lanes: int, width: int, groups: Groups) -> None:
     harness.lemma(turning == groups.entering_transpose, when=groups.entering != 0)
     harness.lemma(ahead == (1 << groups.leaving) - 1)
 
-    # A value stays in the cell that it enters; which one that is follows from where it comes out, too.
-    m = harness.m
-    row, column = Signal(lanes), Signal(lanes)
-    columns = by_column ^ (groups.complete & turned)
-    with m.If(groups.begins):
-        m.d.sync += [
-            row.eq(1 << Mux(columns, groups.lane, groups.block)),
-            column.eq(1 << Mux(columns, groups.block, groups.lane)),
-        ]
     leaves = groups.is_next & groups.complete
+    columns = by_column ^ (groups.complete & turned)
     slot = Mux(leaves, groups.out_block, groups.block)
     place = Mux(leaves, groups.out_lane, groups.lane)
+    row, column = Signal(range(lanes)), Signal(range(lanes))
+    harness.m.d.comb += [row.eq(Mux(columns, place, slot)), column.eq(Mux(columns, slot, place))]
     inside = groups.watched & ~(leaves & (groups.leaving > groups.out_block))
-    harness.lemma(row == 1 << Mux(columns, place, slot), when=inside)
-    harness.lemma(column == 1 << Mux(columns, slot, place), when=inside)
     for i in range(lanes):
         for j in range(lanes):
             cell = harness.probe(f"cell_{i}_{j}", width)
-            harness.lemma(cell == groups.value, when=inside & row[i] & column[j])
+            harness.lemma(cell == groups.value, when=inside & (row == i) & (column == j))
 
 
 def _reverses_lanes(m: Module, sound: Any, outer: Any) -> None:
@@ -213,11 +203,4 @@ BROKEN = (
     _broken("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),
 )
 
-PROOF = Proof(
-    name="transposer",
-    build=build,
-    applies=lambda config: True,
-    broken=BROKEN,
-    engine="smtbmc --stbv z3",  # half the time with many lanes
-    cover_depth=40,
-)
+PROOF = Proof(name="transposer", build=build, applies=lambda config: True, broken=BROKEN, cover_depth=40)
