@@ -1,5 +1,6 @@
 """Entry point of the `tensordash` command."""
 
+import signal
 import sys
 from importlib import import_module
 from typing import Any
@@ -10,7 +11,7 @@ import tensordash
 
 __all__ = ["cli", "run"]
 
-COMMANDS = ("generate", "verify", "prove", "synth", "presets", "demo")
+COMMANDS = ("generate", "verify", "prove", "synth", "inspect", "presets", "demo")
 
 
 class _Commands(click.Group):
@@ -35,6 +36,7 @@ def run(arguments: list[str] | None = None) -> Any:
     """Run the command; exit 0 when it did what was asked, 1 when a check failed, 2 for wrong use or input."""
     from .console import CheckError
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs elsewhere ends with the command
     try:
         sys.exit(cli.main(arguments, prog_name="tensordash", standalone_mode=False))
     except CheckError as error:

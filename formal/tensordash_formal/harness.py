@@ -71,7 +71,6 @@ class Harness:
         self._ports: dict[str, Signal] = {}
         self._inner_ports: dict[str, str] = {}
         self._probes: dict[str, str] = {}
-        self._cuts: list[str] = []
         self._lemmas: list[str] = []
         self._statements = 0
         self._fault = fault
@@ -112,11 +111,6 @@ class Harness:
     def probe(self, path: str, shape: Any) -> Signal:
         """Any signal inside, likewise; lemmas alone may read it. Where they are left out, it has no meaning."""
         return self._inside(path, shape, self._probes)
-
-    def cut(self, path: str, shape: Any) -> Signal:
-        """A signal inside, given any value in every cycle instead of its own: another proof says what it is."""
-        self._cuts.append(path)
-        return self._inside(path, shape, self._inner_ports)
 
     def _inside(self, path: str, shape: Any, group: dict[str, str]) -> Signal:
         signal = Signal(shape, name=f"inside_{len(self._inner_ports) + len(self._probes)}")
@@ -162,8 +156,7 @@ class Harness:
     def files(self) -> dict[str, str]:
         """What Yosys reads: the harness, the Verilog, and what takes the place of components in it."""
         ports: dict[str, Any] = {name: (value, PortDirection.Input) for name, value in self._ports.items()}
-        text = rtlil.convert(self.m, name="harness", ports=ports, emit_src=False).replace("cell \\$", "cell $")
-        return {"harness.il": text, "dut.v": self._library.verilog(), **self._replaced()}
+        return {"harness.il": _rtlil(self.m, "harness", ports), "dut.v": self._library.verilog(), **self._replaced()}
 
     def _replaced(self) -> dict[str, str]:
         files = {}
@@ -212,13 +205,12 @@ class Harness:
                 commands += [f"delete {module}", f"read_rtlil {file}"]
             elif rest == "fault.il":
                 commands += [f"rename {module} {module}_sound", f"read_rtlil {file}"]
-        commands += ["read_rtlil harness.il", "hierarchy -top harness", "proc", "flatten", "cd harness"]
+        commands += ["read_rtlil harness.il", "hierarchy -top harness", "proc -norom", "flatten", "cd harness"]
         # Without lemmas, a component may be another one, with other registers.
         probes = self._probes if set(kept) & set(self._lemmas) else {}
         commands += [f"delete {name}_cell" for name in (*self._inner_ports, *self._probes)]
         # The component itself lies one level deeper where it is the one that is broken.
         top = "dut.sound" if self._fault and type(self.block) is self._fault[0] else "dut"
-        commands += [f"cutpoint w:\\{top}.{path}" for path in self._cuts]
         commands += [
             f"connect -nounset -set {name} \\{top}.{path}" for name, path in (self._inner_ports | probes).items()
         ]
@@ -236,4 +228,9 @@ def _module(design: Elaboratable, name: str, block: Block) -> str:
         port: (value, PortDirection.Input if is_input else PortDirection.Output)
         for port, value, is_input in members(block)
     }
-    return rtlil.convert(design, name=name, ports=ports, emit_src=False)
+    return _rtlil(design, name, ports)
+
+
+def _rtlil(design: Any, name: str, ports: dict[str, Any]) -> str:
+    # Amaranth writes the type of an instance as a name of the user's: a cell of Yosys' own has none of the backslash.
+    return rtlil.convert(design, name=name, ports=ports, emit_src=False).replace("cell \\$", "cell $")

@@ -1,14 +1,14 @@
 """What is claimed, one file per component."""
 
 from . import (
+    accumulator,
     axi_stream,
     counters,
     drain,
-    exact_sum,
-    exact_term,
     initial_store,
     multiplier,
     operand_mux,
+    rounder,
     scheduler,
     staging_buffer,
     tile,
@@ -23,8 +23,8 @@ PROOFS = (
     operand_mux.PROOF,
     staging_buffer.PROOF,
     multiplier.PROOF,
-    exact_term.PROOF,
-    exact_sum.PROOF,
+    accumulator.PROOF,
+    rounder.PROOF,
     drain.PROOF,
     initial_store.PROOF,
     counters.PROOF,

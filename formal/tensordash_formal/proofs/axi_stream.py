@@ -1,7 +1,6 @@
 """The AXI4-Stream tile: a beat's steps reach the tile once, in order, with their end; the rest passes through."""
 
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from amaranth.hdl import Cat, Elaboratable, Instance, Module, Mux, Signal, Value
@@ -45,7 +44,6 @@ class WrapperHarness(Harness):
         self.dut = AxiStreamTile(config)
         super().__init__(self.dut, stands=(Stand(Tile, AnyTile),), fault=fault)
         self.config = config
-        self.path = "sound." if fault and fault[0] is AxiStreamTile else ""
         self.tile = {name: len(value) for name, value, _ in members(self.dut.tile)}
         # Feeders of a width are one module: what it does is shown once, and that every port has one.
         proven = {width: (f"{side}{index}", f"{side}_{index}") for side, index, width in reversed(self.dut.sides)}
@@ -55,14 +53,9 @@ class WrapperHarness(Harness):
             self._wires(f"{side}{index}", f"{side}_{index}")
         self._rest()
 
-    @cached_property
-    def files(self) -> dict[str, str]:
-        """As ever, with the free cells of the stand under their own name."""
-        return {name: text.replace("cell \\$", "cell $") for name, text in super().files.items()}
-
     def at_tile(self, port: str) -> Signal:
         """A port of the tile."""
-        return self.port(f"{self.path}tile.{port}", self.tile[port])
+        return self.port(f"tile.{port}", self.tile[port])
 
     def _input(self, name: str, port: str, width: int) -> None:
         m, depth = self.m, self.config.window_depth
@@ -123,7 +116,7 @@ class WrapperHarness(Harness):
             due = watched & (ahead == place) & (available > place)
             self.claim("steps_arrive_once_and_in_order", there == value, when=due)
 
-        feeder = f"{self.path}feeder_{name}"
+        feeder = f"feeder_{name}"
         self.lemma(held <= room)
         self.lemma(self.probe(f"{feeder}.ending", room) == ends)
         self.lemma((ends >> held) == 0)
@@ -138,11 +131,11 @@ class WrapperHarness(Harness):
     def _wires(self, name: str, port: str) -> None:
         for signal in ("steps", "available", "last", "taken"):
             at_tile = self.at_tile(f"{port}_{signal}")
-            at_feeder = self.port(f"{self.path}feeder_{name}.{signal}", len(at_tile))
+            at_feeder = self.port(f"feeder_{name}.{signal}", len(at_tile))
             self.claim("every_port_has_a_feeder", at_tile == at_feeder)
         for signal in ("tdata", "tkeep", "tlast", "tvalid", "tready"):
             outside = getattr(self.dut, f"s_axis_{name}_{signal}")
-            at_feeder = self.port(f"{self.path}feeder_{name}.{signal}", len(outside))
+            at_feeder = self.port(f"feeder_{name}.{signal}", len(outside))
             self.claim("every_port_has_a_feeder", outside == at_feeder)
 
     def _rest(self) -> None:

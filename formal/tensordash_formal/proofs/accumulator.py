@@ -1,0 +1,332 @@
+"""The exact accumulator of 8-bit formats, beside a true sum; all cycles.
+
+A sum is known from its `clear` on, or once it was taken: the block shows it. Of others, and of products from before a
+reset, nothing is claimed.
+"""
+
+from dataclasses import dataclass
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value, signed
+
+from tensordash import TileConfig
+from tensordash.accumulator import ExactAccumulator
+from tensordash.block import Block
+from tensordash.formats import FloatFormat, Format
+from tensordash.integer_accumulator import IntegerAccumulator
+from tensordash.pe import PE
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+from .multiplier import is_eight_bit_exact, magnitude
+
+__all__ = ["PROOF"]
+
+Accumulator = ExactAccumulator | IntegerAccumulator
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about the accumulator of a tile's PE (docs/numerics.md, "exact" and "Products").
+
+    Assumed: a frozen tile neither clears nor takes; a finite product has no more bits than the largest (`multiplier`).
+    """
+    dut = PE(numerics=config.numerics, lanes=config.lanes, stages=config.stages).accumulator
+    assert isinstance(dut, Accumulator)
+    harness = Harness(dut, fault=fault)
+    harness.assume(~dut.hold | ~(dut.clear | dut.take))
+    product_bits = (_largest(config.a_format) * _largest(config.b_format)).bit_length()
+    terms = _floating(harness, dut, product_bits) if isinstance(dut, ExactAccumulator) else _integer(dut)
+    total_bits = product_bits + 1 + (config.lanes - 1).bit_length()
+    sums = Sums(harness, dut, terms, total_bits=total_bits, width=product_bits + 1 + config.headroom_bits)
+    sums.explain()
+    sums.claim()
+    return harness
+
+
+def _largest(fmt: Format) -> int:
+    """The largest magnitude of a finite operand, in units of the least."""
+    if isinstance(fmt, FloatFormat):
+        return max(magnitude(fmt, pattern) or 0 for pattern in range(1 << (fmt.width - 1)))
+    return 1 << (fmt.width - 1)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What the products of a cycle add to a sum.
+
+    -x is ~x + 1, with the ones behind all numbers: the solver sees that two sums are one where their order is, too.
+    """
+
+    parts: list[list[Value]]  # of each number: its bits and, if it has one of its own, its sign
+    inside: list[list[Value]]  # the same in the component
+    positive: Value  # an infinity or a NaN
+    negative: Value
+
+
+def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Terms:
+    """The finite products of active lanes are numbers, the others are marks."""
+    parts: list[list[Value]] = []
+    inside: list[list[Value]] = []
+    positive, negative = [], []
+    for lane, product in enumerate(dut.products):
+        active = dut.active[lane] & ~dut.hold
+        finite = ~product.infinite & ~product.nan
+        size = product.significand << product.shift
+        harness.assume(((size >> product_bits) == 0) | ~finite)
+        bits = Mux(active & finite, Mux(product.sign, ~size, size), 0)[:product_bits]
+        last_shift = f"shifted_{lane}_{len(product.shift) - 1}"
+        parts.append([bits, active & finite & product.sign])
+        inside.append([harness.probe(last_shift, product_bits), harness.probe(f"negative_{lane}", 1)])
+        positive.append(active & (product.nan | (product.infinite & ~product.sign)))
+        negative.append(active & (product.nan | (product.infinite & product.sign)))
+    return Terms(parts, inside, Cat(positive).any(), Cat(negative).any())
+
+
+def _integer(dut: IntegerAccumulator) -> Terms:
+    """The products of active lanes are numbers."""
+    active = [each & ~dut.hold for each in dut.active]
+    parts: list[list[Value]] = [[Mux(each, value, 0)] for value, each in zip(dut.products, active, strict=True)]
+    return Terms(parts, parts, Const(0), Const(0))
+
+
+def _added(parts: list[list[Signal]]) -> Value:
+    """Numbers first, then the ones of the negative."""
+    return reduce(add, [Cat(*each).as_signed() for each in parts] + [each[1] for each in parts if len(each) > 1])
+
+
+class Sums:
+    """The true sum beside the hardware's.
+
+    All that is read goes through registers, and the true sum is that of `age` cycles ago: the solver sees that two
+    sums are one where their terms, registers all, have been equal in the cycle before.
+
+    `explain` has the lemmas that speak of the component alone, cycle by cycle; `claim` the true sum.
+    """
+
+    def __init__(self, harness: Harness, dut: Accumulator, terms: Terms, *, total_bits: int, width: int) -> None:
+        self.harness, self.dut, self.terms = harness, dut, terms
+        self.total_bits, self.width = total_bits, width
+        # Products are added up in their own cycle, or are due a cycle after it.
+        self.age = 3 - dut.stages
+        self.has_marks = isinstance(dut, ExactAccumulator)
+        self.hold, self.clear, self.take = (self._history(each) for each in (dut.hold, dut.clear, dut.take))
+        self.block, self.overflow = self._history(Value.cast(dut.block)), self._history(dut.overflow)
+        state = harness.probe("accumulated", width + 2 if self.has_marks else width)
+        self.number = self._history(state[:width].as_signed())
+        self.total = self._history(harness.probe("total", signed(total_bits)))
+        self.marks, self.marking = [], []
+        if self.has_marks:
+            self.marks = [self._history(state[width]), self._history(state[width + 1])]
+            self.marking = [self._history(harness.probe(name, 1)) for name in ("positive", "negative")]
+
+    def _late(self, value: Value) -> Signal:
+        late = Signal(value.shape(), reset_less=True)
+        self.harness.m.d.sync += late.eq(value)
+        return late
+
+    def _history(self, value: Value) -> list[Value]:
+        """A value now, a cycle ago, and so on."""
+        values = [value]
+        for _ in range(self.age):
+            values.append(self._late(values[-1]))
+        return values
+
+    def _moves(self, age: int) -> Value:
+        """Whether sums move; without a register for the total, a frozen tile adds nothing instead."""
+        return Const(1) if self.dut.stages == 1 else ~self.hold[age]
+
+    def _leaves(self, number: Value) -> Value:
+        """Whether a sum leaves the range."""
+        return (number < -(1 << (self.width - 1))) | (number >= 1 << (self.width - 1))
+
+    def _start(self, age: int, number: Value) -> Value:
+        return Mux(self.clear[age], 0, number)
+
+    def explain(self) -> None:
+        """How the component's sum becomes its next, and what it gives out."""
+        lemma = self.harness.lemma
+        counting = self._history(self.harness.probe("counting", 1))
+        when = self.harness.started
+        for age in range(1, self.age + 1):
+            when = when if age == 1 else self._late(when)
+            lemma(~self.hold[age] | ~(self.clear[age] | self.take[age]), when=when)
+            moves = self._moves(age)
+            grown = Signal(signed(max(self.width, self.total_bits) + 1))
+            self.harness.m.d.comb += grown.eq(self._start(age, self.number[age]) + self.total[age])
+            following = Mux(moves, grown[: self.width].as_signed(), self.number[age])
+            lemma(self.number[age - 1] == following, when=when)
+            for mark, marking in zip(self.marks, self.marking, strict=True):
+                lemma(mark[age - 1] == Mux(moves, (mark[age] & ~self.clear[age]) | marking[age], mark[age]), when=when)
+            state = Cat(self.number[age - 1], *(mark[age - 1] for mark in self.marks))
+            lemma(self.block[age - 1] == state, when=when & self.take[age])
+            lemma(self.block[age - 1] == self.block[age], when=when & ~self.take[age])
+            lemma(self.overflow[age] == (counting[age] & ~self.hold[age] & self._leaves(grown)), when=when)
+        self.counting, self.settled = counting, when
+
+    def _due(self) -> tuple[Signal, list[Signal], Signal]:
+        """What the true sum gets; whether it comes from products at all, not from before the reset."""
+        m, lemma, terms = self.harness.m, self.harness.lemma, self.terms
+        parts, inside = ([[self._late(part) for part in each] for each in side] for side in (terms.parts, terms.inside))
+        for mine, other in zip(parts, inside, strict=True):
+            for part, other_part in zip(mine, other, strict=True):
+                lemma(part == other_part)
+        any_active = self._late(self.dut.active.any() & ~self.dut.hold)
+        lemma(~Cat(*parts).any(), when=~any_active)
+        added, added_inside = Signal(signed(self.total_bits)), Signal(signed(self.total_bits))
+        m.d.comb += [added.eq(_added(parts)), added_inside.eq(_added(inside))]
+        marks = [self._late(mark) for mark in (terms.positive, terms.negative)]
+
+        resets = self._late(ResetSignal())
+        counts = any_active & ~resets if self.dut.stages > 1 else any_active
+        pairs = [(self.total, added_inside), *zip(self.marking, marks, strict=False), (self.counting, counts)]
+        for probed, value in pairs:
+            if self.dut.stages == 1:
+                lemma(probed[1] == value)
+            else:
+                kept = probed[1] & ~resets if probed is self.counting else probed[1]
+                lemma(probed[0] == Mux(self.hold[1], kept, value))
+
+        due, loaded = Signal(signed(self.total_bits), reset_less=True), Signal()
+        due_counts, *due_marks = (Signal(name=f"due_{i}", reset_less=True) for i in range(3))
+        with m.If(self._moves(1)):
+            m.d.sync += [
+                due.eq(added),
+                due_counts.eq(any_active),
+                *(a.eq(b) for a, b in zip(due_marks, marks, strict=True)),
+            ]
+        m.d.sync += loaded.eq(self.harness.started & (loaded | (self._moves(1) & ~resets)))
+        lemma(~loaded, when=resets)
+        lemma(self.total[-1] == due, when=loaded)
+        lemma(self.counting[-1] == due_counts, when=loaded)
+        lemma(due == 0, when=loaded & ~due_counts)
+        for marking, mark in zip(self.marking, due_marks, strict=False):
+            lemma(marking[-1] == mark, when=loaded)
+        return due, due_marks, loaded
+
+    def claim(self) -> None:
+        """Claim what becomes of the true sum, what is taken of it, and when it overflows."""
+        m, lemma, claim = self.harness.m, self.harness.lemma, self.harness.claim
+        due, due_marks, loaded = self._due()
+        clear, take, hold, block = self.clear[-1], self.take[-1], self.hold[-1], self.block[-1]
+        true_sum, true_block = Signal(signed(self.width)), Signal(signed(self.width))
+        grown = Signal(signed(max(self.width, self.total_bits) + 1))
+        known, taken = Signal(), Signal()
+        sound = known | (clear & loaded)
+        m.d.comb += grown.eq(self._start(-1, true_sum) + due)
+        m.d.sync += [known.eq(sound | (take & loaded))]
+        with m.If(self._moves(-1)):
+            # A sum that has been taken is known, whatever it began with.
+            m.d.sync += true_sum.eq(Mux(sound, grown[: self.width], self.block[-2][: self.width]))
+        with m.If(take):
+            m.d.sync += [true_block.eq(grown), taken.eq(sound)]
+        lemma(loaded, when=known)
+        lemma(loaded, when=taken)
+        lemma(self.settled, when=loaded)
+        lemma(self.number[-1] == true_sum, when=known)
+        claim("the_sum_taken_is_that_of_the_products", block[: self.width].as_signed() == true_block, when=taken)
+        for i, (mark, due_mark) in enumerate(zip(self.marks, due_marks, strict=False)):
+            marked, block_marked = Signal(name=f"true_mark_{i}"), Signal(name=f"true_block_mark_{i}")
+            following = (marked & ~clear) | due_mark
+            with m.If(self._moves(-1)):
+                m.d.sync += marked.eq(Mux(sound, following, self.block[-2][self.width + i]))
+            with m.If(take):
+                m.d.sync += block_marked.eq(following)
+            lemma(mark[-1] == marked, when=known)
+            claim("infinities_and_nan_mark_the_sum", block[self.width + i], when=taken & block_marked)
+            claim("nothing_else_marks_it", ~block[self.width + i], when=taken & ~block_marked)
+
+        stays, before = Signal(), self._late(self.block[0])
+        m.d.sync += stays.eq(~self.dut.take)
+        claim("the_block_stays_until_the_next", self.block[0] == before, when=stays)
+
+        counts = self.dut.active.any()
+        if self.dut.stages > 1:
+            due_counts = Signal()
+            with m.If(~self.dut.hold):
+                m.d.sync += due_counts.eq(counts)
+            lemma(self.counting[0] == due_counts)
+            counts = due_counts
+        claim("no_overflow_without_products", ~self.dut.overflow, when=self.dut.hold | ~counts)
+
+        leaves = self._leaves(grown)
+        left, kept, overflowed = Signal(), Signal(), self._late(self.overflow[-1])
+        m.d.sync += [left.eq(sound & ~hold & leaves), kept.eq(sound & (hold | ~leaves))]
+        claim("overflow_where_the_sum_leaves_the_range", overflowed, when=left)
+        claim("no_overflow_elsewhere", ~overflowed, when=kept)
+
+
+def _all_lanes_count(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += sound.active.eq(~0)
+
+
+def _no_clear(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += sound.clear.eq(0)
+
+
+def _no_hold(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += sound.hold.eq(0)
+
+
+def _short_shift(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
+    m.d.comb += sound.products[1].shift.eq(outer.products[1].shift[:-1])
+
+
+def _unsigned_product(m: Module, sound: IntegerAccumulator, outer: IntegerAccumulator) -> None:
+    m.d.comb += sound.products[0].eq(outer.products[0][:-1])
+
+
+def _take_always(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += sound.take.eq(~outer.hold)
+
+
+def _no_negative_mark(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
+    m.d.comb += outer.block.negative.eq(sound.block.negative & ~sound.block.positive)
+
+
+def _mark_of_a_number(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
+    m.d.comb += outer.block.positive.eq(sound.block.positive | sound.block.number.all())
+
+
+def _overflow_when_taken(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += outer.overflow.eq(sound.overflow & outer.take)
+
+
+def _overflow_at_first(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += outer.overflow.eq(sound.overflow | (outer.active.any() & ~outer.hold & outer.clear))
+
+
+def _overflow_while_frozen(m: Module, sound: Accumulator, outer: Accumulator) -> None:
+    m.d.comb += outer.overflow.eq(sound.overflow | (outer.hold & outer.active.any()))
+
+
+def _broken(claim: str, title: str, fault: Fault, *, fmt: str = "fp8_e4m3") -> Broken:
+    kind = IntegerAccumulator if fmt == "int8" else ExactAccumulator
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, config=TileConfig(format=fmt, headroom_bits=3))
+
+
+THE_SUM, OVERFLOW = "the_sum_taken_is_that_of_the_products", "overflow_where_the_sum_leaves_the_range"
+
+BROKEN = (
+    _broken(THE_SUM, "a lane counts that is not active", _all_lanes_count),
+    _broken(THE_SUM, "a new sum goes on from the old one", _no_clear),
+    _broken(THE_SUM, "the largest shift is left out", _short_shift),
+    _broken(THE_SUM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
+    _broken(THE_SUM, "int8: a product loses its sign", _unsigned_product, fmt="int8"),
+    _broken("the_block_stays_until_the_next", "every sum is taken", _take_always),
+    _broken("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),
+    _broken("nothing_else_marks_it", "a sum of -1 counts as an infinity", _mark_of_a_number),
+    _broken("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
+    _broken("no_overflow_elsewhere", "the first products overflow", _overflow_at_first),
+    _broken(OVERFLOW, "overflow is only looked at when a sum is taken", _overflow_when_taken),
+    _broken(OVERFLOW, "int8: overflow is only looked at when a sum is taken", _overflow_when_taken, fmt="int8"),
+)
+
+PROOF = Proof(
+    name="accumulator",
+    build=build,
+    applies=is_eight_bit_exact,
+    broken=BROKEN,
+    cover_depth=6,
+    engine="smtbmc --unroll --nopresat z3 -- --noincr",
+)

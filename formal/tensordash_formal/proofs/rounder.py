@@ -1,0 +1,187 @@
+"""The result of an exact sum of 8-bit formats: FP32, to nearest with ties to even, or INT32; all sums."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.initial_adder import InitialAdder
+from tensordash.integer_result import IntegerResult
+from tensordash.layouts import accumulator_shape
+from tensordash.rounder import Rounder
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+from .multiplier import is_eight_bit_exact
+
+__all__ = ["PROOF"]
+
+FRACTION, BIAS = 23, 127
+PLUS_INFINITY, MINUS_INFINITY, NAN = 0x7F800000, 0xFF800000, 0x7FC00000
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about what makes results of a tile's sums (docs/numerics.md, "exact").
+
+    With a C input, a floating-point sum is what the initial adder gives; of that, nothing is claimed here.
+    """
+    width, least_exponent = accumulator_shape(config.numerics)
+    assert least_exponent is not None
+    if config.numerics.result == "int32":
+        return _integer(IntegerResult(width=width, initial=config.initial), fault)
+    if config.initial:
+        adder = InitialAdder(width=width, least_exponent=least_exponent)
+        width, least_exponent = adder.total_width, adder.total_least_exponent
+    dut = Rounder(width=width, least_exponent=least_exponent, bypassed=config.initial)
+    return _floating(dut, BIAS + least_exponent, fault)
+
+
+def _late(harness: Harness, value: Value) -> Signal:
+    """A value one cycle ago, also in a reset: results are not reset."""
+    late = Signal(value.shape(), reset_less=True)
+    harness.m.d.sync += late.eq(value)
+    return late
+
+
+def _stays(harness: Harness, dut: Rounder | IntegerResult, loaded: Value) -> None:
+    harness.claim("a_result_stays_until_the_next", dut.value == _late(harness, dut.value), when=~loaded)
+
+
+def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault] | None) -> Harness:
+    """A result is a normal FP32 number that no other is nearer to the sum than; of two, the one with an even fraction.
+
+    `least_exponent` is the biased one of a sum's least bit, and distances are in units of 2**-25 of that bit: in these,
+    a quarter of the gap between a result and its neighbour is a whole number.
+    """
+    harness = Harness(dut, fault=fault)
+    block, loaded = _late(harness, dut.block.as_value()), _late(harness, dut.load)
+    number, positive, negative = block[: dut.width].as_signed(), block[-2], block[-1]
+    _stays(harness, dut, loaded)
+    harness.claim("nan_is_one_pattern", dut.value == NAN, when=loaded & positive & negative)
+    harness.claim("infinities_pass", dut.value == PLUS_INFINITY, when=loaded & positive & ~negative)
+    harness.claim("infinities_pass", dut.value == MINUS_INFINITY, when=loaded & ~positive & negative)
+    finite = loaded & ~positive & ~negative
+    if dut.bypassed:
+        bypass, other = _late(harness, dut.bypass), _late(harness, dut.other)
+        harness.claim("another_number_passes_by", dut.value == other, when=finite & bypass)
+        finite = finite & ~bypass
+    harness.claim("a_zero_sum_is_plus_zero", dut.value == 0, when=finite & (number == 0))
+
+    nonzero = finite & (number != 0)
+    fraction, exponent, sign = dut.value[:FRACTION], dut.value[FRACTION:-1], dut.value[-1]
+    harness.claim("the_sign_is_the_sums", sign == (number < 0), when=nonzero)
+    place = exponent - least_exponent  # of the result's first one, from the sum's least bit on
+    harness.claim("the_result_is_a_normal_number", (place >= 0) & (place < dut.width), when=nonzero)
+    shift = Signal(range(dut.width))
+    size, result, half_gap = Signal(dut.width + 25), Signal(dut.width + 26), Signal(dut.width + 1)
+    harness.m.d.comb += [
+        shift.eq(place),
+        size.eq(Mux(number < 0, -number, number) << 25),
+        result.eq(Cat(fraction, 1) << (shift + 2)),
+        half_gap.eq(2 << shift),
+    ]
+    # Below a power of two, the neighbour is nearer.
+    half_gap_below = Mux(fraction == 0, half_gap >> 1, half_gap)
+    above, below = size - result, result - size
+    harness.claim("no_neighbour_is_nearer", (above <= half_gap) & (below <= half_gap_below), when=nonzero)
+    tie = (above == half_gap) | (below == half_gap_below)
+    harness.claim("ties_go_to_even", ~fraction[0], when=nonzero & tie)
+    return harness
+
+
+def _integer(dut: IntegerResult, fault: tuple[type[Block], Fault] | None) -> Harness:
+    """A result is the sum, and C, modulo 2**32."""
+    harness = Harness(dut, fault=fault)
+    total = dut.block + dut.c if dut.initial else dut.block
+    loaded = _late(harness, dut.load)
+    _stays(harness, dut, loaded)
+    expected = Signal(32, reset_less=True)
+    harness.m.d.sync += expected.eq(total)
+    harness.claim("the_result_is_the_sum_as_int", dut.value == expected, when=loaded)
+    if dut.initial:
+        leaves = (total < -(1 << 31)) | (total >= 1 << 31)
+        harness.claim("overflow_where_the_sum_leaves_int", dut.overflow, when=leaves)
+        harness.claim("no_overflow_elsewhere", ~dut.overflow, when=~leaves)
+    return harness
+
+
+def _always_loads(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += sound.load.eq(1)
+
+
+def _another_nan(m: Module, sound: Rounder, outer: Rounder) -> None:
+    with m.If(sound.value == NAN):
+        m.d.comb += outer.value.eq(0x7FFFFFFF)
+
+
+def _infinity_without_sign(m: Module, sound: Rounder, outer: Rounder) -> None:
+    with m.If(sound.value == MINUS_INFINITY):
+        m.d.comb += outer.value.eq(PLUS_INFINITY)
+
+
+def _minus_zero(m: Module, sound: Rounder, outer: Rounder) -> None:
+    with m.If(sound.value == 0):
+        m.d.comb += outer.value.eq(1 << 31)
+
+
+def _magnitude(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += outer.value.eq(sound.value[:-1])
+
+
+def _flushes_one(m: Module, sound: Rounder, outer: Rounder) -> None:
+    with m.If(sound.value[FRACTION:-1] == outer.least):
+        m.d.comb += outer.value.eq(0)
+
+
+def _no_least_bit(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += sound.block.number[0].eq(0)
+
+
+def _jammed_least_bit(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += sound.block.number[0].eq(1)
+
+
+def _even_bypass(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += sound.other[0].eq(0)
+
+
+def _no_extension(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
+    m.d.comb += sound.block.eq(outer.block[:-1])
+
+
+def _no_c(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
+    m.d.comb += sound.c.eq(0)
+
+
+def _no_overflow_below(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
+    m.d.comb += outer.overflow.eq(sound.overflow & ~outer.c[-1])
+
+
+def _carry(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
+    m.d.comb += outer.overflow.eq((outer.block.as_unsigned() + outer.c.as_unsigned())[32])
+
+
+def _broken(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, initial: bool = False) -> Broken:
+    kind = IntegerResult if fmt == "int8" else Rounder
+    return Broken(
+        claim=claim, title=title, kind=kind, fault=fault, depth=4, config=TileConfig(format=fmt, initial=initial)
+    )
+
+
+BROKEN = (
+    _broken("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
+    _broken("nan_is_one_pattern", "NaN is that of a fused accumulator", _another_nan),
+    _broken("infinities_pass", "infinities have no sign", _infinity_without_sign),
+    _broken("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
+    _broken("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
+    _broken("the_sign_is_the_sums", "results have no sign", _magnitude),
+    _broken("the_result_is_a_normal_number", "the least sum is flushed to zero", _flushes_one),
+    _broken("no_neighbour_is_nearer", "the least bit is not looked at", _no_least_bit),
+    _broken("ties_go_to_even", "the least bit counts as one, so that ties go away from zero", _jammed_least_bit),
+    _broken("a_result_stays_until_the_next", "int8: every sum is loaded", _always_loads, "int8"),
+    _broken("the_result_is_the_sum_as_int", "int8: the sum loses its sign", _no_extension, "int8"),
+    _broken("the_result_is_the_sum_as_int", "int8: C is not added", _no_c, "int8", initial=True),
+    _broken("overflow_where_the_sum_leaves_int", "sums below are not seen", _no_overflow_below, "int8", initial=True),
+    _broken("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
+)
+
+PROOF = Proof(name="rounder", build=build, applies=is_eight_bit_exact, broken=BROKEN, cover_depth=3)
