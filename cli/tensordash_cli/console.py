@@ -17,8 +17,10 @@ from tensordash.preset import preset_names
 __all__ = [
     "CheckError",
     "FiniteRange",
+    "chosen_config",
     "config_options",
     "json_option",
+    "preset_options",
     "print_json",
     "progress",
     "writable",
@@ -32,24 +34,36 @@ class CheckError(Exception):
     """Everything ran, and something is not as it must be: exit status 1."""
 
 
+def preset_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --preset and --set."""
+    preset = f"Instead of CONFIG: {', '.join(preset_names())} (default: paper)."
+    for option in (
+        click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8."),
+        click.option("--preset", metavar="NAME", help=preset),
+    ):
+        command = option(command)
+    return command
+
+
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add CONFIG, --preset and --set to a command, which gets `config: TileConfig`."""
 
     @click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=Path)
-    @click.option("--preset", metavar="NAME", help=f"Instead of CONFIG: {', '.join(preset_names())} (default: paper).")
-    @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8.")
+    @preset_options
     @functools.wraps(command)
     def wrapper(config_file: Path | None, preset: str | None, settings: tuple[str, ...], **arguments: Any) -> Any:
-        if config_file is not None and preset is not None:
-            raise click.UsageError(f"CONFIG and --preset exclude each other: {config_file} and {preset}")
-        config = (
-            TileConfig.load(config_file, settings)
-            if config_file is not None
-            else load_preset(preset if preset is not None else "paper", settings)
-        )
-        return command(config=config, **arguments)
+        return command(config=chosen_config(config_file, preset, settings), **arguments)
 
     return wrapper
+
+
+def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[str, ...]) -> TileConfig:
+    """The configuration that CONFIG, --preset and --set name."""
+    if config_file is not None and preset is not None:
+        raise click.UsageError(f"CONFIG and --preset exclude each other: {config_file} and {preset}")
+    if config_file is not None:
+        return TileConfig.load(config_file, settings)
+    return load_preset(preset if preset is not None else "paper", settings)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,0 +1,21 @@
+"""Cycle simulator: how long a tile takes for its streams, exactly as golden has it, but fast.
+
+`count` is the way in; `Scheduler` takes packed streams, many at a time.
+"""
+
+from .count import Counts, count, count_words, output_stalls, pack
+from .scheduler import Scheduled, Scheduler
+from .synthetic import CLUSTERS, random_counts, random_words
+
+__all__ = [
+    "CLUSTERS",
+    "Counts",
+    "Scheduled",
+    "Scheduler",
+    "count",
+    "count_words",
+    "output_stalls",
+    "pack",
+    "random_counts",
+    "random_words",
+]

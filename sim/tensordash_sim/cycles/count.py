@@ -1,0 +1,173 @@
+"""Exact cycles of a tile for given streams."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensordash import TileConfig
+
+from .scheduler import Scheduler
+
+__all__ = ["Counts", "count", "count_words", "output_stalls", "pack"]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What a tile's counters show when the streams are over (docs/tile.md).
+
+    Attributes
+    ----------
+    cycles : int
+        Cycles in which a schedule was made.
+    steps : int
+        Steps of the dense schedule: the baseline's cycles.
+    effectual : int
+        Positions consumed, over all rows (`both`: over all PEs; `none`: all positions).
+    stall_output : int
+        Cycles spent waiting for results to leave.
+    row_wait : tuple of int
+        Of each row, the steps it was ready to advance further than the tile did.
+    """
+
+    cycles: int
+    steps: int
+    effectual: int
+    stall_output: int
+    row_wait: tuple[int, ...]
+
+    @property
+    def speedup(self) -> float:
+        """The baseline's cycles over the tile's, output stalls left out."""
+        return self.steps / self.cycles
+
+    def to_json(self, config: TileConfig) -> dict[str, Any]:
+        """As a document, with the ideal speedup: positions of the dense schedule over effectual ones."""
+        dense = self.steps * config.lanes * config.rows * (config.columns if config.sparsity == "both" else 1)
+        return asdict(self) | {
+            "speedup": self.speedup,
+            "ideal_speedup": dense / self.effectual if self.effectual else None,
+        }
+
+
+def pack(streams: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """Steps as words: bit `lane` is the position of that lane.
+
+    >>> pack(np.array([[True, False, True, False], [False, False, False, True]]))
+    array([5, 8], dtype=uint32)
+    """
+    lanes = streams.shape[-1]
+    return streams @ (np.uint32(1) << np.arange(lanes, dtype=np.uint32))
+
+
+def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[ArrayLike] | None = None) -> Counts:
+    """Count the cycles of streams that follow each other.
+
+    The tile is never short of input, and its results are taken at once.
+
+    Parameters
+    ----------
+    streams : sequence of array of bool, (rows, T, lanes)
+        Side B of each stream: true where it is not zero.
+    config : TileConfig
+        The tile.
+    a : sequence of array of bool, (columns, T, lanes), optional
+        Side A of each stream; needed with `sparsity = "both"`, else without effect.
+
+    Returns
+    -------
+    Counts
+
+    Raises
+    ------
+    ValueError
+        If a stream has another shape, no step, or a side A that does not fit it; if there is no stream.
+
+    Source
+    ------
+    Section III-A of the paper; docs/tile.md.
+
+    Examples
+    --------
+    Half of the positions of every step are zero:
+
+    >>> half = np.tile([True, False, True, False], (4, 1000, 1))
+    >>> count([half], TileConfig()).speedup
+    2.0
+    """
+    blocks = [_checked("streams", index, block, config.rows, "rows", config) for index, block in enumerate(streams)]
+    if not blocks:
+        raise ValueError("streams must hold at least one stream")
+    sides: list[NDArray[np.bool_]] = []
+    if config.sparsity == "both":
+        if a is None or len(a) != len(blocks):
+            given = "none" if a is None else len(a)
+            raise ValueError(f'a must have the streams of side A, {len(blocks)} with tile.sparsity "both", not {given}')
+        sides = [_checked("a", index, block, config.columns, "columns", config) for index, block in enumerate(a)]
+        for index, (block, side) in enumerate(zip(blocks, sides, strict=True)):
+            if side.shape[1] != block.shape[1]:
+                raise ValueError(f"a[{index}] must have the {block.shape[1]} steps of its stream, not {side.shape[1]}")
+    return count_words([pack(block)[None] for block in blocks], config, a=[pack(side)[None] for side in sides])
+
+
+def count_words(
+    blocks: Sequence[NDArray[np.uint32]], config: TileConfig, *, a: Sequence[NDArray[np.uint32]] = ()
+) -> Counts:
+    """As `count`, for packed streams.
+
+    Parameters
+    ----------
+    blocks : sequence of array of uint32, (streams, rows, T)
+        Streams in the order in which they come, those of a block with the same number of steps.
+    config : TileConfig
+        The tile.
+    a : sequence of array of uint32, (streams, columns, T)
+        Side A; needed with `sparsity = "both"`, else without effect.
+
+    Returns
+    -------
+    Counts
+    """
+    scheduler = Scheduler(config)
+    both = config.sparsity == "both"
+    cycles, waits, effectual, steps = [], np.zeros(config.rows, np.int64), 0, 0
+    for index, block in enumerate(blocks):
+        side = a[index] if both else None
+        made = scheduler.schedule(block, side)
+        cycles.append(made.cycles)
+        waits += made.advances.sum(axis=0) - block.shape[0] * block.shape[2]
+        steps += block.shape[0] * block.shape[2]
+        if config.sparsity == "none":
+            effectual += block.size * config.lanes
+        elif side is None:
+            effectual += int(np.bitwise_count(block).sum(dtype=np.int64))
+        else:
+            effectual += sum(
+                int(np.bitwise_count(block[:, row, None] & side).sum(dtype=np.int64)) for row in range(config.rows)
+            )
+    every = np.concatenate(cycles)
+    return Counts(
+        cycles=int(every.sum()),
+        steps=steps,
+        effectual=effectual,
+        stall_output=int(output_stalls(every[1:], config).sum()),
+        row_wait=tuple(int(wait) for wait in waits),
+    )
+
+
+def output_stalls(cycles: NDArray[np.int64], config: TileConfig) -> NDArray[np.int64]:
+    """How long streams of so many cycles wait for the block before them to leave, one beat a cycle."""
+    return np.maximum(config.rows // config.out_rows - cycles, 0)
+
+
+def _checked(name: str, index: int, block: ArrayLike, ports: int, what: str, config: TileConfig) -> NDArray[np.bool_]:
+    array = np.asarray(block)
+    if array.dtype != np.bool_:
+        raise ValueError(f"{name}[{index}] must be an array of bool, not of {array.dtype}")
+    if array.ndim != 3 or array.shape[0] != ports or array.shape[1] < 1 or array.shape[2] != config.lanes:
+        raise ValueError(
+            f"{name}[{index}] must have the shape ({what} = {ports}, T >= 1, lanes = {config.lanes}), not {array.shape}"
+        )
+    return array

@@ -1,0 +1,189 @@
+"""Compiled loops: the schedulers of many tiles, each on streams of its own.
+
+A step is a word whose bit `lane` is set where the position is effectual. A narrow window (at most 16 positions) is one
+integer, the oldest step in its lowest bits, and one entry of a table is what becomes of it; a wide one is a word for
+each step, and its levels decide bit-parallel.
+"""
+
+import numpy as np
+from numba import njit, prange
+
+__all__ = ["NARROW_BITS", "count_narrow", "count_wide", "fill_table"]
+
+NARROW_BITS = 16
+
+
+@njit(cache=True, nogil=True)
+def _schedule(window, free, undecided, levels, steps, ups, downs):
+    """Consume what the schedules select of the windows (depth, schedulers).
+
+    Lanes of a level cannot reach the same position, so that they may decide together, option by option. Branches would
+    cost more than they save: all schedulers do the same, many in one instruction.
+    """
+    for one in range(len(free)):
+        # Its own position of the oldest step is every lane's first option, and out of reach of all others.
+        free[one] = ~window[0, one]
+        window[0, one] = 0
+    for level in levels:
+        for one in range(len(free)):
+            undecided[one] = free[one] & level
+        for option in range(len(steps)):
+            words, up, down = window[steps[option]], ups[option], downs[option]
+            for one in range(len(free)):
+                # Bit `lane` is position (lane + offset) modulo lanes; what is beyond the lanes is nobody's.
+                word = words[one]
+                taken = undecided[one] & (word >> up | word << down)
+                undecided[one] ^= taken
+                words[one] = word & ~(taken << up | taken >> down)
+
+
+@njit(cache=True, nogil=True)
+def fill_table(table, lanes, depth, levels, steps, ups, downs):
+    """What becomes of every window: the positions that remain, and above them the leading steps without any."""
+    count = len(table)
+    window, scratch = np.empty((depth, count), np.uint32), np.empty((2, count), np.uint32)
+    for bits in range(count):
+        for step in range(depth):
+            window[step, bits] = (bits >> step * lanes) & ((1 << lanes) - 1)
+    _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
+    for bits in range(count):
+        remaining, advance = np.uint64(0), depth
+        for step in range(depth - 1, -1, -1):
+            remaining = remaining << np.uint64(lanes) | window[step, bits]
+            if window[step, bits]:
+                advance = step
+        table[bits] = remaining | np.uint64(advance << NARROW_BITS)
+
+
+@njit(cache=True, nogil=True)
+def _windows(words, lanes, depth, out):
+    """For every step of a stream, the window that begins with it; nothing follows the last step."""
+    count = len(words)
+    for step in range(count):
+        out[step] = np.uint16(words[step])
+    out[count] = np.uint16(0)
+    for later in range(1, depth):
+        shift = np.uint32(later * lanes)
+        for step in range(count - later):
+            out[step] |= np.uint16(words[step + later] << shift)
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances):
+    """Schedule every group with the table.
+
+    `words_b` (groups, rows, T) and, with `both`, `words_a` (groups, columns, T); gets `cycles` (groups,) and `advances`
+    (groups, rows), the sum over cycles of AS of each row.
+    """
+    groups, rows, count = words_b.shape
+    columns = words_a.shape[1] if both else 1
+    for group in prange(groups):
+        side_b = np.empty((rows, count + 1), np.uint16)
+        side_a = np.empty((columns, count + 1), np.uint16)
+        window = np.empty((rows, columns), np.uint32)
+        for row in range(rows):
+            _windows(words_b[group, row], lanes, depth, side_b[row])
+            advances[group, row] = 0
+        for column in range(columns):
+            if both:
+                _windows(words_a[group, column], lanes, depth, side_a[column])
+            else:
+                side_a[column] = np.uint16(0xFFFF)
+        for row in range(rows):
+            for column in range(columns):
+                window[row, column] = side_b[row, 0] & side_a[column, 0]
+        step, made = 0, 0
+        while step < count:
+            advance = min(depth, count - step)
+            left = advance
+            for row in range(rows):
+                row_advance = left
+                for column in range(columns):
+                    entry = table[window[row, column]]
+                    window[row, column] = entry
+                    row_advance = min(row_advance, np.int64(entry >> np.uint32(NARROW_BITS)))
+                advances[group, row] += row_advance
+                advance = min(advance, row_advance)
+            step += advance
+            made += 1
+            shift = np.uint32(advance * lanes)
+            # The steps that stay keep what is left of them, the others come in whole.
+            entered = ~np.uint32((np.uint32(1) << np.uint32((depth - advance) * lanes)) - np.uint32(1))
+            for row in range(rows):
+                fresh = side_b[row, step] & entered
+                for column in range(columns):
+                    stays = (window[row, column] & np.uint32(0xFFFF)) >> shift
+                    window[row, column] = stays | (fresh & side_a[column, step])
+        cycles[group] = made
+
+
+@njit(cache=True, nogil=True)
+def _fill(window, first, words_b, words_a, both, step, places, stop):
+    """Steps from `step` on enter the windows of a group's schedulers, at `places` of them and up to `stop`."""
+    rows, count = words_b.shape
+    columns = words_a.shape[0] if both else 1
+    for place in range(places, stop):
+        there = step + place < count
+        for row in range(rows):
+            for column in range(columns):
+                word = words_b[row, step + place] if there else np.uint32(0)
+                if both and there:
+                    word &= words_a[column, step + place]
+                window[place, first + row * columns + column] = word
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, cycles, advances):
+    """As `count_narrow`, without a table: some groups at a time, each a slot, so that vectors are full."""
+    groups, rows, count = words_b.shape
+    columns = words_a.shape[1] if both else 1
+    size = rows * columns
+    slots = max(1, 64 // size)
+    batch = max(slots, -(-groups // parts))
+    for item in prange(-(-groups // batch)):
+        following, stop = item * batch, min(groups, (item + 1) * batch)
+        window = np.zeros((depth, slots * size), np.uint32)
+        scratch = np.empty((2, slots * size), np.uint32)
+        group_of = np.full(slots, -1)
+        step_of, made = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
+        busy = 0
+        for slot in range(min(slots, stop - following)):
+            group_of[slot] = following
+            advances[following] = 0
+            side_a = words_a[following if both else 0]
+            _fill(window, slot * size, words_b[following], side_a, both, 0, 0, depth)
+            following += 1
+            busy += 1
+        while busy:
+            _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
+            for slot in range(slots):
+                group, first = group_of[slot], slot * size
+                if group < 0:
+                    continue
+                left = min(depth, count - step_of[slot])
+                advance = left
+                for row in range(rows):
+                    drained, begin = 0, first + row * columns
+                    while drained < left and not window[drained, begin : begin + columns].any():
+                        drained += 1
+                    advances[group, row] += drained
+                    advance = min(advance, drained)
+                step_of[slot] += advance
+                made[slot] += 1
+                if step_of[slot] < count:
+                    for place in range(depth - advance):
+                        for one in range(first, first + size):
+                            window[place, one] = window[place + advance, one]
+                    held = depth - advance
+                else:
+                    cycles[group] = made[slot]
+                    step_of[slot], made[slot], held = 0, 0, 0
+                    group = following if following < stop else -1
+                    group_of[slot] = group
+                    if group < 0:
+                        busy -= 1
+                        continue
+                    advances[group] = 0
+                    following += 1
+                side_a = words_a[group if both else 0]
+                _fill(window, first, words_b[group], side_a, both, step_of[slot], held, depth)

@@ -1,0 +1,121 @@
+"""Cycles of many streams at a time."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import get_num_threads
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.connectivity import Connectivity
+
+from .kernels import NARROW_BITS, count_narrow, count_wide, fill_table
+
+__all__ = ["Scheduled", "Scheduler"]
+
+
+class Scheduled(NamedTuple):
+    """What streams took.
+
+    Attributes
+    ----------
+    cycles : array of int64, (streams,)
+        Schedules made for each.
+    advances : array of int64, (streams, rows)
+        AS of each row, added up over the cycles of a stream; beyond the stream's steps it is what the row waited.
+    """
+
+    cycles: NDArray[np.int64]
+    advances: NDArray[np.int64]
+
+
+class Scheduler:
+    """The schedulers of a tile, for any number of streams.
+
+    The producer offers what the tile can take and the consumer takes what it gives (docs/tile.md): then the tile makes
+    a schedule in every cycle, and a stream takes as many cycles as it would alone, whatever comes before and after it.
+    A stream whose C comes late waits for it; that is not counted here.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+
+    Source
+    ------
+    Section III-A of the paper; docs/tile.md.
+
+    Examples
+    --------
+    Rows of zeros are drained four steps at a time, if no other row needs longer:
+
+    >>> scheduler = Scheduler(TileConfig(rows=2))
+    >>> empty, full = [0, 0, 0, 0, 0], [15, 15, 15, 15, 15]
+    >>> scheduler.schedule(np.array([[empty, empty], [empty, full]], dtype=np.uint32)).cycles
+    array([2, 5])
+    """
+
+    def __init__(self, config: TileConfig) -> None:
+        self.config = config
+        lanes, depth = config.lanes, config.window_depth
+        self._narrow = lanes * depth <= NARROW_BITS
+        self._rules = _rules(config.options, lanes, depth)
+        self._table = _table(config.options, lanes, depth) if self._narrow else None
+
+    def schedule(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Scheduled:
+        """Schedule streams.
+
+        Parameters
+        ----------
+        b : array of uint32, (streams, rows, T)
+            Which positions of side B are not zero: bit `lane` of each step.
+        a : array of uint32, (streams, columns, T), optional
+            Those of side A; needed with `sparsity = "both"`, else without effect.
+
+        Returns
+        -------
+        Scheduled
+
+        Raises
+        ------
+        ValueError
+            If side A is missing, or does not have as many streams and steps as side B.
+        """
+        config = self.config
+        streams, _, count = b.shape
+        if config.sparsity == "none":
+            return Scheduled(np.full(streams, count), np.full(b.shape[:2], count))
+        both = config.sparsity == "both"
+        if both and a is None:
+            raise ValueError('a must be given, since tile.sparsity is "both"')
+        if both and a is not None and (a.shape[0], a.shape[2]) != (streams, count):
+            raise ValueError(f"a must have {streams} streams of {count} steps as b has, not shape {a.shape}")
+        b = np.ascontiguousarray(b, dtype=np.uint32)
+        a = np.ascontiguousarray(a if both else np.zeros((1, 1, 1)), dtype=np.uint32)
+        cycles, advances = np.empty(streams, np.int64), np.empty(b.shape[:2], np.int64)
+        if self._table is not None:
+            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, cycles, advances)
+        else:
+            parts = 4 * get_num_threads()  # more than threads, so that none waits long for the slowest
+            count_wide(b, a, both, config.window_depth, *self._rules, parts, cycles, advances)
+        return Scheduled(cycles, advances)
+
+
+Rules = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]
+
+
+@lru_cache
+def _rules(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> Rules:
+    """Lanes of each level; of every option but the first, its step and by how much its lane is rotated, both ways."""
+    levels = Connectivity(options, lanes=lanes, depth=depth).levels
+    masks = np.array([sum(1 << lane for lane in level) for level in levels], dtype=np.uint32)
+    steps, offsets = np.array(options[1:], dtype=np.int64).reshape(-1, 2).T.copy()
+    return masks, steps, (offsets % lanes).astype(np.uint32), (-offsets % lanes).astype(np.uint32)
+
+
+@lru_cache
+def _table(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> NDArray[np.uint32]:
+    table = np.empty(1 << lanes * depth, np.uint32)
+    fill_table(table, lanes, depth, *_rules(options, lanes, depth))
+    return table

@@ -1,0 +1,133 @@
+"""Cycle counts equal the golden tile's counters, on random tiles and streams."""
+
+import numpy as np
+import pytest
+
+from tensordash import TileConfig, load_preset
+from tensordash.preset import preset_names
+from tensordash_sim.cycles import Scheduler, count, pack
+from tensordash_sim.golden import run_streams, schedule_stream
+
+CASES = 500
+NIGHTLY_CASES = 10_000
+
+
+def random_config(rng: np.random.Generator) -> TileConfig:
+    """Any tile: presets now and then, else a random shape with random options."""
+    sparsity = str(rng.choice(["none", "rows", "rows", "both"]))
+    if rng.random() < 0.2:
+        preset = load_preset(preset_names()[rng.integers(len(preset_names()))])
+        return TileConfig(**(preset.to_mapping()["tile"] | {"format": "int8", "accumulator": "exact"}))
+    rows, lanes, depth = int(rng.integers(1, 7)), int(rng.integers(2, 10)), int(rng.integers(2, 7))
+    if rng.random() < 0.1:
+        lanes = int(rng.choice([16, 31, 32]))
+    places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
+    chosen = rng.permutation(len(places))[: rng.integers(0, 10)]
+    return TileConfig(
+        rows=rows,
+        columns=int(rng.integers(1, 4)),
+        lanes=lanes,
+        depth=depth,
+        connectivity=((0, 0), *(places[index] for index in chosen)),
+        sparsity=sparsity,
+        format="int8",
+        out_rows=int(rng.choice([size for size in range(1, rows + 1) if rows % size == 0])),
+        pipeline=int(rng.integers(1, 4)),
+        full_window=bool(rng.integers(2)),
+    )
+
+
+def random_mask(rng: np.random.Generator, ports: int, count_: int, lanes: int) -> np.ndarray:
+    """Zeros of a density that differs by row and by time, all and none among them."""
+    density = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0, rng.random()], size=(ports, 1, 1))
+    if rng.random() < 0.3:
+        density = density * rng.choice([0.0, 1.0], size=(1, count_, 1))
+    return rng.random((ports, count_, lanes)) < density
+
+
+def streams_of(rng: np.random.Generator, config: TileConfig) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Sides A and B of up to six streams, short ones mostly."""
+    short = (1, 2, config.depth)
+    lengths = [
+        int(rng.integers(1, 30)) if rng.random() < 0.3 else short[rng.integers(3)] for _ in range(rng.integers(1, 7))
+    ]
+    return (
+        [random_mask(rng, config.columns, length, config.lanes) for length in lengths],
+        [random_mask(rng, config.rows, length, config.lanes) for length in lengths],
+    )
+
+
+def check_against_golden(seed: int, cases: int) -> None:
+    for case in range(cases):
+        rng = np.random.default_rng([seed, case])
+        config = random_config(rng)
+        a, b = streams_of(rng, config)
+        golden = run_streams(
+            [(one.astype(np.uint8), other.astype(np.uint8)) for one, other in zip(a, b, strict=True)], config
+        ).counters
+        counted = count(b, config, a=a)
+        shown = (golden.cycles, golden.steps, golden.effectual, golden.stall_output, golden.row_wait)
+        assert (counted.cycles, counted.steps, counted.effectual, counted.stall_output, counted.row_wait) == shown, (
+            f"case {case} of seed {seed}: {config}"
+        )
+
+
+def test_counts_are_the_golden_tiles():
+    check_against_golden(seed=20261121, cases=CASES)
+
+
+@pytest.mark.slow
+def test_counts_are_the_golden_tiles_ten_thousand_times():
+    check_against_golden(seed=1, cases=NIGHTLY_CASES)
+
+
+@pytest.mark.parametrize("preset", preset_names())
+def test_long_streams_of_every_preset(preset):
+    config = load_preset(preset)
+    rng = np.random.default_rng(5)
+    mask = rng.random((config.rows, 400, config.lanes)) < 0.4
+    counted = count([mask], config)
+    if config.sparsity == "none":
+        assert counted.cycles == 400
+        return
+    advances = schedule_stream(mask, config.options, config.depth)
+    assert counted.cycles == len(advances)
+    assert counted.row_wait == tuple(advances.sum(axis=0) - 400)
+
+
+def test_many_streams_at_a_time_are_each_alone():
+    config = TileConfig(rows=3, sparsity="both", columns=2)
+    rng = np.random.default_rng(6)
+    a, b = rng.random((20, 2, 33, 4)) < 0.5, rng.random((20, 3, 33, 4)) < 0.5
+    together = Scheduler(config).schedule(pack(b), pack(a))
+    alone = [count([one], config, a=[other]).cycles for one, other in zip(b, a, strict=True)]
+    assert together.cycles.tolist() == alone
+
+
+MASK = np.ones((4, 5, 4), dtype=bool)
+
+
+@pytest.mark.parametrize(
+    ("streams", "a", "message"),
+    [
+        ([], None, "at least one stream"),
+        ([MASK.astype(int)], None, r"streams\[0\] must be an array of bool, not of int64"),
+        ([MASK, MASK[:3]], None, r"streams\[1\] must have the shape \(rows = 4, T >= 1, lanes = 4\), not \(3, 5, 4\)"),
+        ([MASK[:, :0]], None, r"not \(4, 0, 4\)"),
+        ([MASK], None, "a must have the streams of side A"),
+        ([MASK], [MASK, MASK], "not 2"),
+        ([MASK], [MASK[:, :4]], r"a\[0\] must have the 5 steps"),
+    ],
+)
+def test_wrong_streams_are_named(streams, a, message):
+    with pytest.raises(ValueError, match=message):
+        count(streams, TileConfig(sparsity="both"), a=a)
+
+
+def test_the_scheduler_of_both_sides_needs_both():
+    words = np.ones((2, 4, 5), np.uint32)
+    scheduler = Scheduler(TileConfig(sparsity="both"))
+    with pytest.raises(ValueError, match="a must be given"):
+        scheduler.schedule(words)
+    with pytest.raises(ValueError, match="2 streams of 5 steps"):
+        scheduler.schedule(words, words[:, :, :4])

@@ -1,0 +1,111 @@
+"""No product is lost and none counted twice: what the streams multiply out to is the layer's result and gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from tensordash_sim.lowering import (
+    FRAGMENT,
+    OUTSIDE,
+    Convolution,
+    Geometry,
+    MatrixProduct,
+    Operation,
+    multiply_out,
+    reference_streams,
+)
+
+
+def meetings(layer: Convolution):
+    """Index of A, of W and of G for every multiplication of the forward pass that is inside the tensors."""
+    reached = layer.in_channels // layer.groups
+    for n, *out in np.ndindex(layer.batch, *layer.out_size):
+        for tap in np.ndindex(*layer.kernel):
+            steps = zip(out, tap, layer.stride, layer.dilation, layer.padding, strict=True)
+            place = tuple(o * stride + k * dilation - padding for o, k, stride, dilation, padding in steps)
+            if any(not 0 <= at < size for at, size in zip(place, layer.size, strict=True)):
+                continue
+            for f in range(layer.out_channels):
+                first = f // (layer.out_channels // layer.groups) * reached
+                for c in range(reached):
+                    yield (n, first + c, *place), (f, c, *tap), (n, f, *out)
+
+
+def directly(layer: Geometry, operation: Operation, values: dict[str, np.ndarray]) -> np.ndarray:
+    if isinstance(layer, MatrixProduct):
+        axes = {"A": "bnc", "W": "bfc", "G": "bnf"}
+        subscripts = f"{axes[operation.left]},{axes[operation.right]}->{axes[operation.output]}"
+        return np.einsum(subscripts, values[operation.left], values[operation.right])
+    result = np.zeros(layer.shapes[operation.output], np.int64)
+    for indices in meetings(layer):
+        at = dict(zip("AWG", indices, strict=True))
+        left, right = values[operation.left], values[operation.right]
+        result[at[operation.output]] += left[at[operation.left]] * right[at[operation.right]]
+    return result
+
+
+def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndarray]) -> np.ndarray:
+    a, w, g = (torch.tensor(values[name], dtype=torch.float64, requires_grad=name != "G") for name in "AWG")
+    if isinstance(layer, MatrixProduct):
+        result = a @ w.mT
+    else:
+        apply = torch.nn.functional.conv1d if len(layer.size) == 1 else torch.nn.functional.conv2d
+        result = apply(a, w, stride=layer.stride, padding=layer.padding, dilation=layer.dilation, groups=layer.groups)
+    if operation is Operation.FORWARD:
+        return result.detach().numpy()
+    wanted = a if operation is Operation.INPUT_GRADIENT else w
+    (gradient,) = torch.autograd.grad(result, wanted, g)
+    return gradient.numpy()
+
+
+@pytest.mark.parametrize("operation", Operation)
+class TestMultiplyOut:
+    def test_is_the_definition(self, geometry, values, lanes, operation):
+        found = multiply_out(geometry, operation, values, lanes)
+        np.testing.assert_array_equal(found, directly(geometry, operation, values))
+
+    def test_is_what_pytorch_computes(self, geometry, values, lanes, operation):
+        found = multiply_out(geometry, operation, values, lanes)
+        np.testing.assert_array_equal(found, by_autograd(geometry, operation, values))
+
+    def test_every_multiplication_is_there_once(self, geometry, values, lanes, operation):
+        """Also those by zero: none is in two streams, or twice in one, and none is missing."""
+        met = [np.zeros((2, 0), np.int64)]  # there may be no product
+        for product in reference_streams(geometry, operation, values, lanes):
+            left, right = np.broadcast_arrays(product.left.places[:, :, None], product.right.places[:, None])
+            np.testing.assert_array_equal(left == FRAGMENT, right == FRAGMENT)
+            inside = (left >= 0) & (right >= 0)
+            met.append(np.stack([left[inside], right[inside]]))
+        pairs = np.concatenate(met, axis=1)
+        assert pairs.shape[1] == geometry.macs
+        assert np.unique(pairs, axis=1).shape[1] == geometry.macs
+
+    def test_segments_begin_a_step(self, geometry, values, lanes, operation):
+        for product in reference_streams(geometry, operation, values, lanes):
+            for side in (product.left, product.right):
+                assert side.places.shape[3] == lanes
+                fragment = side.places == FRAGMENT
+                assert not fragment[..., 0].any()
+                assert (np.diff(fragment.astype(int), axis=-1) >= 0).all()
+                assert not (side.values[side.places < 0]).any()
+                assert side.name == "A" or isinstance(geometry, Convolution) or OUTSIDE not in side.places
+
+
+class TestPaper:
+    def test_rotated_kernel(self):
+        """Without stride, WxG is the forward pass over G with the kernel rotated by 180 degrees."""
+        layer = Convolution(
+            batch=1,
+            in_channels=1,
+            out_channels=1,
+            size=(4,),
+            kernel=(3,),
+            stride=(1,),
+            padding=(1,),
+            dilation=(1,),
+            groups=1,
+        )
+        values = {"W": np.array([[[1, 2, 3]]]), "G": np.array([[[5, 6, 7, 8]]])}
+        (product,) = reference_streams(layer, Operation.INPUT_GRADIENT, values, lanes=2)
+        assert product.left.values[0, 0, :, 0].tolist() == [3, 2, 1]
+        assert product.right.values[0, :, :, 0].tolist() == [[0, 5, 6], [5, 6, 7], [6, 7, 8], [7, 8, 0]]
