@@ -1,0 +1,148 @@
+"""`tensordash inspect`: what a trace holds, and whether it is sound."""
+
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .console import json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from tensordash_sim.trace import Trace
+
+__all__ = ["command"]
+
+
+@click.command("inspect")
+@click.argument("trace", metavar="RUN.trace", type=Path)
+@click.option("--check", is_flag=True, help="Read every array, too, and verify its checksum.")
+@json_option
+def command(trace: Path, check: bool, as_json: bool) -> None:
+    """Show what a trace holds: conditions, and of every layer and operation the operands' shapes and zeros.
+
+    A trace that is damaged is wrong input: exit status 2. docs/trace.md describes the format.
+    """
+    from tensordash_sim.trace import Trace
+
+    opened = Trace.open(trace)
+    checked = None
+    if check:
+        with progress.status("checking"):
+            checked = opened.check()
+    document = _document(opened, checked)
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+
+
+def _document(trace: "Trace", checked: int | None) -> dict[str, Any]:
+    values: Counter[str] = Counter()
+    nonzeros: Counter[str] = Counter()
+    for record in trace.records:
+        for name, operand in record.operands.items():
+            values[name] += operand.size
+            nonzeros[name] += operand.nonzeros
+    return {
+        "path": str(trace.path),
+        "version": list(trace.version),
+        "created": dict(trace.created),
+        "complete": trace.complete,
+        "digest": trace.digest,
+        "conditions": dict(trace.conditions),
+        "bytes": sum(file.stat().st_size for file in trace.path.rglob("*") if file.is_file()),
+        "checked_arrays": checked,
+        "zeros": {name: 1 - nonzeros[name] / values[name] for name in sorted(values)},
+        "steps": [
+            {
+                "index": step.index,
+                "epoch": step.epoch,
+                "uncaptured": list(step.uncaptured),
+                "records": [
+                    {
+                        "layer": record.layer,
+                        "operation": str(record.operation),
+                        "geometry": record.geometry.to_json(),
+                        "operands": {
+                            name: {
+                                "shape": list(operand.shape),
+                                "dtype": operand.dtype,
+                                "nonzeros": operand.nonzeros,
+                                "zeros": operand.zeros,
+                                "values": operand.values is not None,
+                            }
+                            for name, operand in record.operands.items()
+                        },
+                    }
+                    for record in step.records
+                ],
+            }
+            for step in trace.steps
+        ],
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    steps = document["steps"]
+    records = [record for step in steps for record in step["records"]]
+    with_values = any(operand["values"] for record in records for operand in record["operands"].values())
+    click.echo(
+        f"{document['path']}: {_number(steps, 'step')}, {_number(records, 'record')}, "
+        f"{'masks and values' if with_values else 'masks'}, {document['bytes'] / 1e6:.1f} MB on disk"
+    )
+    if not document["complete"]:
+        click.echo("The recording was interrupted, or is under way: these are its complete steps.")
+    if document["checked_arrays"] is not None:
+        click.echo(f"All {document['checked_arrays']} arrays are sound.")
+    about = {**document["conditions"], "recorded": " ".join(document["created"].values()), "digest": document["digest"]}
+    width = max(map(len, about))
+    for key, value in about.items():
+        click.echo(f"{key:{width}}  {value}")
+    for step in steps:
+        epoch = "" if step["epoch"] is None else f" (epoch {step['epoch']})"
+        click.echo(f"\nstep {step['index']}{epoch}")
+        _print_records(step["records"])
+        for what in step["uncaptured"]:
+            click.echo(f"not captured: {what}")
+    if document["zeros"]:
+        totals = ", ".join(f"{name} {zeros:.1%}" for name, zeros in document["zeros"].items())
+        click.echo(f"\nzeros over all records: {totals}")
+
+
+def _number(things: list[Any], name: str) -> str:
+    return f"{len(things)} {name}{'s' * (len(things) != 1)}"
+
+
+def _print_records(records: list[dict[str, Any]]) -> None:
+    """A table, its columns as wide as they have to be."""
+    if not records:
+        click.echo("no records")
+        return
+    lines = [["layer", "operation", "geometry", "left", "zeros", "right", "zeros"]]
+    for record in records:
+        line = [record["layer"], record["operation"], _brief(record["geometry"])]
+        for name, operand in record["operands"].items():
+            line += [f"{name} {'x'.join(map(str, operand['shape']))}", f"{operand['zeros']:.1%}"]
+        lines.append(line)
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        cells = [
+            f"{cell:{'>' if column in (4, 6) else '<'}{width}}"
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ]
+        click.echo("  ".join(cells).rstrip())
+
+
+def _brief(geometry: dict[str, Any]) -> str:
+    """What the operands' shapes leave open."""
+    if geometry["kind"] != "convolution":
+        return geometry["kind"].replace("_", " ")
+    parts = ["x".join(map(str, geometry["kernel"]))]
+    for name, default in (("stride", 1), ("padding", 0), ("dilation", 1)):
+        extents = geometry[name]
+        if any(extent != default for extent in extents):
+            parts.append(f"{name} {'x'.join(map(str, extents)) if len(set(extents)) > 1 else extents[0]}")
+    if geometry["groups"] > 1:
+        parts.append(f"groups {geometry['groups']}")
+    return f"convolution {', '.join(parts)}"

@@ -1,0 +1,299 @@
+"""`tensordash simulate`: exact cycles, of a trace on the chip or of streams on one tile."""
+
+import csv
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensordash import TileConfig
+
+from .console import FiniteRange, chosen_config, json_option, preset_options, print_json, progress, writable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tensordash_sim.cycles import Counts
+    from tensordash_sim.trace import Record
+
+__all__ = ["command"]
+
+Result = tuple["Record", dict[str, Any]]
+TRACE_OPTIONS = ("chip", "side", "layers", "operations", "csv_file", "output")
+RANDOM_OPTIONS = ("steps", "length", "seed", "cluster")
+MOST_WORDS = 1 << 27
+"""Steps of all rows that --random holds in memory."""
+
+
+@click.command("simulate")
+@click.argument("inputs", metavar="[CONFIG.toml] [RUN.trace]", nargs=-1, type=Path)
+@preset_options
+@click.option(
+    "--chip", metavar="CHIP.toml", type=Path, help="The chip around the tiles (default: the paper's Table III)."
+)
+@click.option("--side", default="sparser", show_default=True, help="What is skipped: sparser, left or right operand.")
+@click.option(
+    "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
+)
+@click.option("--layer", "layers", metavar="NAME", multiple=True, help="Only this layer; may be repeated.")
+@click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
+@click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Write the table there, too.")
+@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
+@click.option(
+    "--stream", metavar="MASK.npy", type=Path, help="Instead of a trace: side B of one stream, non-zeros true."
+)
+@click.option("--stream-a", metavar="MASK.npy", type=Path, help='Side A, needed with tile.sparsity = "both".')
+@click.option("--random", "zeros", metavar="SHARE", type=FiniteRange(0, 1), help="Instead of a trace: random zeros.")
+@click.option("--steps", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Of --random.")
+@click.option("--length", type=click.IntRange(min=1), help="Steps of a stream of --random (default: all in one).")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --random.")
+@click.option("--cluster", default="none", show_default=True, help="Zeros differ in density: none, rows or time.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: one per core).")
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    inputs: tuple[Path, ...],
+    preset: str | None,
+    settings: tuple[str, ...],
+    threads: int | None,
+    **arguments: Any,
+) -> None:
+    """Count cycles exactly, next to the dense baseline.
+
+    RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `with memory` is that of the chip,
+    where an operation takes as long as tiles, DRAM or banks need, whichever is slowest (`limit`). DIR/simulate keeps
+    what is done: an interrupted run goes on where it was.
+
+    --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
+
+    --random draws streams for one tile.
+    """
+    config_file, trace = _split(inputs)
+    config = chosen_config(config_file, preset, settings)
+    given = {name for name in context.params if context.get_parameter_source(name) is not _default()}
+    sources = {"RUN.trace": trace, "--stream": arguments["stream"], "--random": arguments["zeros"]}
+    chosen = [name for name, value in sources.items() if value is not None]
+    if len(chosen) != 1:
+        raise click.UsageError(f"give one of RUN.trace, --stream and --random, not {' and '.join(chosen) or 'none'}")
+    allowed = {"RUN.trace": (*TRACE_OPTIONS, "row_order"), "--stream": ("stream_a",)}
+    allowed["--random"] = (*RANDOM_OPTIONS, "row_order")
+    for name in sorted(given.intersection((*TRACE_OPTIONS, *RANDOM_OPTIONS, "row_order", "stream_a"))):
+        if name not in allowed[chosen[0]]:
+            option = next(param.opts[-1] for param in context.command.params if param.name == name)
+            raise click.UsageError(f"{option} does not go with {chosen[0]}")
+    _choice("--row-order", arguments["row_order"], ("natural", "density"))
+    _use(threads)
+    if trace is not None:
+        _trace(config, trace, arguments)
+    elif arguments["stream"] is not None:
+        _stream(config, arguments)
+    else:
+        _random(config, arguments)
+
+
+def _default() -> Any:
+    return click.core.ParameterSource.DEFAULT
+
+
+def _split(inputs: tuple[Path, ...]) -> tuple[Path | None, Path | None]:
+    """CONFIG and RUN.trace, each of which may be missing: a configuration is a file, a trace a folder."""
+    configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
+    traces = [path for path in inputs if path not in configs]
+    if len(configs) > 1 or len(traces) > 1 or [*configs, *traces] != list(inputs):
+        raise click.UsageError(f"give [CONFIG.toml] [RUN.trace], not {' '.join(map(str, inputs))}")
+    return next(iter(configs), None), next(iter(traces), None)
+
+
+def _choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise click.UsageError(f"{option} must be one of {', '.join(allowed)}, not {value!r}")
+
+
+def _use(threads: int | None) -> None:
+    import numba
+    from numba import config
+
+    if threads is not None:
+        most = config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]  # it makes its attributes as it is read
+        if threads > most:
+            raise click.UsageError(f"--threads must be from 1 to {most}, the cores there are, not {threads}")
+        numba.set_num_threads(threads)
+
+
+def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from tensordash_sim.chip import SIDES, ChipConfig, Machine, Results
+    from tensordash_sim.lowering import Operation
+    from tensordash_sim.trace import Trace
+
+    _choice("--side", arguments["side"], SIDES)
+    for operation in arguments["operations"]:
+        _choice("--op", operation, tuple(Operation))
+    chip = ChipConfig.load(arguments["chip"]) if arguments["chip"] is not None else ChipConfig()
+    if arguments["csv_file"] is not None:
+        writable(arguments["csv_file"], "--csv")
+    if arguments["output"].exists() and not arguments["output"].is_dir():
+        raise click.UsageError(f"--output must be a folder, not the file {arguments['output']}")
+    machine = Machine(config, chip, side=arguments["side"], row_order=arguments["row_order"])
+    trace = Trace.open(path)
+    records = list(trace.records)
+    known = dict.fromkeys(record.layer for record in records)
+    for layer in arguments["layers"]:
+        if layer not in known:
+            raise click.UsageError(f"--layer must be one of {', '.join(known)}, not {layer!r}")
+    chosen = [
+        record
+        for record in records
+        if record.layer in (arguments["layers"] or known) and record.operation in (arguments["operations"] or Operation)
+    ]
+    if not chosen:
+        raise click.UsageError(f"{path} has no operation to simulate")
+    results: list[Result] = []
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    with Progress(*columns, console=progress, transient=True) as bar:
+        task = bar.add_task("simulating", total=len(chosen))
+        for record, result in Results(arguments["output"] / "simulate", trace, machine).run(chosen):
+            results.append((record, result))
+            bar.update(task, advance=1, description=f"{record.layer} {record.operation}")
+    if arguments["csv_file"] is not None:
+        _write_csv(arguments["csv_file"], results)
+    if arguments["as_json"]:
+        print_json(_document(trace, machine, results))
+    else:
+        _print_results(results, machine)
+
+
+def _place(record: "Record") -> dict[str, Any]:
+    return {"step": record.step, "layer": record.layer, "operation": str(record.operation)}
+
+
+def _document(trace: Any, machine: Any, results: list[Result]) -> dict[str, Any]:
+    from tensordash_sim.chip import totals
+
+    operations = dict.fromkeys(str(record.operation) for record, _ in results)
+    return {
+        "trace": {"path": str(trace.path), "digest": trace.digest, "conditions": dict(trace.conditions)},
+        "machine": machine.to_mapping(),
+        "operations": [_place(record) | result for record, result in results],
+        "totals": {
+            name: totals(result for record, result in results if record.operation == name) for name in operations
+        }
+        | {"all": totals(result for _, result in results)},
+    }
+
+
+def _write_csv(path: Path, results: list[Result]) -> None:
+    lines = [_place(record) | dict(_flat(result)) for record, result in results]
+    partial = path.with_name(path.name + ".partial")
+    with partial.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(lines[0]))
+        writer.writeheader()
+        writer.writerows(lines)
+    partial.replace(path)
+
+
+def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    """Columns of a table: `energy.core` for the entry of an entry."""
+    pairs: list[tuple[str, Any]] = []
+    for key, value in document.items():
+        pairs += _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else [(f"{prefix}{key}", value)]
+    return pairs
+
+
+def _print_results(results: list[Result], machine: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from tensordash_sim.chip import totals
+
+    table = Table(box=None, pad_edge=False)
+    steps = {record.step for record, _ in results}
+    headers = ("skips", "zeros", "padding", "ideal", "dense cycles", "cycles", "speedup", "with memory")
+    for header in (*(("step",) if len(steps) > 1 else ()), "layer", "operation"):
+        table.add_column(header, overflow="fold")
+    for header in headers:
+        table.add_column(header, justify="right")
+    table.add_column("limit")
+    for record, result in results:
+        place = ([str(record.step)] if len(steps) > 1 else []) + [record.layer, str(record.operation)]
+        shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
+        table.add_row(*place, *shares, *_numbers(result), result["limit"])
+    every = [result for _, result in results]
+    for name in [*dict.fromkeys(str(record.operation) for record, _ in results), "all"]:
+        added = totals(result for record, result in results if name in ("all", record.operation))
+        place = ([""] if len(steps) > 1 else []) + ["total", name]
+        table.add_row(*place, "", "", "", *_numbers(added), "", style="bold")
+    Console(highlight=False, width=max(Console().width, 140)).print(table)
+    added = totals(every)
+    provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
+    click.echo(
+        f"\nenergy efficiency over the baseline{provisional}: "
+        f"{added['core_energy_ratio']:.2f}x tiles, {added['energy_ratio']:.2f}x with SRAM and DRAM"
+    )
+
+
+def _numbers(result: dict[str, Any]) -> list[str]:
+    ideal = "-" if result["ideal_speedup"] is None else f"{result['ideal_speedup']:.2f}x"
+    cycles = [f"{result['dense_compute']:,}", f"{result['compute']:,}"]
+    return [ideal, *cycles, f"{result['compute_speedup']:.2f}x", f"{result['speedup']:.2f}x"]
+
+
+def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
+    from tensordash_sim.cycles import count
+
+    stream = _mask("--stream", arguments["stream"])
+    both = config.sparsity == "both"
+    if both != (arguments["stream_a"] is not None):
+        verb = "needs" if both else "takes no"
+        raise click.UsageError(f'tile.sparsity = "{config.sparsity}" {verb} --stream-a')
+    sides = [_mask("--stream-a", arguments["stream_a"])] if both else None
+    try:
+        counts = count([stream], config, a=sides)
+    except ValueError as error:
+        message = str(error).replace("streams[0]", f"--stream {arguments['stream']}")
+        raise click.UsageError(message.replace("a[0]", f"--stream-a {arguments['stream_a']}")) from None
+    _print_counts(config, counts, {"stream": str(arguments["stream"])}, arguments["as_json"])
+
+
+def _mask(option: str, path: Path) -> "NDArray[np.bool_]":
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise click.UsageError(f"{option} must be a .npy file with an array of bool: {path}: {error}") from None
+    if not isinstance(loaded, np.ndarray):
+        loaded.close()
+        raise click.UsageError(f"{option} must be a .npy file with one array, not {path}")
+    return loaded
+
+
+def _random(config: TileConfig, arguments: dict[str, Any]) -> None:
+    from tensordash_sim.cycles import CLUSTERS, random_counts
+
+    _choice("--cluster", arguments["cluster"], CLUSTERS)
+    steps, length = arguments["steps"], arguments["length"] or arguments["steps"]
+    if steps % length:
+        raise click.UsageError(f"--length must divide --steps = {steps}, not {length}")
+    ports = config.rows + (config.columns if config.sparsity == "both" else 0)
+    if ports * steps > MOST_WORDS:
+        raise click.UsageError(f"--steps must be at most {MOST_WORDS // ports} for this tile, not {steps}")
+    drawn = {name: arguments[name] for name in ("zeros", "seed", "cluster", "row_order")} | {"length": length}
+    counts = random_counts(config, steps=steps, **drawn)
+    _print_counts(config, counts, drawn, arguments["as_json"])
+
+
+def _print_counts(config: TileConfig, counts: "Counts", source: dict[str, Any], as_json: bool) -> None:
+    document = source | counts.to_json(config)
+    if as_json:
+        print_json(document)
+        return
+    ideal = document["ideal_speedup"]
+    click.echo(
+        f"{counts.steps:,} steps in {counts.cycles:,} cycles: {counts.speedup:.3f}x "
+        f"(ideal {'-' if ideal is None else f'{ideal:.3f}x'}); "
+        f"{counts.stall_output:,} output stalls; rows waited {', '.join(f'{wait:,}' for wait in counts.row_wait)} steps"
+    )

@@ -1,0 +1,233 @@
+"""The accelerator around the tiles: how many, their memories, and what they cost in energy."""
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from tensordash import ConfigError
+from tensordash.parameters import require_int
+
+__all__ = ["ChipConfig", "Energy", "Memory", "Power"]
+
+
+def _check_numbers(table: str, instance: Any) -> None:
+    """Every float field is a finite number of at least 0."""
+    for each in fields(instance):
+        value = getattr(instance, each.name)
+        if each.type is not float:
+            continue
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError(f"{table}.{each.name} must be a number of at least 0, not {value!r}")
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{table}.{each.name} must be a number of at least 0, not {value!r}")
+        object.__setattr__(instance, each.name, float(value))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """On-chip memories: AM, BM and CM, alike, and the tiles' scratchpads.
+
+    Parameters
+    ----------
+    banks : int
+        Banks of each of the three.
+    bank_kib : int
+        Capacity of a bank.
+    access_bytes : int
+        What a bank gives or takes in a cycle.
+    broadcast : int
+        Tiles that one read of a row's or a column's steps reaches.
+
+    Source: Table III of the paper for banks and capacity. The paper does not print the width of a port or how tiles
+    share reads: a group of 4 x 4 fp16 values a cycle (32 bytes) from each of 64 banks, on 16 x 16 tiles that share
+    along rows and columns, is what four steps a cycle need.
+    """
+
+    banks: int = 64
+    bank_kib: int = 128
+    access_bytes: int = 32
+    broadcast: int = 16
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            require_int(f"memory.{each.name}", getattr(self, each.name), 1)
+
+    @property
+    def bytes_per_cycle(self) -> int:
+        """Of each memory."""
+        return self.banks * self.access_bytes
+
+    @property
+    def capacity(self) -> int:
+        """Bytes of each memory."""
+        return self.banks * self.bank_kib * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class Energy:
+    """Energy of memory accesses.
+
+    Parameters
+    ----------
+    dram_pj_per_bit : float
+        LPDDR4: 8.
+    bank_read_pj, bank_write_pj : float
+        For 64 bits of a 128 KiB bank (CACTI 7, 65 nm).
+    scratchpad_pj : float
+        For 64 bits (8 KiB, 45 nm).
+    """
+
+    dram_pj_per_bit: float = 8.0
+    bank_read_pj: float = 30.0
+    bank_write_pj: float = 21.7
+    scratchpad_pj: float = 10.0
+
+    def __post_init__(self) -> None:
+        _check_numbers("energy", self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """Power of one tile's logic, by component, in mW.
+
+    Parameters
+    ----------
+    cores, transposers : float
+        Of both tiles.
+    schedulers, a_muxes, staging : float
+        What TensorDash adds.
+    provisional : bool
+        The figures are not those of the configured tile.
+
+    Source: Table IV of the paper (65 nm, 500 MHz), divided by its 256 tiles. They are those of the paper's tile,
+    whatever tile is simulated, until they are replaced by results of synthesis.
+    """
+
+    cores: float = 23_748 / 256
+    transposers: float = 44.4 / 256
+    schedulers: float = 187.9 / 256
+    a_muxes: float = 283.8 / 256
+    staging: float = 1_638.4 / 256
+    provisional: bool = True
+
+    def __post_init__(self) -> None:
+        _check_numbers("power", self)
+        if not isinstance(self.provisional, bool):
+            raise TypeError(f"power.provisional must be true or false, not {self.provisional!r}")
+
+    @property
+    def dense(self) -> float:
+        """Of a tile of the baseline."""
+        return self.cores + self.transposers
+
+    @property
+    def sparse(self) -> float:
+        """Of a TensorDash tile."""
+        return self.dense + self.schedulers + self.a_muxes + self.staging
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChipConfig:
+    """An accelerator of many tiles; the defaults are Table III of the paper.
+
+    Parameters
+    ----------
+    tiles : int
+        Tiles, all alike.
+    clock_mhz : int
+        Clock of tiles and on-chip memories.
+    dram_channels, dram_channel_bits, dram_mega_transfers : int
+        Off-chip memory: 4 channels of LPDDR4-3200. The paper does not print the width of a channel; 16 bits are
+        LPDDR4's.
+    memory : Memory
+        On-chip memories.
+    energy : Energy
+        Of memory accesses.
+    power : Power
+        Of tiles.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+
+    Examples
+    --------
+    >>> chip = ChipConfig()
+    >>> chip.tiles * 4 * 4 * 4 * 2 * chip.clock_mhz / 1e6  # TFLOPS at the peak
+    16.384
+    >>> chip.dram_bytes_per_cycle
+    51.2
+    """
+
+    tiles: int = 256
+    clock_mhz: int = 500
+    dram_channels: int = 4
+    dram_channel_bits: int = 16
+    dram_mega_transfers: int = 3200
+    memory: Memory = field(default_factory=Memory)
+    energy: Energy = field(default_factory=Energy)
+    power: Power = field(default_factory=Power)
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            if each.type is int:
+                require_int(f"chip.{each.name}", getattr(self, each.name), 1)
+
+    @property
+    def dram_bytes_per_cycle(self) -> float:
+        """Off-chip bandwidth."""
+        return self.dram_channels * self.dram_channel_bits / 8 * self.dram_mega_transfers / self.clock_mhz
+
+    @classmethod
+    def from_toml(cls, text: str) -> "ChipConfig":
+        """Build from TOML: tables `chip`, `memory`, `energy` and `power`, every key optional.
+
+        >>> ChipConfig.from_toml("[chip]\\ntiles = 16\\n[memory]\\nbanks = 4").memory.capacity
+        524288
+        """
+        try:
+            document = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"not valid TOML: {error}") from None
+        parts: dict[str, type] = {"memory": Memory, "energy": Energy, "power": Power}
+        for key, table in document.items():
+            if key not in ("chip", *parts):
+                raise ConfigError(f"unknown key {key}: the tables are chip, {', '.join(parts)}")
+            if not isinstance(table, Mapping):
+                raise ConfigError(f"{key} must be a table, not {table!r}")
+            known = [each.name for each in fields(parts.get(key, cls)) if each.name not in parts]
+            for name in table:
+                if name not in known:
+                    raise ConfigError(f"unknown key {key}.{name}: allowed are {', '.join(known)}")
+        try:
+            made = {key: kind(**document[key]) for key, kind in parts.items() if key in document}
+            return cls(**document.get("chip", {}), **made)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(str(error)) from None
+
+    @classmethod
+    def load(cls, path: Path) -> "ChipConfig":
+        """Read a TOML file; errors name it."""
+        try:
+            return cls.from_toml(path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "not a text file"
+            raise ConfigError(f"cannot read the chip {path}: {reason}") from None
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The document that builds this chip again, every key written out."""
+        table = asdict(self)
+        parts = {name: table.pop(name) for name in ("memory", "energy", "power")}
+        return {"chip": table, **parts}
+
+    def to_toml(self) -> str:
+        """The chip as TOML, every key written out."""
+        return tomlkit.dumps(self.to_mapping())

@@ -1,0 +1,257 @@
+"""An operation of a layer on the chip: cycles, what limits them, energy; TensorDash next to the baseline."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from ..lowering import Geometry, Operation, lower
+from .config import ChipConfig
+from .passes import Passes, grouped, run_passes
+from .spread import Spread
+from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic, on_chip_traffic
+
+__all__ = ["SIDES", "Machine", "OperationResult", "simulate_operation"]
+
+SIDES = ("sparser", "left", "right")
+"""Which operand is scheduled."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is simulated.
+
+    Attributes
+    ----------
+    config : TileConfig
+        The tile.
+    chip : ChipConfig
+        What is around it.
+    side : "sparser", "left" or "right"
+        The operand whose zeros are skipped; the operation's name has the left one first.
+    row_order : "natural" or "density"
+        Which vectors share the rows of a tile.
+    """
+
+    config: TileConfig
+    chip: ChipConfig
+    side: str = "sparser"
+    row_order: str = "natural"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Everything that results depend on."""
+        return {
+            **self.config.to_mapping(),
+            **self.chip.to_mapping(),
+            "side": self.side,
+            "row_order": self.row_order,
+        }
+
+
+@dataclass(frozen=True)
+class OperationResult:
+    """Results of one operation.
+
+    Attributes
+    ----------
+    scheduled : str
+        The operand whose zeros are skipped: "A", "W" or "G".
+    macs : int
+        Multiplications of the operation, padding and fragmentation left out.
+    zeros : float
+        Share of zeros in the scheduled operand.
+    padding_share : float
+        Share of the scheduled streams' positions that are spatial padding or fragmentation: zeros not of the data.
+    ideal_speedup : float
+        All over effectual positions of the data; None if all are zero.
+    dense_compute, compute : int
+        Cycles of the baseline's tiles and of TensorDash's, output stalls with them.
+    dram_cycles, bank_cycles : int
+        What the memories need.
+    dense_cycles, cycles : int
+        The largest of compute, DRAM and banks.
+    limit : str
+        Which of them: "compute", "dram" or "banks".
+    utilisation : float
+        Effectual positions over all slots of the chip's multipliers in `cycles`.
+    idle : dict
+        Shares of slots idle by cause: "options" (no option of the lane had work), "waits" (for the slowest row),
+        "rows" and "columns" (no vector for them), "stalls" (results could not leave), "tail" (no pass left for the
+        tile), "memory".
+    traffic : Traffic
+        Bytes moved by TensorDash.
+    dense_energy, energy : dict
+        "core", "sram" and "dram", in microjoule, of the baseline and of TensorDash.
+    """
+
+    scheduled: str
+    macs: int
+    zeros: float
+    padding_share: float
+    ideal_speedup: float | None
+    dense_compute: int
+    compute: int
+    dram_cycles: int
+    bank_cycles: int
+    dense_cycles: int
+    cycles: int
+    limit: str
+    utilisation: float
+    idle: dict[str, float]
+    traffic: Traffic
+    dense_energy: dict[str, float]
+    energy: dict[str, float]
+
+    @property
+    def compute_speedup(self) -> float:
+        """The baseline's compute cycles over TensorDash's."""
+        return self.dense_compute / self.compute
+
+    @property
+    def speedup(self) -> float:
+        """The same with memory."""
+        return self.dense_cycles / self.cycles
+
+    def to_json(self) -> dict[str, Any]:
+        """As a document."""
+        return asdict(self) | {"compute_speedup": self.compute_speedup, "speedup": self.speedup}
+
+
+def simulate_operation(
+    geometry: Geometry, operation: Operation, operands: Mapping[str, NDArray[np.bool_]], machine: Machine
+) -> OperationResult:
+    """Simulate one operation: every pass of every tile.
+
+    Parameters
+    ----------
+    geometry, operation : Geometry, Operation
+        The layer, and what is done.
+    operands : mapping of str to array of bool
+        The two operands by name: true where not zero.
+    machine : Machine
+        Tile, chip and how work is put on them.
+
+    Returns
+    -------
+    OperationResult
+
+    Raises
+    ------
+    ValueError
+        If operands do not have the shapes of the geometry.
+
+    Source
+    ------
+    Section IV and Tables II and III of the paper.
+
+    Examples
+    --------
+    >>> from tensordash_sim.lowering import MatrixProduct
+    >>> layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
+    >>> masks = {"A": np.tile([True, False], (1, 64, 32)), "W": np.ones((1, 64, 64), bool)}
+    >>> result = simulate_operation(layer, Operation("AxW"), masks, Machine(TileConfig(), ChipConfig()))
+    >>> result.scheduled, result.zeros, result.compute_speedup
+    ('A', 0.5, 2.0)
+    """
+    config, chip = machine.config, machine.chip
+    products = lower(geometry, operation, operands, config.lanes)
+    sides = {name: operands[name] for name in (operation.left, operation.right)}
+    scheduled = _scheduled(sides, operation, machine.side)
+    spread, dense = Spread(chip.tiles), Spread(chip.tiles)
+    totals, traffic, dense_traffic = Passes(), Traffic(), Traffic()
+    positions = padding = non_zeros = 0
+    for product in products:
+        rows, columns = (product.left, product.right) if scheduled == operation.left else (product.right, product.left)
+        natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
+        order = natural if machine.row_order == "natural" else grouped(rows, config.rows, machine.row_order)
+        made = run_passes(rows, columns, order, config, spread, dense)
+        totals += made
+        ends = (columns, column_groups)
+        moved = on_chip_traffic(product, (rows, natural), ends, config, chip, reordered=False)
+        dense_traffic += moved
+        if order is not natural:
+            moved = on_chip_traffic(product, (rows, order), ends, config, chip, reordered=True)
+        traffic += moved
+        size = rows.batch * rows.count * rows.steps * rows.lanes
+        positions += size
+        padding += rows.fragmentation + rows.padding
+        non_zeros += made.work // columns.count
+    dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine))
+    traffic, dense_traffic = traffic + dram, dense_traffic + dram
+    needs = {"compute": spread.cycles, "dram": traffic.dram_cycles(chip), "banks": traffic.bank_cycles(chip)}
+    cycles = max(needs.values())
+    # With both sides, what is left to do are the pairs of two non-zeros.
+    inside = positions - padding if config.sparsity != "both" else geometry.macs
+    non_zeros = non_zeros if config.sparsity != "both" else totals.work
+    tile_slots = config.rows * config.columns * config.lanes
+    slots = cycles * chip.tiles * tile_slots
+    idle = {
+        "options": totals.options,
+        "waits": totals.waits,
+        "rows": totals.no_row,
+        "columns": totals.no_column,
+        "stalls": totals.stalls * tile_slots,
+        "tail": (spread.cycles * chip.tiles - spread.busy) * tile_slots,
+        "memory": (cycles - spread.cycles) * chip.tiles * tile_slots,
+    }
+    return OperationResult(
+        scheduled=scheduled,
+        macs=geometry.macs,
+        zeros=1 - np.count_nonzero(sides[scheduled]) / sides[scheduled].size,
+        padding_share=padding / positions,
+        ideal_speedup=inside / non_zeros if non_zeros else None,
+        dense_compute=dense.cycles,
+        compute=spread.cycles,
+        dram_cycles=needs["dram"],
+        bank_cycles=needs["banks"],
+        dense_cycles=max(dense.cycles, dense_traffic.dram_cycles(chip), dense_traffic.bank_cycles(chip)),
+        cycles=cycles,
+        limit=max(needs, key=lambda name: needs[name]),
+        utilisation=totals.work / slots,
+        idle={cause: idle_slots / slots for cause, idle_slots in idle.items()},
+        traffic=traffic,
+        dense_energy=_energy(dense.cycles, chip.power.dense, dense_traffic, chip),
+        energy=_energy(
+            spread.cycles, chip.power.dense if config.sparsity == "none" else chip.power.sparse, traffic, chip
+        ),
+    )
+
+
+def _scheduled(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str) -> str:
+    """The operand that is scheduled; of two that are as sparse, the left one."""
+    if side != "sparser":
+        return operation.left if side == "left" else operation.right
+    left, right = (np.count_nonzero(sides[name]) / sides[name].size for name in (operation.left, operation.right))
+    return operation.left if left <= right else operation.right
+
+
+def _dram(
+    geometry: Geometry, operation: Operation, sides: Mapping[str, NDArray[np.bool_]], scheduled: str, machine: Machine
+) -> float:
+    """Off-chip traffic: weights' gradients leave in full precision, other results in that of their kind."""
+    config = machine.config
+    widths = {name: config.b_format.width if name == scheduled else config.a_format.width for name in sides}
+    left, right = (
+        Operand(sides[name].size, int(np.count_nonzero(sides[name])), widths[name] / 8)
+        for name in (operation.left, operation.right)
+    )
+    value_bytes = RESULT_BYTES if operation is Operation.WEIGHT_GRADIENT else config.b_format.width / 8
+    result = Operand(prod(geometry.shapes[operation.output]), 0, value_bytes)
+    return dram_traffic(left, right, result, machine.chip)
+
+
+def _energy(cycles: int, milliwatt: float, traffic: Traffic, chip: ChipConfig) -> dict[str, float]:
+    """Microjoule. Logic draws its power while it computes, not while it waits for memory."""
+    cost = chip.energy
+    reads = traffic.rows + traffic.columns + traffic.sums
+    on_chip = reads * cost.bank_read_pj + traffic.results * cost.bank_write_pj + traffic.scratchpad * cost.scratchpad_pj
+    return {
+        "core": cycles / chip.clock_mhz * chip.tiles * milliwatt / 1e3,
+        "sram": on_chip / 8 / 1e6,
+        "dram": traffic.dram * 8 * cost.dram_pj_per_bit / 1e6,
+    }

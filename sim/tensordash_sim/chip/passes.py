@@ -1,0 +1,205 @@
+"""Tile passes: which vectors share one, and how long each takes."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from ..cycles import Scheduler, output_stalls
+from ..lowering import Vectors
+from .spread import Spread
+
+__all__ = ["ROW_ORDERS", "Passes", "grouped", "run_passes"]
+
+ROW_ORDERS = ("natural", "density")
+BLOCK_WORDS = 1 << 22
+"""Steps that are held at a time."""
+
+
+@dataclass
+class Passes:
+    """What passes took; slots are positions of multipliers: rows x columns x lanes of a tile, in every cycle.
+
+    Attributes
+    ----------
+    passes : int
+        Passes of a tile.
+    dense, cycles, stalls : int
+        Cycles of the baseline (output stalls with them), cycles with a schedule, and output stalls, over all passes.
+    work : int
+        Slots with an effectual position.
+    options, waits : int
+        Slots idle since no option of the lane had work, or the stream ended; since the row waited for another one
+        (`both`: not told apart, all are in `options`).
+    no_row, no_column : int
+        Slots idle in rows and in columns that had no vector.
+    """
+
+    passes: int = 0
+    dense: int = 0
+    cycles: int = 0
+    stalls: int = 0
+    work: int = 0
+    options: int = 0
+    waits: int = 0
+    no_row: int = 0
+    no_column: int = 0
+
+    def __add__(self, other: "Passes") -> "Passes":
+        return Passes(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+
+def grouped(vectors: Vectors, size: int, order: str = "natural") -> NDArray[np.int64]:
+    """Which vectors share a pass.
+
+    Parameters
+    ----------
+    vectors : Vectors
+        The side.
+    size : int
+        Vectors of a pass.
+    order : "natural" or "density"
+        As they come, or those with similarly many non-zeros together.
+
+    Returns
+    -------
+    array of int64, (batch, groups, size)
+        Numbers of vectors; -1 where there is none.
+    """
+    batch, count = vectors.batch, vectors.count
+    numbers = np.arange(batch * count, dtype=np.int64).reshape(batch, count)
+    if order == "density":
+        numbers = np.take_along_axis(numbers, np.argsort(_non_zeros(vectors), axis=1, kind="stable"), axis=1)
+    groups = -(-count // size)
+    filled = np.full((batch, groups * size), -1, np.int64)
+    filled[:, :count] = numbers
+    return filled.reshape(batch, groups, size)
+
+
+def _non_zeros(vectors: Vectors) -> NDArray[np.int64]:
+    total = vectors.batch * vectors.count
+    block = max(1, BLOCK_WORDS // vectors.steps)
+    counts = np.empty(total, np.int64)
+    for start in range(0, total, block):
+        numbers = np.arange(start, min(total, start + block), dtype=np.int64)
+        counts[numbers] = np.bitwise_count(vectors.words(numbers)).sum(axis=1)
+    return counts.reshape(vectors.batch, vectors.count)
+
+
+class _Block(NamedTuple):
+    """Passes that are scheduled together: `cycles` of each, how often each comes, and their idle slots."""
+
+    cycles: NDArray[np.int64]
+    repeats: int
+    slots: Passes
+
+
+def run_passes(
+    rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, spread: Spread, dense: Spread
+) -> Passes:
+    """Run all passes of a product.
+
+    Parameters
+    ----------
+    rows : Vectors
+        The scheduled side.
+    columns : Vectors
+        The other one.
+    order : array of int64, (batch, groups, rows)
+        What `grouped` gave for `rows`.
+    config : TileConfig
+        The tile.
+    spread, dense : Spread
+        Tiles, and tiles of the baseline, that get the passes.
+    """
+    totals = Passes()
+    scheduler = Scheduler(config)
+    beats = config.rows // config.out_rows
+    blocks = _blocks_of_pairs if config.sparsity == "both" else _blocks_of_rows
+    for block in blocks(rows, columns, order, config, scheduler):
+        stalls = output_stalls(block.cycles, config)
+        passes = len(block.cycles) * block.repeats
+        spread.deal(block.cycles + stalls, block.repeats)
+        dense.deal(np.full(len(block.cycles), max(rows.steps, beats)), block.repeats)
+        totals += block.slots + Passes(
+            passes=passes,
+            dense=passes * max(rows.steps, beats),
+            cycles=int(block.cycles.sum()) * block.repeats,
+            stalls=int(stalls.sum()) * block.repeats,
+        )
+    return totals
+
+
+def _blocks_of_rows(
+    rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
+) -> Iterator[_Block]:
+    """A group of rows takes as long with any columns: it is scheduled once."""
+    lanes, size = config.lanes, config.rows
+    column_groups = -(-columns.count // config.columns)
+    spare = column_groups * config.columns - columns.count
+    groups = order.reshape(-1, size)
+    block = max(1, BLOCK_WORDS // (size * rows.steps))
+    for start in range(0, len(groups), block):
+        numbers = groups[start : start + block]
+        words = rows.words(numbers.ravel()).reshape(-1, size, rows.steps)
+        cycles = scheduler.schedule(words).cycles
+        there = numbers >= 0
+        alone = scheduler.schedule(words.reshape(-1, 1, rows.steps)).cycles.reshape(numbers.shape)
+        own = int(alone[there].sum())
+        spent = int(cycles @ there.sum(axis=1))
+        non_zeros = int(np.bitwise_count(words).sum(dtype=np.int64))
+        work = int(there.sum()) * rows.steps * lanes if config.sparsity == "none" else non_zeros
+        slots = Passes(
+            work=work * columns.count,
+            options=(own * lanes - work) * columns.count,
+            waits=(spent - own) * lanes * columns.count,
+            no_row=(int(cycles.sum()) * size - spent) * lanes * columns.count,
+            no_column=int(cycles.sum()) * size * lanes * spare,
+        )
+        yield _Block(cycles, column_groups, slots)
+
+
+def _blocks_of_pairs(
+    rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, scheduler: Scheduler
+) -> Iterator[_Block]:
+    """With both sides scheduled, every pair of groups is a case of its own."""
+    lanes, steps = config.lanes, rows.steps
+    sides = [(config.rows, rows, order), (config.columns, columns, grouped(columns, config.columns))]
+    height, width = (max(1, int((BLOCK_WORDS / steps) ** 0.5) // size) for size, _, _ in sides)
+    for element in range(rows.batch):
+        for start_b in range(0, order.shape[1], height):
+            b_numbers, b_words = _side(*sides[0], element, start_b, height)
+            for start_a in range(0, sides[1][2].shape[1], width):
+                a_numbers, a_words = _side(*sides[1], element, start_a, width)
+                pairs = np.indices((len(b_numbers), len(a_numbers))).reshape(2, -1)
+                cycles = scheduler.schedule(b_words[pairs[0]], a_words[pairs[1]]).cycles
+                b_there, a_there = ((numbers >= 0).sum(axis=1) for numbers in (b_numbers, a_numbers))
+                used_rows, used_columns = b_there[pairs[0]], a_there[pairs[1]]
+                work = _pairs_non_zero(b_words, a_words, lanes)
+                slots = Passes(
+                    work=work,
+                    options=int((cycles * used_rows * used_columns).sum()) * lanes - work,
+                    no_row=int((cycles * (config.rows - used_rows) * used_columns).sum()) * lanes,
+                    no_column=int((cycles * (config.columns - used_columns)).sum()) * config.rows * lanes,
+                )
+                yield _Block(cycles, 1, slots)
+
+
+def _side(
+    size: int, vectors: Vectors, order: NDArray[np.int64], element: int, start: int, count: int
+) -> tuple[NDArray[np.int64], NDArray[np.uint32]]:
+    numbers = order[element, start : start + count]
+    return numbers, vectors.words(numbers.ravel()).reshape(-1, size, vectors.steps)
+
+
+def _pairs_non_zero(b: NDArray[np.uint32], a: NDArray[np.uint32], lanes: int) -> int:
+    """Pairs of a vector of each side, and positions, where neither is zero."""
+    total = 0
+    for lane in range(lanes):
+        b_lane, a_lane = ((side >> np.uint32(lane) & 1).sum(axis=(0, 1), dtype=np.int64) for side in (b, a))
+        total += int(b_lane @ a_lane)
+    return total

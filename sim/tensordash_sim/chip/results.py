@@ -1,0 +1,120 @@
+"""Results of a trace, one operation after the other, kept as they come."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tensordash
+
+from ..trace import Record, Trace
+from .operation import Machine, simulate_operation
+
+__all__ = ["Results", "totals"]
+
+
+@cache
+def _code_digest() -> str:
+    """Of all code that results depend on."""
+    here = Path(__file__).parent
+    hashed = hashlib.sha256(tensordash.__version__.encode())
+    for folder in (here, here.parent / "cycles", here.parent / "lowering"):
+        for file in sorted(folder.glob("*.py")):
+            hashed.update(file.read_bytes())
+    return hashed.hexdigest()
+
+
+class Results:
+    """Results of a trace on a machine, in a file that a later run goes on with.
+
+    The file has a line for each operation. It is named after the trace's content, the machine and the code, so that
+    other results are never taken for these.
+
+    Parameters
+    ----------
+    folder : Path
+        For such files; made when the first result is there.
+    trace : Trace
+        The trace.
+    machine : Machine
+        What it runs on.
+    """
+
+    def __init__(self, folder: Path, trace: Trace, machine: Machine) -> None:
+        key = json.dumps([trace.digest, machine.to_mapping(), _code_digest()], sort_keys=True)
+        self.path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
+        self.machine = machine
+        self._done: dict[tuple[int, str, str, int], dict[str, Any]] = {}
+        if self.path.exists():
+            self._load()
+
+    def _load(self) -> None:
+        whole = 0
+        for line in self.path.read_bytes().splitlines(keepends=True):
+            try:
+                document = json.loads(line)
+                place = tuple(document["place"])
+            except (ValueError, KeyError, TypeError):
+                break  # an interrupted run may have written half a line
+            self._done[place] = document["result"]
+            whole += len(line)
+        with self.path.open("r+b") as file:
+            file.truncate(whole)
+
+    def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Any]]]:
+        """Simulate what is not there yet.
+
+        Parameters
+        ----------
+        records : iterable of Record
+            Operations of the trace.
+
+        Yields
+        ------
+        Record, dict
+            The operation, and `OperationResult.to_json` of its result.
+        """
+        seen: dict[tuple[int, str, str], int] = {}
+        for record in records:
+            name = (record.step, record.layer, str(record.operation))
+            seen[name] = seen.get(name, -1) + 1  # a layer may be used several times in a step
+            place = (*name, seen[name])
+            if place not in self._done:
+                self._done[place] = self._simulate(record)
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps({"place": place, "result": self._done[place]}) + "\n")
+            yield record, self._done[place]
+
+    def _simulate(self, record: Record) -> dict[str, Any]:
+        operation = record.operation
+        masks = {name: record.mask(name) for name in (operation.left, operation.right)}
+        return simulate_operation(record.geometry, operation, masks, self.machine).to_json()
+
+
+def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Sums over operations, and the ratios of sums.
+
+    The ideal speedup is that of all multiplications together: all over remaining ones.
+
+    Parameters
+    ----------
+    results : iterable of dict
+        At least one `OperationResult.to_json`.
+    """
+    results = list(results)
+    counts = ("macs", "dense_compute", "compute", "dense_cycles", "cycles")
+    added: dict[str, Any] = {name: sum(result[name] for result in results) for name in counts}
+    remaining = sum(result["macs"] / result["ideal_speedup"] for result in results if result["ideal_speedup"])
+    parts = ("core", "sram", "dram")
+    for name in ("dense_energy", "energy"):
+        added[name] = {part: sum(result[name][part] for result in results) for part in parts}
+    return added | {
+        "ideal_speedup": added["macs"] / remaining if remaining else None,
+        "compute_speedup": added["dense_compute"] / added["compute"],
+        "speedup": added["dense_cycles"] / added["cycles"],
+        "core_energy_ratio": added["dense_energy"]["core"] / added["energy"]["core"],
+        "energy_ratio": sum(added["dense_energy"].values()) / sum(added["energy"].values()),
+    }

@@ -1,0 +1,60 @@
+"""Work on many tiles: each piece goes to the tile that is free first."""
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+__all__ = ["Spread"]
+
+
+@njit(cache=True, nogil=True)
+def _deal(ends, durations, repeats):
+    """Give pieces to the tile that is first in a heap of the times at which tiles are free."""
+    tiles = len(ends)
+    for duration in durations:
+        for _ in range(repeats):
+            free_at = ends[0] + duration
+            place = 0
+            while True:
+                child = 2 * place + 1
+                if child >= tiles:
+                    break
+                if child + 1 < tiles and ends[child + 1] < ends[child]:
+                    child += 1
+                if ends[child] >= free_at:
+                    break
+                ends[place] = ends[child]
+                place = child
+            ends[place] = free_at
+
+
+class Spread:
+    """Tiles that take pieces of work in the order in which they come.
+
+    Parameters
+    ----------
+    tiles : int
+        How many.
+
+    Examples
+    --------
+    >>> spread = Spread(tiles=2)
+    >>> spread.deal(np.array([3, 1, 1, 1]))
+    >>> spread.cycles, spread.busy
+    (3, 6)
+    """
+
+    def __init__(self, tiles: int) -> None:
+        self._ends = np.zeros(tiles, np.int64)
+        self.busy = 0
+        """Cycles worked, over all tiles."""
+
+    @property
+    def cycles(self) -> int:
+        """When the last tile is done."""
+        return int(self._ends.max())
+
+    def deal(self, durations: NDArray[np.int64], repeats: int = 1) -> None:
+        """Give out pieces of so many cycles, each `repeats` times in a row."""
+        _deal(self._ends, np.ascontiguousarray(durations, np.int64), repeats)
+        self.busy += int(durations.sum()) * repeats

@@ -1,0 +1,154 @@
+"""What an operation moves: between DRAM and the chip, in and out of the banks, through the scratchpads."""
+
+from dataclasses import dataclass, fields
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from ..lowering import Operation, Product, Vectors
+from .config import ChipConfig
+
+__all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
+
+INDEX_BYTES = 4
+"""Of a vector's number, which says where its results belong if vectors are not in their natural order."""
+RESULT_BYTES = 4
+"""FP32 or INT32: what a tile gives, and what gradients of weights are kept in."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor.
+
+    Attributes
+    ----------
+    size, non_zeros : int
+        Values, and how many of them are not zero.
+    value_bytes : float
+        Of a value.
+    """
+
+    size: int
+    non_zeros: int
+    value_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """On the chip, where zeros are kept."""
+        return self.size * self.value_bytes
+
+    @property
+    def compressed(self) -> float:
+        """In DRAM: a bit for each value, and the values that are not zero."""
+        return self.size / 8 + self.non_zeros * self.value_bytes
+
+
+@dataclass
+class Traffic:
+    """Bytes moved.
+
+    Attributes
+    ----------
+    dram : float
+        Off-chip, reads and writes, operands compressed.
+    rows, columns : float
+        Read by tiles from the memory of the scheduled operand, and from that of the other one.
+    sums, results : float
+        Read from and written to the memory of the results.
+    scratchpad : float
+        Reads and writes.
+    """
+
+    dram: float = 0.0
+    rows: float = 0.0
+    columns: float = 0.0
+    sums: float = 0.0
+    results: float = 0.0
+    scratchpad: float = 0.0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def bank_cycles(self, chip: ChipConfig) -> int:
+        """What the busiest of the three memories needs."""
+        busiest = max(self.rows, self.columns, self.sums + self.results)
+        return ceil(busiest / chip.memory.bytes_per_cycle)
+
+    def dram_cycles(self, chip: ChipConfig) -> int:
+        """What DRAM needs."""
+        return ceil(self.dram / chip.dram_bytes_per_cycle)
+
+
+def dram_traffic(left: Operand, right: Operand, result: Operand, chip: ChipConfig) -> float:
+    """Bytes between DRAM and the chip.
+
+    Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
+    one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
+    when it leaves: it is not compressed.
+
+    Source: section III-E and Table III of the paper (CompressingDMA).
+
+    Examples
+    --------
+    >>> half = Operand(size=1000, non_zeros=500, value_bytes=2)
+    >>> dram_traffic(half, half, half, ChipConfig())
+    4250.0
+    """
+    capacity = chip.memory.capacity
+    loads = left.compressed + right.compressed
+    if min(left.bytes, right.bytes) > capacity:
+        left_parts, right_parts = (ceil(operand.bytes / capacity) for operand in (left, right))
+        loads = min(left.compressed + right.compressed * left_parts, right.compressed + left.compressed * right_parts)
+    return float(loads + result.bytes)
+
+
+def on_chip_traffic(
+    product: Product,
+    rows: tuple[Vectors, NDArray[np.int64]],
+    columns: tuple[Vectors, NDArray[np.int64]],
+    config: TileConfig,
+    chip: ChipConfig,
+    *,
+    reordered: bool,
+) -> Traffic:
+    """Bytes that the passes of a product move on the chip.
+
+    A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
+    group; one read reaches `broadcast` tiles. Vectors out of their natural order have an index each. The partial sums
+    of `AxG`, one for each sample, are added up in the banks.
+
+    Parameters
+    ----------
+    product : Product
+        What is multiplied.
+    rows, columns : (Vectors, array of int64 (batch, groups, size))
+        The scheduled side and the other one, with their groups.
+    config, chip : TileConfig, ChipConfig
+        The tile and the chip.
+    reordered : bool
+        Whether rows are not in natural order.
+    """
+    sides = ((rows, columns, config.b_format), (columns, rows, config.a_format))
+    reads = []
+    scratchpad = 0.0
+    for (vectors, groups), (_, others), fmt in sides:
+        block_bytes = vectors.lanes * fmt.width / 8
+        blocks = int(vectors.distinct_blocks(groups.reshape(-1, groups.shape[-1])).sum())
+        reads.append(blocks * block_bytes * -(-others.shape[1] // chip.memory.broadcast))
+        # Every pass has its steps written to and read from its scratchpad.
+        passes = groups.shape[0] * groups.shape[1] * others.shape[1]
+        scratchpad += 2 * passes * groups.shape[2] * vectors.steps * block_bytes
+    if reordered:
+        reads[0] += rows[0].batch * rows[0].count * INDEX_BYTES
+    result = product.outputs * RESULT_BYTES
+    is_summed = product.operation is Operation.WEIGHT_GRADIENT
+    return Traffic(
+        rows=reads[0],
+        columns=reads[1],
+        sums=result if is_summed else 0,
+        results=result,
+        scratchpad=scratchpad,
+    )

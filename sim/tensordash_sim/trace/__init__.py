@@ -1,0 +1,8 @@
+"""Traces: the operands of training steps, on disk; docs/trace.md defines the format."""
+
+from .format import DTYPES, Operand, TraceError
+from .reader import Record, Step, Trace
+from .step_writer import StepWriter
+from .writer import TraceWriter
+
+__all__ = ["DTYPES", "Operand", "Record", "Step", "StepWriter", "Trace", "TraceError", "TraceWriter"]

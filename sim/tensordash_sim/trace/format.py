@@ -1,0 +1,200 @@
+"""What a trace's index consists of, and what is said of one that is wrong; docs/trace.md has the whole format."""
+
+import hashlib
+import json
+import math
+import re
+import reprlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from tensordash import TensorDashError
+
+__all__ = [
+    "ARRAYS",
+    "DTYPES",
+    "FORMAT",
+    "INDEX",
+    "VERSION",
+    "DType",
+    "Operand",
+    "TraceError",
+    "content_digest",
+    "entry",
+]
+
+FORMAT = "tensordash-trace"
+VERSION = (1, 0)
+"""Major: readers refuse another one. Minor: what a newer one adds, readers pass over."""
+
+INDEX = "index.json"
+ARRAYS = re.compile(r"arrays-[0-9a-f]{8}")
+"""The folder that the arrays of one recording are in."""
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class TraceError(TensorDashError):
+    """A trace that cannot be read or written; names the trace and, where one is concerned, the record and operand."""
+
+
+class DType(NamedTuple):
+    """How values of a type are stored.
+
+    Parameters
+    ----------
+    stored : NumPy dtype
+        Unsigned integers are bit patterns, for types that NumPy lacks.
+    signed_zero : bool
+        Whether the highest bit is a sign that does not make a zero something else.
+    """
+
+    stored: DTypeLike
+    signed_zero: bool
+
+
+DTYPES = {
+    "bool": DType(np.bool_, signed_zero=False),
+    "float16": DType(np.float16, signed_zero=True),
+    "float32": DType(np.float32, signed_zero=True),
+    "float64": DType(np.float64, signed_zero=True),
+    "bfloat16": DType(np.uint16, signed_zero=True),
+    "float8_e4m3fn": DType(np.uint8, signed_zero=True),
+    "float8_e5m2": DType(np.uint8, signed_zero=True),
+    "int8": DType(np.int8, signed_zero=False),
+    "int16": DType(np.int16, signed_zero=False),
+    "int32": DType(np.int32, signed_zero=False),
+}
+"""Types of operands, by the names that PyTorch and ml_dtypes have for them. bool: only a mask was given."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operand:
+    """An operand that is stored: what the index says of it.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        No dimension is 0.
+    dtype : str
+        Type of the original values, one of `DTYPES`.
+    nonzeros : int
+        Values that are not zero; -0 is one, NaN is not.
+    mask : str
+        SHA-256 of the packed mask, which is stored under it.
+    values : str or None
+        SHA-256 of the values' bytes, if they are stored.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    nonzeros: int
+    mask: str
+    values: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of values."""
+        return math.prod(self.shape)
+
+    @property
+    def zeros(self) -> float:
+        """Share of zeros.
+
+        >>> Operand(shape=(2, 4), dtype="float16", nonzeros=6, mask="0" * 64).zeros
+        0.25
+        """
+        return 1 - self.nonzeros / self.size
+
+    def to_json(self) -> dict[str, Any]:
+        """The object in the index; `values` only if they are stored."""
+        document = {"shape": list(self.shape), "dtype": self.dtype, "nonzeros": self.nonzeros, "mask": self.mask}
+        return document if self.values is None else {**document, "values": self.values}
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any], where: str) -> "Operand":
+        """The reverse of `to_json`; keys it does not know are passed over.
+
+        Parameters
+        ----------
+        document : mapping
+            The object in the index.
+        where : str
+            What to begin a complaint with.
+
+        Raises
+        ------
+        TraceError
+            Naming the key that is missing or wrong, and what is allowed.
+        """
+        shape = entry(document, "shape", list, where)
+        if not all(type(extent) is int and extent > 0 for extent in shape):
+            raise TraceError(f"{where}: shape must be a list of integers from 1 up, not {reprlib.repr(shape)}")
+        dtype = entry(document, "dtype", str, where)
+        if dtype not in DTYPES:
+            raise TraceError(f"{where}: dtype must be one of {', '.join(DTYPES)}, not {reprlib.repr(dtype)}")
+        nonzeros, size = entry(document, "nonzeros", int, where), math.prod(shape)
+        if not 0 <= nonzeros <= size:
+            raise TraceError(f"{where}: nonzeros must be from 0 to {size}, not {nonzeros}")
+        digests = {
+            name: entry(document, name, str, where) for name in ("mask", "values") if name in {"mask", *document}
+        }
+        for name, digest in digests.items():
+            if not _DIGEST.fullmatch(digest):
+                raise TraceError(f"{where}: {name} must be a SHA-256 in hexadecimal, not {reprlib.repr(digest)}")
+        return cls(shape=tuple(shape), dtype=dtype, nonzeros=nonzeros, **digests)
+
+
+_KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list", dict: "an object"}
+
+
+def entry(document: Any, key: str, kind: type, where: str) -> Any:
+    """A value of an object in the index, checked.
+
+    Parameters
+    ----------
+    document : Any
+        Which must be an object.
+    key : str
+        Which must be there.
+    kind : type
+        str, int, bool, list or dict, which the value must be.
+    where : str
+        What to begin a complaint with.
+
+    Raises
+    ------
+    TraceError
+        Naming the key and what is allowed.
+
+    Examples
+    --------
+    >>> entry({"epoch": 3}, "epoch", int, "run.trace")
+    3
+    >>> entry({"epoch": True}, "epoch", int, "run.trace")
+    Traceback (most recent call last):
+    tensordash_sim.trace.format.TraceError: run.trace: epoch must be an integer, not True
+    """
+    if not isinstance(document, dict):
+        raise TraceError(f"{where}: must be an object, not {reprlib.repr(document)}")
+    if key not in document:
+        raise TraceError(f"{where}: lacks the key {key}")
+    if type(document[key]) is not kind:
+        raise TraceError(f"{where}: {key} must be {_KINDS[kind]}, not {reprlib.repr(document[key])}")
+    return document[key]
+
+
+def content_digest(conditions: Any, steps: Any) -> str:
+    """SHA-256 of what was recorded, as canonical JSON: keys sorted, no spaces.
+
+    Parameters
+    ----------
+    conditions, steps : Any
+        Those of the index, as they stand there. Arrays count, through the digests that the steps name them by.
+    """
+    content = json.dumps({"conditions": conditions, "steps": steps}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()

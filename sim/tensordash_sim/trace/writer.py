@@ -1,0 +1,191 @@
+"""Writes traces."""
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import tensordash
+from tensordash.parameters import require_int
+
+from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, content_digest
+from .step_writer import StepWriter
+
+__all__ = ["TraceWriter"]
+
+
+class TraceWriter:
+    """Records a trace, step by step; a context manager.
+
+    A step is in the trace as soon as it is complete, and not before: a recording that is interrupted can be read up to
+    its last complete step. One that fails before its first one leaves nothing behind.
+
+    Parameters
+    ----------
+    path : path
+        The trace's folder, which must be new or empty.
+    conditions : mapping of str to str
+        What is trained, for those who read it: model, data, seed, ...
+    values : bool
+        Whether values are stored, too, or only masks.
+    overwrite : bool
+        Whether `path` may be a trace. It stays as it is until the first step is complete (or, without one, the
+        recording ends), and is gone from then on.
+
+    Raises
+    ------
+    TraceError
+        On entry, if `path` must not be written.
+    TypeError
+        If a condition is not a string.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from tensordash_sim.lowering import MatrixProduct
+    >>> from tensordash_sim.trace import Trace
+    >>> linear = MatrixProduct(batch=1, samples=1, in_features=2, out_features=2)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with TraceWriter(f"{folder}/run.trace", conditions={"model": "mlp"}) as writer:
+    ...         with writer.step(0, epoch=0) as step:
+    ...             w = step.store(np.array([[[1.0, 0.0], [0.0, 2.0]]]))  # stored once, for two records
+    ...             step.record("fc", "AxW", linear, {"A": np.array([[[1.5, -0.0]]]), "W": w})
+    ...             step.record("fc", "WxG", linear, {"W": w, "G": np.array([[[True, True]]])})
+    ...             step.add_uncaptured("aten::_fused_rnn of layer gru")
+    ...     trace = Trace.open(f"{folder}/run.trace")
+    ...     [{name: operand.zeros for name, operand in record.operands.items()} for record in trace.records]
+    [{'A': 0.5, 'W': 0.5}, {'W': 0.5, 'G': 0.0}]
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        conditions: Mapping[str, str] | None = None,
+        values: bool = False,
+        overwrite: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.conditions = dict(conditions or {})
+        for key, condition in self.conditions.items():
+            if not isinstance(key, str) or not isinstance(condition, str):
+                raise TypeError(f"conditions must be strings, not {key!r}: {condition!r}")
+        self.values = values
+        self.overwrite = overwrite
+        self.arrays = self.path / f"arrays-{secrets.token_hex(4)}"
+        self._created = {
+            "program": "tensordash",
+            "version": tensordash.__version__,
+            "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+        self._steps: list[dict[str, Any]] = []
+        self._stored: set[str] = set()
+        self._published = 0
+        self._replaces = False
+        self._open = self._in_step = False
+
+    def __enter__(self) -> "TraceWriter":
+        self._replaces = _is_to_be_replaced(self.path, self.overwrite)
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.arrays.mkdir()
+        if not self._replaces:
+            self._publish(complete=False)
+        self._open = True
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._open = False
+        if kind is None:
+            self._publish(complete=True)
+        elif not self._steps:
+            shutil.rmtree(self.arrays)
+            if not self._replaces:
+                (self.path / INDEX).unlink()
+                self.path.rmdir()
+
+    @contextmanager
+    def step(self, index: int, epoch: int | None = None) -> Iterator["StepWriter"]:
+        """Record a step; it is in the trace when the block is left, and is not if that is by an exception.
+
+        Parameters
+        ----------
+        index : int
+            Number of the step in the training run: above those of the steps before.
+        epoch : int, optional
+            The epoch it is of.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If an argument is wrong.
+        RuntimeError
+            If the writer is not open, or the step before not at its end.
+        """
+        if not self._open or self._in_step:
+            raise RuntimeError("a step must be inside of a `with` block of its writer, and of no other step's")
+        require_int("index", index, self._steps[-1]["index"] + 1 if self._steps else 0)
+        if epoch is not None:
+            require_int("epoch", epoch, 0)
+        step = StepWriter(self.arrays, self._stored, self.values)
+        before, self._in_step = len(self._steps), True
+        try:
+            yield step
+            self._steps.append({"index": index, "epoch": epoch, **step.close()})
+            self._publish(complete=False)
+        except BaseException:
+            if self._published <= before:  # else the index names the step and its arrays already
+                del self._steps[before:]
+                step.discard()
+            raise
+        finally:
+            self._in_step = False
+
+    def _publish(self, *, complete: bool) -> None:
+        """Replace the index at once; arrays of a former recording are then of no more use."""
+        index = {
+            "format": FORMAT,
+            "version": list(VERSION),
+            "created": self._created,
+            "complete": complete,
+            "conditions": self.conditions,
+            "arrays": self.arrays.name,
+            "digest": content_digest(self.conditions, self._steps),
+            "steps": self._steps,
+        }
+        temporary = self.arrays / INDEX
+        with temporary.open("w", encoding="utf-8") as file:
+            json.dump(index, file, separators=(",", ":"))
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(self.path / INDEX)
+        self._published = len(self._steps)
+        for folder in self.path.iterdir():
+            if ARRAYS.fullmatch(folder.name) and folder != self.arrays:
+                shutil.rmtree(folder, ignore_errors=True)  # else the next recording tries again
+
+
+def _is_to_be_replaced(path: Path, overwrite: bool) -> bool:
+    """Whether `path` is a trace that will be written over; if it is anything else but empty, an error."""
+    if not path.exists():
+        return False
+    if not path.is_dir():
+        raise TraceError(f"{path}: a trace must be a folder, which this is not")
+    names = {entry.name for entry in path.iterdir()}
+    if not names:
+        return False
+    if not overwrite:
+        raise TraceError(f"{path} exists already, and is not written over unless that is asked for (overwrite=True)")
+    if not all(ARRAYS.fullmatch(name) for name in names - {INDEX}) or names == {INDEX}:
+        raise TraceError(f"{path} is not a trace and is not written over: remove it, or choose another place")
+    return True

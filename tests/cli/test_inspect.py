@@ -1,0 +1,137 @@
+"""`tensordash inspect` as a user calls it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash_cli.main import run
+from tensordash_sim.lowering import Convolution, MatrixProduct
+from tensordash_sim.trace import Trace, TraceWriter
+
+CONVOLUTION = Convolution(
+    batch=2,
+    in_channels=4,
+    out_channels=6,
+    size=(5, 5),
+    kernel=(3, 3),
+    stride=(2, 2),
+    padding=(1, 0),
+    dilation=(1, 1),
+    groups=2,
+)
+LINEAR = MatrixProduct(batch=1, samples=2, in_features=4, out_features=3)
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    with TraceWriter("run.trace", conditions={"model": "small [cnn]", "seed": "1"}) as writer:
+        with writer.step(5, epoch=2) as step:
+            shapes = CONVOLUTION.shapes
+            a, g = np.ones(shapes["A"], np.float16), np.ones(shapes["G"], np.float16)
+            a[0] = -0.0
+            g[:, :3] = 0
+            step.record("conv1", "AxW", CONVOLUTION, {"A": a, "W": np.ones(shapes["W"])})
+            step.record("conv1", "AxG", CONVOLUTION, {"A": a, "G": g})
+            step.add_uncaptured("aten::_fused_rnn of layer gru")
+        with writer.step(6) as step:
+            step.record("fc", "WxG", LINEAR, {"W": np.eye(3, 4)[np.newaxis], "G": np.ones((1, 2, 3), bool)})
+    return Path("run.trace")
+
+
+def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> str:
+    """Run the command; return its standard output, or what it complains of."""
+    with pytest.raises(SystemExit) as stop:
+        run(arguments.split())
+    out, err = capfd.readouterr()
+    assert (stop.value.code or 0) == status, err
+    if status:
+        assert out == ""
+        assert err.count("\n") == 1
+        assert "Traceback" not in err
+        return err
+    return out
+
+
+def test_table(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    lines = call("inspect run.trace", capfd).splitlines()
+    assert lines[0].startswith("run.trace: 2 steps, 3 records, masks, 0.0 MB on disk")
+    assert lines[1:3] == ["model     small [cnn]", "seed      1"]
+    assert lines[4] == f"digest    {Trace.open(trace).digest}"
+    assert lines[5:] == [
+        "",
+        "step 5 (epoch 2)",
+        "layer  operation  geometry                                          left       zeros  right      zeros",
+        "conv1  AxW        convolution 3x3, stride 2, padding 1x0, groups 2  A 2x4x5x5  50.0%  W 6x2x3x3   0.0%",
+        "conv1  AxG        convolution 3x3, stride 2, padding 1x0, groups 2  A 2x4x5x5  50.0%  G 2x6x3x2  50.0%",
+        "not captured: aten::_fused_rnn of layer gru",
+        "",
+        "step 6",
+        "layer  operation  geometry        left     zeros  right    zeros",
+        "fc     WxG        matrix product  W 1x3x4  75.0%  G 1x2x3   0.0%",
+        "",
+        "zeros over all records: A 50.0%, G 46.2%, W 7.5%",
+    ]
+
+
+def test_json(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(call("inspect run.trace --check --json", capfd))
+    assert document["checked_arrays"] == 5
+    assert document["complete"]
+    assert document["conditions"] == {"model": "small [cnn]", "seed": "1"}
+    assert document["bytes"] == sum(file.stat().st_size for file in trace.rglob("*") if file.is_file())
+    assert [step["index"] for step in document["steps"]] == [5, 6]
+    record = document["steps"][1]["records"][0]
+    assert record["geometry"] == LINEAR.to_json()
+    assert record["operands"]["W"] == {
+        "shape": [1, 3, 4],
+        "dtype": "float64",
+        "nonzeros": 3,
+        "zeros": 0.75,
+        "values": False,
+    }
+
+
+def test_nothing_recorded(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with TraceWriter(tmp_path / "run.trace") as writer:
+        assert "The recording was interrupted, or is under way" in call(f"inspect {tmp_path}/run.trace", capfd)
+        with writer.step(0):
+            pass
+    assert "no records" in call(f"inspect {tmp_path}/run.trace --check", capfd)
+    assert json.loads(call(f"inspect {tmp_path}/run.trace --json", capfd))["zeros"] == {}
+
+
+def test_damage(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "All 5 arrays are sound." in call("inspect run.trace --check", capfd)
+    record = list(Trace.open(trace).records)[1]
+    (record.arrays / f"mask-{record.operands['G'].mask}" / "c" / "0").unlink()
+    call("inspect run.trace", capfd)
+    for option in ("", " --json"):
+        complaint = call(f"inspect run.trace --check{option}", capfd, status=2)
+        assert complaint.startswith("tensordash: run.trace: step 5, layer conv1, AxG, operand G: mask: ")
+    (trace / "index.json").write_text("{")
+    assert "index.json is not valid JSON" in call("inspect run.trace", capfd, status=2)
+
+
+def test_not_a_trace(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "missing.trace: a trace must be a folder" in call("inspect missing.trace", capfd, status=2)
+    assert "has no index.json" in call("inspect .", capfd, status=2)
+    assert "TRACE" in call("inspect", capfd, status=2).upper()
+
+
+def test_help_does_not_import_zarr() -> None:
+    code = """
+import sys
+from tensordash_cli.main import run
+for arguments in (["--help"], ["inspect", "--help"]):
+    try:
+        run(arguments)
+    except SystemExit as stop:
+        assert not stop.code
+sys.exit("zarr" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], stdout=subprocess.DEVNULL).returncode == 0

@@ -1,0 +1,60 @@
+"""A small trace: one convolution and one linear layer, two steps."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
+from tensordash_sim.trace import TraceWriter
+
+CONVOLUTION = Convolution(
+    batch=2,
+    in_channels=3,
+    out_channels=5,
+    size=(7, 6),
+    kernel=(3, 3),
+    stride=(2, 1),
+    padding=(1, 1),
+    dilation=(1, 1),
+    groups=1,
+)
+LINEAR = MatrixProduct(batch=1, samples=3, in_features=11, out_features=4)
+LAYERS: dict[str, Geometry] = {"conv1": CONVOLUTION, "fc": LINEAR}
+OPERATIONS = ("AxW", "WxG", "AxG")
+
+
+def operands(seed: int) -> dict[str, dict[str, np.ndarray]]:
+    """Values of every tensor of every layer, about half of them zero."""
+    random = np.random.default_rng(seed)
+    return {
+        layer: {
+            name: np.maximum(random.normal(size=shape), 0).astype(np.float32) for name, shape in geometry.shapes.items()
+        }
+        for layer, geometry in LAYERS.items()
+    }
+
+
+def record_step(writer: TraceWriter, index: int, epoch: int | None = None) -> None:
+    with writer.step(index, epoch) as step:
+        for layer, tensors in operands(index).items():
+            for operation in OPERATIONS:
+                step.record(layer, operation, LAYERS[layer], {name: tensors[name] for name in operation.split("x")})
+
+
+def make_trace(path: Path, *, values: bool = True, overwrite: bool = False, steps: tuple[int, ...] = (0, 7)) -> Path:
+    with TraceWriter(path, conditions={"model": "small"}, values=values, overwrite=overwrite) as writer:
+        for index in steps:
+            record_step(writer, index, epoch=index // 2)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy disk takes a tenth of a second for each."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    return make_trace(tmp_path / "run.trace")
