@@ -8,64 +8,19 @@ from tensordash.preset import preset_names
 from tensordash_sim.cycles import Scheduler, count, pack
 from tensordash_sim.golden import run_streams, schedule_stream
 
+from .conftest import random_config, random_streams
+
 CASES = 500
 NIGHTLY_CASES = 10_000
-
-
-def random_config(rng: np.random.Generator) -> TileConfig:
-    """Any tile: presets now and then, else a random shape with random options."""
-    sparsity = str(rng.choice(["none", "rows", "rows", "both"]))
-    if rng.random() < 0.2:
-        preset = load_preset(preset_names()[rng.integers(len(preset_names()))])
-        return TileConfig(**(preset.to_mapping()["tile"] | {"format": "int8", "accumulator": "exact"}))
-    rows, lanes, depth = int(rng.integers(1, 7)), int(rng.integers(2, 10)), int(rng.integers(2, 7))
-    if rng.random() < 0.1:
-        lanes = int(rng.choice([16, 31, 32]))
-    places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
-    chosen = rng.permutation(len(places))[: rng.integers(0, 10)]
-    return TileConfig(
-        rows=rows,
-        columns=int(rng.integers(1, 4)),
-        lanes=lanes,
-        depth=depth,
-        connectivity=((0, 0), *(places[index] for index in chosen)),
-        sparsity=sparsity,
-        format="int8",
-        out_rows=int(rng.choice([size for size in range(1, rows + 1) if rows % size == 0])),
-        pipeline=int(rng.integers(1, 4)),
-        full_window=bool(rng.integers(2)),
-    )
-
-
-def random_mask(rng: np.random.Generator, ports: int, count_: int, lanes: int) -> np.ndarray:
-    """Zeros of a density that differs by row and by time, all and none among them."""
-    density = rng.choice([0.0, 0.1, 0.5, 0.9, 1.0, rng.random()], size=(ports, 1, 1))
-    if rng.random() < 0.3:
-        density = density * rng.choice([0.0, 1.0], size=(1, count_, 1))
-    return rng.random((ports, count_, lanes)) < density
-
-
-def streams_of(rng: np.random.Generator, config: TileConfig) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Sides A and B of up to six streams, short ones mostly."""
-    short = (1, 2, config.depth)
-    lengths = [
-        int(rng.integers(1, 30)) if rng.random() < 0.3 else short[rng.integers(3)] for _ in range(rng.integers(1, 7))
-    ]
-    return (
-        [random_mask(rng, config.columns, length, config.lanes) for length in lengths],
-        [random_mask(rng, config.rows, length, config.lanes) for length in lengths],
-    )
 
 
 def check_against_golden(seed: int, cases: int) -> None:
     for case in range(cases):
         rng = np.random.default_rng([seed, case])
         config = random_config(rng)
-        a, b = streams_of(rng, config)
-        golden = run_streams(
-            [(one.astype(np.uint8), other.astype(np.uint8)) for one, other in zip(a, b, strict=True)], config
-        ).counters
-        counted = count(b, config, a=a)
+        streams = random_streams(rng, config)
+        golden = run_streams([(a.astype(np.uint8), b.astype(np.uint8)) for a, b in streams], config).counters
+        counted = count([b for _, b in streams], config, a=[a for a, _ in streams])
         shown = (golden.cycles, golden.steps, golden.effectual, golden.stall_output, golden.row_wait)
         assert (counted.cycles, counted.steps, counted.effectual, counted.stall_output, counted.row_wait) == shown, (
             f"case {case} of seed {seed}: {config}"

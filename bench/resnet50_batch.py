@@ -1,0 +1,86 @@
+"""A training batch of ResNet-50's convolutions on the chip of Table III, every pass of every tile.
+
+64 images of 224x224; all 53 convolutions; AxW, WxG (not of the first layer) and AxG. Zeros are synthetic: half of the
+activations and of the gradients, no weights.
+
+    python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--preset paper]
+"""
+
+import argparse
+import resource
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from tensordash import load_preset
+from tensordash_sim.chip import ROW_ORDERS, ChipConfig, Machine, simulate_operation
+from tensordash_sim.lowering import Convolution, Operation
+
+STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
+"""Width and blocks of each stage (He et al., Deep Residual Learning for Image Recognition, Table 1)."""
+
+
+def convolution(images: int, channels: int, filters: int, size: int, kernel: int, stride: int = 1) -> Convolution:
+    """A square one, padded to keep its size."""
+    return Convolution(
+        batch=images,
+        in_channels=channels,
+        out_channels=filters,
+        size=(size, size),
+        kernel=(kernel, kernel),
+        stride=(stride, stride),
+        padding=(kernel // 2, kernel // 2),
+        dilation=(1, 1),
+        groups=1,
+    )
+
+
+def resnet50(images: int) -> Iterator[tuple[str, Convolution]]:
+    """Its convolutions, the stride of a block in the 3x3 one."""
+    yield "conv1", convolution(images, 3, 64, 224, 7, 2)
+    size, channels = 56, 64
+    for stage, (width, blocks) in enumerate(STAGES, start=1):
+        for block in range(blocks):
+            stride = 2 if stage > 1 and block == 0 else 1
+            name = f"layer{stage}.{block}"
+            yield f"{name}.conv1", convolution(images, channels, width, size, 1)
+            yield f"{name}.conv2", convolution(images, width, width, size, 3, stride)
+            if block == 0:
+                yield f"{name}.downsample", convolution(images, channels, 4 * width, size, 1, stride)
+            size //= stride
+            yield f"{name}.conv3", convolution(images, width, 4 * width, size, 1)
+            channels = 4 * width
+
+
+def main() -> None:
+    """Print time, speedup and memory."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=int, default=64)
+    parser.add_argument("--zeros", type=float, default=0.5)
+    parser.add_argument("--row-order", choices=ROW_ORDERS, default="natural")
+    parser.add_argument("--preset", default="paper")
+    arguments = parser.parse_args()
+    machine = Machine(load_preset(arguments.preset), ChipConfig(), row_order=arguments.row_order)
+    rng = np.random.default_rng(0)
+    began, seconds, dense, cycles, macs = time.perf_counter(), 0.0, 0, 0, 0
+    for name, layer in resnet50(arguments.images):
+        densities = {"A": 1 - arguments.zeros, "W": 1.0, "G": 1 - arguments.zeros}
+        masks = {side: rng.random(shape, np.float32) < densities[side] for side, shape in layer.shapes.items()}
+        for operation in Operation:
+            if name == "conv1" and operation is Operation.INPUT_GRADIENT:
+                continue
+            start = time.perf_counter()
+            result = simulate_operation(layer, operation, masks, machine)
+            seconds += time.perf_counter() - start
+            dense, cycles, macs = dense + result.dense_compute, cycles + result.compute, macs + result.macs
+    print(
+        f"{arguments.images} images, {arguments.zeros:.0%} zeros, {macs:,} MACs: {cycles:,} cycles, "
+        f"{dense / cycles:.3f}x the baseline's {dense:,}\n"
+        f"simulated in {seconds:.1f} s ({time.perf_counter() - began:.1f} s with the drawing of zeros), "
+        f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""Cycle counts equal the cycle counter of the emitted Verilog."""
+
+import numpy as np
+import pytest
+
+from tensordash import load_preset
+from tensordash_sim.cycles import count
+from tensordash_sim.digits import as_streams, training_step
+from tensordash_sim.verify import Replayer
+
+from ..verify.conftest import FOR_SMALL
+from .conftest import random_config, random_mask
+
+COUNTERS = ("cycles", "steps", "effectual")
+SEED = 20261121
+
+
+@pytest.mark.parametrize("preset", ["paper", pytest.param("paper-16lane", marks=pytest.mark.slow)])
+def test_the_demos_operands(preset, tmp_path):
+    config = load_preset(preset)
+    replayer = Replayer(config, tmp_path)
+    for product in training_step():
+        a, b = (side[::8] for side in as_streams(product, config))
+        found = replayer.run(a, b).counters
+        # fp16: both zeros are zeros.
+        counts = [count([(block & 0x7FFF) != 0], config) for block in b]
+        for name in COUNTERS:
+            assert found[name].tolist() == [getattr(one, name) for one in counts], (product, name)
+
+
+def check_random_tile(number: int, tmp_path) -> None:
+    rng = np.random.default_rng([SEED, number])
+    config = random_config(rng)
+    steps = int(rng.integers(1, 25))
+    a, b = (
+        np.stack([random_mask(rng, ports, steps, config.lanes) for _ in range(6)])
+        for ports in (config.columns, config.rows)
+    )
+    found = Replayer(config, tmp_path, simulator=FOR_SMALL).run(a.astype(np.uint8), b.astype(np.uint8)).counters
+    counts = [count([block], config, a=[side]) for side, block in zip(a, b, strict=True)]
+    for name in COUNTERS:
+        expected = np.array([getattr(one, name) for one in counts])
+        np.testing.assert_array_equal(found[name], expected, err_msg=f"{name}, tile {number} of seed {SEED}: {config}")
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_random_tiles(number, tmp_path):
+    check_random_tile(number, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(4, 50))
+def test_more_random_tiles(number, tmp_path):
+    check_random_tile(number, tmp_path)
