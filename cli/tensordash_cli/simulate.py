@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import click
 
@@ -72,7 +73,8 @@ def command(
     """
     config_file, trace = _split(inputs)
     config = chosen_config(config_file, preset, settings)
-    given = {name for name in context.params if context.get_parameter_source(name) is not _default()}
+    default = click.core.ParameterSource.DEFAULT
+    given = {name for name in context.params if context.get_parameter_source(name) is not default}
     sources = {"RUN.trace": trace, "--stream": arguments["stream"], "--random": arguments["zeros"]}
     chosen = [name for name, value in sources.items() if value is not None]
     if len(chosen) != 1:
@@ -91,10 +93,6 @@ def command(
         _stream(config, arguments)
     else:
         _random(config, arguments)
-
-
-def _default() -> Any:
-    return click.core.ParameterSource.DEFAULT
 
 
 def _split(inputs: tuple[Path, ...]) -> tuple[Path | None, Path | None]:
@@ -152,7 +150,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     if not chosen:
         raise click.UsageError(f"{path} has no operation to simulate")
     results: list[Result] = []
-    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=progress, transient=True) as bar:
         task = bar.add_task("simulating", total=len(chosen))
         for record, result in Results(arguments["output"] / "simulate", trace, machine).run(chosen):
@@ -205,6 +203,7 @@ def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
 
 def _print_results(results: list[Result], machine: Any) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     from tensordash_sim.chip import totals
@@ -218,7 +217,7 @@ def _print_results(results: list[Result], machine: Any) -> None:
         table.add_column(header, justify="right")
     table.add_column("limit")
     for record, result in results:
-        place = ([str(record.step)] if len(steps) > 1 else []) + [record.layer, str(record.operation)]
+        place = ([str(record.step)] if len(steps) > 1 else []) + [escape(record.layer), str(record.operation)]
         shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
         table.add_row(*place, *shares, *_numbers(result), result["limit"])
     every = [result for _, result in results]
@@ -231,14 +230,17 @@ def _print_results(results: list[Result], machine: Any) -> None:
     provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
     click.echo(
         f"\nenergy efficiency over the baseline{provisional}: "
-        f"{added['core_energy_ratio']:.2f}x tiles, {added['energy_ratio']:.2f}x with SRAM and DRAM"
+        f"{_times(added['core_energy_ratio'])} tiles, {_times(added['energy_ratio'])} with SRAM and DRAM"
     )
 
 
 def _numbers(result: dict[str, Any]) -> list[str]:
-    ideal = "-" if result["ideal_speedup"] is None else f"{result['ideal_speedup']:.2f}x"
     cycles = [f"{result['dense_compute']:,}", f"{result['compute']:,}"]
-    return [ideal, *cycles, f"{result['compute_speedup']:.2f}x", f"{result['speedup']:.2f}x"]
+    return [_times(result["ideal_speedup"]), *cycles, _times(result["compute_speedup"]), _times(result["speedup"])]
+
+
+def _times(ratio: float | None, digits: int = 2) -> str:
+    return "-" if ratio is None else f"{ratio:.{digits}f}x"
 
 
 def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
@@ -253,8 +255,9 @@ def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
     try:
         counts = count([stream], config, a=sides)
     except ValueError as error:
-        message = str(error).replace("streams[0]", f"--stream {arguments['stream']}")
-        raise click.UsageError(message.replace("a[0]", f"--stream-a {arguments['stream_a']}")) from None
+        name, _, rest = str(error).partition(" ")
+        options = {"streams[0]": f"--stream {arguments['stream']}", "a[0]": f"--stream-a {arguments['stream_a']}"}
+        raise click.UsageError(f"{options.get(name, name)} {rest}") from None
     _print_counts(config, counts, {"stream": str(arguments["stream"])}, arguments["as_json"])
 
 
@@ -262,8 +265,11 @@ def _mask(option: str, path: Path) -> "NDArray[np.bool_]":
     import numpy as np
 
     try:
-        loaded = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError) as error:
+        with path.open("rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+    except OSError as error:
+        raise click.UsageError(f"{option} cannot read {path}: {error.strerror}") from None
+    except (ValueError, EOFError, MemoryError, BadZipFile) as error:
         raise click.UsageError(f"{option} must be a .npy file with an array of bool: {path}: {error}") from None
     if not isinstance(loaded, np.ndarray):
         loaded.close()
@@ -291,9 +297,8 @@ def _print_counts(config: TileConfig, counts: "Counts", source: dict[str, Any], 
     if as_json:
         print_json(document)
         return
-    ideal = document["ideal_speedup"]
     click.echo(
-        f"{counts.steps:,} steps in {counts.cycles:,} cycles: {counts.speedup:.3f}x "
-        f"(ideal {'-' if ideal is None else f'{ideal:.3f}x'}); "
+        f"{counts.steps:,} steps in {counts.cycles:,} cycles: {_times(counts.speedup, 3)} "
+        f"(ideal {_times(document['ideal_speedup'], 3)}); "
         f"{counts.stall_output:,} output stalls; rows waited {', '.join(f'{wait:,}' for wait in counts.row_wait)} steps"
     )

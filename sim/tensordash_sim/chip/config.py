@@ -1,6 +1,5 @@
 """The accelerator around the tiles: how many, their memories, and what they cost in energy."""
 
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -10,21 +9,27 @@ from typing import Any
 import tomlkit
 
 from tensordash import ConfigError
-from tensordash.parameters import require_int
+from tensordash.parameters import require_bool, require_int
 
 __all__ = ["ChipConfig", "Energy", "Memory", "Power"]
 
+MOST = 1 << 20
+"""Of anything that is counted: beyond every chip, and still exact in a float."""
+MOST_NUMBER = 1e12
+"""Of any energy or power, likewise."""
+
 
 def _check_numbers(table: str, instance: Any) -> None:
-    """Every float field is a finite number of at least 0."""
+    """Every float field is a number from 0 to `MOST_NUMBER`."""
+    allowed = f"a number from 0 to {MOST_NUMBER:g}"
     for each in fields(instance):
         value = getattr(instance, each.name)
         if each.type is not float:
             continue
         if not isinstance(value, (int, float)) or isinstance(value, bool):
-            raise TypeError(f"{table}.{each.name} must be a number of at least 0, not {value!r}")
-        if not (math.isfinite(value) and value >= 0):
-            raise ValueError(f"{table}.{each.name} must be a number of at least 0, not {value!r}")
+            raise TypeError(f"{table}.{each.name} must be {allowed}, not {value!r}")
+        if not 0 <= value <= MOST_NUMBER:  # NaN, too
+            raise ValueError(f"{table}.{each.name} must be {allowed}, not {value!r}")
         object.__setattr__(instance, each.name, float(value))
 
 
@@ -55,7 +60,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            require_int(f"memory.{each.name}", getattr(self, each.name), 1)
+            require_int(f"memory.{each.name}", getattr(self, each.name), 1, MOST)
 
     @property
     def bytes_per_cycle(self) -> int:
@@ -117,8 +122,7 @@ class Power:
 
     def __post_init__(self) -> None:
         _check_numbers("power", self)
-        if not isinstance(self.provisional, bool):
-            raise TypeError(f"power.provisional must be true or false, not {self.provisional!r}")
+        require_bool("power.provisional", self.provisional)
 
     @property
     def dense(self) -> float:
@@ -129,6 +133,10 @@ class Power:
     def sparse(self) -> float:
         """Of a TensorDash tile."""
         return self.dense + self.schedulers + self.a_muxes + self.staging
+
+
+PARTS: dict[str, type] = {"memory": Memory, "energy": Energy, "power": Power}
+"""Tables of a chip's document beside `chip` itself, and its fields that are no integers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,7 +185,10 @@ class ChipConfig:
     def __post_init__(self) -> None:
         for each in fields(self):
             if each.type is int:
-                require_int(f"chip.{each.name}", getattr(self, each.name), 1)
+                require_int(f"chip.{each.name}", getattr(self, each.name), 1, MOST)
+        for name, part in PARTS.items():
+            if not isinstance(getattr(self, name), part):
+                raise TypeError(f"{name} must be of {part.__name__}, not {getattr(self, name)!r}")
 
     @property
     def dram_bytes_per_cycle(self) -> float:
@@ -195,18 +206,17 @@ class ChipConfig:
             document = tomllib.loads(text)
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"not valid TOML: {error}") from None
-        parts: dict[str, type] = {"memory": Memory, "energy": Energy, "power": Power}
         for key, table in document.items():
-            if key not in ("chip", *parts):
-                raise ConfigError(f"unknown key {key}: the tables are chip, {', '.join(parts)}")
+            if key not in ("chip", *PARTS):
+                raise ConfigError(f"unknown key {key}: the tables are chip, {', '.join(PARTS)}")
             if not isinstance(table, Mapping):
                 raise ConfigError(f"{key} must be a table, not {table!r}")
-            known = [each.name for each in fields(parts.get(key, cls)) if each.name not in parts]
+            known = [each.name for each in fields(PARTS.get(key, cls)) if each.name not in PARTS]
             for name in table:
                 if name not in known:
                     raise ConfigError(f"unknown key {key}.{name}: allowed are {', '.join(known)}")
         try:
-            made = {key: kind(**document[key]) for key, kind in parts.items() if key in document}
+            made = {key: kind(**document[key]) for key, kind in PARTS.items() if key in document}
             return cls(**document.get("chip", {}), **made)
         except (TypeError, ValueError) as error:
             raise ConfigError(str(error)) from None
@@ -225,7 +235,7 @@ class ChipConfig:
     def to_mapping(self) -> dict[str, Any]:
         """The document that builds this chip again, every key written out."""
         table = asdict(self)
-        parts = {name: table.pop(name) for name in ("memory", "energy", "power")}
+        parts = {name: table.pop(name) for name in PARTS}
         return {"chip": table, **parts}
 
     def to_toml(self) -> str:

@@ -9,17 +9,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
+from tensordash.parameters import require_choice
 
-from ..lowering import Geometry, Operation, lower
+from ..lowering import Convolution, Geometry, Operation, lower
 from .config import ChipConfig
-from .passes import Passes, grouped, run_passes
+from .passes import ROW_ORDERS, Passes, grouped, run_passes
 from .spread import Spread
 from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic, on_chip_traffic
 
-__all__ = ["SIDES", "Machine", "OperationResult", "simulate_operation"]
+__all__ = ["SIDES", "Machine", "OperationResult", "ratio", "simulate_operation"]
 
 SIDES = ("sparser", "left", "right")
 """Which operand is scheduled."""
+
+
+def ratio(dividend: float, divisor: float) -> float | None:
+    """How many times as much; None if it is of nothing."""
+    return dividend / divisor if divisor else None
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,10 @@ class Machine:
     chip: ChipConfig
     side: str = "sparser"
     row_order: str = "natural"
+
+    def __post_init__(self) -> None:
+        require_choice("side", self.side, SIDES)
+        require_choice("row_order", self.row_order, ROW_ORDERS)
 
     def to_mapping(self) -> dict[str, Any]:
         """Everything that results depend on."""
@@ -66,9 +76,10 @@ class OperationResult:
     zeros : float
         Share of zeros in the scheduled operand.
     padding_share : float
-        Share of the scheduled streams' positions that are spatial padding or fragmentation: zeros not of the data.
-    ideal_speedup : float
-        All over effectual positions of the data; None if all are zero.
+        Share of the dense schedule's multiplications whose scheduled position (`both`: either one) is spatial padding
+        or fragmentation: zeros not of the data.
+    ideal_speedup : float or None
+        All other multiplications over the effectual ones (`none`: 1); None if none is effectual.
     dense_compute, compute : int
         Cycles of the baseline's tiles and of TensorDash's, output stalls with them.
     dram_cycles, bank_cycles : int
@@ -108,14 +119,14 @@ class OperationResult:
     energy: dict[str, float]
 
     @property
-    def compute_speedup(self) -> float:
-        """The baseline's compute cycles over TensorDash's."""
-        return self.dense_compute / self.compute
+    def compute_speedup(self) -> float | None:
+        """The baseline's compute cycles over TensorDash's; None if nothing is multiplied."""
+        return ratio(self.dense_compute, self.compute)
 
     @property
-    def speedup(self) -> float:
+    def speedup(self) -> float | None:
         """The same with memory."""
-        return self.dense_cycles / self.cycles
+        return ratio(self.dense_cycles, self.cycles)
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
@@ -164,30 +175,30 @@ def simulate_operation(
     scheduled = _scheduled(sides, operation, machine.side)
     spread, dense = Spread(chip.tiles), Spread(chip.tiles)
     totals, traffic, dense_traffic = Passes(), Traffic(), Traffic()
-    positions = padding = non_zeros = 0
+    positions = padding = 0
+    # Each sample gives sums of its own for the gradient of a convolution's weights.
+    is_summed = operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution)
+    sums = geometry.batch if is_summed else 1
     for product in products:
         rows, columns = (product.left, product.right) if scheduled == operation.left else (product.right, product.left)
         natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
         order = natural if machine.row_order == "natural" else grouped(rows, config.rows, machine.row_order)
-        made = run_passes(rows, columns, order, config, spread, dense)
-        totals += made
+        totals += run_passes(rows, columns, order, config, spread, dense)
         ends = (columns, column_groups)
-        moved = on_chip_traffic(product, (rows, natural), ends, config, chip, reordered=False)
+        moved = on_chip_traffic(product, (rows, natural), ends, config, chip, reordered=False, sums=sums)
         dense_traffic += moved
         if order is not natural:
-            moved = on_chip_traffic(product, (rows, order), ends, config, chip, reordered=True)
+            moved = on_chip_traffic(product, (rows, order), ends, config, chip, reordered=True, sums=sums)
         traffic += moved
-        size = rows.batch * rows.count * rows.steps * rows.lanes
-        positions += size
-        padding += rows.fragmentation + rows.padding
-        non_zeros += made.work // columns.count
-    dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine))
+        positions += product.positions
+        padding += (rows.fragmentation + rows.padding) * columns.count
+    elements = products[0].left.batch if products else 1
+    dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine, elements))
     traffic, dense_traffic = traffic + dram, dense_traffic + dram
     needs = {"compute": spread.cycles, "dram": traffic.dram_cycles(chip), "banks": traffic.bank_cycles(chip)}
     cycles = max(needs.values())
-    # With both sides, what is left to do are the pairs of two non-zeros.
-    inside = positions - padding if config.sparsity != "both" else geometry.macs
-    non_zeros = non_zeros if config.sparsity != "both" else totals.work
+    inside = geometry.macs if config.sparsity == "both" else positions - padding
+    effectual = inside if config.sparsity == "none" else totals.work
     tile_slots = config.rows * config.columns * config.lanes
     slots = cycles * chip.tiles * tile_slots
     idle = {
@@ -202,9 +213,9 @@ def simulate_operation(
     return OperationResult(
         scheduled=scheduled,
         macs=geometry.macs,
-        zeros=1 - np.count_nonzero(sides[scheduled]) / sides[scheduled].size,
-        padding_share=padding / positions,
-        ideal_speedup=inside / non_zeros if non_zeros else None,
+        zeros=1 - int(np.count_nonzero(sides[scheduled])) / sides[scheduled].size,
+        padding_share=(positions - inside) / positions if positions else 0.0,
+        ideal_speedup=ratio(inside, effectual),
         dense_compute=dense.cycles,
         compute=spread.cycles,
         dram_cycles=needs["dram"],
@@ -231,7 +242,12 @@ def _scheduled(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, sid
 
 
 def _dram(
-    geometry: Geometry, operation: Operation, sides: Mapping[str, NDArray[np.bool_]], scheduled: str, machine: Machine
+    geometry: Geometry,
+    operation: Operation,
+    sides: Mapping[str, NDArray[np.bool_]],
+    scheduled: str,
+    machine: Machine,
+    elements: int,
 ) -> float:
     """Off-chip traffic: weights' gradients leave in full precision, other results in that of their kind."""
     config = machine.config
@@ -242,7 +258,7 @@ def _dram(
     )
     value_bytes = RESULT_BYTES if operation is Operation.WEIGHT_GRADIENT else config.b_format.width / 8
     result = Operand(prod(geometry.shapes[operation.output]), 0, value_bytes)
-    return dram_traffic(left, right, result, machine.chip)
+    return dram_traffic(left, right, result, machine.chip, elements=elements)
 
 
 def _energy(cycles: int, milliwatt: float, traffic: Traffic, chip: ChipConfig) -> dict[str, float]:

@@ -33,8 +33,8 @@ class Passes:
     work : int
         Slots with an effectual position.
     options, waits : int
-        Slots idle since no option of the lane had work, or the stream ended; since the row waited for another one
-        (`both`: not told apart, all are in `options`).
+        Slots idle since no option of the lane had work, or the stream ended: as many as the row would leave idle
+        alone; and those in cycles beyond, when it waited for another row (`both`: not told apart, all in `options`).
     no_row, no_column : int
         Slots idle in rows and in columns that had no vector.
     """
@@ -149,7 +149,8 @@ def _blocks_of_rows(
         cycles = scheduler.schedule(words).cycles
         there = numbers >= 0
         alone = scheduler.schedule(words.reshape(-1, 1, rows.steps)).cycles.reshape(numbers.shape)
-        own = int(alone[there].sum())
+        # A row that is held back sees other windows, and now and then takes a cycle less than it does alone.
+        own = int(np.minimum(alone, cycles[:, None])[there].sum())
         spent = int(cycles @ there.sum(axis=1))
         non_zeros = int(np.bitwise_count(words).sum(dtype=np.int64))
         work = int(there.sum()) * rows.steps * lanes if config.sparsity == "none" else non_zeros

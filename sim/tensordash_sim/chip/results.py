@@ -10,7 +10,7 @@ from typing import Any
 import tensordash
 
 from ..trace import Record, Trace
-from .operation import Machine, simulate_operation
+from .operation import Machine, ratio, simulate_operation
 
 __all__ = ["Results", "totals"]
 
@@ -20,7 +20,8 @@ def _code_digest() -> str:
     """Of all code that results depend on."""
     here = Path(__file__).parent
     hashed = hashlib.sha256(tensordash.__version__.encode())
-    for folder in (here, here.parent / "cycles", here.parent / "lowering"):
+    # Of `tensordash` the connectivities, whose names alone are in a machine's mapping, and their levels.
+    for folder in (here, here.parent / "cycles", here.parent / "lowering", Path(tensordash.__file__).parent):
         for file in sorted(folder.glob("*.py")):
             hashed.update(file.read_bytes())
     return hashed.hexdigest()
@@ -51,17 +52,20 @@ class Results:
             self._load()
 
     def _load(self) -> None:
-        whole = 0
-        for line in self.path.read_bytes().splitlines(keepends=True):
+        whole, content = 0, self.path.read_bytes()
+        for line in content.splitlines(keepends=True):
             try:
                 document = json.loads(line)
-                place = tuple(document["place"])
+                place, result = tuple(document["place"]), document["result"]
             except (ValueError, KeyError, TypeError):
                 break  # an interrupted run may have written half a line
-            self._done[place] = document["result"]
+            if not line.endswith(b"\n"):
+                break  # or all of it, but not its end
+            self._done[place] = result
             whole += len(line)
-        with self.path.open("r+b") as file:
-            file.truncate(whole)
+        if whole < len(content):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
 
     def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Any]]]:
         """Simulate what is not there yet.
@@ -69,7 +73,7 @@ class Results:
         Parameters
         ----------
         records : iterable of Record
-            Operations of the trace.
+            Operations of the trace, in its order; of those that share step, layer and operation, all or none.
 
         Yields
         ------
@@ -95,7 +99,7 @@ class Results:
 
 
 def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Sums over operations, and the ratios of sums.
+    """Sums over operations, and the ratios of sums; None where the divisor is 0.
 
     The ideal speedup is that of all multiplications together: all over remaining ones.
 
@@ -112,9 +116,9 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     for name in ("dense_energy", "energy"):
         added[name] = {part: sum(result[name][part] for result in results) for part in parts}
     return added | {
-        "ideal_speedup": added["macs"] / remaining if remaining else None,
-        "compute_speedup": added["dense_compute"] / added["compute"],
-        "speedup": added["dense_cycles"] / added["cycles"],
-        "core_energy_ratio": added["dense_energy"]["core"] / added["energy"]["core"],
-        "energy_ratio": sum(added["dense_energy"].values()) / sum(added["energy"].values()),
+        "ideal_speedup": ratio(added["macs"], remaining),
+        "compute_speedup": ratio(added["dense_compute"], added["compute"]),
+        "speedup": ratio(added["dense_cycles"], added["cycles"]),
+        "core_energy_ratio": ratio(added["dense_energy"]["core"], added["energy"]["core"]),
+        "energy_ratio": ratio(sum(added["dense_energy"].values()), sum(added["energy"].values())),
     }

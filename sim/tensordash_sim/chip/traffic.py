@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from ..lowering import Operation, Product, Vectors
+from ..lowering import Product, Vectors
 from .config import ChipConfig
 
 __all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
@@ -17,6 +17,8 @@ INDEX_BYTES = 4
 """Of a vector's number, which says where its results belong if vectors are not in their natural order."""
 RESULT_BYTES = 4
 """FP32 or INT32: what a tile gives, and what gradients of weights are kept in."""
+BLOCK_NUMBERS = 1 << 20
+"""Numbers of vectors whose blocks are counted at a time."""
 
 
 @dataclass(frozen=True)
@@ -82,12 +84,13 @@ class Traffic:
         return ceil(self.dram / chip.dram_bytes_per_cycle)
 
 
-def dram_traffic(left: Operand, right: Operand, result: Operand, chip: ChipConfig) -> float:
+def dram_traffic(left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1) -> float:
     """Bytes between DRAM and the chip.
 
     Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
     one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
-    when it leaves: it is not compressed.
+    when it leaves: it is not compressed. The batch elements of a product, `elements` of equal size, have nothing in
+    common: they come one after the other.
 
     Source: section III-E and Table III of the paper (CompressingDMA).
 
@@ -97,11 +100,9 @@ def dram_traffic(left: Operand, right: Operand, result: Operand, chip: ChipConfi
     >>> dram_traffic(half, half, half, ChipConfig())
     4250.0
     """
-    capacity = chip.memory.capacity
-    loads = left.compressed + right.compressed
-    if min(left.bytes, right.bytes) > capacity:
-        left_parts, right_parts = (ceil(operand.bytes / capacity) for operand in (left, right))
-        loads = min(left.compressed + right.compressed * left_parts, right.compressed + left.compressed * right_parts)
+    # An operand that fits is one part, and the other one passes by once.
+    left_parts, right_parts = (ceil(operand.bytes / elements / chip.memory.capacity) for operand in (left, right))
+    loads = min(left.compressed + right.compressed * left_parts, right.compressed + left.compressed * right_parts)
     return float(loads + result.bytes)
 
 
@@ -113,12 +114,13 @@ def on_chip_traffic(
     chip: ChipConfig,
     *,
     reordered: bool,
+    sums: int = 1,
 ) -> Traffic:
     """Bytes that the passes of a product move on the chip.
 
     A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
-    group; one read reaches `broadcast` tiles. Vectors out of their natural order have an index each. The partial sums
-    of `AxG`, one for each sample, are added up in the banks.
+    group; one read reaches `broadcast` tiles. Vectors out of their natural order have an index each. Sums of which
+    several make one result, such as those of the samples in a convolution's `AxG`, are added up in the banks.
 
     Parameters
     ----------
@@ -130,25 +132,33 @@ def on_chip_traffic(
         The tile and the chip.
     reordered : bool
         Whether rows are not in natural order.
+    sums : int
+        How many sums make one result.
     """
     sides = ((rows, columns, config.b_format), (columns, rows, config.a_format))
     reads = []
     scratchpad = 0.0
     for (vectors, groups), (_, others), fmt in sides:
         block_bytes = vectors.lanes * fmt.width / 8
-        blocks = int(vectors.distinct_blocks(groups.reshape(-1, groups.shape[-1])).sum())
+        blocks = _distinct_blocks(vectors, groups.reshape(-1, groups.shape[-1]))
         reads.append(blocks * block_bytes * -(-others.shape[1] // chip.memory.broadcast))
-        # Every pass has its steps written to and read from its scratchpad.
-        passes = groups.shape[0] * groups.shape[1] * others.shape[1]
-        scratchpad += 2 * passes * groups.shape[2] * vectors.steps * block_bytes
+        # Every pass has the steps of its vectors written to and read from its scratchpad.
+        scratchpad += 2 * vectors.batch * vectors.count * others.shape[1] * vectors.steps * block_bytes
     if reordered:
         reads[0] += rows[0].batch * rows[0].count * INDEX_BYTES
     result = product.outputs * RESULT_BYTES
-    is_summed = product.operation is Operation.WEIGHT_GRADIENT
+    # The first sum of a result is written only, all others are added to what is read.
     return Traffic(
         rows=reads[0],
         columns=reads[1],
-        sums=result if is_summed else 0,
+        sums=result - result / sums,
         results=result,
         scratchpad=scratchpad,
     )
+
+
+def _distinct_blocks(vectors: Vectors, groups: NDArray[np.int64]) -> int:
+    """Blocks that all groups read, some groups at a time: there may be millions."""
+    most = max(1, BLOCK_NUMBERS // groups.shape[1])
+    parts = (groups[start : start + most] for start in range(0, len(groups), most))
+    return sum(int(vectors.distinct_blocks(part).sum()) for part in parts)

@@ -1,0 +1,343 @@
+"""`tensordash simulate` as a user calls it."""
+
+import csv
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tensordash_cli.main import run
+from tensordash_sim.chip import ChipConfig, results
+from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
+from tensordash_sim.trace import Trace, TraceWriter
+
+CONVOLUTION = Convolution(
+    batch=2,
+    in_channels=8,
+    out_channels=8,
+    size=(6, 6),
+    kernel=(3, 3),
+    stride=(1, 1),
+    padding=(1, 1),
+    dilation=(1, 1),
+    groups=1,
+)
+LINEAR = MatrixProduct(batch=1, samples=16, in_features=32, out_features=16)
+STREAM = np.tile([True, False, True, False], (4, 100, 1))
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where traces and streams are, and the command runs."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    with TraceWriter("run.trace", conditions={"model": "small"}) as writer, writer.step(5) as step:
+        for layer, geometry in (("conv[red]", CONVOLUTION), ("fc", LINEAR)):
+            for operation in Operation:
+                shapes = {name: geometry.shapes[name] for name in (operation.left, operation.right)}
+                step.record(layer, operation, geometry, {name: rng.random(s) < 0.5 for name, s in shapes.items()})
+    with TraceWriter("empty.trace") as writer, writer.step(0):
+        pass
+    np.save("stream.npy", STREAM)
+    np.save("rows.npy", STREAM[:3])
+    np.save("floats.npy", STREAM.astype(np.float32))
+    np.save("a[0].npy", STREAM.astype(np.int8))
+    np.save("flat.npy", STREAM[0])
+    np.save("short.npy", STREAM[:, :99])
+    np.save("objects.npy", np.array([None], dtype=object))
+    np.savez("archive.npz", STREAM)
+    Path("text.npy").write_text("not an array")
+    Path("empty.npy").write_bytes(b"")
+    Path("zip.npy").write_bytes(b"PK\x03\x04 not an archive")
+    Path("cut.npy").write_bytes(Path("stream.npy").read_bytes()[:-1])
+    data = Path("stream.npy").read_bytes().replace(b"(4, 100, 4), ", b"(4, 10**9), ", 1)
+    Path("header.npy").write_bytes(data)
+    data = Path("stream.npy").read_bytes().replace(b"(4, 100, 4), }          ", b"(4, 10000000000000, 4), }", 1)
+    Path("huge.npy").write_bytes(data)
+    Path("tile.toml").write_text("[tile]\nrows = 2\n")
+    Path("chip.toml").write_text("[chip]\ntiles = 2\n[power]\nprovisional = false\n")
+    Path("wrong.toml").write_text("[chip]\ntiles = 0\n")
+    Path("a_folder").mkdir()
+    return tmp_path
+
+
+Capture = pytest.CaptureFixture[str]
+
+
+def call(arguments: str, capfd: Capture, status: int = 0) -> str:
+    """Run the command; return its standard output, or what it complains of, in one line."""
+    with pytest.raises(SystemExit) as stop:
+        run(["simulate", *arguments.split()])
+    out, err = capfd.readouterr()
+    assert (stop.value.code or 0) == status, err
+    if not status:
+        return out
+    assert out == ""
+    lines = [line for line in err.splitlines() if line.strip()]
+    assert len(lines) == 1, err
+    assert lines[0].startswith("tensordash: ")
+    return lines[0]
+
+
+def call_json(arguments: str, capfd: Capture) -> Any:
+    """The one document on standard output."""
+    return json.loads(call(f"{arguments} --json", capfd))
+
+
+class TestTrace:
+    def test_table(self, folder: Path, capfd: Capture) -> None:
+        lines = [line.split() for line in call("run.trace --chip chip.toml", capfd).splitlines()]
+        assert lines[0][:4] == ["layer", "operation", "skips", "zeros"]
+        operations = ["AxW", "WxG", "AxG"]
+        assert [line[:2] for line in lines[1:7]] == [[name, op] for name in ("conv[red]", "fc") for op in operations]
+        assert [line[:2] for line in lines[7:11]] == [["total", name] for name in (*operations, "all")]
+        assert " ".join(lines[12]).startswith("energy efficiency over the baseline: 1.")
+        document = call_json("run.trace --chip chip.toml", capfd)
+        for line, result in zip(lines[1:7], document["operations"], strict=True):
+            assert line[2] == result["scheduled"]
+            assert line[3] == f"{result['zeros']:.1%}"
+            assert line[5:8] == [
+                f"{result['ideal_speedup']:.2f}x",
+                f"{result['dense_compute']:,}",
+                f"{result['compute']:,}",
+            ]
+            assert line[8:] == [f"{result['compute_speedup']:.2f}x", f"{result['speedup']:.2f}x", result["limit"]]
+
+    def test_json(self, folder: Path, capfd: Capture) -> None:
+        document = call_json("run.trace", capfd)
+        assert document["trace"] == {
+            "path": "run.trace",
+            "digest": Trace.open("run.trace").digest,
+            "conditions": {"model": "small"},
+        }
+        assert document["machine"]["chip"] == ChipConfig().to_mapping()["chip"]
+        assert document["machine"]["side"] == "sparser"
+        operations = document["operations"]
+        places = [(result["step"], result["layer"], result["operation"]) for result in operations]
+        assert places == [(5, layer, op) for layer in ("conv[red]", "fc") for op in ("AxW", "WxG", "AxG")]
+        assert {result["macs"] for result in operations} == {CONVOLUTION.macs, LINEAR.macs}
+        assert list(document["totals"]) == ["AxW", "WxG", "AxG", "all"]
+        for name, added in document["totals"].items():
+            chosen = [result for result in operations if name in ("all", result["operation"])]
+            for entry in ("macs", "dense_compute", "compute", "dense_cycles", "cycles"):
+                assert added[entry] == sum(result[entry] for result in chosen)
+            assert added["compute_speedup"] == added["dense_compute"] / added["compute"]
+            assert added["energy"]["dram"] == pytest.approx(sum(result["energy"]["dram"] for result in chosen))
+
+    def test_power_of_the_paper_is_provisional(self, folder: Path, capfd: Capture) -> None:
+        assert "provisional" in call("run.trace", capfd)
+        assert "provisional" not in call("run.trace --chip chip.toml", capfd)
+
+    def test_csv(self, folder: Path, capfd: Capture) -> None:
+        document = call_json("run.trace --csv table.csv", capfd)
+        with Path("table.csv").open(newline="") as file:
+            lines = list(csv.DictReader(file))
+        assert len(lines) == 6
+        for line, result in zip(lines, document["operations"], strict=True):
+            assert (line["layer"], line["operation"]) == (result["layer"], result["operation"])
+            assert int(line["cycles"]) == result["cycles"]
+            assert float(line["energy.core"]) == result["energy"]["core"]
+            assert float(line["idle.waits"]) == result["idle"]["waits"]
+        assert not list(Path().glob("*.partial"))
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ("--layer fc", [("fc", "AxW"), ("fc", "WxG"), ("fc", "AxG")]),
+            ("--op AxG", [("conv[red]", "AxG"), ("fc", "AxG")]),
+            ("--op AxG --op AxW --layer conv[red]", [("conv[red]", "AxW"), ("conv[red]", "AxG")]),
+        ],
+    )
+    def test_filters(self, options: str, expected: list[tuple[str, str]], folder: Path, capfd: Capture) -> None:
+        document = call_json(f"run.trace {options}", capfd)
+        assert [(result["layer"], result["operation"]) for result in document["operations"]] == expected
+        assert list(document["totals"]) == [*dict.fromkeys(op for _, op in expected), "all"]
+        whole = {
+            (result["layer"], result["operation"]): result for result in call_json("run.trace", capfd)["operations"]
+        }
+        assert document["operations"] == [whole[place] for place in expected]
+
+    def test_machine(self, folder: Path, capfd: Capture) -> None:
+        document = call_json(
+            "tile.toml run.trace --chip chip.toml --side right --row-order density --set tile.columns=3", capfd
+        )
+        machine = document["machine"]
+        assert (machine["tile"]["rows"], machine["tile"]["columns"], machine["chip"]["tiles"]) == (2, 3, 2)
+        assert (machine["side"], machine["row_order"]) == ("right", "density")
+        assert [result["scheduled"] for result in document["operations"]] == ["W", "G", "G"] * 2
+
+    def test_the_dense_tile_is_its_own_baseline(self, folder: Path, capfd: Capture) -> None:
+        added = call_json("--preset dense run.trace", capfd)["totals"]["all"]
+        assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1
+
+    def test_a_second_run_reads_results(self, folder: Path, capfd: Capture) -> None:
+        """Even if the masks are gone."""
+        first = call_json("run.trace -o kept --threads 1", capfd)
+        (file,) = Path("kept/simulate").iterdir()
+        before = file.stat().st_mtime_ns
+        for chunk in Path("run.trace").glob("arrays-*/mask-*/c/0"):
+            chunk.unlink()
+        assert call_json("run.trace -o kept", capfd) == first
+        assert file.stat().st_mtime_ns == before
+        call("run.trace -o elsewhere", capfd, status=2)
+
+    def test_interrupted(self, folder: Path, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+        left = 3
+        real = results.simulate_operation
+
+        def interrupted(*arguments: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise KeyboardInterrupt
+            return real(*arguments)
+
+        monkeypatch.setattr(results, "simulate_operation", interrupted)
+        assert call("run.trace", capfd, status=130) == "tensordash: interrupted"
+        assert call("run.trace", capfd, status=130) == "tensordash: interrupted"
+        left = 3
+        document = call_json("run.trace", capfd)
+        assert left == 0
+        left = 6
+        assert call_json("run.trace -o elsewhere", capfd) == document
+
+    def test_damage(self, folder: Path, capfd: Capture) -> None:
+        record = list(Trace.open("run.trace").records)[4]
+        chunk = record.arrays / f"mask-{record.operands['G'].mask}" / "c" / "0"
+        data = bytearray(chunk.read_bytes())
+        data[len(data) // 2] ^= 1
+        chunk.write_bytes(data)
+        for option in ("", " --json"):
+            complaint = call(f"run.trace{option}", capfd, status=2)
+            assert complaint.startswith("tensordash: run.trace: step 5, layer fc, WxG, operand G: mask: ")
+            assert "damaged" in complaint
+        assert len(call_json("run.trace --layer conv[red]", capfd)["operations"]) == 3
+
+
+class TestStream:
+    def test_half_of_it_zero(self, folder: Path, capfd: Capture) -> None:
+        document = call_json("--stream stream.npy", capfd)
+        assert (document["steps"], document["cycles"], document["speedup"], document["ideal_speedup"]) == (
+            100,
+            50,
+            2,
+            2,
+        )
+        text = call("--stream stream.npy", capfd)
+        assert text.startswith("100 steps in 50 cycles: 2.000x (ideal 2.000x); 0 output stalls; rows waited 0, 0, 0, 0")
+
+    def test_both_sides(self, folder: Path, capfd: Capture) -> None:
+        np.save("a.npy", np.zeros((4, 100, 4), bool))
+        document = call_json("--set tile.sparsity=both --stream stream.npy --stream-a a.npy", capfd)
+        assert (document["cycles"], document["effectual"], document["ideal_speedup"]) == (25, 0, None)
+        assert "4.000x (ideal -)" in call("--set tile.sparsity=both --stream stream.npy --stream-a a.npy", capfd)
+
+
+class TestRandom:
+    @pytest.mark.parametrize(
+        ("arguments", "speedup"),
+        [
+            ("--random 0.2", 1.20),
+            ("--random 0.5", 1.72),
+            ("--random 0.9", 3.70),
+            ("--random 0.5 --preset recommended", 1.78),
+            ("--random 0.5 --set tile.rows=16", 1.60),
+            ("--random 0.5 --preset dense", 1.00),
+            ("--random 1", 4.00),
+        ],
+    )
+    def test_measured_before(self, arguments: str, speedup: float, folder: Path, capfd: Capture) -> None:
+        """By another model, while the project was prepared."""
+        document = call_json(f"{arguments} --steps 100000", capfd)
+        assert document["speedup"] == pytest.approx(speedup, rel=0.01)
+
+    def test_options(self, folder: Path, capfd: Capture) -> None:
+        arguments = "--random 0.5 --steps 4000 --length 100 --cluster rows --threads 1"
+        natural, density = (call_json(f"{arguments} --row-order {order}", capfd) for order in ("natural", "density"))
+        assert natural["steps"] == density["steps"] == 4000
+        assert natural["effectual"] == density["effectual"]
+        assert density["cycles"] < 0.9 * natural["cycles"]
+        assert call_json(f"{arguments} --row-order natural", capfd) == natural
+        assert call_json(f"{arguments} --seed 1", capfd)["effectual"] != natural["effectual"]
+
+
+WRONG = {
+    "no source": ("", "give one of RUN.trace, --stream and --random, not none"),
+    "no source but a tile": ("tile.toml", "give one of RUN.trace, --stream and --random, not none"),
+    "two sources": ("run.trace --random 0.5", "not RUN.trace and --random"),
+    "streams and random": ("--stream stream.npy --random 0.5", "not --stream and --random"),
+    "two traces": ("run.trace a_folder", r"give \[CONFIG.toml\] \[RUN.trace\], not run.trace a_folder"),
+    "order": ("run.trace tile.toml", r"give \[CONFIG.toml\] \[RUN.trace\], not run.trace tile.toml"),
+    "two tiles": ("tile.toml chip.toml run.trace", r"give \[CONFIG.toml\] \[RUN.trace\]"),
+    "tile and preset": ("tile.toml run.trace --preset paper", "exclude each other"),
+    "no such preset": ("run.trace --preset best", "preset must be one of"),
+    "steps of a trace": ("run.trace --steps 10", "--steps does not go with RUN.trace"),
+    "cluster of a trace": ("run.trace --cluster none", "--cluster does not go with RUN.trace"),
+    "side A of a trace": ("run.trace --stream-a stream.npy", "--stream-a does not go with RUN.trace"),
+    "chip of a stream": ("--stream stream.npy --chip chip.toml", "--chip does not go with --stream"),
+    "seed of a stream": ("--stream stream.npy --seed 1", "--seed does not go with --stream"),
+    "order of a stream": ("--stream stream.npy --row-order density", "--row-order does not go with --stream"),
+    "side of random zeros": ("--random 0.5 --side left", "--side does not go with --random"),
+    "layer of random zeros": ("--random 0.5 --layer fc", "--layer does not go with --random"),
+    "table of random zeros": ("--random 0.5 --csv x.csv", "--csv does not go with --random"),
+    "folder of random zeros": ("--random 0.5 -o x", "--output does not go with --random"),
+    "side": ("run.trace --side top", "--side must be one of sparser, left, right, not 'top'"),
+    "row order": ("run.trace --row-order random", "--row-order must be one of natural, density, not 'random'"),
+    "operation": ("run.trace --op WxA", "--op must be one of AxW, WxG, AxG, not 'WxA'"),
+    "layer": ("run.trace --layer fc2", r"--layer must be one of conv\[red\], fc, not 'fc2'"),
+    "cluster": ("--random 0.5 --cluster lanes", "--cluster must be one of none, rows, time, not 'lanes'"),
+    "zeros": ("--random 1.5", "--random"),
+    "zeros not a number": ("--random nan", "--random"),
+    "steps": ("--random 0.5 --steps 0", "--steps"),
+    "too many steps": ("--random 0.5 --steps 100000000", "--steps must be at most 33554432 for this tile, not 1000"),
+    "length": ("--random 0.5 --steps 100 --length 30", "--length must divide --steps = 100, not 30"),
+    "longer than all": ("--random 0.5 --steps 100 --length 200", "--length must divide --steps = 100, not 200"),
+    "threads": ("--random 0.5 --threads 100000", r"--threads must be from 1 to \d+, the cores there are, not 100000"),
+    "no threads": ("--random 0.5 --threads 0", "--threads"),
+    "no such chip": ("run.trace --chip missing.toml", "cannot read the chip missing.toml: No such file"),
+    "wrong chip": ("run.trace --chip wrong.toml", "wrong.toml: chip.tiles must be an integer from 1 to 1048576, not 0"),
+    "a tile as the chip": ("run.trace --chip tile.toml", "tile.toml: unknown key tile: the tables are chip, memory"),
+    "a folder as the chip": ("run.trace --chip a_folder", "cannot read the chip a_folder: Is a directory"),
+    "no such trace": ("missing.trace", "missing.trace: a trace must be a folder, and this does not exist"),
+    "not a trace": ("a_folder", "a_folder: not a trace: it has no index.json"),
+    "nothing recorded": ("empty.trace", "empty.trace has no operation to simulate"),
+    "table is a folder": ("run.trace --csv a_folder", "--csv must be a file, not the folder a_folder"),
+    "table nowhere": ("run.trace --csv nowhere/x.csv", "--csv must be in a folder that exists"),
+    "output is a file": ("run.trace -o tile.toml", "--output must be a folder, not the file tile.toml"),
+    "no such stream": ("--stream missing.npy", "--stream cannot read missing.npy: No such file"),
+    "stream is a folder": ("--stream a_folder", "--stream cannot read a_folder: Is a directory"),
+    "floats": ("--stream floats.npy", "--stream floats.npy must be an array of bool, not of float32"),
+    "integers": ("--stream a[0].npy", r"--stream a\[0\].npy must be an array of bool, not of int8"),
+    "three rows": ("--stream rows.npy", r"--stream rows.npy must have the shape \(rows = 4, .*\), not \(3, 100, 4\)"),
+    "two dimensions": ("--stream flat.npy", r"--stream flat.npy must have the shape .* not \(100, 4\)"),
+    "not an array": ("--stream text.npy", "--stream must be a .npy file with an array of bool: text.npy"),
+    "empty": ("--stream empty.npy", "--stream must be a .npy file with an array of bool: empty.npy"),
+    "not a zip": ("--stream zip.npy", "--stream must be a .npy file with an array of bool: zip.npy"),
+    "cut off": ("--stream cut.npy", "--stream must be a .npy file with an array of bool: cut.npy"),
+    "broken header": ("--stream header.npy", "--stream must be a .npy file with an array of bool: header.npy"),
+    "more than there is": ("--stream huge.npy", "--stream must be a .npy file with an array of bool: huge.npy"),
+    "pickled": ("--stream objects.npy", "--stream must be a .npy file with an array of bool: objects.npy"),
+    "archive": ("--stream archive.npz", "--stream must be a .npy file with one array, not archive.npz"),
+    "no side A": ("--stream stream.npy --set tile.sparsity=both", '"both" needs --stream-a'),
+    "side A": ("--stream stream.npy --stream-a stream.npy", 'tile.sparsity = "rows" takes no --stream-a'),
+    "side A of 99 steps": (
+        "--stream stream.npy --stream-a short.npy --set tile.sparsity=both",
+        "--stream-a short.npy must have the 100 steps of its stream, not 99",
+    ),
+    "side A of floats": (
+        "--stream stream.npy --stream-a floats.npy --set tile.sparsity=both",
+        "--stream-a floats.npy must be an array of bool, not of float32",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_wrong_use(case: str, folder: Path, capfd: Capture) -> None:
+    arguments, expected = WRONG[case]
+    before = sorted(folder.rglob("*"))
+    complaint = call(arguments, capfd, status=2)
+    assert re.search(expected, complaint), complaint
+    assert sorted(folder.rglob("*")) == before
