@@ -1,6 +1,7 @@
 """`tensordash simulate`: exact cycles, of a trace on the chip or of streams on one tile."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
@@ -64,8 +65,8 @@ def command(
     """Count cycles exactly, next to the dense baseline.
 
     RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `with memory` is that of the chip,
-    where an operation takes as long as tiles, DRAM or banks need, whichever is slowest (`limit`). DIR/simulate keeps
-    what is done: an interrupted run goes on where it was.
+    where an operation takes as long as tiles, DRAM, banks or transposers need, whichever is slowest (`limit`).
+    DIR/simulate keeps what is done: an interrupted run goes on where it was.
 
     --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
 
@@ -149,38 +150,47 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     ]
     if not chosen:
         raise click.UsageError(f"{path} has no operation to simulate")
-    results: list[Result] = []
+    # Another order is shown next to the natural one, which is the paper's.
+    machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
+    runs: list[list[Result]] = []
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
     with Progress(*columns, console=progress, transient=True) as bar:
-        task = bar.add_task("simulating", total=len(chosen))
-        for record, result in Results(arguments["output"] / "simulate", trace, machine).run(chosen):
-            results.append((record, result))
-            bar.update(task, advance=1, description=f"{record.layer} {record.operation}")
+        task = bar.add_task("simulating", total=len(chosen) * len(machines))
+        for one in machines:
+            runs.append([])
+            for record, result in Results(arguments["output"] / "simulate", trace, one).run(chosen):
+                runs[-1].append((record, result))
+                bar.update(task, advance=1, description=f"{record.layer} {record.operation}")
+    natural, results = runs[0], runs[-1]
     if arguments["csv_file"] is not None:
         _write_csv(arguments["csv_file"], results)
     if arguments["as_json"]:
-        print_json(_document(trace, machine, results))
+        print_json(_document(trace, machine, results, natural))
     else:
-        _print_results(results, machine)
+        _print_results(results, natural, machine)
 
 
 def _place(record: "Record") -> dict[str, Any]:
     return {"step": record.step, "layer": record.layer, "operation": str(record.operation)}
 
 
-def _document(trace: Any, machine: Any, results: list[Result]) -> dict[str, Any]:
+def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
+    """Of each operation, and of all."""
     from tensordash_sim.chip import totals
 
-    operations = dict.fromkeys(str(record.operation) for record, _ in results)
-    return {
+    names = dict.fromkeys(str(record.operation) for record, _ in results)
+    added = {name: totals(result for record, result in results if record.operation == name) for name in names}
+    return added | {"all": totals(result for _, result in results)}
+
+
+def _document(trace: Any, machine: Any, results: list[Result], natural: list[Result]) -> dict[str, Any]:
+    document = {
         "trace": {"path": str(trace.path), "digest": trace.digest, "conditions": dict(trace.conditions)},
         "machine": machine.to_mapping(),
         "operations": [_place(record) | result for record, result in results],
-        "totals": {
-            name: totals(result for record, result in results if record.operation == name) for name in operations
-        }
-        | {"all": totals(result for _, result in results)},
+        "totals": _totals(results),
     }
+    return document | ({"natural_totals": _totals(natural)} if natural is not results else {})
 
 
 def _write_csv(path: Path, results: list[Result]) -> None:
@@ -201,42 +211,40 @@ def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     return pairs
 
 
-def _print_results(results: list[Result], machine: Any) -> None:
+def _print_results(results: list[Result], natural: list[Result], machine: Any) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from tensordash_sim.chip import totals
-
     table = Table(box=None, pad_edge=False)
-    steps = {record.step for record, _ in results}
-    headers = ("skips", "zeros", "padding", "ideal", "dense cycles", "cycles", "speedup", "with memory")
-    for header in (*(("step",) if len(steps) > 1 else ()), "layer", "operation"):
+    has_steps = len({record.step for record, _ in results}) > 1
+    has_order = natural is not results
+    numbers = ("ideal", "dense compute", "compute", "speedup", *(["natural"] if has_order else []), "with memory")
+    for header in (*(["step"] if has_steps else []), "layer", "operation"):
         table.add_column(header, overflow="fold")
-    for header in headers:
+    for header in ("skips", "zeros", "padding", *numbers):
         table.add_column(header, justify="right")
     table.add_column("limit")
-    for record, result in results:
-        place = ([str(record.step)] if len(steps) > 1 else []) + [escape(record.layer), str(record.operation)]
+    for (record, result), (_, in_order) in zip(results, natural, strict=True):
+        place = ([str(record.step)] if has_steps else []) + [escape(record.layer), str(record.operation)]
         shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
-        table.add_row(*place, *shares, *_numbers(result), result["limit"])
-    every = [result for _, result in results]
-    for name in [*dict.fromkeys(str(record.operation) for record, _ in results), "all"]:
-        added = totals(result for record, result in results if name in ("all", record.operation))
-        place = ([""] if len(steps) > 1 else []) + ["total", name]
-        table.add_row(*place, "", "", "", *_numbers(added), "", style="bold")
+        table.add_row(*place, *shares, *_numbers(result, in_order if has_order else None), result["limit"])
+    totals, natural_totals = _totals(results), _totals(natural)
+    for name, added in totals.items():
+        place = ([""] if has_steps else []) + ["total", name, "", "", ""]
+        table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
     Console(highlight=False, width=max(Console().width, 140)).print(table)
-    added = totals(every)
     provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
     click.echo(
-        f"\nenergy efficiency over the baseline{provisional}: "
-        f"{_times(added['core_energy_ratio'])} tiles, {_times(added['energy_ratio'])} with SRAM and DRAM"
+        f"\nenergy efficiency over the baseline{provisional}: {_times(totals['all']['core_energy_ratio'])} tiles, "
+        f"{_times(totals['all']['energy_ratio'])} with SRAM and DRAM"
     )
 
 
-def _numbers(result: dict[str, Any]) -> list[str]:
+def _numbers(result: dict[str, Any], in_order: dict[str, Any] | None) -> list[str]:
     cycles = [f"{result['dense_compute']:,}", f"{result['compute']:,}"]
-    return [_times(result["ideal_speedup"]), *cycles, _times(result["compute_speedup"]), _times(result["speedup"])]
+    speedups = [result["compute_speedup"], *([in_order["compute_speedup"]] if in_order else []), result["speedup"]]
+    return [_times(result["ideal_speedup"]), *cycles, *(_times(speedup) for speedup in speedups)]
 
 
 def _times(ratio: float | None, digits: int = 2) -> str:

@@ -169,6 +169,14 @@ class TestTrace:
         assert (machine["side"], machine["row_order"]) == ("right", "density")
         assert [result["scheduled"] for result in document["operations"]] == ["W", "G", "G"] * 2
 
+    def test_another_order_is_shown_next_to_the_natural_one(self, folder: Path, capfd: Capture) -> None:
+        natural = call_json("run.trace", capfd)
+        assert "natural_totals" not in natural
+        density = call_json("run.trace --row-order density", capfd)
+        assert density["natural_totals"] == natural["totals"]
+        assert density["operations"] != natural["operations"]
+        assert "natural" in call("run.trace --row-order density", capfd).partition("\n")[0]
+
     def test_the_dense_tile_is_its_own_baseline(self, folder: Path, capfd: Capture) -> None:
         added = call_json("--preset dense run.trace", capfd)["totals"]["all"]
         assert added["compute_speedup"] == added["speedup"] == added["energy_ratio"] == 1

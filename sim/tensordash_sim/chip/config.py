@@ -47,16 +47,23 @@ class Memory:
         What a bank gives or takes in a cycle.
     broadcast : int
         Tiles that one read of a row's or a column's steps reaches.
+    transposers : int
+        Of the chip; each gives a block of `lanes` values a cycle.
+    scratchpad_kib : int
+        Of all tiles together.
 
-    Source: Table III of the paper for banks and capacity. The paper does not print the width of a port or how tiles
-    share reads: a group of 4 x 4 fp16 values a cycle (32 bytes) from each of 64 banks, on 16 x 16 tiles that share
-    along rows and columns, is what four steps a cycle need.
+    Source: Table III of the paper for banks and capacities. The paper does not print the width of a port, how tiles
+    share reads, or how many transposers there are: a group of 4 x 4 fp16 values a cycle (32 bytes) from each of 64
+    banks, on 16 x 16 tiles that share along rows and columns, is what four steps a cycle need; 512 transposers pass on
+    what two such memories give.
     """
 
     banks: int = 64
     bank_kib: int = 128
     access_bytes: int = 32
     broadcast: int = 16
+    transposers: int = 512
+    scratchpad_kib: int = 256
 
     def __post_init__(self) -> None:
         for each in fields(self):

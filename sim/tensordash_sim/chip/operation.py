@@ -82,12 +82,12 @@ class OperationResult:
         All other multiplications over the effectual ones (`none`: 1); None if none is effectual.
     dense_compute, compute : int
         Cycles of the baseline's tiles and of TensorDash's, output stalls with them.
-    dram_cycles, bank_cycles : int
-        What the memories need.
+    dram_cycles, bank_cycles, transposer_cycles : int
+        What the memories and transposers need.
     dense_cycles, cycles : int
-        The largest of compute, DRAM and banks.
+        The largest of compute, DRAM, banks and transposers.
     limit : str
-        Which of them: "compute", "dram" or "banks".
+        Which of them: "compute", "dram", "banks" or "transposers".
     utilisation : float
         Effectual positions over all slots of the chip's multipliers in `cycles`.
     idle : dict
@@ -109,6 +109,7 @@ class OperationResult:
     compute: int
     dram_cycles: int
     bank_cycles: int
+    transposer_cycles: int
     dense_cycles: int
     cycles: int
     limit: str
@@ -195,7 +196,11 @@ def simulate_operation(
     elements = products[0].left.batch if products else 1
     dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine, elements))
     traffic, dense_traffic = traffic + dram, dense_traffic + dram
-    needs = {"compute": spread.cycles, "dram": traffic.dram_cycles(chip), "banks": traffic.bank_cycles(chip)}
+    memory, dense_memory = (
+        {"dram": one.dram_cycles(chip), "banks": one.bank_cycles(chip), "transposers": one.transposer_cycles(chip)}
+        for one in (traffic, dense_traffic)
+    )
+    needs = {"compute": spread.cycles, **memory}
     cycles = max(needs.values())
     inside = geometry.macs if config.sparsity == "both" else positions - padding
     effectual = inside if config.sparsity == "none" else totals.work
@@ -220,7 +225,8 @@ def simulate_operation(
         compute=spread.cycles,
         dram_cycles=needs["dram"],
         bank_cycles=needs["banks"],
-        dense_cycles=max(dense.cycles, dense_traffic.dram_cycles(chip), dense_traffic.bank_cycles(chip)),
+        transposer_cycles=needs["transposers"],
+        dense_cycles=max(dense.cycles, *dense_memory.values()),
         cycles=cycles,
         limit=max(needs, key=lambda name: needs[name]),
         utilisation=totals.work / slots,

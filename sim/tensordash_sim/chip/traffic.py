@@ -8,13 +8,15 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from ..lowering import Product, Vectors
+from ..lowering import Operation, Product, Vectors
 from .config import ChipConfig
 
 __all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
 
 INDEX_BYTES = 4
 """Of a vector's number, which says where its results belong if vectors are not in their natural order."""
+TRANSPOSED = {Operation.FORWARD: "", Operation.INPUT_GRADIENT: "W", Operation.WEIGHT_GRADIENT: "AG"}
+"""Operands that are not stored along the operation's reduction: A and W lie along channels, G along filters."""
 RESULT_BYTES = 4
 """FP32 or INT32: what a tile gives, and what gradients of weights are kept in."""
 BLOCK_NUMBERS = 1 << 20
@@ -62,6 +64,8 @@ class Traffic:
         Read from and written to the memory of the results.
     scratchpad : float
         Reads and writes.
+    transposed : float
+        Blocks of `lanes` values that pass a transposer; no bytes.
     """
 
     dram: float = 0.0
@@ -70,6 +74,7 @@ class Traffic:
     sums: float = 0.0
     results: float = 0.0
     scratchpad: float = 0.0
+    transposed: float = 0.0
 
     def __add__(self, other: "Traffic") -> "Traffic":
         return Traffic(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -78,6 +83,10 @@ class Traffic:
         """What the busiest of the three memories needs."""
         busiest = max(self.rows, self.columns, self.sums + self.results)
         return ceil(busiest / chip.memory.bytes_per_cycle)
+
+    def transposer_cycles(self, chip: ChipConfig) -> int:
+        """What the transposers need."""
+        return ceil(self.transposed / chip.memory.transposers)
 
     def dram_cycles(self, chip: ChipConfig) -> int:
         """What DRAM needs."""
@@ -119,7 +128,8 @@ def on_chip_traffic(
     """Bytes that the passes of a product move on the chip.
 
     A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
-    group; one read reaches `broadcast` tiles. Vectors out of their natural order have an index each. Sums of which
+    group; one read reaches `broadcast` tiles. A group of rows that fits into half of a tile's scratchpad is not read
+    again for more columns. Vectors out of their natural order have an index each. Sums of which
     several make one result, such as those of the samples in a convolution's `AxG`, are added up in the banks.
 
     Parameters
@@ -137,11 +147,18 @@ def on_chip_traffic(
     """
     sides = ((rows, columns, config.b_format), (columns, rows, config.a_format))
     reads = []
-    scratchpad = 0.0
+    scratchpad = transposed = 0.0
+    kept = chip.memory.scratchpad_kib * 1024 / chip.tiles / 2
     for (vectors, groups), (_, others), fmt in sides:
         block_bytes = vectors.lanes * fmt.width / 8
         blocks = _distinct_blocks(vectors, groups.reshape(-1, groups.shape[-1]))
-        reads.append(blocks * block_bytes * -(-others.shape[1] // chip.memory.broadcast))
+        tiles = others.shape[1]
+        if vectors is rows[0] and groups.shape[2] * vectors.steps * block_bytes <= kept:
+            tiles = min(tiles, chip.tiles)  # the group stays where it is
+        blocks *= -(-tiles // chip.memory.broadcast)
+        reads.append(blocks * block_bytes)
+        if vectors.name in TRANSPOSED[product.operation]:
+            transposed += blocks
         # Every pass has the steps of its vectors written to and read from its scratchpad.
         scratchpad += 2 * vectors.batch * vectors.count * others.shape[1] * vectors.steps * block_bytes
     if reordered:
@@ -154,6 +171,7 @@ def on_chip_traffic(
         sums=result - result / sums,
         results=result,
         scratchpad=scratchpad,
+        transposed=transposed,
     )
 
 

@@ -15,7 +15,7 @@ OTHER = ChipConfig(
     dram_channels=2,
     dram_channel_bits=32,
     dram_mega_transfers=4266,
-    memory=Memory(banks=3, bank_kib=5, access_bytes=8, broadcast=2),
+    memory=Memory(banks=3, bank_kib=5, access_bytes=8, broadcast=2, transposers=9, scratchpad_kib=11),
     energy=Energy(dram_pj_per_bit=4, bank_read_pj=1.5, bank_write_pj=0, scratchpad_pj=0.1),
     power=Power(cores=1, transposers=2, schedulers=3, a_muxes=4, staging=5, provisional=False),
 )

@@ -70,6 +70,17 @@ class TestBanks:
         assert {traffic.rows for traffic in reads.values()} == {4 * 18 * VALUES}
         assert [reads[broadcast].columns for broadcast in (1, 3, 4)] == [times * 36 * VALUES for times in (4, 2, 1)]
 
+    def test_a_group_that_a_scratchpad_holds_is_read_once(self):
+        """Two tiles: 16 groups of four filters reach each of them several times. A window group is 288 bytes."""
+        layer = convolution(1, (4, 64), (6, 6), (3, 3), (1, 1), (0, 0))
+        masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
+        rows = {}
+        for scratchpad_kib in (1, 2):  # 256 and 512 bytes of each tile are for such groups
+            chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
+            machine = Machine(TileConfig(), chip, "left")
+            rows[scratchpad_kib] = simulate_operation(layer, Operation.FORWARD, masks, machine).traffic.rows
+        assert rows == {1: 16 * 4 * 18 * VALUES, 2: 2 * 4 * 18 * VALUES}
+
     def test_windows_far_apart(self):
         """The corners; the middles of the upper and lower edges, and of the others; the inner four."""
         traffic = on_chip(ChipConfig(), [[0, 3, 12, 15], [1, 2, 13, 14], [4, 7, 8, 11], [5, 6, 9, 10]])
@@ -101,6 +112,25 @@ class TestBanks:
         result = simulate_operation(LAYER, Operation.FORWARD, masks, Machine(config, ChipConfig(), "right"))
         assert (result.traffic.rows, result.traffic.columns) == (4 * 9 * 4, 4 * 18 * 8)
         assert result.traffic.dram == 2 * 144 / 8 + 100 * 2 + 144 * 1 + 64 * 1
+
+
+class TestTransposers:
+    """A and W lie along channels, G along filters: what is reduced along another dimension passes a transposer."""
+
+    def test_what_passes_them(self):
+        machine = Machine(TileConfig(), ChipConfig())
+        moved = {operation: simulate_operation(LAYER, operation, ONES, machine).traffic for operation in Operation}
+        assert moved[Operation.FORWARD].transposed == 0
+        # Nine blocks of each of four channels' filters; G is not turned.
+        assert moved[Operation.INPUT_GRADIENT].transposed == 4 * 9
+        both = moved[Operation.WEIGHT_GRADIENT]
+        assert both.transposed == (both.rows + both.columns) / VALUES
+
+    def test_they_limit(self):
+        slow = Machine(TileConfig(), ChipConfig(dram_channel_bits=1 << 20, memory=Memory(transposers=1)))
+        result = simulate_operation(LAYER, Operation.WEIGHT_GRADIENT, ONES, slow)
+        assert result.limit == "transposers"
+        assert result.cycles == result.transposer_cycles == result.traffic.transposed
 
 
 class TestSums:
