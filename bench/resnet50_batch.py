@@ -9,12 +9,13 @@ activations and of the gradients, no weights.
 import argparse
 import resource
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 
 from tensordash import load_preset
-from tensordash_sim.chip import ROW_ORDERS, ChipConfig, Machine, simulate_operation
+from tensordash_sim.chip import ROW_ORDERS, ChipConfig, Machine, simulate_operation, totals
 from tensordash_sim.lowering import Convolution, Operation
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
@@ -63,7 +64,7 @@ def main() -> None:
     arguments = parser.parse_args()
     machine = Machine(load_preset(arguments.preset), ChipConfig(), row_order=arguments.row_order)
     rng = np.random.default_rng(0)
-    began, seconds, dense, cycles, macs = time.perf_counter(), 0.0, 0, 0, 0
+    began, seconds, results = time.perf_counter(), 0.0, []
     for name, layer in resnet50(arguments.images):
         densities = {"A": 1 - arguments.zeros, "W": 1.0, "G": 1 - arguments.zeros}
         masks = {side: rng.random(shape, np.float32) < densities[side] for side, shape in layer.shapes.items()}
@@ -71,12 +72,15 @@ def main() -> None:
             if name == "conv1" and operation is Operation.INPUT_GRADIENT:
                 continue
             start = time.perf_counter()
-            result = simulate_operation(layer, operation, masks, machine)
+            results.append(simulate_operation(layer, operation, masks, machine).to_json())
             seconds += time.perf_counter() - start
-            dense, cycles, macs = dense + result.dense_compute, cycles + result.compute, macs + result.macs
+    added = totals(results)
+    limits = Counter(result["limit"] for result in results)
     print(
-        f"{arguments.images} images, {arguments.zeros:.0%} zeros, {macs:,} MACs: {cycles:,} cycles, "
-        f"{dense / cycles:.3f}x the baseline's {dense:,}\n"
+        f"{arguments.images} images, {arguments.zeros:.0%} zeros, {added['macs']:,} MACs: {added['compute']:,} cycles, "
+        f"{added['compute_speedup']:.3f}x the baseline's {added['dense_compute']:,}\n"
+        f"with memory {added['speedup']:.3f}x; operations limited by "
+        f"{', '.join(f'{limit}: {count}' for limit, count in limits.most_common())}\n"
         f"simulated in {seconds:.1f} s ({time.perf_counter() - began:.1f} s with the drawing of zeros), "
         f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"
     )
