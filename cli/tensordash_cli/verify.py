@@ -20,6 +20,10 @@ __all__ = ["command"]
 @click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
 @click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
 @click.option("--waves", metavar="FILE.vcd", type=Path, help="Dump the run (with one bench, or --operands).")
+@click.option("--trace", metavar="RUN.trace", type=Path, help="Instead: passes of a recorded layer; see below.")
+@click.option("--layer", metavar="NAME", help="With --trace: the layer.")
+@click.option("--op", "operation", metavar="OP", help="With --trace: AxW, WxG or AxG.")
+@click.option("--sample", type=click.IntRange(1, 1000), default=8, show_default=True, help="With --trace: passes.")
 @json_option
 def command(
     config: TileConfig,
@@ -30,6 +34,10 @@ def command(
     operands: Path | None,
     output: Path | None,
     waves: Path | None,
+    trace: Path | None,
+    layer: str | None,
+    operation: str | None,
+    sample: int,
     as_json: bool,
 ) -> None:
     """Emit a tile's Verilog and run it in a simulator, compared with the golden model in every cycle.
@@ -37,10 +45,21 @@ def command(
     --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
     signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
     leading axis is a batch of back-to-back streams. --output gets the results c and c_bits, and each stream's counters.
+
+    --trace draws passes of one layer and operation of a trace's first step (--seed) and rounds their values to the
+    tile's formats; where the trace holds masks only, non-zeros are drawn. Cycles are compared with the cycle simulator,
+    too.
     """
     for path, option in ((output, "--output"), (waves, "--waves")):
         if path is not None:
             writable(path, option)
+    if trace is not None:
+        if operands is not None or benches or output is not None or waves is not None:
+            raise click.UsageError("--trace goes with --layer, --op, --sample, --seed and --simulator only")
+        _layer(config, trace, layer, operation, sample, seed, simulator, as_json)
+        return
+    if layer is not None or operation is not None:
+        raise click.UsageError("--layer and --op need --trace")
     if operands is not None:
         if benches:
             raise click.UsageError("--bench and --operands exclude each other")
@@ -139,3 +158,65 @@ def _replay(
         )
     if result.mismatches:
         raise CheckError(f"Verilog and golden model differ: {result.mismatches[0]}")
+
+
+def _layer(
+    config: TileConfig,
+    path: Path,
+    layer: str | None,
+    operation: str | None,
+    sample: int,
+    seed: int,
+    simulator: str,
+    as_json: bool,
+) -> None:
+    from tempfile import TemporaryDirectory
+
+    import numpy as np
+
+    from tensordash_sim.cycles import count
+    from tensordash_sim.digits import non_zeros
+    from tensordash_sim.trace import Trace
+    from tensordash_sim.verify import Replayer, layer_passes
+
+    records = list(Trace.open(path).records)
+    record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
+    if record is None:
+        places = dict.fromkeys(f"{one.layer} {one.operation}" for one in records)
+        raise click.UsageError(f"--layer and --op must be one of {', '.join(places)}, not {layer} {operation}")
+    totals = {"passes": 0, "steps": 0, "cycles": 0}
+    with progress.status("replaying"), TemporaryDirectory() as folder:
+        replayer = Replayer(config, Path(folder), simulator=simulator)
+        for a, b in layer_passes(record, config, sample=sample, seed=seed):
+            c = np.zeros((len(b), config.rows, config.columns), np.uint32) if config.initial else None
+            found = replayer.run(a, b, c)
+            if found.mismatches:
+                raise CheckError(f"Verilog and golden model differ (seed {seed}): {found.mismatches[0]}")
+            sides = [non_zeros(b, config.b_format), non_zeros(a, config.a_format)]
+            cycles = [count([rows], config, a=[columns]).cycles for rows, columns in zip(*sides, strict=True)]
+            if found.counters["cycles"].tolist() != cycles:
+                raise CheckError(
+                    f"Verilog and cycle simulator differ (seed {seed}): {found.counters['cycles']}, {cycles}"
+                )
+            simulator = found.simulator
+            totals["passes"] += len(b)
+            for counter in ("steps", "cycles"):
+                totals[counter] += int(found.counters[counter].sum())
+    document = {
+        "digest": config.digest,
+        "layer": layer,
+        "operation": operation,
+        "values": all(operand.values is not None for operand in record.operands.values()),
+        "equal_to_golden": True,
+        "simulator": simulator,
+        **totals,
+    }
+    if as_json:
+        print_json(document)
+        return
+    drawn = "" if document["values"] else ", values drawn at random where the trace has masks only"
+    click.echo(
+        f"{totals['passes']} passes, {totals['steps']} dense steps in {totals['cycles']} cycles "
+        f"({totals['steps'] / totals['cycles']:.3f}x), "
+        f"equal to the golden model in every cycle and to the cycle simulator ({simulator}{drawn})"
+    )

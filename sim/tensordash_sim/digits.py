@@ -11,7 +11,7 @@ from tensordash.formats import FloatFormat, Format
 
 from .golden import encode, to_float
 
-__all__ = ["Product", "as_streams", "quantized", "share_of_zeros", "training_step"]
+__all__ = ["Product", "as_streams", "non_zeros", "quantized", "share_of_zeros", "training_step"]
 
 LAYERS = (64, 64, 32, 10)
 BATCH = 32
@@ -130,10 +130,15 @@ def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
     return encode(scaled if isinstance(fmt, FloatFormat) else np.rint(scaled).astype(np.int64), fmt)
 
 
+def non_zeros(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
+    """Which bit patterns of a format are not zero; there are two zeros where there is a sign."""
+    magnitudes = bits & (1 << (fmt.width - 1)) - 1 if isinstance(fmt, FloatFormat) else bits
+    return magnitudes != 0
+
+
 def share_of_zeros(bits: NDArray, fmt: Format) -> float:
     """Share of zeros, of both signs where there are two, among bit patterns of a format."""
-    magnitudes = bits & (1 << (fmt.width - 1)) - 1 if isinstance(fmt, FloatFormat) else bits
-    return float(np.mean(magnitudes == 0))
+    return 1 - float(np.mean(non_zeros(bits, fmt)))
 
 
 def as_streams(product: Product, config: TileConfig) -> tuple[NDArray, NDArray]:

@@ -21,11 +21,13 @@ def test_the_demos_operands(preset, tmp_path):
     replayer = Replayer(config, tmp_path)
     for product in training_step():
         a, b = (side[::8] for side in as_streams(product, config))
-        found = replayer.run(a, b).counters
+        result = replayer.run(a, b)
+        found = result.counters
         # fp16: both zeros are zeros.
         counts = [count([(block & 0x7FFF) != 0], config) for block in b]
         for name in COUNTERS:
             assert found[name].tolist() == [getattr(one, name) for one in counts], (product, name)
+        assert result.row_wait.tolist() == [list(one.row_wait) for one in counts]
 
 
 def check_random_tile(number: int, tmp_path) -> None:
@@ -36,11 +38,12 @@ def check_random_tile(number: int, tmp_path) -> None:
         np.stack([random_mask(rng, ports, steps, config.lanes) for _ in range(6)])
         for ports in (config.columns, config.rows)
     )
-    found = Replayer(config, tmp_path, simulator=FOR_SMALL).run(a.astype(np.uint8), b.astype(np.uint8)).counters
+    result = Replayer(config, tmp_path, simulator=FOR_SMALL).run(a.astype(np.uint8), b.astype(np.uint8))
     counts = [count([block], config, a=[side]) for side, block in zip(a, b, strict=True)]
     for name in COUNTERS:
-        expected = np.array([getattr(one, name) for one in counts])
-        np.testing.assert_array_equal(found[name], expected, err_msg=f"{name}, tile {number} of seed {SEED}: {config}")
+        expected = [getattr(one, name) for one in counts]
+        assert result.counters[name].tolist() == expected, f"{name}, tile {number} of seed {SEED}: {config}"
+    assert result.row_wait.tolist() == [list(one.row_wait) for one in counts]
 
 
 @pytest.mark.parametrize("number", range(4))

@@ -1,0 +1,137 @@
+"""Passes of a recorded layer as operands of a tile."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.formats import FORMATS, FloatFormat, Format
+
+from ..digits import quantized
+from ..golden import to_float
+from ..lowering import Operation, Vectors, lower
+from ..trace import Record, TraceError
+
+__all__ = ["LayerPasses", "layer_passes"]
+
+PATTERNS = {"bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
+"""Types whose values a trace holds as bit patterns, and their formats here."""
+
+
+class LayerPasses(NamedTuple):
+    """Passes of one product, all with the same number of steps.
+
+    Attributes
+    ----------
+    a : array of unsigned int, (passes, columns, T, lanes)
+    b : array of unsigned int, (passes, rows, T, lanes)
+        Bit patterns in the tile's formats; B is the sparser operand.
+    """
+
+    a: NDArray
+    b: NDArray
+
+
+def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) -> list[LayerPasses]:
+    """Draw passes of an operation, and round its values to a tile's formats.
+
+    Where a trace holds values, they are those; where it holds masks only, non-zeros are drawn at random.
+
+    Parameters
+    ----------
+    record : Record
+        The operation.
+    config : TileConfig
+        The tile.
+    sample : int
+        Passes; all, if there are not as many.
+    seed : int
+        Which ones, and the values that are drawn.
+
+    Returns
+    -------
+    list of LayerPasses
+        One for each product that a pass is drawn of.
+
+    Raises
+    ------
+    TraceError
+        If an operand is missing or damaged, or has infinities or NaN.
+    """
+    rng = np.random.default_rng(seed)
+    operation: Operation = record.operation
+    sparser = max((operation.left, operation.right), key=lambda name: record.operands[name].zeros)
+    formats = {name: config.b_format if name == sparser else config.a_format for name in record.operands}
+    bits = {name: _bits(record, name, formats[name], rng) for name in record.operands}
+    masks = {name: pattern != 0 for name, pattern in bits.items()}
+    sides = [
+        (product.left, product.right) if sparser == operation.left else (product.right, product.left)
+        for product in lower(record.geometry, operation, masks, config.lanes)
+    ]
+    chosen = _chosen(sides, config, sample, rng)
+    width = max(fmt.width for fmt in formats.values())
+    found = {
+        (index, side): np.zeros((*numbers.shape, sides[index][side].steps, config.lanes), np.uint16)
+        for index, ends in chosen.items()
+        for side, numbers in enumerate(ends)
+    }
+    # Lowering moves bits: a value is as many masks as it has bits.
+    for bit in range(width):
+        planes = {name: (pattern >> bit & 1).astype(bool) for name, pattern in bits.items()}
+        products = lower(record.geometry, operation, planes, config.lanes)
+        for (index, side), streams in found.items():
+            product, numbers = products[index], chosen[index][side]
+            vectors = product.left if (side == 0) == (sparser == operation.left) else product.right
+            words = vectors.words(numbers.ravel()).reshape(*numbers.shape, vectors.steps, 1)
+            streams |= (words >> np.arange(config.lanes, dtype=np.uint32) & 1).astype(np.uint16) << np.uint16(bit)
+    return [LayerPasses(a=found[index, 1], b=found[index, 0]) for index in chosen]
+
+
+def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> NDArray:
+    """An operand in a format."""
+    operand = record.operands[name]
+    if operand.values is None:
+        mask = record.mask(name)
+        drawn = rng.uniform(0.25, 4, mask.shape) * rng.choice([-1.0, 1.0], mask.shape)
+        values = np.where(mask, drawn, 0).astype(np.float32)
+    else:
+        stored = record.values(name)
+        if operand.dtype in PATTERNS:
+            decoded = FORMATS[PATTERNS[operand.dtype]]
+            assert isinstance(decoded, FloatFormat)
+            patterns, places = np.unique(stored, return_inverse=True)
+            stored = np.array([to_float(int(pattern), decoded) for pattern in patterns])[places].reshape(stored.shape)
+        values = stored.astype(np.float32)
+        if not np.isfinite(values).all():
+            raise TraceError(
+                f"{record.trace}: operand {name} of {record.layer} {record.operation} has infinities or NaN"
+            )
+    return quantized(values, fmt)
+
+
+def _chosen(
+    sides: list[tuple[Vectors, Vectors]], config: TileConfig, sample: int, rng: np.random.Generator
+) -> dict[int, tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Of each product, the numbers of the vectors in the rows and in the columns of the passes that are drawn."""
+    shapes = []
+    for rows, columns in sides:
+        shapes.append((rows.batch, -(-rows.count // config.rows), -(-columns.count // config.columns)))
+    ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+    drawn = np.sort(rng.choice(ends[-1], size=min(sample, int(ends[-1])), replace=False))
+    products = np.searchsorted(ends, drawn, side="right")
+    chosen = {}
+    for index in np.unique(products):
+        number = drawn[products == index] - (ends[index - 1] if index else 0)
+        element, row_group, column_group = np.unravel_index(number, shapes[index])
+        rows, columns = sides[index]
+        chosen[int(index)] = (
+            _numbers(rows, element, row_group, config.rows),
+            _numbers(columns, element, column_group, config.columns),
+        )
+    return chosen
+
+
+def _numbers(vectors: Vectors, element: NDArray, group: NDArray, size: int) -> NDArray[np.int64]:
+    index = group[:, None] * size + np.arange(size)
+    return np.where(index < vectors.count, element[:, None] * vectors.count + index, -1)

@@ -1,0 +1,68 @@
+"""`tensordash verify --trace`: a recorded layer through the emitted Verilog."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash_cli.main import run
+from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.trace import TraceWriter
+from tensordash_sim.verify import simulator_names
+
+SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
+
+
+@pytest.fixture
+def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    layer = MatrixProduct(batch=1, samples=9, in_features=30, out_features=5)
+    rng = np.random.default_rng(0)
+    a, w = (rng.normal(size=layer.shapes[name]) * (rng.random(layer.shapes[name]) < 0.4) for name in "AW")
+    with TraceWriter(tmp_path / "run.trace", values=True) as writer, writer.step(0) as step:
+        step.record("fc", "AxW", layer, {"A": a, "W": w})
+        step.record("fc", "WxG", layer, {"W": w != 0, "G": rng.random(layer.shapes["G"]) < 0.5})
+    monkeypatch.chdir(tmp_path)
+    return "run.trace"
+
+
+def call(arguments: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        run(["verify", *arguments.split()])
+    captured = capfd.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passes", "values"),
+    [("--op AxW", 6, True), ("--op WxG --set tile.sparsity=both --sample 3", 3, False)],
+)
+def test_a_layer(arguments, passes, values, trace, capfd):
+    tile = f"--set tile.rows=3 --set tile.initial=true --simulator {SIMULATOR}"
+    status, out, _ = call(f"--trace {trace} --layer fc {arguments} {tile} --json", capfd)
+    document = json.loads(out)
+    assert status == 0
+    assert document["equal_to_golden"]
+    assert (document["passes"], document["values"]) == (passes, values)
+    assert document["cycles"] < document["steps"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--layer fc --op AxG", "--layer and --op must be one of fc AxW, fc WxG, not fc AxG"),
+        ("", "--layer and --op must be one of fc AxW, fc WxG, not None None"),
+        ("--layer fc --op AxW --bench tile", "--trace goes with --layer, --op, --sample, --seed and --simulator only"),
+        ("--layer fc --op AxW --sample 0", "'--sample': 0 is not in the range 1<=x<=1000"),
+    ],
+)
+def test_wrong_use(arguments, message, trace, capfd):
+    status, out, err = call(f"--trace {trace} {arguments}", capfd)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_layer_needs_a_trace(capfd):
+    status, _, err = call("--layer fc", capfd)
+    assert (status, err.strip()) == (2, "tensordash: --layer and --op need --trace")
