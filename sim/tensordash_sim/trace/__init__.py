@@ -2,7 +2,19 @@
 
 from .format import DTYPES, Operand, TraceError
 from .reader import Record, Step, Trace
+from .recorder import Recorder, record
 from .step_writer import StepWriter
 from .writer import TraceWriter
 
-__all__ = ["DTYPES", "Operand", "Record", "Step", "StepWriter", "Trace", "TraceError", "TraceWriter"]
+__all__ = [
+    "DTYPES",
+    "Operand",
+    "Record",
+    "Recorder",
+    "Step",
+    "StepWriter",
+    "Trace",
+    "TraceError",
+    "TraceWriter",
+    "record",
+]

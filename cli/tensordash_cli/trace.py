@@ -1,0 +1,159 @@
+"""`tensordash trace`: record what a training script multiplies."""
+
+import contextlib
+import runpy
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensordash import TensorDashError
+
+from .console import CheckError, json_option, print_json, progress
+
+if TYPE_CHECKING:
+    from tensordash_sim.trace import Recorder, Trace
+
+__all__ = ["command"]
+
+
+class _Enough(BaseException):
+    """All steps that were asked for are recorded; no `except Exception` of the script holds it up."""
+
+
+@click.command("trace")
+@click.argument("script", metavar="SCRIPT.py", type=Path)
+@click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
+@click.option("-o", "--output", metavar="RUN.trace", type=Path, required=True, help="Folder to write to.")
+@click.option("--steps", metavar="N", type=click.IntRange(min=1), help="Record N steps (default: all).")
+@click.option("--every", metavar="K", type=click.IntRange(min=1), default=1, help="Record every K-th step only.")
+@click.option("--stop", is_flag=True, help="End the script when --steps are recorded.")
+@click.option("--layer", "layers", metavar="PATTERN", multiple=True, help="Only these layers (*, ?); may be repeated.")
+@click.option("--values", is_flag=True, help="Store values, too, not only where zeros are.")
+@click.option("--overwrite", is_flag=True, help="RUN.trace may be a trace, and is replaced.")
+@json_option
+def command(
+    script: Path,
+    arguments: tuple[str, ...],
+    output: Path,
+    steps: int | None,
+    stop: bool,
+    layers: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Run a training script of PyTorch, unchanged, and record the products of its steps.
+
+    A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the steps that
+    were complete. docs/trace.md says what is captured.
+    """
+    from tensordash_sim.trace import Trace, record
+
+    if not script.is_file():
+        raise click.UsageError(f"SCRIPT must be a file{', and this does not exist' * (not script.exists())}: {script}")
+    if stop and steps is None:
+        raise click.UsageError("--stop needs --steps")
+    recorder = record(
+        output,
+        steps=steps,
+        layers=layers or None,
+        conditions={"script": script.name, "arguments": " ".join(arguments)},
+        **options,
+    )
+    # With --json, stdout is for one document: what the script prints goes where messages go.
+    with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
+        problem = _run(script, arguments, recorder, stop)
+    if problem is None and not recorder.recorded:
+        problem = f"has run, and {recorder.shortage}"
+    if problem is not None:
+        kept = f"{output} holds {_count(recorder.recorded, 'step')}" if recorder.recorded else "nothing was recorded"
+        raise CheckError(f"{script} {problem}; {kept}")
+    document = _document(Trace.open(output))
+    if as_json:
+        print_json(document)
+    else:
+        _print(document)
+
+
+def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: bool) -> str | None:
+    """Run the script as `python SCRIPT` does, and record; return how it failed, if it did."""
+    before = sys.argv, sys.path[:]
+    sys.argv = [str(script), *arguments]
+    sys.path.insert(0, str(script.resolve().parent))
+    try:
+        with warnings.catch_warnings(), recorder, _stopped(recorder, stop):
+            warnings.filterwarnings("ignore", ".*nothing was recorded")  # which is an error here
+            try:
+                runpy.run_path(str(script), run_name="__main__")
+            except SystemExit as end:
+                if end.code not in (None, 0):
+                    raise
+    except SystemExit as end:
+        return f"ended with exit status {end.code}" if isinstance(end.code, int) else f"ended: {end.code}"
+    except TensorDashError:
+        raise  # of the recording; it says in one line what there is
+    except KeyboardInterrupt:
+        if recorder.recorded:
+            progress.print(f"{recorder.path} holds {_count(recorder.recorded, 'step')}", markup=False)
+        raise
+    except Exception as error:
+        _print_traceback(error, script)
+        return f"failed: {type(error).__name__}: {error}"
+    finally:
+        sys.argv, sys.path[:] = before
+    return None
+
+
+@contextlib.contextmanager
+def _stopped(recorder: "Recorder", stop: bool) -> Iterator[None]:
+    """End the block with the last step that is to be recorded."""
+    from torch.optim.optimizer import register_optimizer_step_post_hook
+
+    def end(optimizer: Any, args: Any, kwargs: Any) -> None:
+        if stop and recorder.finished:
+            raise _Enough
+
+    handle = register_optimizer_step_post_hook(end)
+    try:
+        yield
+    except _Enough:
+        pass
+    finally:
+        handle.remove()
+
+
+def _print_traceback(error: Exception, script: Path) -> None:
+    """As Python shows it: from the script on."""
+    frames: TracebackType | None = error.__traceback__
+    while frames is not None and frames.tb_frame.f_code.co_filename != str(script):
+        frames = frames.tb_next
+    traceback.print_exception(type(error), error, frames or error.__traceback__, file=sys.stderr)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def _document(trace: "Trace") -> dict[str, Any]:
+    notes = Counter(what for step in trace.steps for what in step.uncaptured)
+    return {
+        "path": str(trace.path),
+        "digest": trace.digest,
+        "steps": [step.index for step in trace.steps],
+        "layers": list(dict.fromkeys(record.layer for record in trace.records)),
+        "records": sum(len(step.records) for step in trace.steps),
+        "uncaptured": dict(notes),
+    }
+
+
+def _print(document: dict[str, Any]) -> None:
+    counts = (len(document["steps"]), "step"), (len(document["layers"]), "layer"), (document["records"], "record")
+    click.echo(f"{document['path']}: {', '.join(_count(*count) for count in counts)}")
+    for what, steps in document["uncaptured"].items():
+        click.echo(f"not captured, in {_count(steps, 'step')}: {what}")

@@ -1,0 +1,276 @@
+"""What is recorded of each operation that is captured."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from ...lowering import Operation
+from . import fused, operators
+from .operators import Convolved
+from .roles import Entry, geometry_of
+
+if TYPE_CHECKING:
+    from .mode import Capture
+
+__all__ = ["HANDLERS", "Call"]
+
+FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Operation
+
+
+@dataclass
+class Call:
+    """An operation that has run.
+
+    Attributes
+    ----------
+    func, args, kwargs, result : Any
+        What was called, and what came of it.
+    name : str
+        Of the operation.
+    phase : str
+        forward, backward, repeated (a forward pass, in a backward pass) or none.
+    number : int or None
+        Of the autograd node that it belongs to.
+    task : int
+        The backward pass, -1 outside of one.
+    node : str
+        Name of the node that is at work in the backward pass.
+    repeats : Entry or None
+        What a repeated one repeats, where that is known.
+    """
+
+    func: Any
+    args: Any
+    kwargs: Any
+    result: Any
+    name: str = ""
+    phase: str = "none"
+    number: int | None = None
+    task: int = -1
+    node: str = ""
+    repeats: Entry | None = None
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """Its tensors, but for those in lists."""
+        return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, torch.Tensor)]
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether autograd makes a node of it."""
+        return any(tensor.requires_grad for tensor in self.tensors)
+
+    @property
+    def unfit(self) -> str | None:
+        """Why its operands cannot be recorded, if so."""
+        for tensor in self.tensors:
+            if tensor.layout is not torch.strided:
+                return str(tensor.layout).removeprefix("torch.")
+            if tensor.is_complex() or tensor.is_quantized or tensor.device.type == "meta":
+                return "quantized" if tensor.is_quantized else str(tensor.dtype).removeprefix("torch.")
+        return None
+
+    def named(self) -> dict[str, Any]:
+        """Its arguments by name, defaults included."""
+        arguments = self.func._schema.arguments
+        given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
+        given |= {argument.name: value for argument, value in zip(arguments, self.args, strict=False)}
+        return given | self.kwargs
+
+
+def _needs(**tensors: torch.Tensor) -> frozenset[Operation]:
+    """The gradients that A and W need."""
+    gradients = {"A": INPUT_GRADIENT, "W": WEIGHT_GRADIENT}
+    return frozenset(gradients[name] for name, tensor in tensors.items() if tensor.requires_grad)
+
+
+def _matrix_product(capture: "Capture", call: Call) -> None:
+    left, right, x, y = operators.factors(call.name, call.args)
+    if call.phase == "backward":
+        gradient = None if call.number is None else capture.roles.gradient(x, y, call.number, call.task)
+        if gradient is None:
+            capture.uncaptured(call, " (role unknown)")
+        elif (geometry := gradient.entry.geometry) is not None:
+            capture.put(gradient.entry.layer, gradient.operation, geometry, gradient.operands)
+        return
+    a, w = x, y.mT
+    if capture.names.parameter(x) is not None and capture.names.parameter(y) is None:
+        a, w = y.mT, x  # W X: the parameter is on the left
+    kind = next(kind for kind in ("bmm", "mm", "mv", "dot") if kind in call.name)
+    layer = _layer(capture, call, kind, w)
+    needs = _needs(A=left, W=right) if w is not x else _needs(A=right, W=left)
+    geometry = geometry_of(a, w)
+    capture.roles.add(Entry(layer, geometry=geometry, needs=needs), call.number, {"A": a, "W": w})
+    if call.phase == "forward":
+        capture.put(layer, FORWARD, geometry, {"A": a, "W": w})
+        if right.dim() == 1 and (left.requires_grad or (left.dim() == 1 and needs)):
+            capture.uncaptured(call, f" (gradients without sums: products of vectors, {layer})")
+
+
+def _layer(capture: "Capture", call: Call, kind: str, operand: torch.Tensor | None) -> str:
+    return call.repeats.layer if call.repeats is not None else capture.names.layer(kind, operand)
+
+
+def _convolution(capture: "Capture", call: Call) -> None:
+    given, weight, _, *settings = call.args
+    if call.phase == "backward":
+        capture.uncaptured(call, " (role unknown)")
+    elif weight.dim() not in (3, 4):
+        capture.uncaptured(call, f" ({weight.dim() - 2}d)")
+    else:
+        layer = _layer(capture, call, "convolution", weight)
+        capture.roles.add(Entry(layer), call.number, {"A": given, "W": weight})
+        if call.phase == "forward":
+            convolved = Convolved.of(given, weight, settings)
+            operation = INPUT_GRADIENT if convolved.transposed else FORWARD
+            capture.put(layer, operation, convolved.geometry, convolved.operands(given, weight, call.result))
+
+
+def _convolution_backward(capture: "Capture", call: Call) -> None:
+    grad, given, weight, _, *settings, (for_input, for_weight, _) = call.args
+    if weight.dim() not in (3, 4):
+        capture.uncaptured(call, f" ({weight.dim() - 2}d)")
+        return
+    entries = capture.roles.entries(call.number) if call.number is not None else []
+    path = capture.names.parameter(weight)
+    layer = entries[0].layer if entries else path.removesuffix(".weight") if path else "convolution"
+    convolved = Convolved.of(given, weight, settings)
+    operands = convolved.operands(given, weight, grad)
+    if for_input:
+        operation = FORWARD if convolved.transposed else INPUT_GRADIENT
+        capture.put(layer, operation, convolved.geometry, operands)
+    if for_weight:
+        capture.put(layer, WEIGHT_GRADIENT, convolved.geometry, operands)
+
+
+def _attention(capture: "Capture", call: Call) -> None:
+    """Two products: of Q and K, and of their result P and V."""
+    given = call.named()
+    layer = _layer(capture, call, "attention", None)
+    parts = (f"{layer}/qk", f"{layer}/pv")
+    capture.roles.add(Entry(layer, parts=parts), call.number, {"A": given["query"], "W": given["key"]})
+    if given.get("dropout_p", 0) > 0:
+        capture.uncaptured(call, " (dropout)")
+    elif call.phase == "forward" and any(map(capture.wants, parts)):
+        forward = _attention_operands(given)
+        capture.put(parts[0], FORWARD, geometry_of(forward.q, forward.k), {"A": forward.q, "W": forward.k})
+        capture.put(parts[1], FORWARD, geometry_of(forward.p, forward.vt), {"A": forward.p, "W": forward.vt})
+
+
+def _attention_operands(given: Mapping[str, Any]) -> fused.Attention:
+    return fused.attention(
+        given["query"],
+        given["key"],
+        given["value"],
+        causal=given["is_causal"],
+        mask=given.get("attn_mask", given.get("attn_bias")),
+        scale=given["scale"],
+    )
+
+
+def _attention_backward(capture: "Capture", call: Call) -> None:
+    given = call.named()
+    entries = capture.roles.entries(call.number) if call.number is not None else []
+    entry = next((entry for entry in entries if entry.parts), None)
+    if entry is None or given["dropout_p"] > 0:
+        capture.uncaptured(call, " (role unknown)" if entry is None else " (dropout)")
+        return
+    qk, pv = entry.parts
+    if not (capture.wants(qk) or capture.wants(pv)):
+        return
+    forward = _attention_operands(given)
+    grad = given["grad_out"] if "grad_out" in given else given["grad_out_"]
+    ds, do = fused.attention_gradients(forward, grad, given["out"])
+    needs = {name: given[name].requires_grad for name in ("query", "key", "value")}
+    inner = needs["query"] or needs["key"]
+    for layer, operands, for_left, for_right in (
+        (pv, {"A": forward.p, "W": forward.vt, "G": do}, inner, needs["value"]),
+        (qk, {"A": forward.q, "W": forward.k, "G": ds}, needs["query"], needs["key"]),
+    ):
+        geometry = geometry_of(operands["A"], operands["W"])
+        if for_left:
+            capture.put(layer, INPUT_GRADIENT, geometry, operands)
+        if for_right:
+            capture.put(layer, WEIGHT_GRADIENT, geometry, operands)
+
+
+def _lstm(capture: "Capture", call: Call) -> None:
+    """One product of all inputs, and one of the state for each time."""
+    given = call.named()
+    of_input, of_state = given["weight0"], given["weight1"]
+    if call.repeats is not None and call.repeats.parts:
+        parts = call.repeats.parts
+    else:
+        parts = capture.names.layer("lstm", of_input), capture.names.layer("lstm", of_state)
+    capture.roles.add(Entry(parts[0], parts=parts), call.number, {"A": given["input"], "W": of_input})
+    if given["batch_sizes"]:
+        capture.uncaptured(call, " (packed sequences)")
+    elif call.phase == "forward":
+        state = fused.lstm(_lstm_arguments(given), call.result[0], None)
+        _put_times(capture, parts[0], FORWARD, given["input"], of_input, None)
+        for time in state.order:  # each needs the result of the one before, so that no two are one product
+            _put_times(capture, parts[1], FORWARD, state.h[time], of_state, None)
+
+
+def _lstm_backward(capture: "Capture", call: Call) -> None:
+    given = call.named()
+    entries = capture.roles.entries(call.number) if call.number is not None else []
+    entry = next((entry for entry in entries if entry.parts), None)
+    if entry is None or given["batch_sizes"]:
+        capture.uncaptured(call, " (role unknown)" if entry is None else " (packed sequences)")
+        return
+    if not any(map(capture.wants, entry.parts)):
+        return
+    of_input, of_state, inputs = given["weight1"], given["weight2"], given["input"]
+    gradients = given["grad_output"], given["grad_hy"], given["grad_cy"]
+    state = fused.lstm(_lstm_arguments(given), given["output"], gradients)
+    for time in reversed(state.order):
+        if time != state.order[0] or given["hx_"].requires_grad:
+            _put_times(capture, entry.parts[1], INPUT_GRADIENT, state.h[time], of_state, state.dz[time])
+    if of_state.requires_grad:
+        _put_times(capture, entry.parts[1], WEIGHT_GRADIENT, state.h, of_state, state.dz)
+    if inputs.requires_grad:
+        _put_times(capture, entry.parts[0], INPUT_GRADIENT, inputs, of_input, state.dz)
+    if of_input.requires_grad:
+        _put_times(capture, entry.parts[0], WEIGHT_GRADIENT, inputs, of_input, state.dz)
+
+
+def _lstm_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The forward operation counts its weights from 0, the backward one from 1."""
+    backward = "cx_tmp" in given
+    weights = [given[f"weight{number + backward}"] for number in range(4)]
+    return {
+        "input": given["input"],
+        "w_ih": weights[0],
+        "w_hh": weights[1],
+        "bias": weights[2] + weights[3] if given["has_biases"] else torch.zeros(()),
+        "hx": given["hx_"],
+        "cx": given["cx_tmp" if backward else "cx_"],
+        "reverse": given["reverse"],
+    }
+
+
+def _put_times(
+    capture: "Capture", layer: str, operation: Operation, a: torch.Tensor, w: torch.Tensor, g: torch.Tensor | None
+) -> None:
+    """One product of all that is before the last dimension."""
+    operands = {"A": a.flatten(0, -2)[None], "W": w[None]}
+    if g is not None:
+        operands["G"] = g.flatten(0, -2)[None]
+    capture.put(layer, operation, geometry_of(operands["A"], operands["W"]), operands)
+
+
+_ATTENTIONS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
+
+HANDLERS: dict[str, Callable[["Capture", Call], None]] = {
+    **dict.fromkeys(operators.MATRIX_PRODUCTS, _matrix_product),
+    operators.CONVOLUTION: _convolution,
+    operators.CONVOLUTION_BACKWARD: _convolution_backward,
+    **{f"aten::_scaled_dot_product_{name}": _attention for name in _ATTENTIONS},
+    **{f"aten::_scaled_dot_product_{name}_backward": _attention_backward for name in _ATTENTIONS},
+    "aten::mkldnn_rnn_layer": _lstm,
+    "aten::mkldnn_rnn_layer_backward": _lstm_backward,
+}
+"""By name of the operation."""

@@ -1,0 +1,173 @@
+"""Intercepts the ATen operations of a training step, and records the products among them."""
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ...lowering import Operation
+from ..format import TraceError
+from . import functions, operators
+from .handlers import HANDLERS, Call
+from .names import Names
+from .roles import Roles
+from .sink import Sink
+
+__all__ = ["Capture"]
+
+_CHECKPOINT = torch.utils.checkpoint.__file__
+
+
+class Capture(TorchDispatchMode):
+    """Sees every operation of this thread, and of the backward passes that it starts.
+
+    Of a product it decides what it is a part of:
+
+    - the forward pass: outside of a backward pass, with gradients enabled, or in the forward pass of a function of the
+      user's that was called so. Recorded.
+    - the backward pass. Recorded, if its role is known.
+    - a forward pass that is computed anew in the backward pass (checkpointing). Not recorded a second time.
+    - none of training: under `torch.no_grad`. Noted.
+
+    Parameters
+    ----------
+    names : Names
+        Of the layers.
+    failed : callable
+        Called with what went wrong while something was recorded.
+    """
+
+    def __init__(self, names: Names, failed: Callable[[BaseException], None]) -> None:
+        super().__init__()
+        self.names = names
+        self.roles = Roles()
+        self.sink: Sink | None = None
+        self._failed = failed
+        self._process = os.getpid()
+        self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
+        self._kinds: dict[Any, tuple[str, Callable[[Any, Call], None] | None] | None] = {}
+
+    def begin(self, sink: Sink) -> None:
+        """Record into a sink, from here to `end`."""
+        self.roles = Roles()
+        self.names.begin()
+        functions.watch()
+        self.sink = sink
+
+    def end(self) -> None:
+        """Record no more, and let go of all that was kept of the step."""
+        if self.sink is not None:
+            functions.unwatch()
+            self.names.end()
+            self.roles = Roles()
+            self.sink = None
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run an operation, and look at it."""
+        result = func(*args, **(kwargs or {}))
+        if self.sink is None:
+            return result
+        if func not in self._kinds:
+            self._kinds[func] = _kind_of(func)
+        if (kind := self._kinds[func]) is not None and os.getpid() == self._process:
+            with self._lock:
+                self._look_at(*kind, Call(func, args, kwargs or {}, result))
+        return result
+
+    def _look_at(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
+        number = torch.autograd._get_sequence_nr() - 1
+        enabled = torch.is_grad_enabled()
+        try:
+            with torch.no_grad():
+                if name in operators.COPIES:
+                    self.names.alias(call.args[0], call.result)
+                else:
+                    call.name = name
+                    self._place(call, number, enabled)
+                    self._record(name, handler, call)
+        except (OSError, TraceError) as error:
+            self._failed(error)  # which raises
+        except Exception as error:  # training goes on, whatever it is that cannot be told of it
+            self.note(f"{name} ({type(error).__name__}: {error})")
+
+    def _place(self, call: Call, number: int, enabled: bool) -> None:
+        """Find what a call is a part of."""
+        call.task = torch._C._current_graph_task_id()
+        node = torch._C._current_autograd_node()
+        call.node = "" if node is None else node.name()
+        if call.task == -1:
+            function = functions.under_way()
+            call.phase = "forward" if enabled or function else "none"
+            call.number = number if function or call.requires_grad else None
+            return
+        call.phase = "backward"
+        call.number = node._sequence_nr() if node is not None else None
+        if enabled and _is_checkpoint():
+            call.phase = "repeated"
+        elif enabled and isinstance(node, torch._C._FunctionBase):
+            call.phase = "repeated"
+            self.note(f"{call.name} in {call.node}, taken for a forward pass that is repeated")
+        if call.phase == "repeated":
+            if isinstance(node, torch._C._FunctionBase) and call.number is not None:
+                call.repeats = self.roles.repeated(call.number, call.task)
+            call.number = number
+
+    def _record(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
+        if call.phase == "none":
+            self.note(f"{name} under torch.no_grad")
+        elif any(tensor.numel() == 0 for tensor in call.tensors):
+            pass  # nothing is multiplied
+        elif handler is None or (why := call.unfit) is not None:
+            self.uncaptured(call, "" if handler is None else f" ({why})")
+        else:
+            handler(self, call)
+
+    def note(self, what: str) -> None:
+        """Name something that is not captured."""
+        assert self.sink is not None
+        self.sink.note(what)
+
+    def uncaptured(self, call: Call, why: str = "") -> None:
+        """Name an operation that is not captured, with its layer or its node of the backward pass."""
+        if call.phase == "repeated":
+            return  # it was named when it came first
+        entry = next(iter(self.roles.entries(call.number)), None) if call.number is not None else None
+        if call.phase == "backward":
+            place = f" in {call.node}" + (f" of layer {entry.layer}" if entry is not None else "")
+        else:
+            place = f" of layer {self.names.place}" if self.names.place else ""
+        self.note(f"{call.name}{place}{why}")
+
+    def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None:
+        """Record an operation."""
+        assert self.sink is not None
+        self.sink.put(layer, operation, geometry, operands)
+
+    def wants(self, layer: str) -> bool:
+        """Whether a layer is to be recorded."""
+        assert self.sink is not None
+        return self.sink.wants(layer)
+
+
+def _kind_of(func: Any) -> tuple[str, Callable[[Any, Call], None] | None] | None:
+    """What to do about an operation: its name and its handler, if it has one; nothing if it does not multiply."""
+    name = getattr(getattr(func, "_schema", None), "name", str(func))
+    name = name[:-1] if name.endswith("_") and name[:-1] in HANDLERS else name
+    if name in operators.COPIES or name in HANDLERS or operators.multiplies(name):
+        return name, HANDLERS.get(name)
+    return None
+
+
+def _is_checkpoint() -> bool:
+    """Whether PyTorch's checkpointing is on the stack."""
+    frame: Any = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_filename == _CHECKPOINT:
+            return True
+        frame = frame.f_back
+    return False

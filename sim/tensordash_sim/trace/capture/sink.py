@@ -1,0 +1,105 @@
+"""Where captured operands go: tensors become masks, or values, of a step of a trace."""
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from fnmatch import fnmatchcase
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from ...lowering import Geometry, Operation
+from ..format import DTYPES, Operand
+from ..step_writer import StepWriter
+from .identity import Storages
+
+__all__ = ["Sink"]
+
+_PATTERNS = {torch.bfloat16: torch.int16, torch.float8_e4m3fn: torch.uint8, torch.float8_e5m2: torch.uint8}
+"""Types that NumPy lacks, and those that their bit patterns are read as."""
+
+
+class Sink:
+    """Takes what one step multiplies.
+
+    Parameters
+    ----------
+    open_step : callable
+        Gives the step of the trace; called with the first thing that is to be written.
+    values : bool
+        Whether values are stored, too.
+    layers : sequence of str, optional
+        Patterns, of which a layer's name must match one.
+    """
+
+    def __init__(
+        self, open_step: Callable[[], StepWriter], *, values: bool, layers: Sequence[str] | None = None
+    ) -> None:
+        self._open_step = open_step
+        self._values = values
+        self._layers = layers
+        self._step: StepWriter | None = None
+        self._storages = Storages()
+        self._stored: dict[Hashable, Operand] = {}
+        self._notes: Counter[str] = Counter()
+        self.passed_over: set[str] = set()
+        """Layers that match no pattern."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing was put here."""
+        return self._step is None and not self._notes
+
+    def wants(self, layer: str) -> bool:
+        """Whether a layer is to be recorded."""
+        wanted = self._layers is None or any(fnmatchcase(layer, pattern) for pattern in self._layers)
+        if not wanted:
+            self.passed_over.add(layer)
+        return wanted
+
+    def put(self, layer: str, operation: Operation, geometry: Geometry, operands: Mapping[str, torch.Tensor]) -> None:
+        """Record an operation of a layer, if that is wanted; operands shaped as the geometry has them."""
+        if not self.wants(layer):
+            return
+        if self._step is None:
+            self._step = self._open_step()
+        chosen = {name: self._store(operands[name]) for name in (operation.left, operation.right)}
+        self._step.record(layer, operation, geometry, chosen)
+
+    def note(self, what: str) -> None:
+        """Name something that is not captured."""
+        self._notes[what] += 1
+
+    def close(self) -> None:
+        """Write the notes."""
+        if self._notes and self._step is None:
+            self._step = self._open_step()
+        for what, times in self._notes.items():
+            assert self._step is not None
+            self._step.add_uncaptured(what if times == 1 else f"{what} ({times} times)")
+
+    def _store(self, tensor: torch.Tensor) -> Operand:
+        """Many operands are in two or three products: what is the same memory is read once."""
+        assert self._step is not None
+        key = self._storages.exact_key(tensor)
+        if key is not None and key in self._stored:
+            return self._stored[key]
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        known = dtype in DTYPES and dtype != "bool"
+        array = _values_of(tensor) if self._values and known else _mask_of(tensor)
+        operand = self._step.store(array, dtype if known else None)
+        if key is not None:
+            self._stored[key] = operand
+        return operand
+
+
+def _mask_of(tensor: torch.Tensor) -> NDArray[np.bool_]:
+    return (tensor != 0).contiguous().cpu().numpy()
+
+
+def _values_of(tensor: torch.Tensor) -> NDArray:
+    values = tensor.detach().contiguous().cpu()
+    if (patterns := _PATTERNS.get(values.dtype)) is None:
+        return values.numpy()
+    array = values.view(patterns).numpy()
+    return array.view(f"u{array.itemsize}")

@@ -1,0 +1,339 @@
+"""Records traces from PyTorch, step by step."""
+
+import functools
+import importlib.util
+import os
+import threading
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from tensordash.parameters import require_int
+
+from .format import TraceError
+from .step_writer import StepWriter
+from .writer import TraceWriter
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Recorder", "record"]
+
+
+class Recorder:
+    """A recording that is under way; `record` makes it, and has its parameters.
+
+    Attributes
+    ----------
+    epoch : int or None
+        The epoch that is under way, for those who set it.
+    recorded : int
+        Steps in the trace so far.
+    index : int
+        Number of the step that is under way.
+    finished : bool
+        Whether all steps that were asked for are in the trace: training goes on, and is not looked at any more.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        *,
+        model: "torch.nn.Module | None" = None,
+        values: bool = False,
+        steps: int | Collection[int] | None = None,
+        every: int = 1,
+        epochs: Collection[int] | None = None,
+        layers: str | Sequence[str] | None = None,
+        optimizers: "Collection[torch.optim.Optimizer] | None" = None,
+        conditions: Mapping[str, str] | None = None,
+        overwrite: bool = False,
+    ) -> None:
+        require_int("every", every, 1)
+        if isinstance(steps, int):
+            require_int("steps", steps, 1)
+        elif steps is not None and not all(isinstance(step, int) and step >= 0 for step in steps):
+            raise ValueError(f"steps must be a number of steps, or their indices from 0 up, not {steps!r}")
+        if importlib.util.find_spec("torch") is None:
+            raise TraceError("recording needs PyTorch, which is not installed: pip install 'tensordash-hdl[trace]'")
+        self._model = model
+        self._steps = steps
+        self._every = every
+        self._epochs = epochs
+        self._layers = [layers] if isinstance(layers, str) else layers
+        self._optimizers = optimizers
+        import torch
+
+        given = {"torch": torch.__version__} | ({} if model is None else {"model": type(model).__name__})
+        self._writer = TraceWriter(path, conditions=given | dict(conditions or {}), values=values, overwrite=overwrite)
+        self._epoch: int | None = None
+        self._ended = 0
+        self._stepped = False
+        self._step: Any = None
+        self._failure: TraceError | None = None
+        self.recorded = self.index = 0
+        self.finished = False
+
+    def __enter__(self) -> "Recorder":
+        from torch.amp.grad_scaler import GradScaler
+        from torch.optim.optimizer import register_optimizer_step_post_hook
+
+        from .capture import Capture
+        from .capture.names import Names
+
+        self._capture = Capture(Names(self._model), self._fail)
+        self._writer.__enter__()
+        self._process, self._thread = os.getpid(), threading.get_ident()
+        self._pushed = False
+        self._depth = _depth()
+        self._passed_over: set[str] = set()
+        self._handle = register_optimizer_step_post_hook(self._after_optimizer)
+        self._scale = GradScaler.step
+        GradScaler.step = self._scaled(GradScaler.step)  # type: ignore[method-assign]
+        self._choose()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        from torch.amp.grad_scaler import GradScaler
+
+        self._handle.remove()
+        GradScaler.step = self._scale  # type: ignore[method-assign]
+        sink = self._capture.sink
+        try:
+            if kind is None and self._failure is None and not self._stepped and sink is not None and not sink.empty:
+                self._end_step()  # without an optimizer everything is one step
+        finally:
+            self._discard(error)
+            self._stop(last=True)
+            failure = error if error is not None else self._failure
+            self._writer.__exit__(None if failure is None else type(failure), failure, traceback)
+        if kind is None and self._failure is None and not self.recorded:
+            warnings.warn(f"{self.path}: nothing was recorded: {self.shortage}", stacklevel=2)
+
+    @property
+    def epoch(self) -> int | None:
+        """The epoch that is under way."""
+        return self._epoch
+
+    @epoch.setter
+    def epoch(self, epoch: int | None) -> None:
+        if epoch is not None:
+            require_int("epoch", epoch, 0)
+        self._epoch = epoch
+        sink = self._capture.sink
+        if sink is None or sink.empty:
+            self._choose()
+
+    def step(self) -> None:
+        """End a step, where no optimizer does: with ``optimizers=()``."""
+        if not self.finished and self._failure is None:
+            self._stepped = True
+            self._end_step()
+            self.index += 1
+            self._choose()
+
+    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        import torch
+
+        if os.getpid() != self._process or torch._C._current_graph_task_id() != -1:
+            return  # one that steps during the backward pass does not end it
+        self._ended += 1
+        if self._optimizers is None or any(optimizer is counted for counted in self._optimizers):
+            self.step()
+
+    def _scaled(self, step: Any) -> Any:
+        """A step of a gradient scaler, which leaves the optimizer's out if a gradient is not finite, ends one, too."""
+
+        @functools.wraps(step)
+        def wrapper(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            ended = self._ended
+            result = step(scaler, optimizer, *args, **kwargs)
+            if self._ended == ended:
+                self._after_optimizer(optimizer, args, kwargs)
+            return result
+
+        return wrapper
+
+    def _choose(self) -> None:
+        """Begin to record the step that is under way, or not to."""
+        if self.finished or self._failure is not None:
+            return
+        wanted = self.index % self._every == 0 and (self._epochs is None or self._epoch in self._epochs)
+        if self._steps is not None and not isinstance(self._steps, int):
+            wanted = wanted and self.index in self._steps
+        if wanted:
+            self._start()
+        else:
+            self._stop()
+
+    def _start(self) -> None:
+        from .capture.sink import Sink
+
+        if self._capture.sink is not None:
+            return
+        sink = Sink(self._open_step, values=self._writer.values, layers=self._layers)
+        if not self._pushed and _depth() <= self._depth and threading.get_ident() == self._thread:
+            self._pushed_on = _depth()  # less, if a mode from before this one is gone
+            self._capture.__enter__()
+            self._pushed = True
+        if not self._pushed:
+            sink.note("all of the step: it began inside of another TorchDispatchMode, or in another thread")
+        self._capture.begin(sink)
+
+    def _stop(self, *, last: bool = False) -> None:
+        """See no operations any more, if the mode is the innermost; others may have been entered since."""
+        if self._capture.sink is not None:
+            self._passed_over |= self._capture.sink.passed_over
+        self._capture.end()
+        innermost = self._pushed and _depth() == self._pushed_on + 1 and threading.get_ident() == self._thread
+        if self._pushed and (innermost or last):
+            self._capture.__exit__(None, None, None)
+            self._pushed = False
+
+    def _open_step(self) -> StepWriter:
+        self._step = self._writer.step(self.index, self._epoch)
+        return self._step.__enter__()
+
+    def _end_step(self) -> None:
+        sink = self._capture.sink
+        if sink is None:
+            return
+        try:
+            sink.close()
+            if self._step is not None:
+                step, self._step = self._step, None
+                step.__exit__(None, None, None)
+                self.recorded += 1
+        except Exception as error:
+            self._fail(error)
+        chosen = self._steps
+        if isinstance(chosen, int):
+            self.finished = self.recorded >= chosen
+        elif chosen is not None:
+            self.finished = self.index >= max(chosen, default=0)
+        self._stop()
+
+    def _fail(self, error: BaseException) -> None:
+        """Give up; what is recorded stays."""
+        self._discard(error)
+        self._capture.end()
+        what = f"{type(error).__name__}: {error}" if not isinstance(error, OSError) else str(error)
+        steps = f"{self.recorded} complete step{'s' if self.recorded != 1 else ''}"
+        self._failure = TraceError(f"{self.path}: recording failed in step {self.index}: {what}; it holds {steps}")
+        raise self._failure from error
+
+    def _discard(self, error: BaseException | None) -> None:
+        """Remove what there is of a step that is not complete."""
+        if self._step is not None:
+            step, self._step = self._step, None
+            cause = error if error is not None else TraceError("a step that is not complete")
+            try:
+                step.__exit__(type(cause), cause, cause.__traceback__)  # which sets it
+            except BaseException as raised:
+                if raised is not cause:
+                    raise
+
+    @property
+    def path(self) -> Path:
+        """The trace's folder."""
+        return self._writer.path
+
+    @property
+    def shortage(self) -> str:
+        """Why nothing was recorded, if nothing was."""
+        if self._passed_over:
+            seen = ", ".join(sorted(self._passed_over))
+            return f"layers must match one of {seen}, not only {', '.join(self._layers or ())}"
+        return "no step that was asked for has a product in it"
+
+
+def _depth() -> int:
+    import torch
+
+    return torch._C._len_torch_dispatch_stack()
+
+
+def record(
+    path: str | PathLike[str],
+    *,
+    model: "torch.nn.Module | None" = None,
+    values: bool = False,
+    steps: int | Collection[int] | None = None,
+    every: int = 1,
+    epochs: Collection[int] | None = None,
+    layers: str | Sequence[str] | None = None,
+    optimizers: "Collection[torch.optim.Optimizer] | None" = None,
+    conditions: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> Recorder:
+    """Record a trace of the training in a `with` block: any model, unchanged. Needs PyTorch.
+
+    A step ends when an optimizer has stepped; without one, all of the block is one step. docs/trace.md says what is
+    captured, and how its roles are told.
+
+    Parameters
+    ----------
+    path : path
+        The trace's folder, which must be new or empty.
+    model : torch.nn.Module, optional
+        Whose modules' paths name the layers. By default they begin with the class of the outermost module.
+    values : bool
+        Whether values are stored, too, or only masks.
+    steps : int or collection of int, optional
+        How many steps to record, or the indices of those to record, counted from 0. By default all.
+    every : int
+        Record only steps whose index is a multiple of it.
+    epochs : collection of int, optional
+        Record only in these epochs: those that the ``epoch`` of the recorder is set to.
+    layers : str or sequence of str, optional
+        Record only layers whose name matches one of these patterns (``*``, ``?``, ``[...]``).
+    optimizers : collection of torch.optim.Optimizer, optional
+        Those that end a step. By default all do; with none, ``step()`` of the recorder does.
+    conditions : mapping of str to str, optional
+        What is trained, for those who read the trace: data, seed, ... The version of PyTorch and the class of the model
+        are noted in any case.
+    overwrite : bool
+        Whether `path` may be a trace, which is replaced.
+
+    Returns
+    -------
+    Recorder
+        To enter.
+
+    Raises
+    ------
+    TraceError
+        If PyTorch is not installed, `path` must not be written, or writing fails; what was recorded until then can be
+        read.
+    TypeError, ValueError
+        If an argument is wrong.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> from tensordash_sim.trace import Trace
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with record(f"{folder}/run.trace", model=model):
+    ...         model(torch.ones(3, 8)).sum().backward()
+    ...     [(record.layer, str(record.operation)) for record in Trace.open(f"{folder}/run.trace").records]
+    [('0', 'AxW'), ('2', 'AxW'), ('2', 'WxG'), ('2', 'AxG'), ('0', 'AxG')]
+    """
+    return Recorder(
+        path,
+        model=model,
+        values=values,
+        steps=steps,
+        every=every,
+        epochs=epochs,
+        layers=layers,
+        optimizers=optimizers,
+        conditions=conditions,
+        overwrite=overwrite,
+    )
