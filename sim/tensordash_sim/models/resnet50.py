@@ -1,0 +1,141 @@
+"""ResNet-50, and the residual trunk that other networks stand on."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from .images import classifier_loss, image_batches
+from .training import Training, seeded
+
+__all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load", "training"]
+
+Norm = Callable[[int], nn.Module]
+"""A normalization layer of so many channels."""
+
+
+class Bottleneck(nn.Module):
+    """1x1, 3x3 and 1x1 convolution, beside a shortcut; the 3x3 one has the stride."""
+
+    EXPANSION = 4
+
+    def __init__(self, channels: int, width: int, stride: int, norm: Norm) -> None:
+        super().__init__()
+        wide = width * self.EXPANSION
+        self.conv1, self.bn1 = nn.Conv2d(channels, width, 1, bias=False), norm(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, stride, padding=1, bias=False), norm(width)
+        self.conv3, self.bn3 = nn.Conv2d(width, wide, 1, bias=False), norm(wide)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or channels != wide:
+            self.downsample = nn.Sequential(nn.Conv2d(channels, wide, 1, stride, bias=False), norm(wide))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The last ReLU follows the sum."""
+        shortcut = x if self.downsample is None else self.downsample(x)
+        y = self.bn1(self.conv1(x)).relu()
+        y = self.bn2(self.conv2(y)).relu()
+        total: Tensor = self.bn3(self.conv3(y)) + shortcut
+        return total.relu()
+
+
+class Trunk(nn.Module):
+    """A residual network without its classifier.
+
+    Parameters
+    ----------
+    blocks : sequence of int
+        Of the four stages: (3, 4, 6, 3) is ResNet-50, (3, 8, 36, 3) is ResNet-152.
+    width : int
+        Channels of the first convolution; 64 as published.
+    norm : callable, optional
+        Makes a normalization layer for a number of channels.
+    """
+
+    def __init__(self, blocks: Sequence[int], width: int, norm: Norm = nn.BatchNorm2d) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, width, 7, stride=2, padding=3, bias=False), norm(width)
+        self.pool = nn.MaxPool2d(3, 2, padding=1)
+        channels = width
+        self.stages = nn.ModuleList()
+        self.channels: list[int] = []
+        """Of each stage's output."""
+        for index, count in enumerate(blocks):
+            layers = []
+            for block in range(count):
+                stride = 2 if index and not block else 1
+                layers.append(Bottleneck(channels, width << index, stride, norm))
+                channels = (width << index) * Bottleneck.EXPANSION
+            self.stages.append(nn.Sequential(*layers))
+            self.channels.append(channels)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        """Outputs of the four stages, at 1/4, 1/8, 1/16 and 1/32 of the image's size."""
+        y = self.pool(self.bn1(self.conv1(x)).relu())
+        outputs = []
+        for stage in self.stages:
+            y = stage(y)
+            outputs.append(y)
+        return outputs
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """Extents."""
+
+    width: int
+    size: int
+    classes: int
+    batch: int
+    rate: float
+
+
+SCALES = {
+    "full": Shape(width=64, size=224, classes=1000, batch=64, rate=0.025),
+    "small": Shape(width=32, size=64, classes=10, batch=16, rate=0.005),
+    "tiny": Shape(width=4, size=32, classes=10, batch=4, rate=0.01),
+}
+
+
+class ResNet50(nn.Module):
+    """The trunk and one linear layer."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.trunk = Trunk((3, 4, 6, 3), shape.width)
+        self.fc = nn.Linear(self.trunk.channels[-1], shape.classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Scores of the classes, (batch, classes)."""
+        scores: Tensor = self.fc(self.trunk(x)[-1].mean(dim=(2, 3)))
+        return scores
+
+
+def build(scale: str) -> ResNet50:
+    """The network alone, with random weights."""
+    return ResNet50(SCALES[scale])
+
+
+def training(scale: str, seed: int) -> Training:
+    """The dense network in training; resnet50_sparse prunes it."""
+    shape = SCALES[scale]
+    with seeded(seed):
+        model = build(scale)
+    batches, steps, source = image_batches(seed, shape.batch, shape.size)
+    return Training(
+        model=model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=shape.rate, momentum=0.9, weight_decay=1e-4),
+        batches=batches,
+        loss=classifier_loss,
+        steps_per_epoch=steps,
+        conditions={"data": source, "batch": str(shape.batch), "image": f"{shape.size} x {shape.size}"},
+        seed=seed,
+    )
+
+
+def load(scale: str, seed: int) -> Training:
+    """The network in training."""
+    return training(scale, seed)
