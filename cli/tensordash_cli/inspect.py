@@ -1,5 +1,6 @@
 """`tensordash inspect`: what a trace holds, and whether it is sound."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -120,10 +121,13 @@ def _print_records(records: list[dict[str, Any]]) -> None:
         click.echo("no records")
         return
     lines = [["layer", "operation", "geometry", "left", "zeros", "right", "zeros"]]
-    for record in records:
-        line = [record["layer"], record["operation"], _brief(record["geometry"])]
+    for calls in _alike(records):
+        record = calls[0]
+        times = f" x{len(calls)}" if len(calls) > 1 else ""
+        line = [record["layer"], record["operation"] + times, _brief(record["geometry"])]
         for name, operand in record["operands"].items():
-            line += [f"{name} {'x'.join(map(str, operand['shape']))}", f"{operand['zeros']:.1%}"]
+            zeros = sum(call["operands"][name]["zeros"] for call in calls) / len(calls)
+            line += [f"{name} {'x'.join(map(str, operand['shape']))}", f"{zeros:.1%}"]
         lines.append(line)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
@@ -132,6 +136,14 @@ def _print_records(records: list[dict[str, Any]]) -> None:
             for column, (cell, width) in enumerate(zip(line, widths, strict=True))
         ]
         click.echo("  ".join(cells).rstrip())
+
+
+def _alike(records: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Records of the same layer, operation and shapes: a recurrent layer has one for each time."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for record in records:
+        groups.setdefault(json.dumps([record["layer"], record["operation"], record["geometry"]]), []).append(record)
+    return list(groups.values())
 
 
 def _brief(geometry: dict[str, Any]) -> str:

@@ -1,6 +1,7 @@
 """`tensordash simulate`: exact cycles, of a trace on the chip or of streams on one tile."""
 
 import csv
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -225,8 +226,10 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
     for header in ("skips", "zeros", "padding", *numbers):
         table.add_column(header, justify="right")
     table.add_column("limit")
-    for (record, result), (_, in_order) in zip(results, natural, strict=True):
-        place = ([str(record.step)] if has_steps else []) + [escape(record.layer), str(record.operation)]
+    lines = zip(_merged(results).items(), _merged(natural).values(), strict=True)
+    for ((step, layer, operation), result), in_order in lines:
+        calls = f" x{result['calls']}" if result["calls"] > 1 else ""
+        place = ([str(step)] if has_steps else []) + [escape(layer), operation + calls]
         shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
         table.add_row(*place, *shares, *_numbers(result, in_order if has_order else None), result["limit"])
     totals, natural_totals = _totals(results), _totals(natural)
@@ -239,6 +242,35 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
         f"\nenergy efficiency over the baseline{provisional}: {_times(totals['all']['core_energy_ratio'])} tiles, "
         f"{_times(totals['all']['energy_ratio'])} with SRAM and DRAM"
     )
+
+
+def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
+    """One line for each step, layer and operation: a recurrent layer has a record for each time."""
+    from tensordash_sim.chip import totals
+
+    calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
+    for record, result in results:
+        calls.setdefault((record.step, record.layer, str(record.operation)), []).append(result)
+    return {place: _sum(group) | totals(group) for place, group in calls.items()}
+
+
+def _sum(calls: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `totals` leaves out: shares weighted by what they are of, and the limit for most of the time."""
+    limits: Counter[str] = Counter()
+    for result in calls:
+        limits[result["limit"]] += result["cycles"]
+    return {
+        "calls": len(calls),
+        "scheduled": "/".join(dict.fromkeys(result["scheduled"] for result in calls)),
+        "zeros": _mean(calls, "zeros", "macs"),
+        "padding_share": _mean(calls, "padding_share", "dense_compute"),
+        "limit": limits.most_common(1)[0][0],
+    }
+
+
+def _mean(calls: list[dict[str, Any]], share: str, weight: str) -> float:
+    weights = sum(result[weight] for result in calls)
+    return sum(result[share] * result[weight] for result in calls) / weights if weights else 0.0
 
 
 def _numbers(result: dict[str, Any], in_order: dict[str, Any] | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""`tensordash trace`: record what a training script multiplies."""
+"""`tensordash trace`: record what a training script, or a built-in network in training, multiplies."""
 
 import contextlib
 import runpy
@@ -28,44 +28,85 @@ class _Enough(BaseException):
 
 
 @click.command("trace")
-@click.argument("script", metavar="SCRIPT.py", type=Path)
+@click.argument("script", metavar="[SCRIPT.py]", type=Path, required=False)
 @click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
-@click.option("-o", "--output", metavar="RUN.trace", type=Path, required=True, help="Folder to write to.")
-@click.option("--steps", metavar="N", type=click.IntRange(min=1), help="Record N steps (default: all).")
+@click.option("-o", "--output", metavar="RUN.trace", type=Path, help="Folder to write to.")
+@click.option("--steps", metavar="N", type=click.IntRange(min=1), help="Record N steps (default: all; --model: one).")
 @click.option("--every", metavar="K", type=click.IntRange(min=1), default=1, help="Record every K-th step only.")
 @click.option("--stop", is_flag=True, help="End the script when --steps are recorded.")
 @click.option("--layer", "layers", metavar="PATTERN", multiple=True, help="Only these layers (*, ?); may be repeated.")
 @click.option("--values", is_flag=True, help="Store values, too, not only where zeros are.")
 @click.option("--overwrite", is_flag=True, help="RUN.trace may be a trace, and is replaced.")
+@click.option("--list", "listing", is_flag=True, help="Show the built-in networks.")
+@click.option("--model", metavar="NAME", help="Instead of SCRIPT: train a built-in network.")
+@click.option("--scale", default="small", show_default=True, help="Of --model: full, small or tiny.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --model.")
+@click.option("--after", metavar="N", type=click.IntRange(min=0), default=0, help="Of --model: train N steps before.")
+@click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Of --model, for instance sparsity=0.5.")
 @json_option
-def command(
-    script: Path,
-    arguments: tuple[str, ...],
-    output: Path,
-    steps: int | None,
-    stop: bool,
-    layers: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
+@click.pass_context
+def command(context: click.Context, as_json: bool, output: Path | None, **given: Any) -> None:
     """Run a training script of PyTorch, unchanged, and record the products of its steps.
 
+    With --model, a built-in network is trained instead, and its zeros are shown next to those that the paper reports.
+
     A step ends when an optimizer has stepped. Exit status 1 if the script fails; RUN.trace then holds the steps that
-    were complete. docs/trace.md says what is captured.
+    were complete. docs/trace.md says what is captured, docs/models.md what the networks are.
     """
-    from tensordash_sim.trace import Trace, record
+    from . import networks
+
+    source = _source(context)
+    if source == "--list":
+        networks.show(as_json)
+        return
+    if output is None:
+        raise click.UsageError("-o RUN.trace is missing: the folder to write to")
+    options = {name: given[name] for name in ("every", "values", "overwrite")} | {"layers": given["layers"] or None}
+    if source == "--model":
+        settings = {name: given[name] for name in ("scale", "seed", "after", "settings")}
+        networks.train(output, given["model"], steps=given["steps"] or 1, **settings, **options)
+    else:
+        _record_script(output, given["script"], given["arguments"], given["steps"], given["stop"], as_json, options)
+    _report(output, given["model"], as_json)
+
+
+def _source(context: click.Context) -> str:
+    """What is asked for; options of something else are wrong."""
+    default = click.core.ParameterSource.DEFAULT
+    given = {name for name in context.params if context.get_parameter_source(name) is not default}
+    of_source = {"script": "SCRIPT.py", "model": "--model", "listing": "--list"}
+    chosen = [text for name, text in of_source.items() if name in given]
+    if len(chosen) != 1:
+        raise click.UsageError(f"give one of SCRIPT.py, --model and --list, not {' and '.join(chosen) or 'none'}")
+    common = {"output", "steps", "every", "layers", "values", "overwrite"}
+    allowed = {
+        "SCRIPT.py": {"script", "arguments", "stop", *common},
+        "--model": {"model", "scale", "seed", "after", "settings", *common},
+        "--list": {"listing"},
+    }
+    for option in context.command.params:
+        if option.name in given - allowed[chosen[0]] - {"as_json"}:
+            raise click.UsageError(f"{option.opts[-1]} does not go with {chosen[0]}")
+    return chosen[0]
+
+
+def _record_script(
+    output: Path,
+    script: Path,
+    arguments: tuple[str, ...],
+    steps: int | None,
+    stop: bool,
+    as_json: bool,
+    options: dict[str, Any],
+) -> None:
+    from tensordash_sim.trace import record
 
     if not script.is_file():
         raise click.UsageError(f"SCRIPT must be a file{', and this does not exist' * (not script.exists())}: {script}")
     if stop and steps is None:
         raise click.UsageError("--stop needs --steps")
-    recorder = record(
-        output,
-        steps=steps,
-        layers=layers or None,
-        conditions={"script": script.name, "arguments": " ".join(arguments)},
-        **options,
-    )
+    conditions = {"script": script.name, "arguments": " ".join(arguments)}
+    recorder = record(output, steps=steps, conditions=conditions, **options)
     # With --json, stdout is for one document: what the script prints goes where messages go.
     with contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext():
         problem = _run(script, arguments, recorder, stop)
@@ -74,11 +115,6 @@ def command(
     if problem is not None:
         kept = f"{output} holds {_count(recorder.recorded, 'step')}" if recorder.recorded else "nothing was recorded"
         raise CheckError(f"{script} {problem}; {kept}")
-    document = _document(Trace.open(output))
-    if as_json:
-        print_json(document)
-    else:
-        _print(document)
 
 
 def _run(script: Path, arguments: tuple[str, ...], recorder: "Recorder", stop: bool) -> str | None:
@@ -140,6 +176,24 @@ def _count(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
+def _report(path: Path, model: str | None, as_json: bool) -> None:
+    from tensordash_sim.trace import Trace
+
+    from . import networks
+
+    trace = Trace.open(path)
+    document = _document(trace) | ({} if model is None else networks.document(trace, model))
+    if as_json:
+        print_json(document)
+        return
+    counts = (len(document["steps"]), "step"), (len(document["layers"]), "layer"), (document["records"], "record")
+    click.echo(f"{document['path']}: {', '.join(_count(*count) for count in counts)}")
+    for what, steps in document["uncaptured"].items():
+        click.echo(f"not captured, in {_count(steps, 'step')}: {what}")
+    if model is not None:
+        networks.print_zeros(document)
+
+
 def _document(trace: "Trace") -> dict[str, Any]:
     notes = Counter(what for step in trace.steps for what in step.uncaptured)
     return {
@@ -150,10 +204,3 @@ def _document(trace: "Trace") -> dict[str, Any]:
         "records": sum(len(step.records) for step in trace.steps),
         "uncaptured": dict(notes),
     }
-
-
-def _print(document: dict[str, Any]) -> None:
-    counts = (len(document["steps"]), "step"), (len(document["layers"]), "layer"), (document["records"], "record")
-    click.echo(f"{document['path']}: {', '.join(_count(*count) for count in counts)}")
-    for what, steps in document["uncaptured"].items():
-        click.echo(f"not captured, in {_count(steps, 'step')}: {what}")

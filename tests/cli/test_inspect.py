@@ -57,6 +57,17 @@ def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> 
     return out
 
 
+def test_calls_of_a_layer_share_a_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "run.trace"
+    with TraceWriter(path) as writer, writer.step(0) as step:
+        for a in (np.zeros((1, 2, 4), bool), np.ones((1, 2, 4), bool)):
+            step.record("cell", "AxW", LINEAR, {"A": a, "W": np.ones((1, 3, 4), bool)})
+    out = call(f"inspect {path}", capfd)
+    (line,) = (line.split() for line in out.splitlines() if line.startswith("cell"))
+    assert line == "cell AxW x2 matrix product A 1x2x4 50.0% W 1x3x4 0.0%".split()
+    assert len(json.loads(call(f"inspect {path} --json", capfd))["steps"][0]["records"]) == 2
+
+
 def test_table(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     lines = call("inspect run.trace", capfd).splitlines()
     assert lines[0].startswith("run.trace: 2 steps, 3 records, masks, 0.0 MB on disk")

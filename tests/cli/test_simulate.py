@@ -106,6 +106,20 @@ class TestTrace:
             ]
             assert line[8:] == [f"{result['compute_speedup']:.2f}x", f"{result['speedup']:.2f}x", result["limit"]]
 
+    def test_calls_of_a_layer_share_a_line(self, folder: Path, capfd: Capture) -> None:
+        rng = np.random.default_rng(1)
+        with TraceWriter("recurrent.trace") as writer, writer.step(0) as step:
+            for density in (0.2, 0.5, 0.9):
+                a = rng.random(LINEAR.shapes["A"]) < density
+                step.record("cell", "AxW", LINEAR, {"A": a, "W": np.ones(LINEAR.shapes["W"], bool)})
+        lines = [line.split() for line in call("recurrent.trace", capfd).splitlines()]
+        calls = call_json("recurrent.trace", capfd)["operations"]
+        assert len(calls) == 3
+        assert lines[1][:4] == ["cell", "AxW", "x3", "A"]
+        assert lines[1][4] == f"{sum(result['zeros'] for result in calls) / 3:.1%}"
+        assert lines[1][7:9] == [f"{sum(result[name] for result in calls):,}" for name in ("dense_compute", "compute")]
+        assert lines[2][:2] == ["total", "AxW"]
+
     def test_json(self, folder: Path, capfd: Capture) -> None:
         document = call_json("run.trace", capfd)
         assert document["trace"] == {

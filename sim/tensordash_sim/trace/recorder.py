@@ -111,6 +111,8 @@ class Recorder:
             self._discard(error)
             self._stop(last=True)
             failure = error if error is not None else self._failure
+            if failure is None and not self.recorded:
+                failure = TraceError("nothing was recorded")  # a trace that would be replaced stays, a new one goes
             self._writer.__exit__(None if failure is None else type(failure), failure, traceback)
         if kind is None and self._failure is None and not self.recorded:
             warnings.warn(f"{self.path}: nothing was recorded: {self.shortage}", stacklevel=2)
