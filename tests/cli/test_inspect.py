@@ -64,7 +64,7 @@ def test_calls_of_a_layer_share_a_line(tmp_path: Path, capfd: pytest.CaptureFixt
             step.record("cell", "AxW", LINEAR, {"A": a, "W": np.ones((1, 3, 4), bool)})
     out = call(f"inspect {path}", capfd)
     (line,) = (line.split() for line in out.splitlines() if line.startswith("cell"))
-    assert line == "cell AxW x2 matrix product A 1x2x4 50.0% W 1x3x4 0.0%".split()
+    assert line == ["cell", "AxW", "x2", "matrix", "product", "A", "1x2x4", "50.0%", "W", "1x3x4", "0.0%"]
     assert len(json.loads(call(f"inspect {path} --json", capfd))["steps"][0]["records"]) == 2
 
 
