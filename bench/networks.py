@@ -1,0 +1,47 @@
+"""The built-in networks at the small scale: zeros and cycles of one step, after some training.
+
+python bench/networks.py [NAME...] [--after 0]
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from tensordash_sim.models import NAMES
+
+
+def command(*arguments: str) -> Any:
+    """What a `tensordash` command gives, and how long it took."""
+    began = time.monotonic()
+    run = [sys.executable, "-c", "from tensordash_cli.main import run; run()", *arguments, "--json"]
+    return json.loads(subprocess.run(run, check=True, stdout=subprocess.PIPE).stdout), time.monotonic() - began
+
+
+def main(after: int, names: tuple[str, ...]) -> None:
+    """Print a line for each network."""
+    print(f"small scale, seed 0, the step after {after}; default chip, preset paper; seconds: record, simulate\n")
+    print("network                A       W       G   ideal    AxW    WxG    AxG    all memory  seconds")
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            trace = str(Path(folder) / "run.trace")
+            _, recording = command("trace", "--model", name, "--after", str(after), "-o", trace)
+            zeros = command("inspect", trace)[0]["zeros"]
+            document, simulating = command("simulate", trace, "-o", folder)
+        totals = document["totals"]
+        gains = "".join(f"{totals[each]['compute_speedup']:6.2f}x" for each in ("AxW", "WxG", "AxG", "all"))
+        shares = "".join(f"{zeros[tensor]:8.1%}" for tensor in "AWG")
+        ideal, memory = totals["all"]["ideal_speedup"], totals["all"]["speedup"]
+        print(f"{name:16}{shares}{ideal:7.2f}x{gains}{memory:6.2f}x{recording:6.0f}{simulating:6.0f}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", metavar="NAME", nargs="*", default=NAMES, help="networks (default: all)")
+    parser.add_argument("--after", type=int, default=0, help="steps of training before")
+    options = parser.parse_args()
+    main(options.after, tuple(options.names))
