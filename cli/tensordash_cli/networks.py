@@ -57,7 +57,7 @@ def train(
     recorder = record(path, model=run.model, steps=chosen, conditions=run.conditions, **options)
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
     try:
-        bar = Progress(*columns, console=progress, transient=True)
+        bar = Progress(*columns, console=progress, transient=True, disable=not progress.is_terminal)
         with warnings.catch_warnings(), bar, recorder:
             warnings.filterwarnings("ignore", ".*nothing was recorded")  # which is an error here
             task = bar.add_task(f"training {name}", total=chosen[-1] + 1)

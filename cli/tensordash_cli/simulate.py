@@ -155,7 +155,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
     runs: list[list[Result]] = []
     columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=progress, transient=True) as bar:
+    with Progress(*columns, console=progress, transient=True, disable=not progress.is_terminal) as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
         for one in machines:
             runs.append([])
