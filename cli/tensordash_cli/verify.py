@@ -175,7 +175,7 @@ def _layer(
     import numpy as np
 
     from tensordash_sim.cycles import count
-    from tensordash_sim.digits import non_zeros
+    from tensordash_sim.quantization import non_zeros
     from tensordash_sim.trace import Trace
     from tensordash_sim.verify import Replayer, layer_passes
 

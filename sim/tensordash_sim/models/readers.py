@@ -25,13 +25,22 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
     labels : array of int64, (N,)
     source : str
         Which ones they are.
+
+    Raises
+    ------
+    DataError
+        If there is neither.
     """
     if available("mnist"):
         folder = dataset_folder("mnist")
         images = np.fromfile(folder / "train-images-idx3-ubyte", np.uint8)[16:].reshape(-1, 28, 28)
         labels = np.fromfile(folder / "train-labels-idx1-ubyte", np.uint8)[8:]
         return images.astype(np.float32) / np.float32(255), labels.astype(np.int64), "MNIST's digits (real)"
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        needed = "pip install 'tensordash-hdl[trace]', or tensordash data fetch mnist"
+        raise DataError(f"the digits need the package scikit-learn, or MNIST: {needed}") from None
 
     small = load_digits()
     return (small.images / 16).astype(np.float32), small.target.astype(np.int64), "scikit-learn's digits (real)"

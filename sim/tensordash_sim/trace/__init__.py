@@ -1,5 +1,6 @@
 """Traces: the operands of training steps, on disk; docs/trace.md defines the format."""
 
+from .example import example_trace
 from .format import DTYPES, Operand, TraceError
 from .reader import Record, Step, Trace
 from .recorder import Recorder, record
@@ -16,5 +17,6 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceWriter",
+    "example_trace",
     "record",
 ]

@@ -46,6 +46,11 @@ class Record:
     trace: Path = field(repr=False)
     arrays: Path = field(repr=False)
 
+    @property
+    def sparser(self) -> str:
+        """Name of the operand with more zeros, whose zeros a tile skips; the left one if both have as many."""
+        return max((self.operation.left, self.operation.right), key=lambda name: self.operands[name].zeros)
+
     def mask(self, name: str) -> NDArray[np.bool_]:
         """Where an operand is not zero, its checksum verified.
 

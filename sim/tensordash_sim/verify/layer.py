@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.formats import FORMATS, FloatFormat, Format
 
-from ..digits import quantized
 from ..golden import to_float
 from ..lowering import Operation, Vectors, lower
+from ..quantization import quantized
 from ..trace import Record, TraceError
 
 __all__ = ["LayerPasses", "layer_passes"]
@@ -61,7 +61,7 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
     """
     rng = np.random.default_rng(seed)
     operation: Operation = record.operation
-    sparser = max((operation.left, operation.right), key=lambda name: record.operands[name].zeros)
+    sparser = record.sparser
     formats = {name: config.b_format if name == sparser else config.a_format for name in record.operands}
     bits = {name: _bits(record, name, formats[name], rng) for name in record.operands}
     masks = {name: pattern != 0 for name, pattern in bits.items()}

@@ -15,6 +15,10 @@ from tensordash import TensorDashError
 
 __all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
 
+REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py"}
+"""The modules whose failed assertions pytest makes tell more. cocotb would have it rewrite all that are imported, those
+of libraries included, which takes most of the time of a short run."""
+
 SIMULATORS = ("icarus", "verilator")
 
 
@@ -128,7 +132,7 @@ class Simulation:
                 build_dir=self.folder,
                 test_dir=self.folder,
                 results_xml=str(results),
-                extra_env={"COCOTB_ANSI_OUTPUT": "0", **environment},
+                extra_env={"COCOTB_ANSI_OUTPUT": "0", **REWRITTEN, **environment},
                 seed=seed,
                 testcase=testcase,
                 waves=self.waves and self.simulator == "verilator",

@@ -5,8 +5,9 @@ import pytest
 
 from tensordash import load_preset
 from tensordash_sim.cycles import count
-from tensordash_sim.digits import as_streams, training_step
-from tensordash_sim.verify import Replayer
+from tensordash_sim.quantization import non_zeros
+from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.verify import Replayer, layer_passes
 
 from ..verify.conftest import FOR_SMALL
 from .conftest import random_config, random_mask
@@ -16,17 +17,18 @@ SEED = 20261121
 
 
 @pytest.mark.parametrize("preset", ["paper", pytest.param("paper-16lane", marks=pytest.mark.slow)])
-def test_the_demos_operands(preset, tmp_path):
+def test_recorded_operands(preset, tmp_path):
     config = load_preset(preset)
     replayer = Replayer(config, tmp_path)
-    for product in training_step():
-        a, b = (side[::8] for side in as_streams(product, config))
+    for record in Trace.open(example_trace()).records:
+        if record.layer != "CNN.conv2":
+            continue
+        ((a, b),) = layer_passes(record, config, sample=16, seed=0)
         result = replayer.run(a, b)
         found = result.counters
-        # fp16: both zeros are zeros.
-        counts = [count([(block & 0x7FFF) != 0], config) for block in b]
+        counts = [count([block], config) for block in non_zeros(b, config.b_format)]
         for name in COUNTERS:
-            assert found[name].tolist() == [getattr(one, name) for one in counts], (product, name)
+            assert found[name].tolist() == [getattr(one, name) for one in counts], (record, name)
         assert result.row_wait.tolist() == [list(one.row_wait) for one in counts]
 
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 import os
 import stat
+import sys
 import tarfile
 import time
 import zipfile
@@ -247,6 +248,12 @@ def test_readers_without_data() -> None:
     assert len(np.unique(pairs, axis=0)) == len(pairs) == 100_000
     assert "made" in source
     assert (pairs.min(), pairs.max(axis=0).tolist()) == (0, [readers.USERS - 1, readers.FILMS - 1])
+
+
+def test_digits_without_scikit_learn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(DataError, match=r"need the package scikit-learn, or MNIST: pip install"):
+        readers.digits()
 
 
 def put(name: str, files: dict[str, bytes]) -> None:

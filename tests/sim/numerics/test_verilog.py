@@ -13,9 +13,9 @@ import softfloatpy as softfloat
 from tensordash import TileConfig
 from tensordash.formats import IntegerFormat
 from tensordash.numerics import Fused
-from tensordash_sim.digits import as_streams, training_step
 from tensordash_sim.golden import FP32
-from tensordash_sim.verify import Replayer
+from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.verify import Replayer, layer_passes
 from tensordash_sim.verify.corner_cases import FLOAT_KINDS, INTEGER_KINDS, corner_values, dot_cases
 
 from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
@@ -157,7 +157,8 @@ def test_exact_sparse(name, sparsity, count, tmp_path):
 def test_exact_on_a_training_step(name, tmp_path):
     """The same on what a network really multiplies."""
     config = TileConfig(format=FORMATS[name])
-    operands = [as_streams(product, config) for product in training_step()]
+    records = [record for record in Trace.open(example_trace()).records if record.layer in ("CNN.conv2", "CNN.fc1")]
+    operands = [streams for record in records for streams in layer_passes(record, config, sample=32, seed=0)]
     found = {}
     for kind, tile in (("sparse", config), ("dense", config.baseline)):
         replayer = Replayer(tile, tmp_path / kind)
