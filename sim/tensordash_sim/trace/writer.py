@@ -1,6 +1,6 @@
 """Writes traces."""
 
-import json
+import hashlib
 import os
 import secrets
 import shutil
@@ -15,7 +15,7 @@ from typing import Any
 import tensordash
 from tensordash.parameters import require_int
 
-from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, content_digest
+from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, canonical
 from .step_writer import StepWriter
 
 __all__ = ["TraceWriter"]
@@ -86,9 +86,11 @@ class TraceWriter:
             "version": tensordash.__version__,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self._steps: list[dict[str, Any]] = []
+        self._steps: list[bytes] = []  # as they stand in the index, which is written with each
+        self._last = -1
         self._stored: set[str] = set()
         self._published = 0
+        self._digest = hashlib.sha256(b'{"conditions":' + canonical(self.conditions) + b',"steps":[')
         self._replaces = False
         self._open = self._in_step = False
 
@@ -133,14 +135,14 @@ class TraceWriter:
         """
         if not self._open or self._in_step:
             raise RuntimeError("a step must be inside of a `with` block of its writer, and of no other step's")
-        require_int("index", index, self._steps[-1]["index"] + 1 if self._steps else 0)
+        require_int("index", index, self._last + 1)
         if epoch is not None:
             require_int("epoch", epoch, 0)
         step = StepWriter(self.arrays, self._stored, self.values)
         before, self._in_step = len(self._steps), True
         try:
             yield step
-            self._steps.append({"index": index, "epoch": epoch, **step.close()})
+            self._steps.append(canonical({"index": index, "epoch": epoch, **step.close()}))
             self._publish(complete=False)
         except BaseException:
             if self._published <= before:  # else the index names the step and its arrays already
@@ -148,10 +150,17 @@ class TraceWriter:
                 step.discard()
             raise
         finally:
+            if self._published > before:
+                self._last = index
             self._in_step = False
 
     def _publish(self, *, complete: bool) -> None:
         """Replace the index at once; arrays of a former recording are then of no more use."""
+        digest = self._digest.copy()
+        for number, step in enumerate(self._steps[self._published :], start=self._published):
+            digest.update(b"," * (number > 0) + step)
+        whole = digest.copy()
+        whole.update(b"]}")
         index = {
             "format": FORMAT,
             "version": list(VERSION),
@@ -159,17 +168,15 @@ class TraceWriter:
             "complete": complete,
             "conditions": self.conditions,
             "arrays": self.arrays.name,
-            "digest": content_digest(self.conditions, self._steps),
-            "steps": self._steps,
+            "digest": whole.hexdigest(),
         }
         temporary = self.arrays / INDEX
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(index, file, separators=(",", ":"))
-            file.write("\n")
+        with temporary.open("wb") as file:
+            file.write(canonical(index).removesuffix(b"}") + b',"steps":[' + b",".join(self._steps) + b"]}\n")
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / INDEX)
-        self._published = len(self._steps)
+        self._digest, self._published = digest, len(self._steps)
         for folder in self.path.iterdir():
             if ARRAYS.fullmatch(folder.name) and folder != self.arrays:
                 shutil.rmtree(folder, ignore_errors=True)  # else the next recording tries again
