@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -254,6 +255,20 @@ def test_workers_are_not_recorded(tmp_path: Path) -> None:
     trace = traced(tmp_path, run)
     assert {len(step.records) for step in trace.steps} == {5}
     assert not uncaptured(trace)
+
+
+def test_threads_are_named(tmp_path: Path) -> None:
+    model = mlp()
+
+    def run() -> None:
+        other = threading.Thread(target=lambda: train(model, torch.randn(2, 6), 2))
+        other.start()
+        other.join()
+        train(model, torch.randn(2, 6), 1)
+
+    trace = traced(tmp_path, run, model=model)
+    assert [len(step.records) for step in trace.steps] == [0, 0, 5]
+    assert uncaptured(trace) == 2 * ["all that Sequential multiplies in another thread"]
 
 
 def test_arguments(tmp_path: Path) -> None:

@@ -37,9 +37,10 @@ class Names:
             self._add_root(model, "")
         self._clear()
 
-    def begin(self) -> None:
-        """Follow the modules, from here to `end`."""
+    def begin(self, unseen: Callable[[str], None]) -> None:
+        """Follow the modules, from here to `end`; `unseen` is called with the path of what runs where no mode sees it."""
         self._clear()
+        self._unseen = unseen
         self._paths = {number: known for number, known in self._paths.items() if known[0]() is not None}
         for root in list(self._roots):
             if (module := root()) is not None:
@@ -112,6 +113,8 @@ class Names:
     def _enter(self, module: torch.nn.Module, inputs: Any) -> None:
         if not self._stack and self._known(module) is None:
             self._add_root(module, self._unused(type(module).__name__))
+        if not self._stack and not torch._C._len_torch_dispatch_stack():
+            self._unseen(self._path(module) or type(module).__name__)
         self._stack.append((module, Counter()))
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
