@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import tensordash
 from tensordash.parameters import require_int

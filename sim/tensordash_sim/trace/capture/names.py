@@ -38,7 +38,7 @@ class Names:
         self._clear()
 
     def begin(self, unseen: Callable[[str], None]) -> None:
-        """Follow the modules, from here to `end`; `unseen` is called with the path of what runs where no mode sees it."""
+        """Follow the modules, from here to `end`; `unseen` gets the path of one that runs where no mode sees it."""
         self._clear()
         self._unseen = unseen
         self._paths = {number: known for number, known in self._paths.items() if known[0]() is not None}
