@@ -5,7 +5,7 @@ import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
@@ -41,7 +41,7 @@ class TraceWriter:
     Raises
     ------
     TraceError
-        On entry, if `path` must not be written.
+        On entry, if `path` must not or cannot be written; at the end, if the trace cannot be marked as complete.
     TypeError
         If a condition is not a string.
 
@@ -95,10 +95,18 @@ class TraceWriter:
 
     def __enter__(self) -> "TraceWriter":
         self._replaces = _is_to_be_replaced(self.path, self.overwrite)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.arrays.mkdir()
-        if not self._replaces:
-            self._publish(complete=False)
+        existed = self.path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.arrays.mkdir()
+            if not self._replaces:
+                self._publish(complete=False)
+        except OSError as error:
+            shutil.rmtree(self.arrays, ignore_errors=True)
+            if not existed:
+                with suppress(OSError):
+                    self.path.rmdir()
+            raise TraceError(f"{self.path} cannot be written: {error}") from error
         self._open = True
         return self
 
@@ -107,7 +115,11 @@ class TraceWriter:
     ) -> None:
         self._open = False
         if kind is None:
-            self._publish(complete=True)
+            try:
+                self._publish(complete=True)
+            except OSError as failure:
+                what = f"{self._published} complete step{'s' if self._published != 1 else ''}"
+                raise TraceError(f"{self.path} cannot be completed: {failure}; it holds {what}") from failure
         elif not self._steps:
             shutil.rmtree(self.arrays)
             if not self._replaces:
