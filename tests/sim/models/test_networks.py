@@ -7,6 +7,7 @@ import time
 from importlib import import_module
 from importlib.util import find_spec
 from itertools import repeat
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,6 +23,7 @@ from tensordash_sim.models.ncf import NeuMF, Shape
 from tensordash_sim.models.resnet50 import Trunk
 from tensordash_sim.models.snli import PAIRS
 from tensordash_sim.models.training import Training
+from tensordash_sim.trace import Trace, record
 
 HERE = [name for name in NAMES if name != "bert" or find_spec("transformers")]
 
@@ -31,8 +33,11 @@ def weights(run: Training) -> Tensor:
 
 
 @pytest.mark.parametrize("name", HERE)
-def test_trains_and_repeats(name: str) -> None:
-    """Two runs of a seed are the same bit by bit, whatever else draws random numbers; another seed is not."""
+def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
+    """Two runs of a seed are the same bit by bit, whatever else draws random numbers; another seed is not.
+
+    Recording one of them changes nothing, and misses no product.
+    """
     run, again, other = load(name, "tiny", 3), load(name, "tiny", 3), load(name, "tiny", 4)
     before = weights(run).clone()
     assert torch.equal(before, weights(again))
@@ -40,7 +45,11 @@ def test_trains_and_repeats(name: str) -> None:
     losses = [run.step() for _ in range(3)]
     assert torch.equal(state, torch.get_rng_state())  # the user's own numbers are left alone
     torch.rand(5)
-    assert losses == [again.step() for _ in range(3)]
+    with record(tmp_path / "run.trace", model=again.model, steps=1):
+        assert losses == [again.step() for _ in range(3)]
+    (recorded,) = Trace.open(tmp_path / "run.trace").steps
+    assert recorded.uncaptured == ()
+    assert {str(entry.operation) for entry in recorded.records} == {"AxW", "WxG", "AxG"}
     assert all(map(math.isfinite, losses))
     assert torch.equal(weights(run), weights(again))
     assert not torch.equal(weights(run), before)
