@@ -202,7 +202,7 @@ def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
     _, found, _ = forward_and_backward(tmp_path, run[case])
     name = "bmm0" if "bmm" in case else "mm0"
     close(only(found, name, "WxG"), left.grad)
-    close(only(found, name, "AxG"), right.grad.t())  # type: ignore[union-attr]
+    close(only(found, name, "AxG"), right.grad.t())
 
 
 def test_parameter_on_the_left(tmp_path: Path) -> None:
