@@ -75,6 +75,25 @@ def test_layer_whose_weights_come_to_be_later(tmp_path: Path) -> None:
     assert operations(trace) == ["0 AxW", "1 AxW", "1 WxG", "1 AxG", "0 AxG"]
 
 
+@pytest.mark.parametrize("way", ["copy", "data", "out"])
+def test_memory_that_is_written_to_between_two_products(way: str, tmp_path: Path) -> None:
+    layer, memory = nn.Linear(4, 3).double(), torch.zeros(2, 4, dtype=torch.float64)
+    inputs = [torch.randn(2, 4, dtype=torch.float64).relu() for _ in range(3)]
+
+    def run() -> None:
+        for x in inputs:
+            if way == "out":
+                torch.add(x, 0, out=memory)
+            else:
+                (memory.data if way == "data" else memory).copy_(x)
+            layer(memory).square().sum().backward()
+
+    trace = traced(tmp_path, run, model=layer)
+    found = [torch.from_numpy(entry.values("A")[0]) for entry in trace.records if str(entry.operation) == "AxW"]
+    assert all(torch.equal(one, other) for one, other in zip(found, inputs, strict=True))
+    close(sum(results(trace)["Linear", "AxG"]), layer.weight.grad)
+
+
 def test_other_ways_to_run_a_module(tmp_path: Path) -> None:
     def vectorised() -> None:
         layer = nn.Linear(4, 3)

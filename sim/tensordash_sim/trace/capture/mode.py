@@ -50,6 +50,7 @@ class Capture(TorchDispatchMode):
         self._failed = failed
         self._process = os.getpid()
         self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
+        self._writes: dict[Any, list[tuple[int, str]]] = {}
         self._kinds: dict[Any, tuple[str, Callable[[Any, Call], None] | None] | None] = {}
 
     def begin(self, sink: Sink) -> None:
@@ -74,10 +75,19 @@ class Capture(TorchDispatchMode):
             return result
         if func not in self._kinds:
             self._kinds[func] = _kind_of(func)
+            self._writes[func] = _writes_of(func)
+        for place, name in self._writes[func]:
+            self._note_written(args[place] if place < len(args) else (kwargs or {}).get(name))
         if (kind := self._kinds[func]) is not None and os.getpid() == self._process:
             with self._lock:
                 self._look_at(*kind, Call(func, args, kwargs or {}, result))
         return result
+
+    def _note_written(self, argument: Any) -> None:
+        sink = self.sink
+        for tensor in argument if isinstance(argument, list | tuple) else [argument]:
+            if sink is not None and isinstance(tensor, torch.Tensor):
+                sink.written(tensor)
 
     def _look_at(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
         number = torch.autograd._get_sequence_nr() - 1
@@ -170,6 +180,13 @@ def _kind_of(func: Any) -> tuple[str, Callable[[Any, Call], None] | None] | None
     if name in operators.COPIES or name in HANDLERS or operators.multiplies(name):
         return name, HANDLERS.get(name)
     return None
+
+
+def _writes_of(func: Any) -> list[tuple[int, str]]:
+    """Which arguments of an operation it writes to: their places and names."""
+    arguments = getattr(getattr(func, "_schema", None), "arguments", ())
+    written = [(place, each.name, each.alias_info) for place, each in enumerate(arguments)]
+    return [(place, name) for place, name, alias in written if alias is not None and alias.is_write]
 
 
 def _checkpoint() -> str | None:

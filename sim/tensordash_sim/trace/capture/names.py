@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from .identity import Storages
+from .identity import Storages, has_storage
 
 __all__ = ["Names"]
 
@@ -170,11 +170,5 @@ def _owned(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [
         (name, tensor)
         for name, tensor in module._parameters.items()
-        if tensor is not None and _has_storage(tensor) and tensor.numel()
+        if tensor is not None and has_storage(tensor) and tensor.numel()
     ]
-
-
-def _has_storage(tensor: torch.Tensor) -> bool:
-    lazy: Callable[[Any], bool] = torch.nn.parameter.is_lazy
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    return tensor.layout is torch.strided and tensor.device.type != "meta" and not lazy(tensor) and not wrapped
