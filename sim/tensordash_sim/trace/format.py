@@ -23,6 +23,7 @@ __all__ = [
     "DType",
     "Operand",
     "TraceError",
+    "canonical",
     "content_digest",
     "entry",
 ]
@@ -188,13 +189,21 @@ def entry(document: Any, key: str, kind: type, where: str) -> Any:
     return document[key]
 
 
+def canonical(document: Any) -> bytes:
+    """Canonical JSON: ASCII, keys sorted, no spaces.
+
+    >>> canonical({"b": [1, 2], "a": "\\u00e9"})
+    b'{"a":"\\\\u00e9","b":[1,2]}'
+    """
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+
 def content_digest(conditions: Any, steps: Any) -> str:
-    """SHA-256 of what was recorded, as canonical JSON: keys sorted, no spaces.
+    """SHA-256 of what was recorded, as canonical JSON.
 
     Parameters
     ----------
     conditions, steps : Any
         Those of the index, as they stand there. Arrays count, through the digests that the steps name them by.
     """
-    content = json.dumps({"conditions": conditions, "steps": steps}, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(content.encode()).hexdigest()
+    return hashlib.sha256(canonical({"conditions": conditions, "steps": steps})).hexdigest()

@@ -114,7 +114,9 @@ class Recorder:
             if failure is None and not self.recorded:
                 failure = TraceError("nothing was recorded")  # a trace that would be replaced stays, a new one goes
             self._writer.__exit__(None if failure is None else type(failure), failure, traceback)
-        if kind is None and self._failure is None and not self.recorded:
+        if kind is None and self._failure is not None:
+            raise self._failure  # which what was recorded has caught, and gone on
+        if kind is None and not self.recorded:
             warnings.warn(f"{self.path}: nothing was recorded: {self.shortage}", stacklevel=2)
 
     @property

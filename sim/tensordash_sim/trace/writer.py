@@ -1,21 +1,20 @@
 """Writes traces."""
 
-import json
+import hashlib
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import tensordash
 from tensordash.parameters import require_int
 
-from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, content_digest
+from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, canonical
 from .step_writer import StepWriter
 
 __all__ = ["TraceWriter"]
@@ -42,7 +41,7 @@ class TraceWriter:
     Raises
     ------
     TraceError
-        On entry, if `path` must not be written.
+        On entry, if `path` must not or cannot be written; at the end, if the trace cannot be marked as complete.
     TypeError
         If a condition is not a string.
 
@@ -86,18 +85,28 @@ class TraceWriter:
             "version": tensordash.__version__,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
         }
-        self._steps: list[dict[str, Any]] = []
+        self._steps: list[bytes] = []  # as they stand in the index, which is written with each
+        self._last = -1
         self._stored: set[str] = set()
         self._published = 0
+        self._digest = hashlib.sha256(b'{"conditions":' + canonical(self.conditions) + b',"steps":[')
         self._replaces = False
         self._open = self._in_step = False
 
     def __enter__(self) -> "TraceWriter":
         self._replaces = _is_to_be_replaced(self.path, self.overwrite)
-        self.path.mkdir(parents=True, exist_ok=True)
-        self.arrays.mkdir()
-        if not self._replaces:
-            self._publish(complete=False)
+        existed = self.path.exists()
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.arrays.mkdir()
+            if not self._replaces:
+                self._publish(complete=False)
+        except OSError as error:
+            shutil.rmtree(self.arrays, ignore_errors=True)
+            if not existed:
+                with suppress(OSError):
+                    self.path.rmdir()
+            raise TraceError(f"{self.path} cannot be written: {error}") from error
         self._open = True
         return self
 
@@ -106,7 +115,11 @@ class TraceWriter:
     ) -> None:
         self._open = False
         if kind is None:
-            self._publish(complete=True)
+            try:
+                self._publish(complete=True)
+            except OSError as failure:
+                what = f"{self._published} complete step{'s' if self._published != 1 else ''}"
+                raise TraceError(f"{self.path} cannot be completed: {failure}; it holds {what}") from failure
         elif not self._steps:
             shutil.rmtree(self.arrays)
             if not self._replaces:
@@ -133,14 +146,14 @@ class TraceWriter:
         """
         if not self._open or self._in_step:
             raise RuntimeError("a step must be inside of a `with` block of its writer, and of no other step's")
-        require_int("index", index, self._steps[-1]["index"] + 1 if self._steps else 0)
+        require_int("index", index, self._last + 1)
         if epoch is not None:
             require_int("epoch", epoch, 0)
         step = StepWriter(self.arrays, self._stored, self.values)
         before, self._in_step = len(self._steps), True
         try:
             yield step
-            self._steps.append({"index": index, "epoch": epoch, **step.close()})
+            self._steps.append(canonical({"index": index, "epoch": epoch, **step.close()}))
             self._publish(complete=False)
         except BaseException:
             if self._published <= before:  # else the index names the step and its arrays already
@@ -148,10 +161,17 @@ class TraceWriter:
                 step.discard()
             raise
         finally:
+            if self._published > before:
+                self._last = index
             self._in_step = False
 
     def _publish(self, *, complete: bool) -> None:
         """Replace the index at once; arrays of a former recording are then of no more use."""
+        digest = self._digest.copy()
+        for number, step in enumerate(self._steps[self._published :], start=self._published):
+            digest.update(b"," * (number > 0) + step)
+        whole = digest.copy()
+        whole.update(b"]}")
         index = {
             "format": FORMAT,
             "version": list(VERSION),
@@ -159,17 +179,15 @@ class TraceWriter:
             "complete": complete,
             "conditions": self.conditions,
             "arrays": self.arrays.name,
-            "digest": content_digest(self.conditions, self._steps),
-            "steps": self._steps,
+            "digest": whole.hexdigest(),
         }
         temporary = self.arrays / INDEX
-        with temporary.open("w", encoding="utf-8") as file:
-            json.dump(index, file, separators=(",", ":"))
-            file.write("\n")
+        with temporary.open("wb") as file:
+            file.write(canonical(index).removesuffix(b"}") + b',"steps":[' + b",".join(self._steps) + b"]}\n")
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(self.path / INDEX)
-        self._published = len(self._steps)
+        self._digest, self._published = digest, len(self._steps)
         for folder in self.path.iterdir():
             if ARRAYS.fullmatch(folder.name) and folder != self.arrays:
                 shutil.rmtree(folder, ignore_errors=True)  # else the next recording tries again

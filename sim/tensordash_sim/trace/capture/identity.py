@@ -1,11 +1,19 @@
 """Which tensors are the same memory."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import Any
 
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 
-__all__ = ["Storages"]
+__all__ = ["Storages", "has_storage"]
+
+
+def has_storage(tensor: torch.Tensor) -> bool:
+    """Whether there is memory that can be told apart from other."""
+    lazy: Callable[[Any], bool] = torch.nn.parameter.is_lazy
+    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
+    return tensor.layout is torch.strided and tensor.device.type != "meta" and not lazy(tensor) and not wrapped
 
 
 class Storages:
@@ -20,6 +28,7 @@ class Storages:
 
     def __init__(self) -> None:
         self._kept: dict[int, StorageWeakRef] = {}
+        self._writes: dict[int, int] = {}
 
     def number(self, tensor: torch.Tensor) -> int:
         """Number of the storage that a tensor is in."""
@@ -34,10 +43,17 @@ class Storages:
         extents = sorted(pair for pair in zip(tensor.stride(), tensor.shape, strict=True) if pair[1] > 1)
         return self.number(tensor), tensor.storage_offset(), *extents
 
-    def exact_key(self, tensor: torch.Tensor) -> Hashable | None:
-        """Equal for the same values at the same places; None where that cannot be told."""
-        if tensor.is_inference():
-            return None  # which do not count how often they are written to
-        place = self.number(tensor), tensor.storage_offset(), tensor._version
+    def written(self, tensor: torch.Tensor) -> None:
+        """Note that an operation has written to a tensor: what is there is not what was there before."""
+        number = self.number(tensor)
+        self._writes[number] = self._writes.get(number, 0) + 1
+
+    def exact_key(self, tensor: torch.Tensor) -> Hashable:
+        """Equal for the same values at the same places.
+
+        PyTorch's own counter of writes is of no use here: inside of a dispatch mode a view has one of its own.
+        """
+        number = self.number(tensor)
+        place = number, tensor.storage_offset(), self._writes.get(number, 0)
         strides = (stride for stride, extent in zip(tensor.stride(), tensor.shape, strict=True) if extent > 1)
-        return *place, tuple(tensor.shape), *strides, tensor.dtype
+        return *place, tuple(tensor.shape), *strides, tensor.dtype, tensor.is_neg()

@@ -50,12 +50,13 @@ class Capture(TorchDispatchMode):
         self._failed = failed
         self._process = os.getpid()
         self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
+        self._writes: dict[Any, list[tuple[int, str]]] = {}
         self._kinds: dict[Any, tuple[str, Callable[[Any, Call], None] | None] | None] = {}
 
     def begin(self, sink: Sink) -> None:
         """Record into a sink, from here to `end`."""
         self.roles = Roles()
-        self.names.begin()
+        self.names.begin(self._unseen)
         functions.watch()
         self.sink = sink
 
@@ -74,10 +75,19 @@ class Capture(TorchDispatchMode):
             return result
         if func not in self._kinds:
             self._kinds[func] = _kind_of(func)
+            self._writes[func] = _writes_of(func)
+        for place, name in self._writes[func]:
+            self._note_written(args[place] if place < len(args) else (kwargs or {}).get(name))
         if (kind := self._kinds[func]) is not None and os.getpid() == self._process:
             with self._lock:
                 self._look_at(*kind, Call(func, args, kwargs or {}, result))
         return result
+
+    def _note_written(self, argument: Any) -> None:
+        sink = self.sink
+        for tensor in argument if isinstance(argument, list | tuple) else [argument]:
+            if sink is not None and isinstance(tensor, torch.Tensor):
+                sink.written(tensor)
 
     def _look_at(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
         number = torch.autograd._get_sequence_nr() - 1
@@ -85,7 +95,8 @@ class Capture(TorchDispatchMode):
         try:
             with torch.no_grad():
                 if name in operators.COPIES:
-                    self.names.alias(call.args[0], call.result)
+                    if call.unfit is None:
+                        self.names.alias(call.args[0], call.result)
                 else:
                     call.name = name
                     self._place(call, number, enabled)
@@ -100,20 +111,24 @@ class Capture(TorchDispatchMode):
         call.task = torch._C._current_graph_task_id()
         node = torch._C._current_autograd_node()
         call.node = "" if node is None else node.name()
+        function = functions.under_way()
+        if not enabled and function is not None:
+            number, enabled = function, True
         if call.task == -1:
-            function = functions.under_way()
-            call.phase = "forward" if enabled or function else "none"
-            call.number = number if function or call.requires_grad else None
+            call.phase = "forward" if enabled else "none"
+            call.number = number if function is not None or call.requires_grad else None
             return
         call.phase = "backward"
         call.number = node._sequence_nr() if node is not None else None
-        if enabled and _is_checkpoint():
+        checkpoint = _checkpoint() if enabled else None
+        own = isinstance(node, torch._C._FunctionBase)
+        if checkpoint is not None:
             call.phase = "repeated"
-        elif enabled and isinstance(node, torch._C._FunctionBase):
+        elif enabled and own:
             call.phase = "repeated"
             self.note(f"{call.name} in {call.node}, taken for a forward pass that is repeated")
         if call.phase == "repeated":
-            if isinstance(node, torch._C._FunctionBase) and call.number is not None:
+            if own and checkpoint != "unpack_hook" and call.number is not None:
                 call.repeats = self.roles.repeated(call.number, call.task)
             call.number = number
 
@@ -131,6 +146,10 @@ class Capture(TorchDispatchMode):
         """Name something that is not captured."""
         assert self.sink is not None
         self.sink.note(what)
+
+    def _unseen(self, path: str) -> None:
+        if (sink := self.sink) is not None:  # which another thread may have ended
+            sink.note(f"all that {path} multiplies in another thread")
 
     def uncaptured(self, call: Call, why: str = "") -> None:
         """Name an operation that is not captured, with its layer or its node of the backward pass."""
@@ -163,11 +182,21 @@ def _kind_of(func: Any) -> tuple[str, Callable[[Any, Call], None] | None] | None
     return None
 
 
-def _is_checkpoint() -> bool:
-    """Whether PyTorch's checkpointing is on the stack."""
+def _writes_of(func: Any) -> list[tuple[int, str]]:
+    """Which arguments of an operation it writes to: their places and names."""
+    arguments = getattr(getattr(func, "_schema", None), "arguments", ())
+    written = [(place, each.name, each.alias_info) for place, each in enumerate(arguments)]
+    return [(place, name) for place, name, alias in written if alias is not None and alias.is_write]
+
+
+def _checkpoint() -> str | None:
+    """Which function of PyTorch's checkpointing computes anew, if one does.
+
+    "backward" does so for the node at work, "unpack_hook" for any that needs what was not kept.
+    """
     frame: Any = sys._getframe(1)
     while frame is not None:
-        if frame.f_code.co_filename == _CHECKPOINT:
-            return True
+        if frame.f_code.co_filename == _CHECKPOINT and frame.f_code.co_name in ("backward", "unpack_hook"):
+            return frame.f_code.co_name
         frame = frame.f_back
-    return False
+    return None

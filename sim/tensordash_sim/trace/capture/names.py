@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
-from .identity import Storages
+from .identity import Storages, has_storage
 
 __all__ = ["Names"]
 
@@ -37,9 +37,10 @@ class Names:
             self._add_root(model, "")
         self._clear()
 
-    def begin(self) -> None:
-        """Follow the modules, from here to `end`."""
+    def begin(self, unseen: Callable[[str], None]) -> None:
+        """Follow the modules, from here to `end`; `unseen` gets the path of one that runs where no mode sees it."""
         self._clear()
+        self._unseen = unseen
         self._paths = {number: known for number, known in self._paths.items() if known[0]() is not None}
         for root in list(self._roots):
             if (module := root()) is not None:
@@ -112,6 +113,8 @@ class Names:
     def _enter(self, module: torch.nn.Module, inputs: Any) -> None:
         if not self._stack and self._known(module) is None:
             self._add_root(module, self._unused(type(module).__name__))
+        if not self._stack and not torch._C._len_torch_dispatch_stack():
+            self._unseen(self._path(module) or type(module).__name__)
         self._stack.append((module, Counter()))
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:
@@ -167,11 +170,5 @@ def _owned(module: torch.nn.Module) -> list[tuple[str, torch.Tensor]]:
     return [
         (name, tensor)
         for name, tensor in module._parameters.items()
-        if tensor is not None and _has_storage(tensor) and tensor.numel()
+        if tensor is not None and has_storage(tensor) and tensor.numel()
     ]
-
-
-def _has_storage(tensor: torch.Tensor) -> bool:
-    lazy: Callable[[Any], bool] = torch.nn.parameter.is_lazy
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor(tensor)
-    return tensor.layout is torch.strided and tensor.device.type != "meta" and not lazy(tensor) and not wrapped

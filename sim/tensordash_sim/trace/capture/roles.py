@@ -27,6 +27,8 @@ class Entry:
         Its operands, by name.
     needs : frozenset of Operation
         The gradients that autograd is going to compute.
+    first : Operation
+        The one of them that it computes first.
     parts : tuple of str
         Names of the products that it consists of, if it is a fused one.
     last : tuple of int and Operation, optional
@@ -39,6 +41,7 @@ class Entry:
     geometry: MatrixProduct | None = None
     keys: dict[str, Hashable] = field(default_factory=dict)
     needs: frozenset[Operation] = frozenset()
+    first: Operation = Operation.INPUT_GRADIENT
     parts: tuple[str, ...] = ()
     last: tuple[int, Operation] | None = None
     gradient: Hashable = None
@@ -147,11 +150,11 @@ def _readings(
 def _needed(readings: list[Gradient], task: int, *, known: bool) -> list[Gradient]:
     """Of readings that are known equally well, those whose gradient is needed.
 
-    Where an operand that is known may be both A and W, as in ``x @ x.T``, both readings are right, each once.
+    Where an operand that is known is both A and W, as in ``x @ x.T``, the order tells.
     """
     needed = [reading for reading in readings if reading.operation in reading.entry.needs]
     if known and len({reading.operation for reading in needed}) > 1:
-        first = (task, Operation.INPUT_GRADIENT)
-        turn = Operation.WEIGHT_GRADIENT if needed[0].entry.last == first else Operation.INPUT_GRADIENT
-        needed = [reading for reading in needed if reading.operation is turn]
+        entry = needed[0].entry
+        second = entry.last == (task, entry.first)
+        needed = [reading for reading in needed if (reading.operation is entry.first) is not second]
     return needed

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ...lowering import Geometry, Operation
 from ..format import DTYPES, Operand
 from ..step_writer import StepWriter
-from .identity import Storages
+from .identity import Storages, has_storage
 
 __all__ = ["Sink"]
 
@@ -70,6 +70,11 @@ class Sink:
         """Name something that is not captured."""
         self._notes[what] += 1
 
+    def written(self, tensor: torch.Tensor) -> None:
+        """Take note that an operation has written to a tensor; what was stored of it is no longer there."""
+        if has_storage(tensor):
+            self._storages.written(tensor)
+
     def close(self) -> None:
         """Write the notes."""
         if self._notes and self._step is None:
@@ -82,14 +87,13 @@ class Sink:
         """Many operands are in two or three products: what is the same memory is read once."""
         assert self._step is not None
         key = self._storages.exact_key(tensor)
-        if key is not None and key in self._stored:
+        if key in self._stored:
             return self._stored[key]
         dtype = str(tensor.dtype).removeprefix("torch.")
         known = dtype in DTYPES and dtype != "bool"
         array = _values_of(tensor) if self._values and known else _mask_of(tensor)
         operand = self._step.store(array, dtype if known else None)
-        if key is not None:
-            self._stored[key] = operand
+        self._stored[key] = operand
         return operand
 
 
