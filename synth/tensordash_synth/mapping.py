@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from .liberty import Liberty
@@ -49,12 +49,15 @@ class Mapped:
         How much of the area is flip-flops.
     recipe : str
         The recipe that was taken.
+    netlist : str
+        Verilog of the cells, with instances of what stands in other modules.
     """
 
     area_um2: float
     delay_ns: float
     flip_flop_um2: float
     recipe: str
+    netlist: str = field(repr=False)
 
 
 def map_for_area(
@@ -127,13 +130,15 @@ def _map(
             f"tee -q -o {i}.log abc -liberty cells.lib -constr constraints -script {i}.abc {top}",
             "clean -purge",
             f"tee -q -o {i}.json stat -json -top {top} -liberty cells.lib",
+            f"write_verilog -noattr -noexpr -nohex -nodec {i}.v",
         ]
     run_yosys(commands, folder, top)
     mapped = []
     for i, name in enumerate(recipes):
         delays = re.findall(r"Delay = *([\d.]+) ps", (folder / f"{i}.log").read_text(encoding="utf-8"))
         delay_ns = float(delays[-1]) / 1000 if delays else 0.0  # no logic between registers, or nothing but wires
-        mapped.append(Mapped(delay_ns=delay_ns, recipe=name, **_areas(folder / f"{i}.json", top)))
+        netlist = (folder / f"{i}.v").read_text(encoding="utf-8")
+        mapped.append(Mapped(delay_ns=delay_ns, recipe=name, netlist=netlist, **_areas(folder / f"{i}.json", top)))
     return mapped
 
 

@@ -4,10 +4,13 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .hierarchy import Placement
 from .mapping import Mapped
+
+if TYPE_CHECKING:
+    from .power_report import PowerReport
 
 __all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "CostReport", "Design"]
 
@@ -43,6 +46,22 @@ def component(placement: Placement) -> str:
     }.get(placement.role, "control")
 
 
+def table_rows(sparse: dict[str, float], dense: dict[str, float]) -> dict[str, tuple[float, float]]:
+    """(TensorDash, baseline) by row of the table, of sums by `component`; each column's rows sum to its `total`."""
+    # The dense tile's staging buffers are its operand registers: compute cores, and as much of TensorDash's.
+    registers = dense["staging_buffers"]
+    for sums in (dense, sparse):
+        sums["compute_cores"] += registers
+        sums["staging_buffers"] -= registers
+    # Flags of the operands: what the dense tile has of them is control, the rest serves the schedulers.
+    flags = dense.pop("flags")
+    dense["control"] += flags
+    sparse["control"] += flags
+    sparse["schedulers_b_muxes"] += sparse.pop("flags") - flags
+    rows = {name: (sparse[name], dense[name]) for name in COMPONENTS}
+    return {**rows, "total": (sum(sparse.values()), sum(dense.values()))}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Design:
     """One of the two tiles, mapped.
@@ -64,9 +83,13 @@ class Design:
 
     def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
         """Area by row, before anything is moved between rows."""
+        return self.sums({placement: modules[self.keys[placement.module]].area_um2 for placement in self.placements})
+
+    def sums(self, figures: Mapping[Placement, float]) -> dict[str, float]:
+        """Figures of instances by row, before anything is moved between rows."""
         sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
-        for placement in self.placements:
-            sums[component(placement)] += modules[self.keys[placement.module]].area_um2
+        for placement, figure in figures.items():
+            sums[component(placement)] += figure
         return sums
 
     def counts(self) -> Counter[str]:
@@ -94,6 +117,10 @@ class CostReport:
         Every distinct module, mapped once.
     baseline, tensordash : Design
         Both tiles.
+    power : PowerReport, optional
+        Of both tiles, if it was measured.
+    power_reason : str
+        Why it was not.
     """
 
     digest: str
@@ -104,23 +131,13 @@ class CostReport:
     modules: dict[str, Mapped]
     baseline: Design
     tensordash: Design
+    power: "PowerReport | None" = None
+    power_reason: str = "not asked for"
 
     @cached_property
     def components(self) -> dict[str, tuple[float, float]]:
         """(TensorDash, baseline) areas in um2 by row of the table; each column's rows sum to its `total`."""
-        dense, sparse = self.baseline.areas(self.modules), self.tensordash.areas(self.modules)
-        # The dense tile's staging buffers are its operand registers: compute cores, and as much of TensorDash's.
-        registers = dense["staging_buffers"]
-        for areas in (dense, sparse):
-            areas["compute_cores"] += registers
-            areas["staging_buffers"] -= registers
-        # Flags of the operands: what the dense tile has of them is control, the rest serves the schedulers.
-        flags = dense.pop("flags")
-        dense["control"] += flags
-        sparse["control"] += flags
-        sparse["schedulers_b_muxes"] += sparse.pop("flags") - flags
-        rows = {name: (sparse[name], dense[name]) for name in COMPONENTS}
-        return {**rows, "total": (sum(sparse.values()), sum(dense.values()))}
+        return table_rows(self.tensordash.areas(self.modules), self.baseline.areas(self.modules))
 
     def ratio(self, name: str) -> float | None:
         """TensorDash over the baseline, of a row of the table; None where the baseline has nothing."""
@@ -156,7 +173,14 @@ class CostReport:
                 }
                 for name, areas in self.components.items()
             },
-            "ratio": {"area": round(ratio, 4) if ratio else None, "clock": round(self.clock_ratio, 4)},
+            "ratio": {
+                "area": round(ratio, 4) if ratio else None,
+                "clock": round(self.clock_ratio, 4),
+                "power": None if self.power is None else round(self.power.ratio, 4),
+                "energy": None if self.power is None else self.power.energy_ratios,
+            },
+            "power": None if self.power is None else self.power.to_json(),
+            "power_reason": self.power_reason if self.power is None else None,
             "modules": {
                 name: {
                     "area_um2": round(mapped.area_um2, 3),

@@ -2,16 +2,19 @@
 
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tensordash import TileConfig
+
 from .hierarchy import Hierarchy, role
 from .liberty import Liberty, load_liberty
 from .mapping import Mapped, map_fastest, map_for_area
+from .power import Activity, DesignPower, design_power
 
 __all__ = ["Progress", "Run", "running"]
 
@@ -73,6 +76,12 @@ class Run:
         self._say(f"{label}, flattened", at_target)
         fastest = map_fastest(commands, hierarchy.top, self.library, self._room())
         return at_target, self._say(f"{label}, flattened, for speed", fastest)
+
+    def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:
+        """Power of a mapped tile on operands."""
+        found = design_power(config, netlist, self.library, self.clock_ns, activities, self._room())
+        self.progress(f"{label}: {', '.join(f'{power.watts:.3f} W' for power in found)}")
+        return found
 
     def submit(self, job: Callable[..., T], *arguments: Any) -> Future[T]:
         """Have a method run in the pool; if an earlier one has failed by now, raise its exception."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from .numerics import NUMERICS_NOTES, NumericsReport
+from .power_report import LIMITS
 from .report import NOTES, CostReport
 
 __all__ = ["PAPER_MM2", "cost_table", "numerics_table"]
@@ -16,6 +17,15 @@ PAPER_MM2 = {
     "staging_buffers": (4.91, 0.0),
     "total": (79.01, 69.11),
 }
+# Likewise in mW.
+PAPER_MW = {
+    "compute_cores": (23_748.0, 23_748.0),
+    "transposers": (44.4, 44.4),
+    "schedulers_b_muxes": (187.9, 0.0),
+    "a_muxes": (283.8, 0.0),
+    "staging_buffers": (1_638.4, 0.0),
+    "total": (25_902.5, 23_792.4),  # of the rows; the totals printed there, 26,144 and 23,793, are not their sums
+}
 LABELS = {
     "compute_cores": "compute cores",
     "transposers": "transposers",
@@ -28,6 +38,14 @@ LABELS = {
 HEADINGS = (
     ("", "TensorDash", "baseline", "TensorDash", "baseline", "TensorDash", "baseline", "paper:", "paper:"),
     ("", "um2", "um2", "GE", "GE", "share", "share", "TensorDash", "baseline"),
+)
+POWER_HEADINGS = (
+    ("no zeros", "TensorDash", "baseline", "TensorDash", "baseline", "paper:", "paper:"),
+    ("", "mW", "mW", "share", "share", "TensorDash", "baseline"),
+)
+ENERGY_HEADINGS = (
+    ("", "TensorDash", "baseline", "", "power", "energy", "paper's"),
+    ("operands", "mW", "mW", "speedup", "ratio", "ratio", "definition"),
 )
 NUMERICS_HEADINGS = (
     ("", "", "product", "accumulator", "area", "flip-flops", "delay", "highest", "result"),
@@ -52,9 +70,29 @@ def cost_table(report: CostReport) -> str:
     for name, areas in report.components.items():
         rows += [None] if name == "total" else []
         rows.append((LABELS[name], *_cells(report, name, areas)))
-    return "\n".join(
-        [*_head(report), *_aligned(rows, labels=1), "", *_summary(report), "", *(f"- {note}" for note in NOTES)]
-    )
+    notes = NOTES if report.power is None else (*NOTES, *LIMITS)
+    parts = [*_head(report), *_aligned(rows, labels=1), "", *_power(report), *_summary(report), ""]
+    return "\n".join([*parts, *(f"- {note}" for note in notes)])
+
+
+def _power(report: CostReport) -> list[str]:
+    """Power by component where nothing is zero, then power and energy on all operands."""
+    if report.power is None:
+        return [f"power: {report.power_reason}", ""]
+    first, whole, paper_whole = report.power.runs[0].rows, report.power.runs[0].rows["total"][1], PAPER_MW["total"][1]
+    rows: list[tuple[str, ...] | None] = [*POWER_HEADINGS, None]
+    for name, powers in first.items():
+        rows += [None] if name == "total" else []
+        cells = [f"{1000 * power:,.1f}" if power else "-" for power in powers]
+        cells += [f"{power / whole:.1%}" if power else "-" for power in powers]
+        cells += [f"{power / paper_whole:.1%}" if power else "-" for power in PAPER_MW.get(name, (0.0, 0.0))]
+        rows.append((LABELS[name], *cells))
+    runs: list[tuple[str, ...] | None] = [*ENERGY_HEADINGS, None]
+    for run in report.power.runs:
+        watts = [f"{1000 * power:,.1f}" for power in run.rows["total"]]
+        ratios = (run.speedup, run.power_ratio, run.energy_ratio, run.speedup / report.power.ratio)
+        runs.append((run.name, *watts, *(f"{ratio:.3f}" for ratio in ratios)))
+    return [*_aligned(rows, labels=1), "", *_aligned(runs, labels=1), ""]
 
 
 def numerics_table(report: NumericsReport) -> str:

@@ -7,7 +7,7 @@ from tensordash import TileConfig
 
 from ..golden.ports import Outputs
 from ..golden.tile import Tile
-from .pins import Pins, split
+from .pins import PinsLike, split
 from .stimulus import Arrival, BlockSource, Source, packed_beat
 
 __all__ = ["Lockstep"]
@@ -21,8 +21,8 @@ class Lockstep:
 
     Parameters
     ----------
-    dut
-        Top of the simulation.
+    pins : Pins
+        Of the top of the simulation; or what drives a netlist likewise.
     config : TileConfig
         The tile.
     idle, stall : float
@@ -37,7 +37,7 @@ class Lockstep:
 
     def __init__(
         self,
-        dut,
+        pins: PinsLike,
         config: TileConfig,
         random: Random,
         *,
@@ -46,7 +46,7 @@ class Lockstep:
         c_idle: float | None = None,
         compare_every: int = 8,
     ) -> None:
-        self.pins, self.config, self.random = Pins(dut), config, random
+        self.pins, self.config, self.random = pins, config, random
         self.golden = Tile(config)
         self.stall, self.compare_every = stall, compare_every
         self.arrival = Arrival(random, idle)

@@ -1,10 +1,31 @@
 """Access to a design's pins from a bench."""
 
-from typing import Any
+from typing import Any, Protocol
 
 from cocotb.triggers import Timer
 
-__all__ = ["Pins", "split"]
+__all__ = ["Pins", "PinsLike", "split"]
+
+
+class PinsLike(Protocol):
+    """What a bench needs of a design's pins, whatever simulates it; see `Pins`."""
+
+    cycle: int
+
+    def drive(self, **values: int) -> None:
+        """Set any inputs."""
+
+    async def settle(self) -> None:
+        """Let them work through the logic."""
+
+    async def tick(self) -> None:
+        """Clock edge."""
+
+    def read(self, name: str) -> int:
+        """Value of a pin."""
+
+    async def reset(self, **inputs: int) -> None:
+        """Start in reset for two cycles."""
 
 
 class Pins:

@@ -7,7 +7,7 @@ import numpy as np
 
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
-from tensordash_sim.verify.pins import split
+from tensordash_sim.verify.pins import Pins, split
 
 
 @cocotb.test()
@@ -18,7 +18,7 @@ async def replay(dut) -> None:
     with np.load(job.options["operands"]) as file:
         a, b = file["a"], file["b"]
         c = file["c"].tolist() if config.initial else []
-    lockstep = Lockstep(dut, config, Random(job.seed), compare_every=16)
+    lockstep = Lockstep(Pins(dut), config, Random(job.seed), compare_every=16)
     await lockstep.start()
     lockstep.feed(
         [[stream.tolist() for stream in a[:, column]] for column in range(config.columns)],

@@ -10,6 +10,7 @@ from tensordash.numerics import Exact
 from tensordash_sim.golden.ports import COUNTER_LIMIT
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
+from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.stimulus import (
     largest,
     random_inputs,
@@ -35,7 +36,7 @@ async def started(dut, name: str, **parameters) -> tuple:
     job = current_job()
     random = Random(f"{job.seed} {name} {parameters}")
     cocotb.log.info("seed %s", job.seed)
-    lockstep = Lockstep(dut, job.config, random, **parameters)
+    lockstep = Lockstep(Pins(dut), job.config, random, **parameters)
     await lockstep.start()
     return job, random, lockstep
 

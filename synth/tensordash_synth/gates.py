@@ -1,0 +1,455 @@
+"""Gate-level simulation of a mapped netlist: two-valued, cycle by cycle, counting what toggles.
+
+Cells are what their Liberty functions say, so that any library will do; delays are none, so that there are no glitches.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from .liberty import ClockGate, Liberty
+from .yosys import SynthesisError, run_yosys
+
+__all__ = ["GateCell", "GateNetlist", "GateSimulation", "read_netlist"]
+
+MOST_INPUTS = 6
+CONSTANTS: dict[int | str, int] = {"0": 0, "1": 1, "x": 0, "z": 0}
+CLOCK = "clk"
+GATES: dict[str, Callable[..., int]] = {
+    "$_NOT_": lambda a: 1 - a,
+    "$_BUF_": lambda a: a,
+    "$_AND_": lambda a, b: a & b,
+    "$_OR_": lambda a, b: a | b,
+    "$_XOR_": lambda a, b: a ^ b,
+}
+FLIP_FLOP = "$_DFF_P_"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Model:
+    """What a cell does: tables over its inputs in order, the state of a flip-flop behind them."""
+
+    inputs: tuple[str, ...]
+    tables: dict[str, int]
+    next_state: int | None
+    clock: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateCell:
+    """A cell of a netlist.
+
+    Parameters
+    ----------
+    path : tuple of str
+        Names of the instances that it is in, from the top.
+    kind : str
+        The library's name of it.
+    pins : dict of str to int
+        Nets on its pins.
+    """
+
+    path: tuple[str, ...]
+    kind: str
+    pins: Mapping[str, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateNetlist:
+    """A mapped design without hierarchy; nets are numbers, 0 and 1 the constants.
+
+    Parameters
+    ----------
+    ports : dict of str to (str, array of int32)
+        Direction and nets of every port of the top, the lowest bit first.
+    cells : list of GateCell
+        Every cell.
+    outputs, operands, tables : array of int32 (n,), int32 (n, 6), uint64 (n,)
+        Gates in an order in which they can be evaluated: output net, input nets, truth table over these.
+    states, next_operands, next_tables : array
+        Likewise of the flip-flops: the nets that hold their states, and what these become.
+    enables : array of int32 (n,)
+        Nets that are high in the cycles that end with a clock edge for them.
+    gated : dict of int to int
+        Nets of gated clocks, and of their enables.
+    clock : int
+        The net of the clock.
+    nets : int
+        How many there are.
+    """
+
+    ports: Mapping[str, tuple[str, NDArray[np.int32]]]
+    cells: list[GateCell]
+    outputs: NDArray[np.int32]
+    operands: NDArray[np.int32]
+    tables: NDArray[np.uint64]
+    states: NDArray[np.int32]
+    next_operands: NDArray[np.int32]
+    next_tables: NDArray[np.uint64]
+    enables: NDArray[np.int32]
+    gated: Mapping[int, int]
+    clock: int
+    nets: int
+
+    def verilog(self, top: str) -> str:
+        """One module, its cells called g0, g1, ..., for tools that read no more than that; the clock is a port."""
+        inputs = sorted({int(net) for direction, nets in self.ports.values() if direction == "input" for net in nets})
+        names = {0: "1'b0", 1: "1'b1"} | {net: f"n{net}" for net in range(2, self.nets)} | {self.clock: CLOCK}
+        given = ", ".join(names[net] for net in inputs if net > 1)
+        lines = [f"module {top} ({given});", f"  input {given};"]
+        for i, cell in enumerate(self.cells):
+            pins = ", ".join(f".{name}({names[net]})" for name, net in cell.pins.items())
+            lines.append(f"  {cell.kind} g{i} ({pins});")
+        return "\n".join([*lines, "endmodule\n"])
+
+
+def read_netlist(text: str, top: str, library: Liberty, folder: Path) -> GateNetlist:
+    """Read the Verilog of a mapped design.
+
+    Parameters
+    ----------
+    text : str
+        Modules of cells, the top among them.
+    top : str
+        Name of the top.
+    library : Liberty
+        What it was mapped to.
+    folder : Path
+        An existing, empty folder for temporary files.
+
+    Raises
+    ------
+    SynthesisError
+        If a cell is neither a gate of at most six inputs nor a flip-flop on the rising edge.
+    """
+    (folder / "netlist.v").write_text(text, encoding="utf-8")
+    (folder / "cells.lib").symlink_to(library.path.resolve())
+    commands = ["read_liberty -lib cells.lib", "read_verilog netlist.v", f"hierarchy -check -top {top}"]
+    commands += ["write_json netlist.json", "design -reset", "read_liberty -ignore_miss_func cells.lib"]
+    run_yosys([*commands, "write_json cells.json"], folder, top)
+    modules = _modules(folder / "netlist.json")
+    clock_gates = {cell.name: cell.clock_gate for cell in library.cells if cell.clock_gate is not None}
+    return _Flattening(modules, _modules(folder / "cells.json"), clock_gates, top).netlist()
+
+
+def _modules(path: Path) -> dict[str, Any]:
+    modules: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))["modules"]
+    return modules
+
+
+class _Flattening:
+    """Collects gates and flip-flops while it walks down the hierarchy."""
+
+    def __init__(
+        self, modules: Mapping[str, Any], cells: Mapping[str, Any], clock_gates: Mapping[str, ClockGate], top: str
+    ) -> None:
+        self._modules, self._cells, self._clock_gates, self._top = modules, cells, clock_gates, top
+        self._models: dict[str, _Model] = {}
+        self._nets = 2
+        self._same: dict[int, int] = {}
+        self._placed: list[tuple[tuple[str, ...], str, dict[str, int]]] = []
+        self._gates: list[tuple[int, list[int], int]] = []
+        self._states: list[tuple[int, list[int], int]] = []
+        self._clocks: list[int] = []
+        self._gated: dict[int, tuple[int, ...]] = {}
+
+    def netlist(self) -> GateNetlist:
+        ports = self._modules[self._top]["ports"]
+        known: dict[int | str, int] = dict(CONSTANTS)
+        self._walk(self._top, (), known)
+        root = self._root
+        self._gates = [(root(output), list(map(root, operands)), table) for output, operands, table in self._gates]
+        self._states = [(state, list(map(root, operands)), table) for state, operands, table in self._states]
+        clock = root(known.get(ports[CLOCK]["bits"][0], 0)) if CLOCK in ports else 0
+        gated = {root(net): self._enable([*map(root, enables)]) for net, enables in self._gated.items()}
+        order = _order(self._gates, self._nets)
+        outputs, operands, tables = _arrays([self._gates[i] for i in order])
+        states, next_operands, next_tables = _arrays(self._states)
+        return GateNetlist(
+            ports={
+                name: (port["direction"], np.array([root(known.get(bit, 0)) for bit in port["bits"]], np.int32))
+                for name, port in ports.items()
+            },
+            cells=[
+                GateCell(path=path, kind=kind, pins={name: root(net) for name, net in pins.items()})
+                for path, kind, pins in self._placed
+            ],
+            outputs=outputs,
+            operands=operands,
+            tables=tables,
+            states=states,
+            next_operands=next_operands,
+            next_tables=next_tables,
+            enables=np.array([self._enabled(root(net), clock, gated) for net in self._clocks], np.int32),
+            gated=gated,
+            clock=clock,
+            nets=self._nets,
+        )
+
+    def _enable(self, nets: list[int]) -> int:
+        """The net that enables a clock gate; one for tests is tied."""
+        nets = [net for net in nets if net]
+        if len(nets) != 1:
+            raise SynthesisError("a clock gate with two enables is not simulated")
+        return nets[0]
+
+    def _enabled(self, net: int, clock: int, gated: Mapping[int, int]) -> int:
+        if net not in {clock, *gated}:
+            raise SynthesisError(f"a flip-flop's clock is neither {CLOCK} nor that of a clock gate")
+        return gated.get(net, 1)
+
+    def _walk(self, module: str, path: tuple[str, ...], nets: dict[int | str, int]) -> None:
+        """One instance; `nets` knows the nets at its ports, and gets those inside."""
+        for name, cell in self._modules[module]["cells"].items():
+            connections = {port: [self._net(nets, bit) for bit in bits] for port, bits in cell["connections"].items()}
+            kind = cell["type"]
+            if kind in self._modules and "blackbox" not in self._modules[kind]["attributes"]:
+                inner: dict[int | str, int] = dict(CONSTANTS)
+                for port, bits in connections.items():
+                    for bit, net in zip(self._modules[kind]["ports"][port]["bits"], bits, strict=True):
+                        self._join(net, inner.setdefault(bit, net))
+                self._walk(kind, (*path, name), inner)
+            else:
+                self._add(kind, path, {port: bits[0] for port, bits in connections.items() if bits})
+
+    def _net(self, nets: dict[int | str, int], bit: int | str) -> int:
+        if bit not in nets:
+            nets[bit] = self._nets
+            self._nets += 1
+        return nets[bit]
+
+    def _join(self, one: int, other: int) -> None:
+        """Two nets are the same: an output that is an input, another output or a constant."""
+        low, high = sorted((self._root(one), self._root(other)))
+        if low != high:
+            self._same[high] = low
+
+    def _root(self, net: int) -> int:
+        while net in self._same:
+            net = self._same[net]
+        return net
+
+    def _add(self, kind: str, path: tuple[str, ...], nets: dict[str, int]) -> None:
+        self._placed.append((path, kind, nets))
+        if kind in self._clock_gates:
+            gate = self._clock_gates[kind]
+            self._gated[nets[gate.output]] = tuple(nets[name] for name in gate.enables if name in nets)
+            return
+        if kind not in self._models:
+            self._models[kind] = _model(kind, self._cells[kind])
+        model = self._models[kind]
+        operands = [nets.get(name, 0) for name in model.inputs]
+        if model.next_state is not None:
+            state = self._nets
+            self._nets += 1
+            operands.append(state)
+            self._states.append((state, operands, model.next_state))
+            self._clocks.append(nets[str(model.clock)])
+        for name, table in model.tables.items():
+            if name in nets:
+                needed = [net if _depends(table, k, len(operands)) else 0 for k, net in enumerate(operands)]
+                self._gates.append((nets[name], needed, table))
+
+
+def _depends(table: int, variable: int, variables: int) -> bool:
+    """Whether a truth table has another value where one of its variables has: Q of a flip-flop has none for its D."""
+    rows = (row for row in range(1 << variables) if not row >> variable & 1)
+    return any((table >> row & 1) != (table >> (row | 1 << variable) & 1) for row in rows)
+
+
+def _order(gates: list[tuple[int, list[int], int]], nets: int) -> list[int]:
+    """Gates behind those that they depend on."""
+    driver = {output: i for i, (output, _, _) in enumerate(gates)}
+    waiting = [0] * len(gates)
+    readers: list[list[int]] = [[] for _ in range(nets)]
+    for i, (_, operands, _) in enumerate(gates):
+        for net in set(operands):
+            if net in driver:
+                waiting[i] += 1
+                readers[net].append(i)
+    order = [i for i, count in enumerate(waiting) if not count]
+    for i in order:  # which grows
+        for reader in readers[gates[i][0]]:
+            waiting[reader] -= 1
+            if not waiting[reader]:
+                order.append(reader)
+    if len(order) < len(gates):
+        raise SynthesisError("the netlist has a loop without a flip-flop")
+    return order
+
+
+def _arrays(gates: list[tuple[int, list[int], int]]) -> tuple[NDArray, NDArray, NDArray]:
+    operands = np.zeros((len(gates), MOST_INPUTS), np.int32)
+    for i, (_, nets, _) in enumerate(gates):
+        operands[i, : len(nets)] = nets
+    outputs = np.array([output for output, _, _ in gates], np.int32)
+    return outputs, operands, np.array([table for _, _, table in gates], np.uint64)
+
+
+def _model(kind: str, module: Mapping[str, Any]) -> _Model:
+    """A cell's truth tables, from the gates that Yosys makes of its Liberty functions."""
+    ports, cells = module["ports"], list(module["cells"].values())
+    flip_flops = [cell for cell in cells if cell["type"] == FLIP_FLOP]
+    clocks = {bit for cell in flip_flops for bit in cell["connections"]["C"]}
+    inputs = [
+        name for name, port in ports.items() if port["direction"] == "input" and not clocks.intersection(port["bits"])
+    ]
+    sources = {
+        (cell["connections"]["C"][0], cell["connections"]["D"][0]) for cell in flip_flops
+    }  # one for Q, one for QN
+    if len(sources) > 1 or any(cell["type"] not in (*GATES, FLIP_FLOP) for cell in cells):
+        raise SynthesisError(f"the cell {kind} is not one that is simulated: a gate, or a flip-flop on a rising edge")
+    if len(inputs) + len(sources) > MOST_INPUTS:
+        raise SynthesisError(f"the cell {kind} has {len(inputs)} inputs, more than are simulated")
+    drivers = {cell["connections"]["Y"][0]: cell for cell in cells if cell["type"] != FLIP_FLOP}
+    variables = [[ports[name]["bits"][0]] for name in inputs]
+    variables += [[cell["connections"]["Q"][0] for cell in flip_flops]] if flip_flops else []
+
+    def table(bit: int | str) -> int:
+        rows = product((0, 1), repeat=len(variables))  # the first variable is the lowest bit of a row's number
+        known = ({bit: value for bits, value in zip(variables, row[::-1], strict=True) for bit in bits} for row in rows)
+        return sum(_value(bit, values, drivers) << i for i, values in enumerate(known))
+
+    outputs = {name: port["bits"][0] for name, port in ports.items() if port["direction"] == "output"}
+    return _Model(
+        inputs=tuple(inputs),
+        tables={name: table(bit) for name, bit in outputs.items()},
+        next_state=table(flip_flops[0]["connections"]["D"][0]) if flip_flops else None,
+        clock=next((name for name, port in ports.items() if clocks.intersection(port["bits"])), None),
+    )
+
+
+def _value(bit: int | str, values: Mapping[int | str, int], drivers: Mapping[int | str, Any]) -> int:
+    if isinstance(bit, str):
+        return CONSTANTS[bit]
+    if bit in values:
+        return values[bit]
+    cell = drivers[bit]
+    operands = [cell["connections"][port][0] for port in "AB" if port in cell["connections"]]
+    return GATES[cell["type"]](*(_value(each, values, drivers) for each in operands))
+
+
+class GateSimulation:
+    """A netlist under simulation, driven like a design's pins in a bench: `tensordash_sim.verify.Lockstep` takes it.
+
+    Flip-flops start at 0. The clock is not a signal here: `tick` is its edge.
+
+    Parameters
+    ----------
+    netlist : GateNetlist
+        The design.
+    """
+
+    def __init__(self, netlist: GateNetlist) -> None:
+        self.netlist = netlist
+        self.cycle = 0
+        self._values = np.zeros(netlist.nets, np.uint8)
+        self._values[1] = 1
+        self._next = np.zeros(len(netlist.states), np.uint8)
+        self._before = self._values.copy()
+        self._settled = False
+        self.forget()
+
+    def forget(self) -> None:
+        """Count anew."""
+        self.cycles = 0
+        self._toggles = np.zeros(self.netlist.nets, np.int64)
+        self._ones = np.zeros(self.netlist.nets, np.int64)
+
+    @property
+    def activity(self) -> NDArray[np.float64]:
+        """Toggles per cycle of every net but the clock."""
+        toggles = self._toggles.copy()
+        for net, enable in self.netlist.gated.items():
+            toggles[net] = 2 * self._ones[enable]
+        return toggles / max(self.cycles, 1)
+
+    @property
+    def duty(self) -> NDArray[np.float64]:
+        """Share of cycles in which a net is high."""
+        ones = self._ones.astype(float)
+        for net, enable in self.netlist.gated.items():
+            ones[net] = self._ones[enable] / 2
+        return ones / max(self.cycles, 1)
+
+    def drive(self, **values: int) -> None:
+        """Set inputs."""
+        for name, value in values.items():
+            if name == CLOCK:
+                continue
+            nets = self.netlist.ports[name][1]
+            bits = np.frombuffer(value.to_bytes(len(nets) // 8 + 1, "little"), np.uint8)
+            self._values[nets] = np.unpackbits(bits, bitorder="little")[: len(nets)]
+        self._settled = False
+
+    async def settle(self) -> None:
+        """Let the inputs work through the logic."""
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self._settled:
+            net = self.netlist
+            _evaluate(self._values, net.outputs, net.operands, net.tables)
+            self._settled = True
+
+    async def tick(self) -> None:
+        """Clock edge."""
+        self._settle()
+        net = self.netlist
+        _count(self._values, self._before, self._toggles, self._ones)
+        self._before[:] = self._values
+        _clock(self._values, self._next, net.states, net.next_operands, net.next_tables, net.enables)
+        self._settled = False
+        self.cycle += 1
+        self.cycles += 1
+
+    def read(self, name: str) -> int:
+        """Value of a port."""
+        self._settle()
+        bits = np.packbits(self._values[self.netlist.ports[name][1]], bitorder="little")
+        return int.from_bytes(bits.tobytes(), "little")
+
+    async def reset(self, **inputs: int) -> None:
+        """Start with all given inputs, in reset for two cycles."""
+        self.drive(rst=1, **inputs)
+        for _ in range(2):
+            await self.settle()
+            await self.tick()
+        self.drive(rst=0)
+
+
+@numba.njit(cache=True)
+def _looked_up(values, nets, table):
+    place = 0
+    for k in range(MOST_INPUTS):
+        place |= np.int64(values[nets[k]]) << k
+    return np.uint8((table >> np.uint64(place)) & np.uint64(1))
+
+
+@numba.njit(cache=True)
+def _evaluate(values, outputs, operands, tables):
+    for i in range(len(outputs)):
+        values[outputs[i]] = _looked_up(values, operands[i], tables[i])
+
+
+@numba.njit(cache=True)
+def _clock(values, following, states, operands, tables, enables):
+    for i in range(len(states)):
+        enabled = values[enables[i]]
+        following[i] = _looked_up(values, operands[i], tables[i]) if enabled else values[states[i]]
+    for i in range(len(states)):
+        values[states[i]] = following[i]
+
+
+@numba.njit(cache=True)
+def _count(values, before, toggles, ones):
+    for i in range(len(values)):
+        toggles[i] += values[i] != before[i]
+        ones[i] += values[i]

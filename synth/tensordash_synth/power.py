@@ -1,0 +1,321 @@
+"""Power from activity: the mapped netlist simulated on operands, what toggles handed to OpenSTA pin by pin."""
+
+import shutil
+import subprocess
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from .gates import GateNetlist, GateSimulation, read_netlist
+from .hierarchy import PREFIX
+from .liberty import Liberty
+from .yosys import SynthesisError
+
+__all__ = [
+    "Activity",
+    "DesignPower",
+    "Power",
+    "design_power",
+    "find_opensta",
+    "opensta_power",
+    "random_streams",
+    "recorded_streams",
+]
+
+OPENSTA = "sta"
+TIME_LIMIT = 1800.0  # seconds
+STREAMS, STEPS = 4, 64
+RECORDED_LAYER, RECORDED_PASSES = "CNN.conv2", 2
+
+# A line for each cell: internal, switching, leakage and total power in watts. OpenSTA lets gated clocks run in all
+# cycles; the second table is what the cells behind them take for that alone.
+SCRIPT = """\
+set_cmd_units -time ns
+read_liberty cells.lib
+read_verilog flat.v
+link_design {top}
+create_clock -name clk -period {period} clk
+set pins {{}}
+set file [open pins.txt]
+while {{[gets $file name] >= 0}} {{ lappend pins [::sta::find_pin $name] }}
+close $file
+set cells {{}}
+for {{set i 0}} {{$i < {cells}}} {{incr i}} {{ lappend cells [::sta::find_instance g$i] }}
+set gated_pins {{}}
+set file [open gated_pins.txt]
+while {{[gets $file name] >= 0}} {{ lappend gated_pins [::sta::find_pin $name] }}
+close $file
+set gated_cells {{}}
+foreach i {{{gated}}} {{ lappend gated_cells [lindex $cells $i] }}
+set corner [::sta::cmd_corner]
+for {{set i 0}} {{$i < {runs}}} {{incr i}} {{
+  set file [open activity_$i.txt]
+  foreach pin $pins {{
+    gets $file line
+    ::sta::set_power_pin_activity $pin [lindex $line 0] [lindex $line 1]
+  }}
+  close $file
+  set file [open power_$i.txt w]
+  foreach cell $cells {{ puts $file [::sta::instance_power $cell $corner] }}
+  close $file
+  set file [open duty_$i.txt]
+  foreach pin $gated_pins {{ ::sta::set_power_pin_activity $pin 0 [gets $file] }}
+  close $file
+  set file [open clock_$i.txt w]
+  foreach cell $gated_cells {{ puts $file [::sta::instance_power $cell $corner] }}
+  close $file
+}}
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Activity:
+    """Operands that a netlist is simulated on, back to back from reset.
+
+    Parameters
+    ----------
+    name : str
+        What they are.
+    streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
+        Bit patterns of side A and side B.
+    """
+
+    name: str
+    streams: list[tuple[NDArray, NDArray]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Power:
+    """Mean power of a part, in watts."""
+
+    internal: float
+    switching: float
+    leakage: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.internal + self.switching + self.leakage
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignPower:
+    """Power of a design on some operands.
+
+    Parameters
+    ----------
+    cycles : int
+        From the first operands to the last results.
+    parts : dict of tuple of str to Power
+        Of every module instance, by its path from the top, without those inside it.
+    """
+
+    cycles: int
+    parts: Mapping[tuple[str, ...], Power]
+
+    @property
+    def watts(self) -> float:
+        """Of the whole design."""
+        return sum(power.total for power in self.parts.values())
+
+
+def find_opensta() -> str | None:
+    """Path of OpenSTA's program, if it is installed."""
+    return shutil.which(OPENSTA)
+
+
+def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
+    """Operands of a normal distribution, some of side B's at random zero.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    zeros : float
+        Chance of a zero, 0 to 1.
+    seed : int
+        Of the random numbers; values are the same whatever `zeros` is.
+    """
+    from tensordash_sim.quantization import quantized
+
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((STREAMS, config.columns, STEPS, config.lanes), np.float32)
+    b = rng.standard_normal((STREAMS, config.rows, STEPS, config.lanes), np.float32)
+    a_bits, b_bits = quantized(a, config.a_format), quantized(b, config.b_format)
+    b_bits[rng.random(b.shape) < zeros] = 0
+    return Activity(name=f"{zeros:.0%} zeros", streams=list(zip(a_bits, b_bits, strict=True)))
+
+
+def recorded_streams(config: TileConfig, seed: int = 0) -> Activity:
+    """Operands of the trace that comes with the package: passes of the three operations of its second convolution."""
+    from tensordash_sim.trace import Trace, example_trace
+    from tensordash_sim.verify import layer_passes
+
+    streams: list[tuple[NDArray, NDArray]] = []
+    for record in Trace.open(example_trace()).records:
+        if record.layer == RECORDED_LAYER:
+            for passes in layer_passes(record, config, sample=RECORDED_PASSES, seed=seed):
+                streams += zip(passes.a, passes.b, strict=True)
+    return Activity(name="digits trace", streams=streams)
+
+
+def design_power(
+    config: TileConfig,
+    netlist: str,
+    library: Liberty,
+    clock_ns: float,
+    activities: Sequence[Activity],
+    folder: Path,
+) -> list[DesignPower]:
+    """Power of a mapped tile on operands.
+
+    Results, counters and flags of the netlist are compared with the golden model's in every cycle.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    netlist : str
+        Its mapped modules, in Verilog.
+    library : Liberty
+        What it was mapped to.
+    clock_ns : float
+        Period.
+    activities : sequence of Activity
+        Operands; each is a run from reset.
+    folder : Path
+        An existing, empty folder for temporary files.
+
+    Raises
+    ------
+    SynthesisError
+        If the netlist differs from the golden model, or OpenSTA fails.
+    """
+    top = f"{PREFIX}tile"
+    gates = read_netlist(netlist, top, library, folder)
+    simulation = GateSimulation(gates)
+    runs = []
+    for activity in activities:
+        simulation = GateSimulation(gates)
+        _simulate(simulation, config, activity)
+        runs.append(simulation)
+    paths = [cell.path for cell in gates.cells]
+    return [
+        DesignPower(cycles=simulation.cycles, parts=_parts(watts, paths))
+        for simulation, watts in zip(runs, opensta_power(gates, runs, top, clock_ns, folder), strict=True)
+    ]
+
+
+def opensta_power(
+    gates: GateNetlist, runs: Sequence[GateSimulation], top: str, clock_ns: float, folder: Path
+) -> list[NDArray[np.float64]]:
+    """Power of every cell in simulations of a netlist.
+
+    Parameters
+    ----------
+    gates : GateNetlist
+        The netlist.
+    runs : sequence of GateSimulation
+        What toggled in it.
+    top : str
+        Name for it.
+    clock_ns : float
+        Period.
+    folder : Path
+        Where `read_netlist` was given, with the library.
+
+    Returns
+    -------
+    list of array of float, (cells, 4)
+        Internal, switching, leakage and total power in watts.
+
+    Raises
+    ------
+    SynthesisError
+        If OpenSTA fails.
+    """
+    pins = [(f"g{i}/{name}", net) for i, cell in enumerate(gates.cells) for name, net in cell.pins.items()]
+    pins = [(name, net) for name, net in pins if net != gates.clock]
+    nets = np.array([net for _, net in pins])
+    gates_of_clocks = {i: net for i, cell in enumerate(gates.cells) for net in cell.pins.values() if net in gates.gated}
+    drivers = [i for i in gates_of_clocks if gates.clock in gates.cells[i].pins.values()]
+    gated = [i for i in gates_of_clocks if i not in drivers]
+    gated_pins = [(f"g{i}/{name}", net) for i in gated for name, net in gates.cells[i].pins.items()]
+    for name, listed in (("pins", pins), ("gated_pins", gated_pins)):
+        (folder / f"{name}.txt").write_text("".join(f"{pin}\n" for pin, _ in listed), encoding="utf-8")
+    (folder / "flat.v").write_text(gates.verilog(top), encoding="utf-8")
+    for i, run in enumerate(runs):
+        np.savetxt(folder / f"activity_{i}.txt", np.stack([run.activity[nets], run.duty[nets]], axis=1), fmt="%.6g")
+        np.savetxt(folder / f"duty_{i}.txt", run.duty[[net for _, net in gated_pins]], fmt="%.6g")
+    numbers = {"cells": len(gates.cells), "runs": len(runs), "gated": " ".join(map(str, gated))}
+    _opensta(SCRIPT.format(top=top, period=clock_ns, **numbers), folder, top)
+    tables = []
+    for i, run in enumerate(runs):
+        watts = np.loadtxt(folder / f"power_{i}.txt", ndmin=2)
+        if watts.shape != (len(gates.cells), 4) or not np.isfinite(watts).all():
+            raise SynthesisError(f"power of {top} failed: OpenSTA gave no figure for some of the cells")
+        if gated:
+            clocked = np.loadtxt(folder / f"clock_{i}.txt", ndmin=2)
+            running = run.activity[[gates_of_clocks[cell] for cell in gated]] / 2
+            watts[gated, 0] -= (1 - running) * clocked[:, 0]
+            watts[drivers, 1] *= run.activity[[gates_of_clocks[cell] for cell in drivers]] / 2
+            watts[:, 3] = watts[:, :3].sum(axis=1)
+        tables.append(watts)
+    return tables
+
+
+def _simulate(simulation: GateSimulation, config: TileConfig, activity: Activity) -> None:
+    """One run from reset; toggles are counted from the first operand to the last result."""
+    from tensordash_sim.verify.lockstep import Lockstep
+
+    lockstep = Lockstep(simulation, config, Random(0), compare_every=16)
+    a = [[stream[column].tolist() for stream, _ in activity.streams] for column in range(config.columns)]
+    b = [[stream[row].tolist() for _, stream in activity.streams] for row in range(config.rows)]
+    c = np.zeros((len(activity.streams), config.rows, config.columns), np.int64).tolist() if config.initial else []
+    try:
+        _complete(lockstep.start())
+        simulation.forget()
+        lockstep.feed(a, b, c)
+        _complete(lockstep.run())
+    except AssertionError as error:
+        raise SynthesisError(f"the netlist differs from the golden model on {activity.name}: {error}") from error
+
+
+def _complete(bench: Coroutine[Any, Any, None]) -> None:
+    """Run a bench that waits for nothing: time is a netlist's own business here."""
+    try:
+        while True:
+            bench.send(None)
+    except StopIteration:
+        return
+
+
+def _opensta(script: str, folder: Path, top: str) -> None:
+    (folder / "power.tcl").write_text(script, encoding="utf-8")
+    command = [OPENSTA, "-no_splash", "-exit", "power.tcl"]
+    try:
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        raise SynthesisError(f"power of {top} took OpenSTA more than {TIME_LIMIT:.0f} seconds") from None
+    words = " ".join((done.stdout + done.stderr).split())
+    if done.returncode or "Error" in words:
+        raise SynthesisError(f"power of {top} failed (OpenSTA ended with {done.returncode}): {words[-500:]}")
+
+
+def _parts(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Power]:
+    """Cells' power, added up by the instance that they are in."""
+    names = list(dict.fromkeys(paths))
+    index = {name: i for i, name in enumerate(names)}
+    sums = np.zeros((len(names), 4))
+    np.add.at(sums, [index[place] for place in paths], watts)
+    return {
+        name: Power(internal=float(row[0]), switching=float(row[1]), leakage=float(row[2]))
+        for name, row in zip(names, sums, strict=True)
+    }
