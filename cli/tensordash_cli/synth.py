@@ -16,10 +16,21 @@ __all__ = ["command"]
 @click.option("--liberty", metavar="FILE.lib", type=Path, help="Your own cell library (default: Nangate 45 nm).")
 @click.option("--clock", "clock_ns", metavar="NS", type=FiniteRange(0.05, 100), default=2.0, show_default=True)
 @click.option("--power/--no-power", default=True, help="Measure power, if OpenSTA is installed (minutes; default).")
+@click.option("--sweep", metavar="NS,NS...", help="Instead: area and delay for several clocks.")
+@click.option("--target", metavar="FAMILY", help="Instead: LUTs, flip-flops and multipliers of an FPGA; ecp5.")
 @click.option("--numerics", is_flag=True, help="Instead: the PE for every format and accumulator (minutes).")
 @json_option
+@click.pass_context
 def command(
-    config: TileConfig, liberty: Path | None, clock_ns: float, power: bool, numerics: bool, as_json: bool
+    context: click.Context,
+    config: TileConfig,
+    liberty: Path | None,
+    clock_ns: float,
+    power: bool,
+    sweep: str | None,
+    target: str | None,
+    numerics: bool,
+    as_json: bool,
 ) -> None:
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV.
 
@@ -27,12 +38,29 @@ def command(
 
     With --numerics, map a PE with the tile's lanes and pipeline for every format and accumulator that go together.
     """
-    from tensordash_synth import cost_table, every_numerics, numerics_costs, numerics_table, synthesize
+    from tensordash_synth import (
+        cost_table,
+        every_numerics,
+        fpga_table,
+        numerics_costs,
+        numerics_table,
+        sweep_table,
+        synthesize,
+        synthesize_fpga,
+    )
 
+    _check(context, {"--sweep": sweep is not None, "--target": target is not None, "--numerics": numerics})
+    clocks = _clocks(sweep) if sweep is not None else []
     with progress.status("synthesizing") as status:
         if numerics:
             cores = numerics_costs(every_numerics(config), liberty=liberty, clock_ns=clock_ns, progress=status.update)
             document, text = cores.to_json(), numerics_table(cores)
+        elif target is not None:
+            fpga = synthesize_fpga(config, target, progress=status.update)
+            document, text = fpga.to_json(), fpga_table(fpga)
+        elif clocks:
+            reports = [synthesize(config, liberty=liberty, clock_ns=ns, progress=status.update) for ns in clocks]
+            document, text = {"sweep": [report.to_json() for report in reports]}, sweep_table(reports)
         else:
             report = synthesize(config, liberty=liberty, clock_ns=clock_ns, power=power, progress=status.update)
             document, text = report.to_json(), cost_table(report)
@@ -40,3 +68,26 @@ def command(
         print_json(document)
     else:
         click.echo(text)
+
+
+def _check(context: click.Context, instead: dict[str, bool]) -> None:
+    chosen = [option for option, given in instead.items() if given]
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
+    # What the others leave out of account.
+    without = {"--sweep": ("clock_ns", "power"), "--target": ("clock_ns", "power", "liberty"), "--numerics": ("power",)}
+    default = click.core.ParameterSource.DEFAULT
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is not default
+        if chosen and given and option.name in without[chosen[0]]:
+            raise click.UsageError(f"{option.opts[0]} does not go with {chosen[0]}")
+
+
+def _clocks(text: str) -> list[float]:
+    try:
+        clocks = [float(clock) for clock in text.split(",")]
+    except ValueError:
+        clocks = []
+    if not clocks or not all(0.05 <= clock <= 100 for clock in clocks):
+        raise click.UsageError(f"--sweep must be periods in ns from 0.05 to 100, such as 1.25,2,4, not {text!r}")
+    return clocks

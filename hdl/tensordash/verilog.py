@@ -119,6 +119,16 @@ def _ordered_ports(text: str) -> str:
     return re.sub(r"((?:in|out)put) (\d+) +\\(\S+)$", renumber, text, flags=re.MULTILINE)
 
 
+# As `tensordash synth` maps: a period of 2 ns, of which a tenth is left to flip-flops and what drives the inputs.
+CONSTRAINTS = """\
+# {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
+set period 2.000
+create_clock -name clk -period $period [get_ports clk]
+set_input_delay [expr 0.1 * $period] -clock clk [get_ports {{{inputs}}}]
+set_output_delay 0 -clock clk [get_ports {{{outputs}}}]
+"""
+
+
 def emit(block: Block, prefix: str = "tensordash") -> str:
     """Verilog-2005 of a component and everything below it, one module per distinct component.
 
@@ -168,7 +178,8 @@ def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
     -------
     dict of str to str
         ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
-        ``PREFIX.f`` (file list), ``config.toml`` and ``config.json`` (with every derived size).
+        ``PREFIX.f`` (file list), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc`` (timing constraints),
+        ``config.toml`` and ``config.json`` (with every derived size).
     """
     check_prefix(prefix)
     wrapper = AxiStreamTile(config)
@@ -178,6 +189,8 @@ def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
         f"{prefix}_transposer.v": _header(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
         f"{prefix}.vlt": WAIVERS.format(prefix=prefix),
         f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
+        f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),
+        f"{prefix}_axi_stream_tile.sdc": _constraints(wrapper, f"{prefix}_axi_stream_tile"),
         "config.toml": config.to_toml(),
         "config.json": json.dumps(_description(config, prefix, wrapper, transposer), indent=2) + "\n",
     }
@@ -246,6 +259,14 @@ def _ports(block: Block) -> dict[str, dict[str, Any]]:
     for name, value, is_input in members(block):
         ports[name] = {"direction": "input" if is_input else "output", "width": len(value)}
     return ports
+
+
+def _constraints(block: Block, top: str) -> str:
+    names: dict[str, list[str]] = {"input": ["rst"], "output": []}
+    for name, port in _ports(block).items():
+        if name not in ("clk", "rst"):
+            names[port["direction"]].append(name if port["width"] == 1 else f"{name}[*]")
+    return CONSTRAINTS.format(top=top, inputs=" ".join(names["input"]), outputs=" ".join(names["output"]))
 
 
 def _to_verilog(text: str) -> str:

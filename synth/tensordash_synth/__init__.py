@@ -1,22 +1,27 @@
 """What a tile costs: synthesis of TensorDash and its dense baseline through one flow."""
 
 from .flow import synthesize
+from .fpga import FpgaReport, synthesize_fpga
 from .liberty import LibertyError, default_liberty, load_liberty
 from .numerics import NumericsReport, every_numerics, numerics_costs
 from .report import CostReport
-from .table import cost_table, numerics_table
+from .table import cost_table, fpga_table, numerics_table, sweep_table
 from .yosys import SynthesisError
 
 __all__ = [
     "CostReport",
+    "FpgaReport",
     "LibertyError",
     "NumericsReport",
     "SynthesisError",
     "cost_table",
     "default_liberty",
     "every_numerics",
+    "fpga_table",
     "load_liberty",
     "numerics_costs",
     "numerics_table",
+    "sweep_table",
     "synthesize",
+    "synthesize_fpga",
 ]

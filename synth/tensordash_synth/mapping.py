@@ -9,7 +9,7 @@ from pathlib import Path
 from .liberty import Liberty
 from .yosys import SynthesisError, run_yosys
 
-__all__ = ["Mapped", "map_fastest", "map_for_area"]
+__all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area"]
 
 # What is left of the period for logic: ABC knows neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9

@@ -7,13 +7,18 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from .hierarchy import Placement
-from .mapping import Mapped
+from .mapping import LOGIC_SHARE, Mapped
 
 if TYPE_CHECKING:
     from .power_report import PowerReport
 
 __all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "CostReport", "Design"]
 
+# The paper's chip in 65 nm (Table III and section IV-D): logic goes there by its gate equivalents.
+TILES = 256
+NAND2_MM2 = 1.44e-6  # 65 nm
+BANKS_MM2 = 3 * 64 * 0.896  # AM, BM and CM: 64 banks each of 128 KB with a 64-bit port, by CACTI 7
+SCRATCHPADS_MM2 = (5.9, 3.95)  # TensorDash's have more ports; as the paper gives them
 COMPONENTS = ("compute_cores", "transposers", "schedulers_b_muxes", "a_muxes", "staging_buffers", "control")
 DELAY_NOTES = (
     "delay: ABC, registers, inputs and outputs; without wires, clk-to-q and setup (a tenth of the period is kept)",
@@ -149,6 +154,17 @@ class CostReport:
         """Highest frequency of TensorDash over the baseline's."""
         return self.baseline.fastest.delay_ns / self.tensordash.fastest.delay_ns
 
+    @property
+    def chip_ratio(self) -> float:
+        """Area of a whole chip of tiles and memories over that of the baseline's."""
+        logic = [area / self.gate_area * NAND2_MM2 * TILES for area in self.components["total"]]
+        sparse, dense = (BANKS_MM2 + pads + area for pads, area in zip(SCRATCHPADS_MM2, logic, strict=True))
+        return sparse / dense
+
+    def meets_clock(self, design: Mapping[str, Any]) -> bool:
+        """Whether a design of `to_json` leaves its part of the period to flip-flops."""
+        return bool(design["delay_ns"] <= LOGIC_SHARE * self.clock_ns)
+
     def to_json(self) -> dict[str, Any]:
         """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
         dense, sparse = self._design(self.baseline, 1), self._design(self.tensordash, 0)
@@ -176,6 +192,7 @@ class CostReport:
             "ratio": {
                 "area": round(ratio, 4) if ratio else None,
                 "clock": round(self.clock_ratio, 4),
+                "chip": round(self.chip_ratio, 4),
                 "power": None if self.power is None else round(self.power.ratio, 4),
                 "energy": None if self.power is None else self.power.energy_ratios,
             },

@@ -16,7 +16,7 @@ from .liberty import Liberty, load_liberty
 from .mapping import Mapped, map_fastest, map_for_area
 from .power import Activity, DesignPower, design_power
 
-__all__ = ["Progress", "Run", "running"]
+__all__ = ["Progress", "Run", "pooled", "running"]
 
 # The scheduling loop runs through these, and ends in the staging buffers: each gets its part of the period.
 PERIOD_SHARES = {"row_scheduler": 0.45, "control": 0.35}
@@ -147,12 +147,19 @@ def running(liberty: str | Path | None, clock_ns: float, progress: Progress | No
     if not 0 < clock_ns < 1e6:
         raise ValueError(f"clock_ns must be a period in nanoseconds above 0, not {clock_ns!r}")
     library = load_liberty(liberty)
+    with pooled(jobs) as (folder, pool):
+        yield Run(folder, library, clock_ns, progress or (lambda line: None), pool)
+
+
+@contextmanager
+def pooled(jobs: int | None) -> Iterator[tuple[Path, ThreadPoolExecutor]]:
+    """A scratch folder and threads that each wait for a process; both go when the block ends, whatever ends it."""
     with (
         tempfile.TemporaryDirectory(prefix="tensordash-synth-") as folder,
         ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool,
     ):
         try:
-            yield Run(Path(folder), library, clock_ns, progress or (lambda line: None), pool)
+            yield Path(folder), pool
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise

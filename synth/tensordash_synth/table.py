@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from .fpga import FpgaReport
 from .numerics import NUMERICS_NOTES, NumericsReport
 from .power_report import LIMITS
-from .report import NOTES, CostReport
+from .report import DELAY_NOTES, NOTES, CostReport
 
-__all__ = ["PAPER_MM2", "cost_table", "numerics_table"]
+__all__ = ["PAPER_MM2", "cost_table", "fpga_table", "numerics_table", "sweep_table"]
 
 # Paper, Table IV: (TensorDash, baseline) in mm2 for the 65 nm chip. Control and drain are not among its rows.
 PAPER_MM2 = {
@@ -47,6 +48,10 @@ ENERGY_HEADINGS = (
     ("", "TensorDash", "baseline", "", "power", "energy", "paper's"),
     ("operands", "mW", "mW", "speedup", "ratio", "ratio", "definition"),
 )
+SWEEP_HEADINGS = (
+    ("period", "clock", "TensorDash", "baseline", "area", "TensorDash", "baseline"),
+    ("ns", "MHz", "GE per PE", "GE per PE", "ratio", "ns", "ns"),
+)
 NUMERICS_HEADINGS = (
     ("", "", "product", "accumulator", "area", "flip-flops", "delay", "highest", "result"),
     ("format", "accumulator", "bits", "bits", "GE", "GE", "ns", "MHz", "GE"),
@@ -73,6 +78,84 @@ def cost_table(report: CostReport) -> str:
     notes = NOTES if report.power is None else (*NOTES, *LIMITS)
     parts = [*_head(report), *_aligned(rows, labels=1), "", *_power(report), *_summary(report), ""]
     return "\n".join([*parts, *(f"- {note}" for note in notes)])
+
+
+def fpga_table(report: FpgaReport) -> str:
+    """Resources by component and in all, one column for each design and resource.
+
+    Parameters
+    ----------
+    report : FpgaReport
+        What `tensordash_synth.synthesize_fpga` returned.
+
+    Returns
+    -------
+    str
+        Lines of plain text.
+    """
+    rows: list[tuple[str, ...] | None] = [
+        ("", *(name for name in ("TensorDash", "baseline") for _ in report.rows)),
+        ("", *(resource.upper() for _ in range(2) for resource in report.rows)),
+        None,
+    ]
+    for name in next(iter(report.rows.values())):
+        counts = [column[name][design] for design in (0, 1) for column in report.rows.values()]
+        if any(counts):
+            rows += [None] if name == "total" else []
+            rows.append((LABELS[name], *(f"{count:,.0f}" if count else "-" for count in counts)))
+    ratios = ((resource, report.ratio(resource)) for resource in report.rows)
+    summary = ", ".join(f"{resource.upper()} {ratio:.3f}" for resource, ratio in ratios if ratio is not None)
+    notes = (
+        "LUT: four inputs; two for each cell of a carry chain; no wide multiplexers",
+        "without transposers; counts after mapping, before placement",
+    )
+    return "\n".join(
+        [
+            f"{report.target}, Yosys",
+            "",
+            *_aligned(rows, labels=1),
+            "",
+            f"TensorDash over the baseline: {summary}",
+            "",
+            *(f"- {note}" for note in notes),
+        ]
+    )
+
+
+def sweep_table(reports: Sequence[CostReport]) -> str:
+    """Area against clock, one line for each target.
+
+    Parameters
+    ----------
+    reports : sequence of CostReport
+        Of the same tile, for several clocks.
+
+    Returns
+    -------
+    str
+        Lines of plain text.
+    """
+    rows: list[tuple[str, ...] | None] = [*SWEEP_HEADINGS, None]
+    for report in reports:
+        document = report.to_json()
+        designs = [document["tensordash"], document["baseline"]]
+        gates = [f"{design['tile_ge'] / report.pes:,.0f}" for design in designs]
+        delays = [f"{design['delay_ns']:.2f}{' ' if report.meets_clock(design) else '*'}" for design in designs]
+        ratio = f"{document['ratio']['area']:.3f}"
+        rows.append((f"{report.clock_ns:g}", f"{1000 / report.clock_ns:,.0f}", *gates, ratio, *delays))
+    first = reports[0].to_json()
+    fastest = [f"{first[name]['max_frequency_mhz']:,.0f} MHz" for name in ("tensordash", "baseline")]
+    return "\n".join(
+        [
+            f"{reports[0].library}; one gate equivalent (GE) is {reports[0].gate_area:g} um2",
+            "",
+            *_aligned(rows, labels=0),
+            "",
+            f"mapped for speed: TensorDash {fastest[0]}, baseline {fastest[1]}",
+            "",
+            *(f"- {note}" for note in ("*: misses the clock; mapped to the least delay", *DELAY_NOTES)),
+        ]
+    )
 
 
 def _power(report: CostReport) -> list[str]:
@@ -177,7 +260,8 @@ def _summary(report: CostReport) -> list[str]:
     ratio, sparse, dense = document["ratio"], document["tensordash"], document["baseline"]
     return [
         f"area {ratio['area']:.3f} of the baseline's (paper: fp16 1.143, bf16 1.16); "
-        f"highest clock {ratio['clock']:.3f} of it",
+        f"highest clock {ratio['clock']:.3f} of it; "
+        f"256 tiles with the banks and scratchpads of Table III: {ratio['chip']:.3f} (paper: 1.048)",
         f"per PE: compute {dense['pe_ge']:,.0f} GE, added {sparse['added_ge_per_pe']:,.0f} "
         f"(derived from the paper, fp16, 4 lanes: 11,700 and 1,680), in all {sparse['total_ge_per_pe']:,.0f}",
         *(

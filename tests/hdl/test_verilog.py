@@ -70,6 +70,8 @@ def test_files(rendered):
         "tensordash_transposer.v",
         "tensordash.vlt",
         "tensordash.f",
+        "tensordash_tile.sdc",
+        "tensordash_axi_stream_tile.sdc",
         "config.toml",
         "config.json",
     ]
@@ -178,6 +180,16 @@ def test_pes_of_other_tiles():
     dense = modules(cached_render(CONFIGS["dense"])["tensordash.v"])
     assert Counter(kind for kind, _ in instances(dense["tensordash_tile"]))["tensordash_pe"] == 16
     assert not {name for name in dense if "scheduler" in name or "mux" in name}
+
+
+@pytest.mark.parametrize("top", ["tile", "axi_stream_tile"])
+def test_constraints_name_every_port(rendered, top):
+    ports = json.loads(rendered[1]["config.json"])["modules"][f"tensordash_{top}"]
+    listed = dict(re.findall(r"^(\w+) .*\[get_ports \{?([^}\n]*?)\}?\]$", rendered[1][f"tensordash_{top}.sdc"], re.M))
+    assert listed["create_clock"] == "clk"
+    for command, direction in (("set_input_delay", "input"), ("set_output_delay", "output")):
+        names = {name + "[*]" * (port["width"] > 1) for name, port in ports.items() if port["direction"] == direction}
+        assert set(listed[command].split()) == names - {"clk"}
 
 
 def test_submodules_have_names(rendered):

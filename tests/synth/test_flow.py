@@ -5,8 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from tensordash import TileConfig, load_preset
-from tensordash_synth import LibertyError, SynthesisError, cost_table, load_liberty, synthesize
+from tensordash import ConfigError, TileConfig, load_preset
+from tensordash_synth import (
+    LibertyError,
+    SynthesisError,
+    cost_table,
+    fpga_table,
+    load_liberty,
+    sweep_table,
+    synthesize,
+    synthesize_fpga,
+)
 from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.mapping import map_for_area
 from tensordash_synth.yosys import run_yosys
@@ -169,3 +178,37 @@ def test_the_paper_s_tile(sparsity):
     assert 1.0 < document["ratio"]["area"] < {"rows": 1.3, "both": 1.6}[sparsity]
     assert document["baseline"]["delay_ns"] < 1.8
     assert document["baseline"]["pe_ge"] < 11_700
+
+
+def test_chip(report, document):
+    """By hand: 256 tiles at 1.44 um2 a gate equivalent in 65 nm, 192 banks, and the paper's scratchpads."""
+    tiles = [256 * 1.44e-6 * document[name]["tile_ge"] for name in ("tensordash", "baseline")]
+    assert document["ratio"]["chip"] == pytest.approx(
+        (tiles[0] + 5.9 + 172.032) / (tiles[1] + 3.95 + 172.032), abs=1e-3
+    )
+
+
+def test_sweep(report):
+    document = report.to_json()
+    (line,) = [line.split() for line in sweep_table([report]).splitlines() if line.split()[1:2] == ["500"]]
+    gates = [f"{document[name]['tile_ge'] / 2:,.0f}" for name in ("tensordash", "baseline")]
+    assert line[:5] == ["2", "500", *gates, f"{document['ratio']['area']:.3f}"]
+
+
+def test_fpga():
+    report = synthesize_fpga(SMALL)
+    resources = report.to_json()["resources"]
+    assert resources["dsp"] | {"components": None} == {"tensordash": 4, "baseline": 4, "ratio": 1.0, "components": None}
+    for name in ("lut", "ff"):
+        assert resources[name]["ratio"] > 1.05
+        parts = resources[name]["components"]
+        for design in ("tensordash", "baseline"):
+            assert sum(part[design] for part in parts.values()) == resources[name][design]
+        assert parts["a_muxes"]["baseline"] == 0 < parts["a_muxes"]["tensordash"]
+    text = fpga_table(report)
+    assert text.startswith("ecp5, Yosys")
+    assert f"LUT {report.ratio('lut'):.3f}, FF {report.ratio('ff'):.3f}, DSP 1.000" in text
+    with pytest.raises(ValueError, match="target must be one of ecp5, not 'virtex'"):
+        synthesize_fpga(SMALL, "virtex")
+    with pytest.raises(ConfigError, match="to compare with the baseline"):
+        synthesize_fpga(load_preset("dense"))

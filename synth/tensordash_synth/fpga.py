@@ -1,0 +1,146 @@
+"""A tile on an FPGA: look-up tables, flip-flops and multipliers, next to the dense baseline."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tensordash import ConfigError, TileConfig
+
+from .hierarchy import Hierarchy
+from .report import COMPONENTS, component, table_rows
+from .run import Progress, pooled
+from .yosys import run_yosys
+
+__all__ = ["RESOURCES", "TARGETS", "FpgaReport", "synthesize_fpga"]
+
+TARGETS = {"ecp5": "synth_ecp5 -abc9 -noflatten -nowidelut -top {top}"}
+"""Yosys' command for each family."""
+CELLS = {"LUT4": "lut", "CCU2C": "carry", "TRELLIS_FF": "ff", "MULT18X18D": "dsp"}
+LUTS_OF_A_CARRY = 2
+RESOURCES = ("lut", "ff", "dsp")
+TILE = "tensordash_tile"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FpgaReport:
+    """Resources of a TensorDash tile next to its dense baseline.
+
+    Parameters
+    ----------
+    digest : str
+        Of the configuration.
+    target : str
+        The family.
+    rows : dict of str to dict of str to (float, float)
+        (TensorDash, baseline) by resource and row of the cost table; `total` is the sum.
+    """
+
+    digest: str
+    target: str
+    rows: Mapping[str, Mapping[str, tuple[float, float]]]
+
+    def ratio(self, resource: str) -> float | None:
+        """TensorDash over the baseline; None where the baseline has none."""
+        sparse, dense = self.rows[resource]["total"]
+        return sparse / dense if dense else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a document of plain values."""
+        return {
+            "config": self.digest,
+            "target": self.target,
+            "resources": {
+                resource: {
+                    "tensordash": round(rows["total"][0]),
+                    "baseline": round(rows["total"][1]),
+                    "ratio": None if (ratio := self.ratio(resource)) is None else round(ratio, 4),
+                    "components": {
+                        name: {"tensordash": round(rows[name][0]), "baseline": round(rows[name][1])}
+                        for name in rows
+                        if any(rows[name]) and name != "total"
+                    },
+                }
+                for resource, rows in self.rows.items()
+            },
+        }
+
+
+def synthesize_fpga(
+    config: TileConfig, target: str = "ecp5", *, progress: Progress | None = None, jobs: int | None = None
+) -> FpgaReport:
+    """Map a tile and its dense baseline to an FPGA family, module by module.
+
+    Parameters
+    ----------
+    config : TileConfig
+        A tile that skips zeros; its baseline is derived from it.
+    target : str
+        One of `TARGETS`.
+    progress : callable, optional
+        Is called with one line of text for every module that is done.
+    jobs : int, optional
+        Processes at a time; by default one per core.
+
+    Returns
+    -------
+    FpgaReport
+        `lut` counts four-input tables, two for each cell of a carry chain; `dsp` multipliers of 18 x 18 bits.
+
+    Raises
+    ------
+    ConfigError
+        If `config` has no sparsity, so that there is nothing to compare.
+    ValueError
+        If `target` is not known.
+    SynthesisError
+        If Yosys fails; nothing is left behind.
+    """
+    from tensordash.verilog import render  # imports Amaranth, which takes its time
+
+    if config.sparsity == "none":
+        raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
+    if target not in TARGETS:
+        raise ValueError(f"target must be one of {', '.join(TARGETS)}, not {target!r}")
+    tiles = [Hierarchy(render(each)["tensordash.v"], TILE) for each in (config, config.baseline)]
+    found: dict[str, Future[Counter[str]]] = {}
+    with pooled(jobs) as (folder, pool):
+        for tile in tiles:
+            for name in sorted({placement.module for placement in tile.placements}):
+                if (digest := tile.digest(name)) not in found:
+                    room = folder / str(len(found))
+                    room.mkdir()
+                    found[digest] = pool.submit(_map, tile, name, target, room, progress or (lambda line: None))
+        counts = {digest: future.result() for digest, future in found.items()}
+    return FpgaReport(
+        digest=config.digest,
+        target=target,
+        rows={resource: table_rows(*(_sums(tile, counts, resource) for tile in tiles)) for resource in RESOURCES},
+    )
+
+
+def _map(tile: Hierarchy, name: str, target: str, folder: Path, progress: Progress) -> Counter[str]:
+    """Resources of a module, without what stands below it."""
+    (folder / "tile.v").write_text(tile.text, encoding="utf-8")
+    boxes = tile.black_boxes(name)
+    commands = ["read_verilog tile.v", *([f"blackbox {' '.join(boxes)}"] if boxes else [])]
+    commands += [f"hierarchy -check -top {name}", "flatten", TARGETS[target].format(top=name)]
+    run_yosys([*commands, f"tee -q -o stat.json stat -json -top {name}"], folder, name)
+    text = (folder / "stat.json").read_text(encoding="utf-8")
+    cells = json.loads(text[text.index("{") :])["modules"][f"\\{name}"]["num_cells_by_type"]
+    counts: Counter[str] = Counter()
+    for cell, resource in CELLS.items():
+        counts[resource] += cells.get(cell, 0)
+    counts["lut"] += LUTS_OF_A_CARRY * counts.pop("carry")
+    progress(f"{name}: {', '.join(f'{counts[resource]} {resource}' for resource in RESOURCES)}")
+    return counts
+
+
+def _sums(tile: Hierarchy, counts: Mapping[str, Counter[str]], resource: str) -> dict[str, float]:
+    sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
+    for placement in tile.placements:
+        sums[component(placement)] += counts[tile.digest(placement.module)][resource]
+    return sums
