@@ -1,16 +1,19 @@
 """Runs of the recipe: modules of generated Verilog, several at a time, in a scratch folder."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 from tensordash import TileConfig
 
+from .cache import cached
 from .hierarchy import Hierarchy, role
 from .liberty import Liberty, load_liberty
 from .mapping import Mapped, map_fastest, map_for_area
@@ -53,11 +56,20 @@ class Run:
     def module(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
         """Map a module on its own to the target clock; what stands below it are black boxes."""
         period = self.clock_ns * PERIOD_SHARES.get(role(name), 1.0)
-        return self._say(label, map_for_area(self._alone(hierarchy, name), name, self.library, period, self._room()))
+
+        def make() -> tuple[Mapped, ...]:
+            return (map_for_area(self._alone(hierarchy, name), name, self.library, period, self._room()),)
+
+        (mapped,) = cached([*self._key, "area", repr(period), name, hierarchy.digest(name)], make)
+        return self._say(label, mapped)
 
     def module_fastest(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
         """Map a module on its own for speed."""
-        mapped = map_fastest(self._alone(hierarchy, name), name, self.library, self._room())
+
+        def make() -> tuple[Mapped, ...]:
+            return (map_fastest(self._alone(hierarchy, name), name, self.library, self._room()),)
+
+        (mapped,) = cached([*self._key, "speed", name, hierarchy.digest(name)], make)
         return self._say(f"{label}, for speed", mapped)
 
     def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
@@ -66,6 +78,14 @@ class Run:
         Of equal instances side by side, the first is there in full, and the others only as loads: their paths are
         equal, and they would take most of the time.
         """
+        at_target, fastest = cached(
+            [*self._key, "whole", repr(self.clock_ns), *sorted(map(hierarchy.digest, hierarchy.modules))],
+            lambda: self._whole(hierarchy),
+        )
+        self._say(f"{label}, flattened", at_target)
+        return at_target, self._say(f"{label}, flattened, for speed", fastest)
+
+    def _whole(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
         commands = [self._read(hierarchy)]
         loads = {child: f"{child}_load" for _, child, _ in hierarchy.twins()}
         commands += [f"copy {child} {load}" for child, load in loads.items()]
@@ -73,9 +93,14 @@ class Run:
         for parent, child, instances in hierarchy.twins():
             commands.append(f"chtype -set {loads[child]} {' '.join(f'{parent}/{name}' for name in instances)}")
         at_target = map_for_area(commands, hierarchy.top, self.library, self.clock_ns, self._room(), thorough=False)
-        self._say(f"{label}, flattened", at_target)
         fastest = map_fastest(commands, hierarchy.top, self.library, self._room())
-        return at_target, self._say(f"{label}, flattened, for speed", fastest)
+        # Nobody looks into the netlists of flattened tiles, which are large.
+        return replace(at_target, netlist=""), replace(fastest, netlist="")
+
+    @cached_property
+    def _key(self) -> list[str]:
+        """What decides every mapping: the library."""
+        return [hashlib.sha256(self.library.path.read_bytes()).hexdigest()]
 
     def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:
         """Power of a mapped tile on operands."""

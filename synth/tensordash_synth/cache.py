@@ -1,0 +1,53 @@
+"""Mappings that were made before, kept by their content."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+
+from . import mapping
+from .mapping import Mapped
+
+__all__ = ["cache_folder", "cached"]
+
+
+def cache_folder() -> Path:
+    """Where mappings are kept: ``tensordash/synth`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
+    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    return (base if base.is_absolute() else Path.home() / ".cache") / "tensordash" / "synth"
+
+
+@cache
+def _tools() -> str:
+    """What decides a mapping beside its module: Yosys, and the recipe as it stands in the code."""
+    code = Path(mapping.__file__).read_bytes()
+    return f"{version('pyosys')} {hashlib.sha256(code).hexdigest()}"
+
+
+def cached(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapped, ...]:
+    """Mappings under a key; they are made where they are not kept yet, or cannot be read.
+
+    Parameters
+    ----------
+    key : list of str
+        Everything that decides them, but the tools.
+    make : callable
+        Makes them.
+    """
+    digest = hashlib.sha256(json.dumps([_tools(), *key]).encode()).hexdigest()
+    path = cache_folder() / f"{digest}.json"
+    with suppress(OSError, ValueError, TypeError):
+        return tuple(Mapped(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
+    mapped = make()
+    with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with NamedTemporaryFile("w", dir=path.parent, suffix=".partial", delete=False, encoding="utf-8") as file:
+            json.dump([asdict(each) for each in mapped], file)
+        Path(file.name).replace(path)
+    return mapped

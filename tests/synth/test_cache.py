@@ -1,0 +1,63 @@
+"""Mappings are made once."""
+
+from pathlib import Path
+
+import pytest
+
+from tensordash_synth.cache import cache_folder, cached
+from tensordash_synth.mapping import Mapped
+
+MAPPED = Mapped(area_um2=1.5, delay_ns=0.25, flip_flop_um2=0.5, recipe="area", netlist="module m();\nendmodule\n")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder() == tmp_path / "tensordash" / "synth"
+    return cache_folder()
+
+
+class Maker:
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self) -> tuple[Mapped, ...]:
+        self.calls += 1
+        return MAPPED, MAPPED
+
+
+def test_once(folder: Path) -> None:
+    make = Maker()
+    assert cached(["a", "b"], make) == (MAPPED, MAPPED) == cached(["a", "b"], make)
+    assert make.calls == 1
+    assert cached(["a", "c"], make) == (MAPPED, MAPPED)
+    assert make.calls == 2
+    assert len(list(folder.iterdir())) == 2
+
+
+@pytest.mark.parametrize("content", ["", "[", "[{}]", '{"a": 1}', "\x00"])
+def test_damaged(folder: Path, content: str) -> None:
+    make = Maker()
+    cached(["a"], make)
+    (file,) = folder.iterdir()
+    file.write_text(content)
+    assert cached(["a"], make) == (MAPPED, MAPPED)
+    assert make.calls == 2
+    assert cached(["a"], make) == (MAPPED, MAPPED)
+    assert make.calls == 2
+
+
+def test_other_tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = Maker()
+    cached(["a"], make)
+    monkeypatch.setattr("tensordash_synth.cache._tools", lambda: "another Yosys")
+    cached(["a"], make)
+    assert make.calls == 2
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    make = Maker()
+    assert cached(["a"], make) == (MAPPED, MAPPED) == cached(["a"], make)
+    assert make.calls == 2
