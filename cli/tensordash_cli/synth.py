@@ -39,6 +39,7 @@ def command(
     With --numerics, map a PE with the tile's lanes and pipeline for every format and accumulator that go together.
     """
     from tensordash_synth import (
+        TARGETS,
         cost_table,
         every_numerics,
         fpga_table,
@@ -50,6 +51,8 @@ def command(
     )
 
     _check(context, {"--sweep": sweep is not None, "--target": target is not None, "--numerics": numerics})
+    if target is not None and target not in TARGETS:
+        raise click.UsageError(f"--target must be one of {', '.join(TARGETS)}, not {target!r}")
     clocks = _clocks(sweep) if sweep is not None else []
     with progress.status("synthesizing") as status:
         if numerics:

@@ -1,7 +1,7 @@
 """What a tile costs: synthesis of TensorDash and its dense baseline through one flow."""
 
 from .flow import synthesize
-from .fpga import FpgaReport, synthesize_fpga
+from .fpga import TARGETS, FpgaReport, synthesize_fpga
 from .liberty import LibertyError, default_liberty, load_liberty
 from .numerics import NumericsReport, every_numerics, numerics_costs
 from .report import CostReport
@@ -9,6 +9,7 @@ from .table import cost_table, fpga_table, numerics_table, sweep_table
 from .yosys import SynthesisError
 
 __all__ = [
+    "TARGETS",
     "CostReport",
     "FpgaReport",
     "LibertyError",
