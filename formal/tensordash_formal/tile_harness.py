@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
 from tensordash import Tile, TileConfig
 from tensordash.axi_stream import AxiStreamTile
 from tensordash.block import Block
+from tensordash.connectivity import Connectivity
+from tensordash.scheduler import Scheduler
 
 from .harness import Fault, Harness
 from .stands import STANDS
@@ -48,6 +50,7 @@ class TileHarness(Harness):
         with self.m.If(self.beat_leaves):
             self.m.d.sync += self.beat.eq(Mux(self.final_leaves, 0, self.beat + 1))
         self._window()
+        self._schedulers()
         self._pipeline()
         self._output()
         if config.initial:
@@ -60,6 +63,30 @@ class TileHarness(Harness):
         self.lemma(self.probe("control.ending", depth) == state.ends)
         self.lemma(state.ends & ~thermometer(state.held, depth) == 0)
         self.lemma(self.probe("control.first", 1) == state.first)
+
+    def _schedulers(self) -> None:
+        """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now."""
+        state, depth, lanes = self.state, self.state.depth, self.config.lanes
+        self.windows: list[Value] = []
+        """Each scheduler's window: positions that are effectual and not consumed."""
+        connectivity = Connectivity(self.config.options, lanes=lanes, depth=depth)
+        for path, advance in state.schedulers.items():
+            scheduler = Scheduler(connectivity)
+            self.m.submodules[f"expected_{len(self.windows)}"] = scheduler
+            select = self.port(f"{path}.select", len(self.config.options) * lanes)
+            remaining = self.probe(f"{path}.remaining", (depth - 1) * lanes)
+            window = [Const(0)] * lanes + [remaining[position] for position in range((depth - 1) * lanes)]
+            for lane in range(lanes):
+                for option, (step, place) in enumerate(connectivity.positions(lane)):
+                    window[step * lanes + place] |= select[lane * len(self.config.options) + option]
+            self.m.d.comb += [
+                Value.cast(scheduler.effectual).eq(Cat(window)),
+                scheduler.eligible.eq(thermometer(state.drawable, depth)),
+            ]
+            self.lemma(select == Value.cast(scheduler.select), when=state.held != 0)
+            self.lemma(advance == scheduler.advance, when=state.held != 0)
+            self.lemma(remaining == Value.cast(scheduler.remaining)[lanes:], when=state.held != 0)
+            self.windows.append(Value.cast(scheduler.effectual))
 
     def _pipeline(self) -> None:
         """Marks; a stream's first schedule comes exactly where none is open."""
