@@ -16,7 +16,7 @@ from .mapping import Mapped, map_fastest, map_for_area
 __all__ = ["Progress", "Run", "running"]
 
 # The scheduling loop runs through these, and ends in the staging buffers: each gets its part of the period.
-PERIOD_SHARES = {"row_scheduler": 0.45, "control": 0.35}
+PERIOD_SHARES = {"row_scheduler": 0.55, "control": 0.35}
 
 T = TypeVar("T")
 Progress = Callable[[str], None]
