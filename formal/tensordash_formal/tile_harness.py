@@ -65,28 +65,31 @@ class TileHarness(Harness):
         self.lemma(self.probe("control.first", 1) == state.first)
 
     def _schedulers(self) -> None:
-        """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now."""
+        """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.
+
+        Ghost registers keep what that logic had last; apart from it, they are shown to be the window and its steps.
+        """
         state, depth, lanes = self.state, self.state.depth, self.config.lanes
+        connectivity = Connectivity(self.config.options, lanes=lanes, depth=depth)
         self.windows: list[Value] = []
         """Each scheduler's window: positions that are effectual and not consumed."""
-        connectivity = Connectivity(self.config.options, lanes=lanes, depth=depth)
+        held = state.held != 0
         for path, advance in state.schedulers.items():
             scheduler = Scheduler(connectivity)
             self.m.submodules[f"expected_{len(self.windows)}"] = scheduler
+            window, eligible = Signal(depth * lanes, reset_less=True), Signal(depth, reset_less=True)
+            self.m.d.sync += [
+                window.eq(self.port(f"{path}.scheduler.effectual", depth * lanes)),
+                eligible.eq(self.port(f"{path}.scheduler.eligible", depth)),
+            ]
+            self.m.d.comb += [Value.cast(scheduler.effectual).eq(window), scheduler.eligible.eq(eligible)]
+            self.lemma(eligible == thermometer(state.drawable, depth), when=held)
             select = self.port(f"{path}.select", len(self.config.options) * lanes)
             remaining = self.probe(f"{path}.remaining", (depth - 1) * lanes)
-            window = [Const(0)] * lanes + [remaining[position] for position in range((depth - 1) * lanes)]
-            for lane in range(lanes):
-                for option, (step, place) in enumerate(connectivity.positions(lane)):
-                    window[step * lanes + place] |= select[lane * len(self.config.options) + option]
-            self.m.d.comb += [
-                Value.cast(scheduler.effectual).eq(Cat(window)),
-                scheduler.eligible.eq(thermometer(state.drawable, depth)),
-            ]
-            self.lemma(select == Value.cast(scheduler.select), when=state.held != 0)
-            self.lemma(advance == scheduler.advance, when=state.held != 0)
-            self.lemma(remaining == Value.cast(scheduler.remaining)[lanes:], when=state.held != 0)
-            self.windows.append(Value.cast(scheduler.effectual))
+            self.lemma(select == Value.cast(scheduler.select), when=held)
+            self.lemma(advance == scheduler.advance, when=held)
+            self.lemma(remaining == Value.cast(scheduler.remaining)[lanes:], when=held)
+            self.windows.append(window)
 
     def _pipeline(self) -> None:
         """Marks; a stream's first schedule comes exactly where none is open."""
