@@ -46,7 +46,7 @@ class _TagPE(Elaboratable):
         for lane in range(pe.lanes):
             a, b = pe.a[lane][-1], pe.b[lane][-1]
             pairs.append((pe.active[lane] & a & b, pe.active[lane] & (a ^ b)))
-        entering = Signal(TAGS, name="operands")
+        entering = Signal(TAGS)
         m.d.comb += entering.eq(Cat(*_added(pairs)))
         for stage in range(pe.stages - 1):
             held = Signal(TAGS, name=f"stage_{stage}")

@@ -2,11 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Mux, Signal
+from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
 from tensordash import Tile, TileConfig
 from tensordash.axi_stream import AxiStreamTile
 from tensordash.block import Block
+from tensordash.connectivity import Connectivity
+from tensordash.scheduler import Scheduler
 
 from .harness import Fault, Harness
 from .stands import STANDS
@@ -48,6 +50,7 @@ class TileHarness(Harness):
         with self.m.If(self.beat_leaves):
             self.m.d.sync += self.beat.eq(Mux(self.final_leaves, 0, self.beat + 1))
         self._window()
+        self._schedulers()
         self._pipeline()
         self._output()
         if config.initial:
@@ -60,6 +63,33 @@ class TileHarness(Harness):
         self.lemma(self.probe("control.ending", depth) == state.ends)
         self.lemma(state.ends & ~thermometer(state.held, depth) == 0)
         self.lemma(self.probe("control.first", 1) == state.first)
+
+    def _schedulers(self) -> None:
+        """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.
+
+        Ghost registers keep what that logic had last; apart from it, they are shown to be the window and its steps.
+        """
+        state, depth, lanes = self.state, self.state.depth, self.config.lanes
+        connectivity = Connectivity(self.config.options, lanes=lanes, depth=depth)
+        self.windows: list[Value] = []
+        """Each scheduler's window: positions that are effectual and not consumed."""
+        held = state.held != 0
+        for path, advance in state.schedulers.items():
+            scheduler = Scheduler(connectivity)
+            self.m.submodules[f"expected_{len(self.windows)}"] = scheduler
+            window, eligible = Signal(depth * lanes, reset_less=True), Signal(depth, reset_less=True)
+            self.m.d.sync += [
+                window.eq(self.port(f"{path}.scheduler.effectual", depth * lanes)),
+                eligible.eq(self.port(f"{path}.scheduler.eligible", depth)),
+            ]
+            self.m.d.comb += [Value.cast(scheduler.effectual).eq(window), scheduler.eligible.eq(eligible)]
+            self.lemma(eligible == thermometer(state.drawable, depth), when=held)
+            select = self.port(f"{path}.select", len(self.config.options) * lanes)
+            remaining = self.probe(f"{path}.remaining", (depth - 1) * lanes)
+            self.lemma(select == Value.cast(scheduler.select), when=held)
+            self.lemma(advance == scheduler.advance, when=held)
+            self.lemma(remaining == Value.cast(scheduler.remaining)[lanes:], when=held)
+            self.windows.append(window)
 
     def _pipeline(self) -> None:
         """Marks; a stream's first schedule comes exactly where none is open."""

@@ -4,7 +4,7 @@ Of the hardware it reads the ports, and how far the tile advances (the scheduler
 """
 
 from functools import reduce
-from operator import add
+from operator import add, and_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
@@ -48,7 +48,7 @@ class TileState:
         config = self.config
         self.depth = config.window_depth
         self.beats = config.rows // config.out_rows
-        self.latency = config.stages - (config.sparsity == "none")
+        self.latency = config.stages - 1
         exact = isinstance(config.numerics.accumulator, Exact)
         self.adds_c = config.initial and exact
         self.starts_from_c = config.initial and not exact
@@ -57,6 +57,18 @@ class TileState:
 
         self.advance = harness.port("control.advance", self.depth)
         """How far the tile advances, as a thermometer."""
+        schedulers = {
+            "none": [],
+            "rows": [f"scheduler_{row}" for row in range(config.rows)],
+            "both": [f"pe_{row}_{column}.scheduler" for row in range(config.rows) for column in range(config.columns)],
+        }[config.sparsity]
+        self.schedulers = {path: harness.port(f"{path}.advance", self.depth) for path in schedulers}
+        """Each scheduler's AS, as a thermometer, if a schedule is made."""
+        advances, each = list(self.schedulers.values()), len(schedulers) // config.rows
+        self.row_advances: list[Value] = [
+            reduce(and_, advances[row * each : (row + 1) * each]) if each else Const(1) for row in range(config.rows)
+        ]
+        """Each row's (`both`: the least of its PEs)."""
         self.held = Signal(range(self.depth + 1))
         self.ends = Signal(self.depth)
         self.first = Signal(init=1)
@@ -108,8 +120,9 @@ class TileState:
         """The tile's AS."""
         self.last = Signal()
         """The schedule of this cycle is the last of its stream."""
+        would_end = (self.ends & reduce(and_, self.row_advances)).any()
         complete = (self.held == self.depth) | self.ends.any() if self.config.needs_full_window else Const(1)
-        due_last = self.pipe_last[-1] if self.latency else self.possible & self.ends[0]
+        due_last = self.pipe_last[-1] if self.latency else self.possible & would_end
         m.d.comb += [
             self.possible.eq((self.held != 0) & complete & (self.may_start | ~self.first)),
             self.frozen.eq(due_last & ~self.block_free),
@@ -120,12 +133,12 @@ class TileState:
         with m.If(self.scheduled):
             m.d.sync += self.first.eq(self.last)
         m.d.comb += self.may_start.eq((self.c_blocks != 0) if self.config.initial else 1)
-        self.eligible = Signal(range(self.depth + 1))
-        """How many steps may be drawn from."""
-        eligible = self.held
+        self.drawable, self.eligible = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
+        """How many steps could be drawn from, and how many may."""
+        eligible: Value = self.held
         for step in reversed(range(self.depth)):
             eligible = Mux(self.ends[step], step + 1, eligible)
-        m.d.comb += self.eligible.eq(Mux(self.scheduled, eligible, 0))
+        m.d.comb += [self.drawable.eq(eligible), self.eligible.eq(Mux(self.scheduled, eligible, 0))]
 
     def _accumulate(self, m: Module) -> None:
         """Step 4."""

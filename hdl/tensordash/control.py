@@ -25,8 +25,8 @@ class Control(Block):
 
     Counts of steps are thermometers inside (bit j: more than j), which need no adders or comparators.
 
-    Timing: everything is combinational from the window's state and the ports; `refill` and `taken` close the loop that
-    begins at `eligible` and runs through the schedulers.
+    Timing: everything is combinational from the window's state and the ports; `refill` and `eligible_next` are half of
+    the loop that the schedulers close.
 
     Parameters
     ----------
@@ -57,18 +57,20 @@ class Control(Block):
         Only if `initial`: a stream may start.
     starts : Out(1)
         A stream starts: the schedule of this cycle is its first.
-    eligible : Out(depth)
-        Steps that schedulers may draw from, as a thermometer; zero when no schedule is made.
+    scheduled : Out(1)
+        A schedule is made.
+    eligible_next : Out(depth)
+        Steps that schedulers may draw from in the next cycle, as a thermometer.
     advances : In(depth, schedulers)
-        Each scheduler's AS, as a thermometer.
+        Each scheduler's AS, as a thermometer, if a schedule is made.
     advance : Out(depth)
-        The tile's AS, as a thermometer.
+        The tile's AS, as a thermometer; zero when no schedule is made.
     refill : Out(refill_layout)
         What each slot of every window takes.
     ends : Out(1)
         This schedule is the last of its stream.
     ends_next : Out(1)
-        A schedule can be made unless `frozen`, and its oldest step ends its stream.
+        A schedule can be made unless `frozen`, and would be the last of its stream.
     starved : Out(1)
         Neither frozen nor able to schedule.
     limited : Out(1)
@@ -99,7 +101,8 @@ class Control(Block):
                 "frozen": In(1),
                 **({"startable": In(1)} if initial else {}),
                 "starts": Out(1),
-                "eligible": Out(depth),
+                "scheduled": Out(1),
+                "eligible_next": Out(depth),
                 "advances": In(ArrayLayout(depth, max(schedulers, 1))),
                 "advance": Out(depth),
                 "refill": Out(refill_layout(depth)),
@@ -127,22 +130,19 @@ class Control(Block):
         present, ending = self._present, self._ending
         complete = present[-1] | ending.any() if self.full_window else Const(1)
         startable = self.startable | ~self._first if self.initial else Const(1)
-        possible, scheduled = Signal(), Signal()
+        possible, least = Signal(), Signal(self.depth)
+        scheduled = self.scheduled
         m.d.comb += [
             possible.eq(present[0] & complete & startable),
             scheduled.eq(possible & ~self.frozen),
+            least.eq(reduce(and_, [self.advances[i] for i in range(self.schedulers)]) if self.schedulers else 1),
+            self.advance.eq(least & scheduled.replicate(self.depth)),
             self.starts.eq(scheduled & self._first),
             self.starved.eq(~scheduled & ~self.frozen),
         ]
-        for step in range(self.depth):
-            m.d.comb += self.eligible[step].eq(scheduled & present[step] & ~ending[:step].any())
-        if self.schedulers:
-            m.d.comb += self.advance.eq(reduce(and_, [self.advances[i] for i in range(self.schedulers)]))
-        else:
-            m.d.comb += self.advance.eq(self.eligible)
         m.d.comb += [
             self.ends.eq((self.advance & ending).any()),
-            self.ends_next.eq(possible & ending[0]),
+            self.ends_next.eq(possible & (least & ending).any()),
             self.limited.eq(scheduled & (self.advance == present) & ~present[-1] & ~ending.any()),
         ]
         with m.If(scheduled):
@@ -180,6 +180,7 @@ class Control(Block):
             more = Cat(self.available[port] > step for step in range(1, depth))
             m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
         m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
+        stays = Signal(depth)
         for slot in range(depth):
             fills = [left[slot - step] & offered[step] for step in range(slot + 1)]
             lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
@@ -191,10 +192,14 @@ class Control(Block):
                 following[slot].eq(kept[slot] | reduce(or_, fills)),
             ]
             youngest = following[slot] & ~following[slot + 1] if slot + 1 < depth else following[slot]
-            stays = reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
+            m.d.comb += [
+                stays[slot].eq(reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))),
+                # A stream whose end enters has nothing behind it yet: the ends that stay are all that matter.
+                self.eligible_next[slot].eq(following[slot] & ~stays[:slot].any()),
+            ]
             m.d.sync += [
                 self._present[slot].eq(following[slot]),
-                self._ending[slot].eq(stays | (port_ends.any() & youngest)),
+                self._ending[slot].eq(stays[slot] | (port_ends.any() & youngest)),
             ]
 
 

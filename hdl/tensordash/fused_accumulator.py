@@ -222,7 +222,7 @@ class FusedAccumulator(Block):
             # How far the top may move until it is the place of the least normal number.
             limit.eq(level + (len(bits) - 1 - padding - self.kept - 1)),
         ]
-        normal, shift = normalize(m, bits, sign, limit)
+        normal, shift, _, _ = normalize(m, bits, sign, limit)
         field = Signal(signed(len(limit) + 1))
         rounded = Signal(FRACTION_BITS + len(field))
         up = Signal()

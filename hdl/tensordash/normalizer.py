@@ -1,12 +1,14 @@
 """Normalisation: shifting a number's first one to the top, inside the components that round."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 __all__ = ["normalize"]
 
 
-def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None):
-    """Shift the first one of `bits` to the top, `fill` behind; return the result and the shift.
+def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, kept: int | None = None):
+    """Shift the first one of `bits` to the top, `fill` behind; return the top of the result, the shift, what is below.
+
+    Each stage leaves off what none of the later ones can bring among the bits that are kept.
 
     With `fill` = 1, `bits` stand for a magnitude with an endless string of ones behind it. All zeros come out as
     `fill` at the top: the shift is then the width at least.
@@ -21,28 +23,40 @@ def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None):
         What moves in at the bottom.
     limit : Signal, optional
         The shift stops here at the latest, whatever is at the top.
+    kept : int, optional
+        How many bits of the result are wanted; by default all.
 
     Returns
     -------
-    normal : Signal, as wide as `bits`
+    normal : Signal of `kept` bits
     shift : value
         How far it moved.
+    rest_any, rest_all : 1-bit values
+        Whether any and whether all of the bits below are ones.
     """
-    width = len(bits)
+    kept = len(bits) if kept is None else kept
     shift: list = []
-    stages = width.bit_length()
+    rest_any: Value = Const(0)
+    rest_all: Value = Const(1)
+    stages = len(bits).bit_length()
     # Whether more of the limit is left than all stages to come could use up.
     plenty = Const(1) if limit is None else limit[stages:].any()
     for stage in reversed(range(stages)):
-        reach = 1 << stage
+        reach, width = 1 << stage, len(bits)
         allowed = plenty if limit is None else plenty | limit[stage : stage + 1].any()
-        move, moved = Signal(name=f"move_{stage}"), Signal(width, name=f"normal_{stage}")
+        # The stages to come move by less than `reach` in all. What this one leaves off is `fill` if it moves.
+        lost = max(0, width - (kept + reach - 1))
+        move, moved = Signal(name=f"move_{stage}"), Signal(width - lost, name=f"normal_{stage}")
+        shifted = Cat(fill.replicate(reach), bits[: width - reach])
         m.d.comb += [
             move.eq(~bits[width - reach :].any() & allowed),
-            moved.eq(Mux(move, Cat(fill.replicate(reach), bits[: width - reach]), bits)),
+            moved.eq(Mux(move, shifted[lost:], bits[lost:])),
         ]
+        if lost:
+            rest_any = rest_any | Mux(move, fill, bits[:lost].any())
+            rest_all = rest_all & Mux(move, fill, bits[:lost].all())
         if limit is not None:
             plenty = plenty | (limit[stage : stage + 1].any() & ~move)
         shift.insert(0, move)
         bits = moved
-    return bits, Cat(shift)
+    return bits, Cat(shift), rest_any, rest_all

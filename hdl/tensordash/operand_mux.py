@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
@@ -16,9 +16,9 @@ __all__ = ["OperandMux"]
 
 
 class OperandMux(Block):
-    """One one-hot mux per lane, with the operand register behind it.
+    """One one-hot mux per lane.
 
-    Timing: one cycle. A lane without a selection holds its operand, so that nothing behind it toggles.
+    Timing: combinational. The operand of a lane without a selection is zero, so that its product adds nothing.
 
     Parameters
     ----------
@@ -34,7 +34,7 @@ class OperandMux(Block):
     select : In(options, lanes)
         One-hot per lane, or all zero.
     operands : Out(width, lanes)
-        The selected values, one cycle later.
+        The selected values.
 
     Source: paper, Figs. 4 and 5.
     """
@@ -53,15 +53,12 @@ class OperandMux(Block):
         )
 
     def elaborate(self, platform):
-        """AND-OR, register."""
+        """AND-OR."""
         m = Module()
-        operands = Signal.like(self.operands, reset_less=True)
-        m.d.comb += self.operands.eq(operands)
         for lane in range(self.connectivity.lanes):
             chosen = [
                 self.window[step][place] & self.select[lane][option].replicate(self.width)
                 for option, (step, place) in enumerate(self.connectivity.positions(lane))
             ]
-            with m.If(self.select[lane].any()):
-                m.d.sync += operands[lane].eq(reduce(or_, chosen))
+            m.d.comb += self.operands[lane].eq(reduce(or_, chosen))
         return m

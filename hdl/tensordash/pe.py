@@ -37,7 +37,7 @@ class PE(Block):
     Members
     -------
     a, b : In(width, lanes)
-        Operands, from registers.
+        Operands.
     active : In(lanes)
         Lanes whose operands count.
     hold : In(1)

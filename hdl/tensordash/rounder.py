@@ -72,7 +72,7 @@ class Rounder(Block):
         sign = self.block.number[-1]
         bits = Signal(self.width - 1)
         m.d.comb += bits.eq(self.block.number[:-1] ^ sign.replicate(len(bits)))
-        normal, shift = normalize(m, bits, sign)
+        normal, shift, below_any, below_all = normalize(m, bits, sign, kept=FRACTION_BITS + 2)
 
         kept = Signal(FRACTION_BITS + 1, reset_less=True)
         guard, rest_all, rest_any, sign_q = (
@@ -80,13 +80,12 @@ class Rounder(Block):
         )
         exponent = Signal(8, reset_less=True)
         special = Signal(3, reset_less=True)
-        rest = normal[: -(FRACTION_BITS + 2)]
         with m.If(self.load):
             m.d.sync += [
-                kept.eq(normal[-(FRACTION_BITS + 1) :]),
-                guard.eq(normal[-(FRACTION_BITS + 2)]),
-                rest_all.eq(rest.all()),
-                rest_any.eq(rest.any()),
+                kept.eq(normal[1:]),
+                guard.eq(normal[0]),
+                rest_all.eq(below_all),
+                rest_any.eq(below_any),
                 exponent.eq(C(self.top, 8) - shift),
                 sign_q.eq(sign),
                 special.eq(Cat(self.block.positive, self.block.negative, ~(normal[-1] | sign))),

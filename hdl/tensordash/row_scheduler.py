@@ -1,13 +1,13 @@
-"""Row scheduler: a scheduler with the window of effectual positions that it draws from."""
+"""Row scheduler: the schedule of a row, and the window of effectual positions that it draws from."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .connectivity import Connectivity
 from .scheduler import Scheduler
-from .staging_buffer import refill, refill_layout
+from .staging_buffer import one_hot_mux, refill_layout
 
 __all__ = ["RowScheduler"]
 
@@ -17,8 +17,8 @@ class RowScheduler(Block):
 
     A row that consumed more steps than the tile advances keeps them here, marked consumed.
 
-    Timing: the schedule is combinational from the window, which closes its loop (window, levels, advance,
-    refill) in one cycle.
+    Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have all of it:
+    it is made from what the window is going to be. The loop (advance, refill, levels) closes in one cycle.
 
     Parameters
     ----------
@@ -31,8 +31,16 @@ class RowScheduler(Block):
         Which values of the steps offered are effectual.
     refill : In(refill_layout)
         What each slot takes, as in the staging buffers.
-    eligible, select, advance
-        As in `Scheduler`.
+    eligible_next : In(depth)
+        Steps that may be drawn from in the next cycle, as a thermometer.
+    scheduled : In(1)
+        This cycle's schedule counts: what it selects is consumed. If not, it is made again.
+    select : Out(options, lanes)
+        This cycle's schedule, as in `Scheduler`. It means nothing while there is no step that may be drawn from.
+    active : Out(lanes)
+        Lanes that consume a position in this cycle.
+    advance : Out(depth)
+        AS of this cycle's schedule, as in `Scheduler`; likewise.
 
     Source: paper, section III-A, and Fig. 7 (the scheduler of a row).
     """
@@ -44,8 +52,10 @@ class RowScheduler(Block):
             {
                 "nonzero": In(ArrayLayout(lanes, depth)),
                 "refill": In(refill_layout(depth)),
-                "eligible": In(depth),
+                "eligible_next": In(depth),
+                "scheduled": In(1),
                 "select": Out(ArrayLayout(len(connectivity.options), lanes)),
+                "active": Out(lanes),
                 "advance": Out(depth),
             },
             identity=(connectivity,),
@@ -53,19 +63,33 @@ class RowScheduler(Block):
         self.scheduler = Scheduler(connectivity)
 
     def elaborate(self, platform):
-        """Window, scheduler, and what remains back into the window."""
+        """What remains of the window and what enters are the next one; the schedule from it is registered."""
         m = Module()
         m.submodules.scheduler = self.scheduler.place(platform)
-        depth = self.connectivity.depth
-        window = Signal(ArrayLayout(self.connectivity.lanes, depth), reset_less=True)
-        remaining = [self.scheduler.remaining[j] for j in range(depth)]
-        offered = [self.nonzero[i] for i in range(depth)]
-        m.d.comb += [
-            self.scheduler.effectual.eq(window),
-            self.scheduler.eligible.eq(self.eligible),
-            self.select.eq(self.scheduler.select),
-            self.advance.eq(self.scheduler.advance),
+        depth, lanes = self.connectivity.depth, self.connectivity.lanes
+        select = Signal(self.select.shape(), reset_less=True)
+        # All of the oldest step is taken: every lane prefers its own position of it, which no other lane can reach.
+        remaining = Signal(ArrayLayout(lanes, depth - 1), reset_less=True)
+        further = Signal(depth - 1, reset_less=True)
+        window, following = Signal(ArrayLayout(lanes, depth)), Signal(ArrayLayout(lanes, depth))
+        m.d.sync += [
+            select.eq(self.scheduler.select),
+            further.eq(self.scheduler.advance[1:]),
+            remaining.eq(self.scheduler.remaining.as_value()[lanes:]),
         ]
+        m.d.comb += [self.select.eq(select), self.advance.eq(Cat(1, further))]
+        m.d.comb += [self.active[lane].eq(select[lane].any() & self.scheduled) for lane in range(lanes)]
+        taken: dict[tuple[int, int], list] = {(step, lane): [] for step in range(depth) for lane in range(lanes)}
+        for lane in range(lanes):
+            for option, position in enumerate(self.connectivity.positions(lane)):
+                taken[position].append(select[lane][option])
+        for (step, lane), takers in taken.items():
+            left = remaining[step - 1][lane] if step else 0
+            m.d.comb += window[step][lane].eq(left | Cat(takers).any())
         for slot in range(depth):
-            m.d.sync += window[slot].eq(refill(slot, self.refill[slot], remaining, offered))
+            # A step stays in its place only where no schedule was made: every schedule drains the oldest step.
+            sources = [window[slot], *(remaining[step - 1] for step in range(slot + 1, depth))]
+            sources += [self.nonzero[step] for step in range(slot + 1)]
+            m.d.comb += following[slot].eq(one_hot_mux(self.refill[slot], sources))
+        m.d.comb += [self.scheduler.effectual.eq(following), self.scheduler.eligible.eq(self.eligible_next)]
         return m

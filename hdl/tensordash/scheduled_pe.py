@@ -18,7 +18,7 @@ __all__ = ["ScheduledPE"]
 class ScheduledPE(Block):
     """A PE behind an A-side mux; its row has selected, and muxed the B side for all of its PEs.
 
-    Timing: a selection of one cycle is in the sum ``stages + 1`` cycles later; one selection per cycle.
+    Timing: a selection of one cycle is in the sum `stages` cycles later; one selection per cycle.
 
     Parameters
     ----------
@@ -34,9 +34,9 @@ class ScheduledPE(Block):
     select : In(options, lanes)
         The row's selection.
     b : In(width, lanes)
-        The row's B operands, registered: those selected one cycle ago.
+        The row's B operands: those selected.
     active : In(lanes)
-        Lanes that were selected one cycle ago.
+        Lanes that consume what they selected.
     hold, clear, take, c, block, overflow
         As in `PE`.
 

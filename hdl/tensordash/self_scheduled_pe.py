@@ -1,6 +1,6 @@
 """Processing element with a scheduler of its own, which skips zeros of both sides."""
 
-from amaranth.hdl import Module, Signal
+from amaranth.hdl import Module
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
@@ -20,7 +20,7 @@ __all__ = ["SelfScheduledPE"]
 class SelfScheduledPE(Block):
     """A PE that selects its own pairs: those of which neither value is zero.
 
-    Timing: a selection of one cycle is in the sum ``stages + 1`` cycles later; one selection per cycle.
+    Timing: a selection of one cycle is in the sum `stages` cycles later; one selection per cycle.
 
     Parameters
     ----------
@@ -35,12 +35,8 @@ class SelfScheduledPE(Block):
         Which values of the steps offered are not zero.
     refill : In(refill_layout)
         What each slot of the window takes.
-    eligible : In(depth)
-        Steps that may be drawn from.
-    select : Out(options, lanes)
-        This cycle's selection.
-    advance : Out(depth)
-        AS of this PE, as a thermometer.
+    eligible_next, scheduled, active, advance
+        As in `RowScheduler`.
     hold, clear, take, c, block, overflow
         As in `PE`.
 
@@ -55,7 +51,6 @@ class SelfScheduledPE(Block):
         stages: int,
     ) -> None:
         lanes, depth = connectivity.lanes, connectivity.depth
-        self.lanes = lanes
         super().__init__(
             {
                 "a_window": In(steps_layout(numerics.a_format.width, lanes, depth)),
@@ -63,8 +58,9 @@ class SelfScheduledPE(Block):
                 "a_nonzero": In(ArrayLayout(lanes, depth)),
                 "b_nonzero": In(ArrayLayout(lanes, depth)),
                 "refill": In(refill_layout(depth)),
-                "eligible": In(depth),
-                "select": Out(ArrayLayout(len(connectivity.options), lanes)),
+                "eligible_next": In(depth),
+                "scheduled": In(1),
+                "active": Out(lanes),
                 "advance": Out(depth),
                 **sum_members(numerics),
             },
@@ -80,22 +76,20 @@ class SelfScheduledPE(Block):
         m = Module()
         for name in ("scheduler", "a_mux", "b_mux", "pe"):
             m.submodules[name] = getattr(self, name).place(platform)
-        active = Signal(self.lanes)
-        with m.If(~self.hold):
-            m.d.sync += [active[lane].eq(self.select[lane].any()) for lane in range(self.lanes)]
         m.d.comb += [
             self.scheduler.nonzero.eq(self.a_nonzero.as_value() & self.b_nonzero.as_value()),
             self.scheduler.refill.eq(self.refill),
-            self.scheduler.eligible.eq(self.eligible),
-            self.select.eq(self.scheduler.select),
+            self.scheduler.eligible_next.eq(self.eligible_next),
+            self.scheduler.scheduled.eq(self.scheduled),
+            self.active.eq(self.scheduler.active),
             self.advance.eq(self.scheduler.advance),
             self.a_mux.window.eq(self.a_window),
-            self.a_mux.select.eq(self.select),
+            self.a_mux.select.eq(self.scheduler.select),
             self.b_mux.window.eq(self.b_window),
-            self.b_mux.select.eq(self.select),
+            self.b_mux.select.eq(self.scheduler.select),
             self.pe.a.eq(self.a_mux.operands),
             self.pe.b.eq(self.b_mux.operands),
-            self.pe.active.eq(active),
+            self.pe.active.eq(self.scheduler.active),
             *pass_through(self, self.pe, self.pe.numerics),
         ]
         return m

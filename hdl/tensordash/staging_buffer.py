@@ -11,21 +11,22 @@ from .block import Block
 from .layouts import steps_layout
 from .parameters import require_int
 
-__all__ = ["StagingBuffer", "refill", "refill_layout"]
+__all__ = ["StagingBuffer", "one_hot_mux", "refill_layout"]
 
 
 def refill_layout(depth: int) -> ArrayLayout:
     """What each of `depth` slots takes next, one-hot, as the tile's control decides it for every buffer at once.
 
     Slot j has `depth + 1` lines: the first ``depth - j`` take the step in slot j, j + 1, ... (line 0: stay), the others
-    take step 0, 1, ... j of those offered. A slot with no line set becomes zero.
+    take step 0, 1, ... j of those offered. What a slot with no line set takes means nothing.
     """
     return ArrayLayout(depth + 1, depth)
 
 
-def refill(slot: int, lines, window, offered):
-    """Next contents of a slot: an AND-OR of all it can take, about half of what nested muxes need."""
-    sources = [*(window[j] for j in range(slot, len(window))), *(offered[i] for i in range(slot + 1))]
+def one_hot_mux(lines, sources):
+    """The source whose line is set, as an AND-OR: about half of what nested muxes need. Of a single one, that one."""
+    if len(sources) == 1:
+        return sources[0]
     return reduce(or_, (source & line.replicate(len(source)) for source, line in zip(sources, lines, strict=True)))
 
 
@@ -79,6 +80,8 @@ class StagingBuffer(Block):
         window = [held[j].as_value() for j in range(self.depth)]
         offered = [self.steps[i].as_value() for i in range(self.depth)]
         for slot in range(self.depth):
-            m.d.sync += window[slot].eq(refill(slot, self.refill[slot], window, offered))
+            stays, *lines = self.refill[slot]
+            with m.If(~stays):  # an enable rather than a source: synthesis stops the clock of a slot that stays
+                m.d.sync += window[slot].eq(one_hot_mux(lines, [*window[slot + 1 :], *offered[: slot + 1]]))
         m.d.comb += self.window.eq(held)
         return m

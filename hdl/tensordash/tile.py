@@ -98,7 +98,7 @@ class Tile(Block):
             },
             identity=(config,),
         )
-        self.latency = config.stages - (config.sparsity == "none")
+        self.latency = config.stages - 1
         numerics = config.numerics
         self.output_latency = self.latency + 2 + (adds_c(numerics) and numerics.result == "fp32")
         self.connectivity = Connectivity(config.options, lanes=config.lanes, depth=depth)
@@ -125,6 +125,7 @@ class Tile(Block):
             selections=schedulers * config.lanes or 1,
             weight=1 if schedulers else config.rows * config.lanes,
         )
+        self._made = self.control.scheduled.replicate(config.window_depth)
         self.drain = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, numerics=config.numerics)
         m.submodules.control = self.control.place(platform)
         m.submodules.counters = self.counters.place(platform)
@@ -181,7 +182,7 @@ class Tile(Block):
     def _dense(self, m: Module, platform, a_ports, b_ports) -> None:
         """Every pair of the step in the operand registers is multiplied."""
         lanes = self.config.lanes
-        valid = self.control.eligible[0]
+        valid = self.control.scheduled
         for row, column, pe in self._pes(m, platform, PE, lanes=lanes):
             m.d.comb += [
                 pe.a.eq(a_ports[column][1].window[0]),
@@ -202,28 +203,25 @@ class Tile(Block):
             mux = OperandMux(width=config.b_format.width, connectivity=connectivity)
             m.submodules[f"scheduler_{row}"] = scheduler.place(platform)
             m.submodules[f"b_mux_{row}"] = mux.place(platform)
-            selected = Cat(scheduler.select[lane].any() for lane in range(config.lanes))
-            active = Signal(config.lanes, name=f"active_{row}")
-            with m.If(~self._frozen):
-                m.d.sync += active.eq(selected)
             m.d.comb += [
                 scheduler.nonzero.eq(flags.nonzero),
                 scheduler.refill.eq(self.control.refill),
-                scheduler.eligible.eq(self.control.eligible),
+                scheduler.eligible_next.eq(self.control.eligible_next),
+                scheduler.scheduled.eq(self.control.scheduled),
                 mux.window.eq(staging.window),
                 mux.select.eq(scheduler.select),
                 self.control.advances[row].eq(scheduler.advance),
-                self.counters.row_advance[row].eq(scheduler.advance),
-                self.counters.selected[row * config.lanes : (row + 1) * config.lanes].eq(selected),
+                self.counters.row_advance[row].eq(scheduler.advance & self._made),
+                self.counters.selected[row * config.lanes : (row + 1) * config.lanes].eq(scheduler.active),
             ]
-            rows.append((scheduler, mux, active))
+            rows.append((scheduler, mux))
         for row, column, pe in self._pes(m, platform, ScheduledPE, connectivity=connectivity):
-            scheduler, mux, active = rows[row]
+            scheduler, mux = rows[row]
             m.d.comb += [
                 pe.a_window.eq(a_ports[column][1].window),
                 pe.select.eq(scheduler.select),
                 pe.b.eq(mux.operands),
-                pe.active.eq(active),
+                pe.active.eq(scheduler.active),
             ]
 
     def _both(self, m: Module, platform, a_ports, b_ports) -> None:
@@ -241,17 +239,16 @@ class Tile(Block):
                 pe.a_nonzero.eq(a_flags.nonzero),
                 pe.b_nonzero.eq(b_flags.nonzero),
                 pe.refill.eq(self.control.refill),
-                pe.eligible.eq(self.control.eligible),
+                pe.eligible_next.eq(self.control.eligible_next),
+                pe.scheduled.eq(self.control.scheduled),
                 self.control.advances[index].eq(pe.advance),
-                self.counters.selected[index * config.lanes : (index + 1) * config.lanes].eq(
-                    Cat(pe.select[lane].any() for lane in range(config.lanes))
-                ),
+                self.counters.selected[index * config.lanes : (index + 1) * config.lanes].eq(pe.active),
             ]
         for row, advances in enumerate(row_advances):
             least = advances[0]
             for advance in advances[1:]:
                 least = least & advance
-            m.d.comb += self.counters.row_advance[row].eq(least)
+            m.d.comb += self.counters.row_advance[row].eq(least & self._made)
 
     def _pipeline(self, m: Module) -> None:
         """Carry each schedule's marks to its accumulation, and freeze there when a block has no place to go."""

@@ -14,6 +14,8 @@ __all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area"]
 # What is left of the period for logic: ABC knows neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9
 MAX_FANOUT = 20
+# Flip-flops that share an enable stop their clock with one gate, where the library has such a cell, from this many on.
+GATED_FLIP_FLOPS = 4
 SIZE = f"topo; buffer -c -N {MAX_FANOUT}; upsize -D {{d}}; dnsize -D {{d}}; stime -p"
 # Mapped for area alone, then sized for the clock: the smallest that meets it is taken ...
 AREA_RECIPES = {
@@ -28,9 +30,13 @@ DELAY_RECIPES = {
 }
 # For speed: mapped for delay and sized without a limit on area. The fastest counts; one alone depends on chance.
 SPEED_RECIPES = {
-    f"speed, fan-out {fanout}": "strash; ifraig; scorr; dch -f; map -B 0.9; topo; "
+    f"{name}speed, fan-out {fanout}": f"strash; ifraig; scorr; dch -f; {first}map -B 0.9; topo; "
     f"buffer -c -N {fanout}; upsize; dnsize; stime -p"
-    for fanout in (10, 16)
+    for name, first, fanout in (
+        ("", "", 16),
+        ("balanced ", "if -g; dch -f; ", 10),
+        ("balanced ", "if -g; dch -f; ", 16),
+    )
 }
 RESUME = ["read_rtlil gates.il"]
 
@@ -99,7 +105,7 @@ def map_fastest(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path
 
 
 def _elaborated(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path) -> list[str]:
-    """Commands from Verilog to gates and the library's flip-flops."""
+    """Commands from Verilog to gates and the library's flip-flops and clock gates."""
     (folder / "cells.lib").symlink_to(liberty.path.resolve())
     (folder / "constraints").write_text(liberty.constraints, encoding="utf-8")
     return [
@@ -109,6 +115,7 @@ def _elaborated(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path
         # Values at power-up: the reset is synchronous, and no cell has any.
         "setattr -unset init w:*",
         "opt -full",
+        f"clockgate -liberty cells.lib -min_net_size {GATED_FLIP_FLOPS}",
         "dfflibmap -liberty cells.lib",
         "opt -full",
         "clean -purge",

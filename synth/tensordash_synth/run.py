@@ -22,7 +22,7 @@ from .power import Activity, DesignPower, design_power
 __all__ = ["Progress", "Run", "pooled", "running"]
 
 # The scheduling loop runs through these, and ends in the staging buffers: each gets its part of the period.
-PERIOD_SHARES = {"row_scheduler": 0.45, "control": 0.35}
+PERIOD_SHARES = {"row_scheduler": 0.55, "control": 0.35}
 
 T = TypeVar("T")
 Progress = Callable[[str], None]

@@ -1,4 +1,4 @@
-"""The operand muxes: a lane gets what it selects, and holds it while it selects nothing."""
+"""The operand muxes: a lane gets what it selects, and zero while it selects nothing."""
 
 from typing import Any
 
@@ -52,20 +52,16 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     """
     dut = Muxes(config)
     harness = Harness(dut, fault=fault)
-    running = harness.past(1)
     for lane in range(config.lanes):
         select = dut.select[lane]
         # The scheduler's claim "one_option_per_lane".
         harness.assume((select & (select - 1)[: len(select)]) == 0)
-        selected = harness.past(select)
         for width in dut.muxes:
             window, operand = getattr(dut, f"window_{width}"), getattr(dut, f"operands_{width}")[lane]
             for option, (step, offset) in enumerate(config.options):
-                value = harness.past(window[step][(lane + offset) % config.lanes])
-                harness.claim("operand_is_the_selected_value", operand == value, when=running & selected[option])
-            harness.claim(
-                "operand_holds_without_a_selection", operand == harness.past(operand), when=running & ~selected.any()
-            )
+                value = window[step][(lane + offset) % config.lanes]
+                harness.claim("operand_is_the_selected_value", operand == value, when=select[option])
+            harness.claim("operand_is_zero_without_a_selection", operand == 0, when=~select.any())
     return harness
 
 
@@ -86,7 +82,7 @@ def _broken(claim: str, title: str, fault: Fault) -> Broken:
 
 BROKEN = (
     _broken("operand_is_the_selected_value", "a lane takes the value of its neighbour", _takes_from_next_lane),
-    _broken("operand_holds_without_a_selection", "a lane without a selection takes its first", _selects_first_option),
+    _broken("operand_is_zero_without_a_selection", "a lane without a selection takes its first", _selects_first_option),
 )
 
 PROOF = Proof(name="operand_mux", build=build, applies=lambda config: config.sparsity != "none", broken=BROKEN)

@@ -98,7 +98,6 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
         for slot in range(depth):
             lines, before = harness.past(refill[slot]), harness.past(window[slot].as_value())
             harness.claim("stays_by_its_first_line", window[slot].as_value() == before, when=running & (lines == 1))
-            harness.claim("zero_without_a_line", ~window[slot].as_value().any(), when=running & (lines == 0))
     return harness
 
 
@@ -125,7 +124,6 @@ BROKEN = (
     _broken("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
     _broken("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
     _broken("stays_by_its_first_line", "a step that stays is lost", _forgets),
-    _broken("zero_without_a_line", "a slot without a line stays", _sticks),
 )
 
 PROOF = Proof(name="staging_buffer", build=build, applies=lambda config: True, broken=BROKEN)

@@ -132,8 +132,7 @@ class WatchedTile(TileHarness):
             )
             return value
 
-        stages = [] if config.sparsity == "none" else [at("operands")]
-        stages += [at(f"stage_{stage}") for stage in range(config.stages - 1)]
+        stages = [at(f"stage_{stage}") for stage in range(config.stages - 1)]
         for stage, tags in enumerate(stages):
             self.lemma(state.pipe_made[stage], when=tags[:2].any())
             self.lemma(~tags[2])
@@ -170,13 +169,8 @@ class WatchedTile(TileHarness):
         if config.sparsity == "none":
             return self.slot.any()
         remaining = Signal(depth * lanes, name="remaining")
-        if config.sparsity == "rows":
-            rows = [self.probe(f"scheduler_{row}.scheduler.effectual", depth * lanes) for row in range(config.rows)]
-            chosen = element(rows, self.row)
-        else:
-            path = "pe_{}_{}.scheduler.scheduler.effectual"
-            chosen = self._of_pe(lambda row, column: self.probe(path.format(row, column), depth * lanes))
-        self.m.d.comb += remaining.eq(chosen)
+        place = self.row if config.sparsity == "rows" else self.place
+        self.m.d.comb += remaining.eq(element(self.windows, place))
         return Cat(
             remaining[step * lanes + lane] & self.slot[step] & (self.lane == lane)
             for step in range(depth)

@@ -43,23 +43,9 @@ class ControlledTile(TileHarness):
         self._no_deadlock()
         self._counters()
 
-    def _row_advances(self) -> list[Value]:
-        """Each row's AS, as a thermometer (`both`: the least of its PEs)."""
-        config, depth = self.config, self.state.depth
-        rows = range(config.rows)
-        if config.sparsity == "rows":
-            return [self.port(f"scheduler_{row}.advance", depth) for row in rows]
-        if config.sparsity == "both":
-            columns = range(config.columns)
-            return [
-                reduce(and_, [self.port(f"pe_{row}_{column}.advance", depth) for column in columns]) for row in rows
-            ]
-        return [self.state.advance for _ in rows]
-
     def _advance(self) -> None:
         state, depth = self.state, self.state.depth
-        self.row_advances = self._row_advances()
-        least = reduce(and_, self.row_advances)
+        least = reduce(and_, state.row_advances)
         self.claim("advance_is_the_least_of_the_rows", state.advance == least, when=state.scheduled)
         self.claim("at_least_one_step_in_every_schedule", state.steps >= 1, when=state.scheduled)
         self.claim("no_step_leaves_without_a_schedule", state.advance == 0, when=~state.scheduled)
@@ -132,8 +118,9 @@ class ControlledTile(TileHarness):
             "stall_output": (tile.stall_output, state.frozen),
             "input_limited": (tile.input_limited, limited),
         }
-        for row, advance in enumerate(self.row_advances):
-            grows[f"row_wait_{row}"] = (tile.row_wait[row], count(advance) - state.steps)
+        for row, advance in enumerate(state.row_advances):
+            waits = Mux(state.scheduled, count(advance) - state.steps, 0)
+            grows[f"row_wait_{row}"] = (tile.row_wait[row], waits)
         for name, (counter, amount) in grows.items():
             claim = "row_wait_is_right" if name.startswith("row_wait") else f"{name}_is_right"
             # A window that is full is not too short; a single row, or the baseline's, waits for no other.
@@ -164,14 +151,14 @@ class ControlledTile(TileHarness):
         self._sticks("non_finite_is_right", tile.non_finite, special, floating)
 
     def _consumed(self) -> Value:
-        """Positions consumed in the cycle before: operands of that many lanes are new."""
+        """Positions consumed in the cycle before: that many lanes had work."""
         config = self.config
         if config.sparsity == "none":
             return self.past(self.state.scheduled) * config.rows * config.lanes
         columns = range(config.columns) if config.sparsity == "both" else range(1)
         pes = [(row, column) for row in range(config.rows) for column in columns]
         active = Cat(self.port(f"pe_{row}_{column}.pe.active", config.lanes) for row, column in pes)
-        return Mux(self.past(self.state.scheduled), count(active), 0)
+        return self.past(Mux(self.state.scheduled, count(active), 0))
 
     def _counts(self, claim: str, counter: Value, amount: Value, can_grow: bool = True) -> None:
         """A counter is what it was, and `amount` (of the cycle before) more; it stays at its largest value."""

@@ -17,10 +17,10 @@ __all__ = ["Datapath", "Work", "latency_of"]
 def latency_of(config: TileConfig) -> int:
     """Cycles from a schedule to its accumulation.
 
-    >>> latency_of(TileConfig(pipeline=2)), latency_of(TileConfig(pipeline=2, sparsity="none"))
-    (2, 1)
+    >>> latency_of(TileConfig(pipeline=2))
+    1
     """
-    return config.stages - (config.sparsity == "none")
+    return config.stages - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ def streams_of_ones(config, lengths):
 
 @pytest.mark.parametrize(
     ("sparsity", "pipeline", "latency"),
-    [("rows", 1, 1), ("rows", 2, 2), ("rows", 3, 3), ("both", 2, 2), ("none", 1, 0), ("none", 2, 1), ("none", 3, 2)],
+    [("rows", 1, 0), ("rows", 2, 1), ("rows", 3, 2), ("both", 2, 1), ("none", 1, 0), ("none", 2, 1), ("none", 3, 2)],
 )
 def test_latency(sparsity, pipeline, latency, drive):
     """Taken in cycle 0, scheduled in 1, accumulated in 1 + latency, in the block then, in the register one later."""
@@ -74,7 +74,7 @@ def test_zeros_take_a_cycle_for_each_full_window(steps):
 
 def test_a_block_of_several_beats_holds_up_the_next(drive):
     """Two beats to a block, one-step streams: worked by hand, the tile is frozen in every second cycle."""
-    config = TileConfig(rows=2, columns=1, pipeline=1)
+    config = TileConfig(rows=2, columns=1)
     tile = Tile(config)
     trace = drive(tile, streams_of_ones(config, [1] * 4))
     shown = ["F" if out.frozen else "S" if out.schedule_made else "-" for out in trace.outputs]
@@ -101,7 +101,7 @@ def test_frozen_without_latency(drive):
 
 
 def test_a_blocked_output_freezes_everything_but_the_window(drive):
-    config = TileConfig(rows=1, columns=1, pipeline=2)
+    config = TileConfig(rows=1, columns=1, pipeline=3)
     tile = Tile(config)
     streams = streams_of_ones(config, [1, 2, 1, 3, 4, 4])
     a, b = (Producer([pair[side][0].tolist() for pair in streams]) for side in (0, 1))

@@ -140,8 +140,8 @@ def test_the_flag_of_overflow():
     big, small = Offer([[MAX] * 4], 1, last=True), Offer([[ONE] * 4], 1, last=True)
     seen = [tile.cycle([small, big], [big], True).overflow]
     seen += [tile.cycle([Offer()] * 2, [Offer()], True).overflow for _ in range(6)]
-    # Taken in cycle 0, scheduled in 1, accumulated in 4.
-    assert seen == [False] * 5 + [True] * 2
+    # Taken in cycle 0, scheduled in 1, accumulated in 3.
+    assert seen == [False] * 4 + [True] * 3
     assert tile.overflow
 
 

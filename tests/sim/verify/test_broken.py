@@ -141,9 +141,9 @@ class TestTile:
 
     def test_stream_boundary_is_ignored(self, caught, sabotage):
         def assignments(self):
-            return self.eligible.eq(self._present & ~self.frozen.replicate(self.depth))
+            return self.eligible_next.eq(~0)
 
-        sabotage(Control, assignments, "_schedule")
+        sabotage(Control, assignments)
         assert says(caught("tile", only="random_traffic"), "golden says")
 
     def test_tile_follows_its_first_row(self, caught, sabotage):
