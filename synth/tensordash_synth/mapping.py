@@ -25,6 +25,7 @@ AREA_RECIPES = {
 FIRST_RECIPE = dict(list(AREA_RECIPES.items())[:1])
 # ... and where none does, the first of these that meets it.
 DELAY_RECIPES = {
+    "balanced area": f"strash; ifraig; scorr; dch -f; if -g; dch -f; if -g; dch -f; amap; {SIZE}",
     "balanced": f"strash; ifraig; scorr; dch -f; &get -n; &nf; &put; {SIZE}",
     "delay": f"strash; ifraig; scorr; dch -f; map -B 0.9 -D {{d}}; {SIZE}",
 }

@@ -63,23 +63,21 @@ class TestScheduler:
 
 class TestStagingBuffer:
     def test_wrong_refill_line(self, caught, monkeypatch):
-        original = staging_buffer.refill
+        original = staging_buffer.one_hot_mux
 
-        def wrong(slot, lines, window, offered):
-            if slot == 0:
-                window = [window[0], window[2], window[2], window[3]]
-            return original(slot, lines, window, offered)
+        def wrong(lines, sources):
+            return original([lines[1], lines[0], *lines[2:]], sources)
 
-        monkeypatch.setattr(staging_buffer, "refill", wrong)
-        assert says(caught("staging_buffer"), "step 0 is", "golden says")
+        monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
+        assert says(caught("staging_buffer"), "golden says")
 
     def test_offered_steps_in_the_wrong_order(self, caught, monkeypatch):
-        original = staging_buffer.refill
+        original = staging_buffer.one_hot_mux
 
-        def wrong(slot, lines, window, offered):
-            return original(slot, lines, window, [offered[0], offered[2], offered[1], offered[3]])
+        def wrong(lines, sources):  # those offered come last
+            return original(lines, [*sources[:2], sources[3], sources[2]])
 
-        monkeypatch.setattr(staging_buffer, "refill", wrong)
+        monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
         assert says(caught("staging_buffer"), "golden says")
 
 
