@@ -1,0 +1,31 @@
+"""Dense and statically sparse training of the small GPT side by side: loss over time, same weights and batches.
+
+python bench/gpt_sparsity.py [--steps 240] [--sparsity 0.875]
+"""
+
+import argparse
+
+import numpy as np
+
+from tensordash_sim.models import load
+
+PARTS = 10
+
+
+def main(steps: int, sparsity: float) -> None:
+    """Print the mean loss of each tenth of the steps."""
+    runs = {"dense": load("gpt", sparsity=0.0), f"{sparsity:.1%} zeros": load("gpt", sparsity=sparsity)}
+    print(f"small GPT, seed 0, {runs['dense'].conditions['data']}; nats a byte, means of {steps // PARTS} steps\n")
+    ends = range(steps // PARTS, steps + 1, steps // PARTS)
+    print(f"{'steps to':11}" + "".join(f"{end:7}" for end in ends))
+    for name, run in runs.items():
+        losses = np.array([run.step() for _ in range(steps // PARTS * PARTS)]).reshape(PARTS, -1).mean(axis=1)
+        print(f"{name:11}" + "".join(f"{loss:7.2f}" for loss in losses), flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=240, help="a multiple of ten")
+    parser.add_argument("--sparsity", type=float, default=0.875, help="share of zeros")
+    options = parser.parse_args()
+    main(options.steps, options.sparsity)
