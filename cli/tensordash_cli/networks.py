@@ -87,6 +87,7 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def document(trace: "Trace", name: str) -> dict[str, Any]:
     """What is known of a network's recording: its conditions, and its zeros next to the paper's."""
+    from tensordash_sim.models import describe
     from tensordash_sim.models.zeros import zeros_beside_the_papers
 
     zeros = [
@@ -99,7 +100,7 @@ def document(trace: "Trace", name: str) -> dict[str, Any]:
         }
         for each in zeros_beside_the_papers(trace, name)
     ]
-    return {"conditions": dict(trace.conditions), "zeros": zeros}
+    return {"conditions": dict(trace.conditions), "zeros": zeros, "paper_speedup": describe(name).paper_speedup}
 
 
 def print_zeros(document: dict[str, Any]) -> None:
@@ -114,3 +115,4 @@ def print_zeros(document: dict[str, Any]) -> None:
     for tensor, layers, here, paper, word in lines:
         line = f"{tensor:{widths[0]}}  {layers:{widths[1]}}  {here:>{widths[2]}}  {paper:{widths[3]}}  {word}"
         click.echo(line.rstrip())
+    click.echo(f"\npotential speedup in the paper: {document['paper_speedup']}; here: `ideal` of tensordash simulate")

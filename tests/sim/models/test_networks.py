@@ -237,7 +237,7 @@ def test_describe() -> None:
     for name in NAMES:
         info = describe(name)
         assert info.name == name
-        assert all((info.title, info.source, info.data, info.paper_zeros))
+        assert all((info.title, info.source, info.data, info.paper_speedup))
 
 
 def test_wrong_use() -> None:
