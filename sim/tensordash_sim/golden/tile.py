@@ -49,11 +49,10 @@ class Tile:
     >>> tile.cycle([a], [b], out_ready=True).taken
     1
     >>> nothing = Offer()
-    >>> for _ in range(4):
+    >>> for _ in range(3):
     ...     outputs = tile.cycle([nothing], [nothing], out_ready=True)
     ...     print(outputs.schedule_made, outputs.out_valid)
     True False
-    False False
     False False
     False True
     >>> hex(outputs.out.values[0][0]), outputs.out.last, outputs.counters.cycles
