@@ -156,7 +156,8 @@ def test_refused_before_anything_is_run(tmp_path):
             numerics_costs(configs)
 
 
-def test_an_interrupt_that_only_yosys_got_ends_it_all(monkeypatch):
+def test_an_interrupt_that_only_yosys_got_ends_it_all(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # else nothing is left to be interrupted
     interrupted = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_DFL)\nos.kill(os.getpid(), signal.SIGINT)"
     monkeypatch.setattr(yosys, "WORKER", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -158,7 +158,7 @@ def test_ratios(report) -> None:
 
 @needs_opensta
 def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> None:
-    """Dynamic power goes with the frequency, leakage does not; nothing that moves costs no more than the clock."""
+    """Dynamic power goes with the frequency, leakage does not; zeros move next to nothing."""
     still = Activity(name="zeros", streams=[(np.zeros((2, 64, 2), np.uint8), np.zeros((1, 64, 2), np.uint8))])
     busy = random_streams(SMALL, 0)
     found = {}
@@ -173,7 +173,7 @@ def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> No
             assert slow.parts[path].switching == pytest.approx(power.switching / 2, rel=0.02, abs=1e-12)
             assert slow.parts[path].leakage == pytest.approx(power.leakage)
     still_power, busy_power = found[2.0]
-    assert sum(part.switching for part in still_power.parts.values()) < 0.1 * sum(
+    assert sum(part.switching for part in still_power.parts.values()) < 0.2 * sum(
         part.switching for part in busy_power.parts.values()
     )
     assert still_power.watts < busy_power.watts
