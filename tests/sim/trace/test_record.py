@@ -236,10 +236,15 @@ def test_disk_that_is_full_and_a_script_that_goes_on(tmp_path: Path, full: Calla
     assert len(Trace.open(tmp_path / "run.trace").steps) == 1
 
 
-def test_disk_that_is_full_from_the_beginning(tmp_path: Path, full: Callable[[], None]) -> None:
-    with pytest.raises(TraceError, match=r"run\.trace cannot be completed: .*File too large; it holds 0"):  # noqa: SIM117
-        with record(tmp_path / "run.trace"):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+def test_disk_that_is_full_at_the_end_and_from_the_beginning(tmp_path: Path, full: Callable[[], None]) -> None:
+    def script() -> None:
+        train(mlp(), torch.randn(2, 6), 1)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+    message = r"run\.trace cannot be completed: .*File too large; it holds 1"
+    with pytest.raises(TraceError, match=message), record(tmp_path / "run.trace"):
+        script()
+    assert len(Trace.open(tmp_path / "run.trace").steps) == 1
     (tmp_path / "former").mkdir()
     for path in ("run2.trace", "former"):
         with pytest.raises(TraceError, match=rf"{path} cannot be written: .*File too large"), record(tmp_path / path):
