@@ -14,7 +14,6 @@ from tensordash.drain import Drain
 from tensordash.formats import FloatFormat, Format
 from tensordash.initial_store import InitialStore
 from tensordash.operand_flags import OperandFlags
-from tensordash.scheduler import Scheduler
 
 from ..harness import Fault
 from ..proof import Broken, Proof
@@ -209,9 +208,9 @@ BROKEN = (
     ),
     _broken(
         "at_least_one_step_in_every_schedule",
-        "a row whose first position is effectual does not advance",
-        Scheduler,
-        lambda m, sound, outer: outer.advance.eq(Mux(outer.effectual[0][0], 0, sound.advance)),
+        "the first schedule of a stream does not advance",
+        Control,
+        lambda m, sound, outer: outer.advance.eq(Mux(sound.starts, 0, sound.advance)),
     ),
     _broken(
         "no_step_leaves_without_a_schedule",
