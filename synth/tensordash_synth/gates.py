@@ -34,10 +34,14 @@ FLIP_FLOP = "$_DFF_P_"
 
 @dataclass(frozen=True, kw_only=True)
 class _Model:
-    """What a cell does: tables over its inputs in order, the state of a flip-flop behind them."""
+    """What a cell does: tables over its inputs in order, the state of a flip-flop behind them.
+
+    `needed` are the places of the inputs that an output depends on: Q of a flip-flop does not on its D.
+    """
 
     inputs: tuple[str, ...]
     tables: dict[str, int]
+    needed: dict[str, frozenset[int]]
     next_state: int | None
     clock: str | None
 
@@ -254,12 +258,12 @@ class _Flattening:
             self._clocks.append(nets[str(model.clock)])
         for name, table in model.tables.items():
             if name in nets:
-                needed = [net if _depends(table, k, len(operands)) else 0 for k, net in enumerate(operands)]
-                self._gates.append((nets[name], needed, table))
+                needed = model.needed[name]
+                self._gates.append((nets[name], [net * (k in needed) for k, net in enumerate(operands)], table))
 
 
 def _depends(table: int, variable: int, variables: int) -> bool:
-    """Whether a truth table has another value where one of its variables has: Q of a flip-flop has none for its D."""
+    """Whether a truth table has another value where one of its variables has."""
     rows = (row for row in range(1 << variables) if not row >> variable & 1)
     return any((table >> row & 1) != (table >> (row | 1 << variable) & 1) for row in rows)
 
@@ -301,9 +305,8 @@ def _model(kind: str, module: Mapping[str, Any]) -> _Model:
     inputs = [
         name for name, port in ports.items() if port["direction"] == "input" and not clocks.intersection(port["bits"])
     ]
-    sources = {
-        (cell["connections"]["C"][0], cell["connections"]["D"][0]) for cell in flip_flops
-    }  # one for Q, one for QN
+    # Yosys makes a flip-flop for Q and one for QN, of the same clock and data.
+    sources = {(cell["connections"]["C"][0], cell["connections"]["D"][0]) for cell in flip_flops}
     if len(sources) > 1 or any(cell["type"] not in (*GATES, FLIP_FLOP) for cell in cells):
         raise SynthesisError(f"the cell {kind} is not one that is simulated: a gate, or a flip-flop on a rising edge")
     if len(inputs) + len(sources) > MOST_INPUTS:
@@ -318,9 +321,14 @@ def _model(kind: str, module: Mapping[str, Any]) -> _Model:
         return sum(_value(bit, values, drivers) << i for i, values in enumerate(known))
 
     outputs = {name: port["bits"][0] for name, port in ports.items() if port["direction"] == "output"}
+    tables = {name: table(bit) for name, bit in outputs.items()}
+    places = range(len(variables))
     return _Model(
         inputs=tuple(inputs),
-        tables={name: table(bit) for name, bit in outputs.items()},
+        tables=tables,
+        needed={
+            name: frozenset(k for k in places if _depends(found, k, len(variables))) for name, found in tables.items()
+        },
         next_state=table(flip_flops[0]["connections"]["D"][0]) if flip_flops else None,
         clock=next((name for name, port in ports.items() if clocks.intersection(port["bits"])), None),
     )
