@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -10,6 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+
+from tensordash.user_cache import user_cache
 
 from . import mapping
 from .mapping import Mapped
@@ -19,8 +20,7 @@ __all__ = ["cache_folder", "cached"]
 
 def cache_folder() -> Path:
     """Where mappings are kept: ``tensordash/synth`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", ""))
-    return (base if base.is_absolute() else Path.home() / ".cache") / "tensordash" / "synth"
+    return user_cache("synth")
 
 
 @cache

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from .gates import GateNetlist, GateSimulation, read_netlist
+from .gate_simulation import GateSimulation
+from .gates import GateNetlist, read_netlist
 from .hierarchy import PREFIX
 from .liberty import Liberty
 from .yosys import SynthesisError

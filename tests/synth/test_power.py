@@ -9,7 +9,8 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_synth import load_liberty, synthesize
-from tensordash_synth.gates import GateSimulation, read_netlist
+from tensordash_synth.gate_simulation import GateSimulation
+from tensordash_synth.gates import read_netlist
 from tensordash_synth.power import Activity, _simulate, design_power, find_opensta, opensta_power, random_streams
 from tensordash_synth.power_report import NO_OPENSTA, _netlist, measure_power
 from tensordash_synth.run import running

@@ -6,7 +6,6 @@ unpacked; nothing of it is installed or run. (For the one that comes as a source
 """
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -21,6 +20,7 @@ from pathlib import Path
 
 from tensordash.errors import TensorDashError
 from tensordash.parameters import require_choice
+from tensordash.user_cache import user_cache
 
 __all__ = ["DATASETS", "DataError", "Dataset", "available", "cache_folder", "dataset_folder", "fetch"]
 
@@ -132,10 +132,7 @@ Download = Callable[[Dataset, Path], None]
 
 def cache_folder() -> Path:
     """Where data sets are kept: ``tensordash/data`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: a relative path there is to be ignored.
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "tensordash" / "data"
+    return user_cache("data")
 
 
 def dataset_folder(name: str) -> Path:

@@ -5,6 +5,7 @@ is large come in for small ones; weights that come in are drawn at random.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 
 import torch
@@ -120,7 +121,7 @@ class StaticSparsity:
         self._apply()
 
 
-class _Moving(StaticSparsity):
+class _Moving(StaticSparsity, ABC):
     """Masks that change every so many steps."""
 
     def __init__(
@@ -143,8 +144,9 @@ class _Moving(StaticSparsity):
             self.moved = self._move()
             self._apply()
 
+    @abstractmethod
     def _move(self) -> int:
-        raise NotImplementedError
+        """Prune and regrow; return how many weights moved."""
 
     def _momentum(self, name: str) -> Tensor | None:
         """The optimizer's running mean of a weight's gradient: SGD's momentum, Adam's first moment."""
