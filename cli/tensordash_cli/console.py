@@ -6,13 +6,16 @@ import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 
 from tensordash import TileConfig, load_preset
 from tensordash.preset import preset_names
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 __all__ = [
     "CheckError",
@@ -23,11 +26,20 @@ __all__ = [
     "preset_options",
     "print_json",
     "progress",
+    "progress_bar",
     "writable",
 ]
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
+
+
+def progress_bar() -> "Progress":
+    """A bar with the time that is left, gone when it is done; nothing where messages go to a file."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+    return Progress(*columns, console=progress, transient=True, disable=not progress.is_terminal)
 
 
 class CheckError(Exception):

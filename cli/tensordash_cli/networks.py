@@ -8,7 +8,7 @@ import click
 
 from tensordash import TensorDashError
 
-from .console import CheckError, print_json, progress
+from .console import CheckError, print_json, progress, progress_bar
 
 if TYPE_CHECKING:
     from tensordash_sim.trace import Trace
@@ -43,8 +43,6 @@ def train(
     **options: Any,
 ) -> None:
     """Train a network and record some of its steps."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from tensordash_sim.models import load
     from tensordash_sim.trace import record
 
@@ -55,9 +53,8 @@ def train(
         raise click.UsageError(str(error)) from error
     chosen = range(after, after + (steps - 1) * every + 1, every)
     recorder = record(path, model=run.model, steps=chosen, conditions=run.conditions, **options)
-    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
     try:
-        bar = Progress(*columns, console=progress, transient=True, disable=not progress.is_terminal)
+        bar = progress_bar()
         with warnings.catch_warnings(), bar, recorder:
             warnings.filterwarnings("ignore", ".*nothing was recorded")  # which is an error here
             task = bar.add_task(f"training {name}", total=chosen[-1] + 1)

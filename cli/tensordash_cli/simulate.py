@@ -11,7 +11,15 @@ import click
 
 from tensordash import TileConfig
 
-from .console import FiniteRange, chosen_config, json_option, preset_options, print_json, progress, writable
+from .console import (
+    FiniteRange,
+    chosen_config,
+    json_option,
+    preset_options,
+    print_json,
+    progress_bar,
+    writable,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -123,8 +131,6 @@ def _use(threads: int | None) -> None:
 
 
 def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from tensordash_sim.chip import SIDES, ChipConfig, Machine, Results
     from tensordash_sim.lowering import Operation
     from tensordash_sim.trace import Trace
@@ -154,8 +160,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     # Another order is shown next to the natural one, which is the paper's.
     machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
     runs: list[list[Result]] = []
-    columns = [TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-    with Progress(*columns, console=progress, transient=True, disable=not progress.is_terminal) as bar:
+    with progress_bar() as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
         for one in machines:
             runs.append([])

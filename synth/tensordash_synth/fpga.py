@@ -1,6 +1,5 @@
 """A tile on an FPGA: look-up tables, flip-flops and multipliers, next to the dense baseline."""
 
-import json
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -11,7 +10,8 @@ from typing import Any
 from tensordash import ConfigError, TileConfig
 
 from .hierarchy import Hierarchy
-from .report import COMPONENTS, component, table_rows
+from .mapping import statistics
+from .report import component_sums, table_rows
 from .run import Progress, pooled
 from .yosys import run_yosys
 
@@ -118,7 +118,15 @@ def synthesize_fpga(
     return FpgaReport(
         digest=config.digest,
         target=target,
-        rows={resource: table_rows(*(_sums(tile, counts, resource) for tile in tiles)) for resource in RESOURCES},
+        rows={
+            resource: table_rows(
+                *(
+                    component_sums((place, counts[tile.digest(place.module)][resource]) for place in tile.placements)
+                    for tile in tiles
+                )
+            )
+            for resource in RESOURCES
+        },
     )
 
 
@@ -129,18 +137,10 @@ def _map(tile: Hierarchy, name: str, target: str, folder: Path, progress: Progre
     commands = ["read_verilog tile.v", *([f"blackbox {' '.join(boxes)}"] if boxes else [])]
     commands += [f"hierarchy -check -top {name}", "flatten", TARGETS[target].format(top=name)]
     run_yosys([*commands, f"tee -q -o stat.json stat -json -top {name}"], folder, name)
-    text = (folder / "stat.json").read_text(encoding="utf-8")
-    cells = json.loads(text[text.index("{") :])["modules"][f"\\{name}"]["num_cells_by_type"]
+    cells = statistics(folder / "stat.json", name)["num_cells_by_type"]
     counts: Counter[str] = Counter()
     for cell, resource in CELLS.items():
         counts[resource] += cells.get(cell, 0)
     counts["lut"] += LUTS_OF_A_CARRY * counts.pop("carry")
     progress(f"{name}: {', '.join(f'{counts[resource]} {resource}' for resource in RESOURCES)}")
     return counts
-
-
-def _sums(tile: Hierarchy, counts: Mapping[str, Counter[str]], resource: str) -> dict[str, float]:
-    sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
-    for placement in tile.placements:
-        sums[component(placement)] += counts[tile.digest(placement.module)][resource]
-    return sums

@@ -5,11 +5,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from .liberty import Liberty
 from .yosys import SynthesisError, run_yosys
 
-__all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area"]
+__all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area", "statistics"]
 
 # What is left of the period for logic: ABC knows neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9
@@ -151,12 +152,18 @@ def _map(
     return mapped
 
 
-def _areas(path: Path, top: str) -> dict[str, float]:
-    """Areas in the statistics of a mapped module."""
+def statistics(path: Path, top: str) -> dict[str, Any]:
+    """What Yosys' `stat -json` wrote of a module."""
     text = path.read_text(encoding="utf-8")
-    found = json.loads(text[text.index("{") :])["modules"].get(f"\\{top}")
+    found: dict[str, Any] | None = json.loads(text[text.index("{") :])["modules"].get(f"\\{top}")
     if found is None:
         raise SynthesisError(f"synthesis of {top} failed: no statistics")
+    return found
+
+
+def _areas(path: Path, top: str) -> dict[str, float]:
+    """Areas in the statistics of a mapped module."""
+    found = statistics(path, top)
     left = [cell for cell in found["num_cells_by_type"] if cell.startswith("$")]
     if left:
         raise SynthesisError(f"synthesis of {top} failed: the library has no cell for {', '.join(left)}")

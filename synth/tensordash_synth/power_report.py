@@ -9,7 +9,7 @@ from tensordash import TileConfig
 
 from .hierarchy import Placement
 from .power import DesignPower, find_opensta, random_streams, recorded_streams
-from .report import CostReport, Design, table_rows
+from .report import CostReport, Design, component_sums, table_rows
 from .run import Run
 
 __all__ = ["LIMITS", "NO_OPENSTA", "PowerReport", "PowerRun", "measure_power"]
@@ -154,4 +154,4 @@ def _netlist(design: Design, report: CostReport) -> str:
 
 def _sums(design: Design, power: DesignPower) -> dict[str, float]:
     modules = {placement.path: placement.module for placement in design.placements}
-    return design.sums({Placement(path, modules[path]): part.total for path, part in power.parts.items()})
+    return component_sums((Placement(path, modules[path]), part.total) for path, part in power.parts.items())

@@ -1,7 +1,7 @@
 """What the flow found out: areas by component as in the paper's Table IV, delays, ratios between both designs."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -51,6 +51,14 @@ def component(placement: Placement) -> str:
     }.get(placement.role, "control")
 
 
+def component_sums(figures: Iterable[tuple[Placement, float]]) -> dict[str, float]:
+    """Figures of instances by `component`."""
+    sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
+    for placement, figure in figures:
+        sums[component(placement)] += figure
+    return sums
+
+
 def table_rows(sparse: dict[str, float], dense: dict[str, float]) -> dict[str, tuple[float, float]]:
     """(TensorDash, baseline) by row of the table, of sums by `component`; each column's rows sum to its `total`."""
     # The dense tile's staging buffers are its operand registers: compute cores, and as much of TensorDash's.
@@ -88,14 +96,7 @@ class Design:
 
     def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
         """Area by row, before anything is moved between rows."""
-        return self.sums({placement: modules[self.keys[placement.module]].area_um2 for placement in self.placements})
-
-    def sums(self, figures: Mapping[Placement, float]) -> dict[str, float]:
-        """Figures of instances by row, before anything is moved between rows."""
-        sums: dict[str, float] = dict.fromkeys((*COMPONENTS, "flags"), 0.0)
-        for placement, figure in figures.items():
-            sums[component(placement)] += figure
-        return sums
+        return component_sums((place, modules[self.keys[place.module]].area_um2) for place in self.placements)
 
     def counts(self) -> Counter[str]:
         """Number of instances by key."""
