@@ -268,9 +268,9 @@ BROKEN = (
     ),
     _broken(
         "work_at_hand_is_scheduled",
-        "the tile waits for a full window",
+        "the tile advances only while steps enter",
         Control,
-        lambda m, sound, outer: [outer.advance.eq(Mux(sound.eligible.all(), sound.advance, 0))],
+        lambda m, sound, outer: outer.advance.eq(Mux(sound.entering.any(), sound.advance, 0)),
     ),
     _broken(
         "cycles_is_right",
