@@ -1,7 +1,7 @@
 """The flow: a configuration and its dense baseline, mapped module by module through one recipe."""
 
 from concurrent.futures import Future
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 from tensordash import ConfigError, TileConfig
@@ -9,10 +9,10 @@ from tensordash import ConfigError, TileConfig
 from .hierarchy import Hierarchy, Placement
 from .mapping import Mapped
 from .power_report import NO_OPENSTA, measure_power
-from .report import CostReport, Design
+from .report import Areas, CostReport, Design
 from .run import Progress, Run, running
 
-__all__ = ["synthesize"]
+__all__ = ["measure_areas", "synthesize"]
 
 TILE = "tensordash_tile"
 TRANSPOSER = "tensordash_transposer"
@@ -66,10 +66,7 @@ def synthesize(
 
     Source: paper, Table IV.
     """
-    if config.sparsity == "none":
-        raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
-    if transposers < 0:
-        raise ValueError(f"transposers must be an integer of at least 0, not {transposers!r}")
+    _check(config, transposers)
     with running(liberty, clock_ns, progress, jobs) as run:
         report = _compare(run, config, transposers)
         if not power:
@@ -78,56 +75,89 @@ def synthesize(
         return replace(report, power=measured, power_reason=NO_OPENSTA)
 
 
-def _compare(run: Run, config: TileConfig, transposers: int) -> CostReport:
-    from tensordash.verilog import render  # imports Amaranth, which takes its time
+def measure_areas(
+    config: TileConfig,
+    *,
+    liberty: str | Path | None = None,
+    clock_ns: float = 2.0,
+    transposers: int = 1,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+) -> Areas:
+    """The part of `synthesize` that takes seconds: areas of both tiles, module by module, without delays of the whole.
 
-    files = render(config)
-    sparse = Hierarchy(files["tensordash.v"], TILE)
-    dense = Hierarchy(render(config.baseline)["tensordash.v"], TILE)
-    turning = Hierarchy(files["tensordash_transposer.v"], TRANSPOSER)
+    Parameters, errors and source are those of `synthesize`.
+    """
+    _check(config, transposers)
+    with running(liberty, clock_ns, progress, jobs) as run:
+        return _Modules(run, config, transposers).areas()
 
-    # The longest first, so that no core waits for them at the end.
-    whole = {
-        name: run.submit(run.whole, tile, f"{name} tile")
-        for name, tile in (("TensorDash", sparse), ("baseline", dense))
-    }
-    pending: dict[str, Future[Mapped]] = {}
-    digests: dict[str, str] = {}
-    keys: dict[str, dict[str, str]] = {}
-    for label, hierarchy in (("tensordash", sparse), ("baseline", dense), ("transposer", turning)):
-        names = sorted({placement.module for placement in hierarchy.placements}, key=lambda name: name != PE)
-        keys[label] = {}
-        for name in names:
-            free = name if name not in pending else f"{name} ({label})"
-            key = keys[label][name] = digests.setdefault(hierarchy.digest(name), free)
-            if key not in pending:
-                pending[key] = run.submit(run.module, hierarchy, name, key)
-    run.wait()
 
-    modules = {key: future.result() for key, future in pending.items()}
-    pes = config.rows * config.columns
-    turned = [
-        Placement((f"transposer_{i}", *place.path), place.module)
-        for i in range(transposers)
-        for place in turning.placements
-    ]
+def _check(config: TileConfig, transposers: int) -> None:
+    if config.sparsity == "none":
+        raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')
+    if transposers < 0:
+        raise ValueError(f"transposers must be an integer of at least 0, not {transposers!r}")
 
-    def design(tile: Hierarchy, label: str, results: tuple[Mapped, Mapped]) -> Design:
-        at_target, fastest = results
-        return Design(
-            placements=[*tile.placements, *turned],
-            keys={**keys[label], **keys["transposer"]},
-            at_target=at_target,
-            fastest=fastest,
+
+class _Modules:
+    """Both tiles and a transposer in Verilog, and the mapping of what they are made of."""
+
+    def __init__(self, run: Run, config: TileConfig, transposers: int) -> None:
+        from tensordash.verilog import render  # imports Amaranth, which takes its time
+
+        files = render(config)
+        self.run, self.config, self.transposers = run, config, transposers
+        self.sparse = Hierarchy(files["tensordash.v"], TILE)
+        self.dense = Hierarchy(render(config.baseline)["tensordash.v"], TILE)
+        self.turning = Hierarchy(files["tensordash_transposer.v"], TRANSPOSER)
+
+    def areas(self) -> Areas:
+        run = self.run
+        pending: dict[str, Future[Mapped]] = {}
+        digests: dict[str, str] = {}
+        keys: dict[str, dict[str, str]] = {}
+        tiles = (("tensordash", self.sparse), ("baseline", self.dense), ("transposer", self.turning))
+        for label, hierarchy in tiles:
+            names = sorted({placement.module for placement in hierarchy.placements}, key=lambda name: name != PE)
+            keys[label] = {}
+            for name in names:
+                free = name if name not in pending else f"{name} ({label})"
+                key = keys[label][name] = digests.setdefault(hierarchy.digest(name), free)
+                if key not in pending:
+                    pending[key] = run.submit(run.module, hierarchy, name, key)
+        run.wait()
+        turned = [
+            Placement((f"transposer_{i}", *place.path), place.module)
+            for i in range(self.transposers)
+            for place in self.turning.placements
+        ]
+        sparse, dense = (
+            Design(placements=[*tile.placements, *turned], keys={**keys[label], **keys["transposer"]})
+            for label, tile in tiles[:2]
+        )
+        return Areas(
+            digest=self.config.digest,
+            library=run.library.name,
+            gate_area=run.library.gate_area,
+            clock_ns=run.clock_ns,
+            pes=self.config.rows * self.config.columns,
+            modules={key: future.result() for key, future in pending.items()},
+            baseline=dense,
+            tensordash=sparse,
         )
 
-    return CostReport(
-        digest=config.digest,
-        library=run.library.name,
-        gate_area=run.library.gate_area,
-        clock_ns=run.clock_ns,
-        pes=pes,
-        modules=modules,
-        baseline=design(dense, "baseline", whole["baseline"].result()),
-        tensordash=design(sparse, "tensordash", whole["TensorDash"].result()),
-    )
+
+def _compare(run: Run, config: TileConfig, transposers: int) -> CostReport:
+    modules = _Modules(run, config, transposers)
+    # The longest first, so that no core waits for them at the end.
+    whole = {
+        name: run.submit(run.whole, tile, f"{label} tile")
+        for name, label, tile in (
+            ("tensordash", "TensorDash", modules.sparse),
+            ("baseline", "baseline", modules.dense),
+        )
+    }
+    areas = modules.areas()
+    found = {each.name: getattr(areas, each.name) for each in fields(areas)}
+    return CostReport(**found, delays={name: future.result() for name, future in whole.items()})

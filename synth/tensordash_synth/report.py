@@ -12,7 +12,7 @@ from .mapping import LOGIC_SHARE, Mapped
 if TYPE_CHECKING:
     from .power_report import PowerReport
 
-__all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "CostReport", "Design"]
+__all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "Areas", "CostReport", "Design"]
 
 # The paper's chip in 65 nm (Table III and section IV-D): logic goes there by its gate equivalents.
 TILES = 256
@@ -85,14 +85,10 @@ class Design:
         Every instance, transposers included.
     keys : dict of str to str
         Key in the report's modules of every module name.
-    at_target, fastest : Mapped
-        The tile mapped as a whole, to the target clock and for speed; of equal instances, only one is in the area.
     """
 
     placements: list[Placement]
     keys: dict[str, str]
-    at_target: Mapped
-    fastest: Mapped
 
     def areas(self, modules: Mapping[str, Mapped]) -> dict[str, float]:
         """Area by row, before anything is moved between rows."""
@@ -104,8 +100,8 @@ class Design:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CostReport:
-    """Cost of a TensorDash tile next to its dense baseline.
+class Areas:
+    """Area of a TensorDash tile next to its dense baseline.
 
     Parameters
     ----------
@@ -123,10 +119,6 @@ class CostReport:
         Every distinct module, mapped once.
     baseline, tensordash : Design
         Both tiles.
-    power : PowerReport, optional
-        Of both tiles, if it was measured.
-    power_reason : str
-        Why it was not.
     """
 
     digest: str
@@ -137,8 +129,6 @@ class CostReport:
     modules: dict[str, Mapped]
     baseline: Design
     tensordash: Design
-    power: "PowerReport | None" = None
-    power_reason: str = "not asked for"
 
     @cached_property
     def components(self) -> dict[str, tuple[float, float]]:
@@ -150,10 +140,36 @@ class CostReport:
         sparse, dense = self.components[name]
         return sparse / dense if dense else None
 
+    def ge_per_pe(self, name: str) -> tuple[float, float]:
+        """(TensorDash, baseline) gate equivalents per PE, of a row of the table."""
+        sparse, dense = self.components[name]
+        return sparse / self.gate_area / self.pes, dense / self.gate_area / self.pes
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostReport(Areas):
+    """Cost of a TensorDash tile next to its dense baseline.
+
+    Parameters
+    ----------
+    delays : dict of str to (Mapped, Mapped)
+        Both tiles ("tensordash", "baseline") mapped as a whole, to the target clock and for speed; of equal instances,
+        only one is in the area.
+    power : PowerReport, optional
+        Of both tiles, if it was measured.
+    power_reason : str
+        Why it was not.
+    """
+
+    delays: dict[str, tuple[Mapped, Mapped]]
+    power: "PowerReport | None" = None
+    power_reason: str = "not asked for"
+
     @property
     def clock_ratio(self) -> float:
         """Highest frequency of TensorDash over the baseline's."""
-        return self.baseline.fastest.delay_ns / self.tensordash.fastest.delay_ns
+        (_, sparse), (_, dense) = self.delays["tensordash"], self.delays["baseline"]
+        return dense.delay_ns / sparse.delay_ns
 
     @property
     def chip_ratio(self) -> float:
@@ -168,10 +184,10 @@ class CostReport:
 
     def to_json(self) -> dict[str, Any]:
         """The report as a document of plain values; areas in um2 and gate equivalents (`ge`), delays in ns."""
-        dense, sparse = self._design(self.baseline, 1), self._design(self.tensordash, 0)
-        total_sparse, total_dense = self.components["total"]
-        sparse["added_ge_per_pe"] = round((total_sparse - total_dense) / self.gate_area / self.pes, 3)
-        sparse["total_ge_per_pe"] = round(total_sparse / self.gate_area / self.pes, 3)
+        dense, sparse = self._design("baseline", 1), self._design("tensordash", 0)
+        total_sparse, total_dense = self.ge_per_pe("total")
+        sparse["added_ge_per_pe"] = round(total_sparse - total_dense, 3)
+        sparse["total_ge_per_pe"] = round(total_sparse, 3)
         in_dense, in_sparse = self.baseline.counts(), self.tensordash.counts()
         ratio = self.ratio("total")
         return {
@@ -214,13 +230,14 @@ class CostReport:
             "notes": list(NOTES),
         }
 
-    def _design(self, design: Design, column: int) -> dict[str, Any]:
+    def _design(self, name: str, column: int) -> dict[str, Any]:
+        at_target, fastest = self.delays[name]
         total = self.components["total"][column]
         return {
-            "pe_ge": round(self.components["compute_cores"][column] / self.gate_area / self.pes, 3),
+            "pe_ge": round(self.ge_per_pe("compute_cores")[column], 3),
             "tile_ge": round(total / self.gate_area, 3),
             "area_um2": round(total, 3),
-            "delay_ns": round(design.at_target.delay_ns, 4),
-            "delay_recipe": design.at_target.recipe,
-            "max_frequency_mhz": round(1000 / design.fastest.delay_ns, 1),
+            "delay_ns": round(at_target.delay_ns, 4),
+            "delay_recipe": at_target.recipe,
+            "max_frequency_mhz": round(1000 / fastest.delay_ns, 1),
         }

@@ -12,6 +12,7 @@ from tensordash_synth import (
     cost_table,
     fpga_table,
     load_liberty,
+    measure_areas,
     sweep_table,
     synthesize,
     synthesize_fpga,
@@ -101,6 +102,12 @@ def test_progress_and_table(report, progress):
     text = cost_table(report)
     for word in ("compute cores", "schedulers + B muxes", "staging buffers", "total", "114.3%", "baseline's"):
         assert word in text
+
+
+def test_areas_alone_are_those_of_the_report(report):
+    areas = measure_areas(SMALL)
+    assert areas.components == report.components
+    assert areas.ge_per_pe("total")[0] == pytest.approx(report.to_json()["tensordash"]["total_ge_per_pe"], abs=1e-3)
 
 
 def test_areas_are_the_same_every_time(tmp_path):
