@@ -89,7 +89,8 @@ def _operations(
     from tensordash_sim.cycles import count_words, pack
     from tensordash_sim.golden import matmul, matmul_exact
     from tensordash_sim.quantization import non_zeros
-    from tensordash_sim.verify import Replayer, layer_passes
+    from tensordash_sim.verify import Replayer
+    from tensordash_sim.verify.layer import layer_passes
 
     sparse = designs["tensordash"]
     rounds_once = isinstance(sparse.numerics.accumulator, Exact)

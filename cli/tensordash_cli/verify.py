@@ -177,7 +177,8 @@ def _layer(
     from tensordash_sim.cycles import count
     from tensordash_sim.quantization import non_zeros
     from tensordash_sim.trace import Trace
-    from tensordash_sim.verify import Replayer, layer_passes
+    from tensordash_sim.verify import Replayer
+    from tensordash_sim.verify.layer import layer_passes
 
     records = list(Trace.open(path).records)
     record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)

@@ -157,7 +157,7 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
 def recorded_streams(config: TileConfig, seed: int = 0) -> Activity:
     """Operands of the trace that comes with the package: passes of the three operations of its second convolution."""
     from tensordash_sim.trace import Trace, example_trace
-    from tensordash_sim.verify import layer_passes
+    from tensordash_sim.verify.layer import layer_passes
 
     streams: list[tuple[NDArray, NDArray]] = []
     for record in Trace.open(example_trace()).records:

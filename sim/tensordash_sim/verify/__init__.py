@@ -1,6 +1,8 @@
-"""Verification of emitted Verilog against the golden model, with cocotb; works from an installed wheel."""
+"""Verification of emitted Verilog against the golden model, with cocotb; works from an installed wheel.
 
-from .layer import LayerPasses, layer_passes
+`layer` is imported by its own name: it reads traces, which takes longer to import than many a bench runs.
+"""
+
 from .replay import Replayer, ReplayResult, load_operands, replay, save_results
 from .run import BENCHES, BenchResult, VerificationError, run_bench, verify
 from .simulators import SimulatorError, simulator_names
@@ -8,12 +10,10 @@ from .simulators import SimulatorError, simulator_names
 __all__ = [
     "BENCHES",
     "BenchResult",
-    "LayerPasses",
     "ReplayResult",
     "Replayer",
     "SimulatorError",
     "VerificationError",
-    "layer_passes",
     "load_operands",
     "replay",
     "run_bench",
