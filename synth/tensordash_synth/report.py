@@ -63,15 +63,14 @@ def table_rows(sparse: dict[str, float], dense: dict[str, float]) -> dict[str, t
     """(TensorDash, baseline) by row of the table, of sums by `component`; each column's rows sum to its `total`."""
     # The dense tile's staging buffers are its operand registers: compute cores, and as much of TensorDash's.
     registers = dense["staging_buffers"]
-    for sums in (dense, sparse):
-        sums["compute_cores"] += registers
-        sums["staging_buffers"] -= registers
     # Flags of the operands: what the dense tile has of them is control, the rest serves the schedulers.
-    flags = dense.pop("flags")
-    dense["control"] += flags
-    sparse["control"] += flags
-    sparse["schedulers_b_muxes"] += sparse.pop("flags") - flags
-    rows = {name: (sparse[name], dense[name]) for name in COMPONENTS}
+    flags = dense["flags"]
+    moved = {"compute_cores": registers, "staging_buffers": -registers, "control": flags}
+    more_flags = {"schedulers_b_muxes": sparse["flags"] - flags}
+    rows = {
+        name: (sparse[name] + moved.get(name, 0) + more_flags.get(name, 0), dense[name] + moved.get(name, 0))
+        for name in COMPONENTS
+    }
     return {**rows, "total": (sum(sparse.values()), sum(dense.values()))}
 
 

@@ -8,8 +8,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from .readers import digits
+from .training import Training
 
-__all__ = ["classifier_loss", "image_batches"]
+__all__ = ["classifier_loss", "classifier_training", "image_batches"]
 
 
 def image_batches(seed: int, batch: int, size: int) -> tuple[Iterator[tuple[Tensor, Tensor]], int, str]:
@@ -58,3 +59,20 @@ def classifier_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     images, labels = batch
     loss: Tensor = F.cross_entropy(model(images), labels)
     return loss
+
+
+def classifier_training(
+    model: nn.Module, optimizer: torch.optim.Optimizer, *, batch: int, size: int, seed: int, clip: float | None = None
+) -> Training:
+    """A classifier of `image_batches`, ready to train; parameters as there and in `Training`."""
+    batches, steps, source = image_batches(seed, batch, size)
+    return Training(
+        model=model,
+        optimizer=optimizer,
+        batches=batches,
+        loss=classifier_loss,
+        steps_per_epoch=steps,
+        conditions={"data": source, "batch": str(batch), "image": f"{size} x {size}"},
+        seed=seed,
+        clip=clip,
+    )

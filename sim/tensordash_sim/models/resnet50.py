@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .images import classifier_loss, image_batches
+from .images import classifier_training
 from .training import Training, seeded
 
 __all__ = ["SCALES", "Bottleneck", "ResNet50", "Shape", "Trunk", "build", "load", "training"]
@@ -124,16 +124,8 @@ def training(scale: str, seed: int) -> Training:
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)
-    batches, steps, source = image_batches(seed, shape.batch, shape.size)
-    return Training(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=shape.rate, momentum=0.9, weight_decay=1e-4),
-        batches=batches,
-        loss=classifier_loss,
-        steps_per_epoch=steps,
-        conditions={"data": source, "batch": str(shape.batch), "image": f"{shape.size} x {shape.size}"},
-        seed=seed,
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=shape.rate, momentum=0.9, weight_decay=1e-4)
+    return classifier_training(model, optimizer, batch=shape.batch, size=shape.size, seed=seed)
 
 
 def load(scale: str, seed: int) -> Training:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from .images import classifier_loss, image_batches
+from .images import classifier_training
 from .training import Training, seeded
 
 __all__ = ["SCALES", "Fire", "Shape", "SqueezeNet", "build", "load"]
@@ -92,14 +92,4 @@ def load(scale: str, seed: int) -> Training:
     shape = SCALES[scale]
     with seeded(seed):
         model = build(scale)
-    batches, steps, source = image_batches(seed, shape.batch, shape.size)
-    return Training(
-        model=model,
-        optimizer=_optimizer(scale, model),
-        batches=batches,
-        loss=classifier_loss,
-        steps_per_epoch=steps,
-        conditions={"data": source, "batch": str(shape.batch), "image": f"{shape.size} x {shape.size}"},
-        seed=seed,
-        clip=1.0,
-    )
+    return classifier_training(model, _optimizer(scale, model), batch=shape.batch, size=shape.size, seed=seed, clip=1.0)
