@@ -146,7 +146,7 @@ def load_results(folder: Path) -> list[Result]:
     if not folder.is_dir():
         raise ReportError(f"{folder}: must be a folder of results (tensordash evaluate -o)")
     results: dict[str, Result] = {}
-    for path in sorted(folder.glob("*.json")):
+    for path in sorted(folder.glob("[!.]*.json")):  # a dot: half-written
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:

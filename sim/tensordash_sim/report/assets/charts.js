@@ -7,7 +7,7 @@
 
   const colors = () => Array.from({ length: 8 }, (_, index) => themeColor(`series-${index}`));
   const unique = (values) => [...new Set(values)];
-  const hover = (name) => `%{y:.4~g}<extra>${name}</extra>`;
+  const hover = (name) => `<b>%{y:.4~g}</b> at %{x}<br>${name}<extra></extra>`;
   // Names are the authors' texts; plotly would read them as markup.
   const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
@@ -19,7 +19,7 @@
     return {
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: themeColor("text") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      margin: { l: 56, r: 12, t: 8, b: 48 }, hovermode: "x unified", dragmode: "zoom",
+      margin: { l: 56, r: 12, t: 8, b: 48 }, hovermode: "closest", hoverdistance: 40, dragmode: "zoom",
       hoverlabel: { bgcolor: themeColor("surface"), bordercolor: themeColor("line"), font: { color: themeColor("text") } },
       modebar: { color: themeColor("muted"), activecolor: themeColor("accent"), bgcolor: "rgba(0,0,0,0)" },
       legend: { orientation: "h", y: -0.22, x: 0, xanchor: "left", yanchor: "top" },
@@ -51,7 +51,7 @@
             common.y = order.map((at) => there[at][side]);
           }
           found.push({
-            ...common, type: "scatter", mode: "lines+markers",
+            ...common, type: "scatter", mode: there.length < own.length ? "markers" : "lines+markers",
             line: { color, width: 2, dash: side === "ours" ? "solid" : "dot" },
             marker: { color, size: 7, symbol: side === "ours" ? "circle" : "diamond-open", line: { color, width: 1.5 } },
           });
@@ -89,7 +89,7 @@
         marker: { size: 9, color: palette[index % palette.length], opacity: 0.65 },
       };
     }).filter((one) => one.x.length);
-    const drawn = layout("ours relative to the paper", "", { hovermode: "closest" });
+    const drawn = layout("ours relative to the paper", "", {});
     drawn.xaxis.tickformat = "+.0%";
     drawn.xaxis.zerolinecolor = themeColor("muted");
     drawn.xaxis.zerolinewidth = 2;
@@ -98,7 +98,11 @@
     return [data, drawn];
   }
 
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d"] };
+  // The buttons are named one by one: the library's own choice has one that sends the chart to a server.
+  const config = {
+    displaylogo: false, responsive: true, showSendToCloud: false, plotlyServerURL: "",
+    modeBarButtons: [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]],
+  };
   function draw() {
     for (const element of charts) {
       const [data, drawn] = element.id === "overview-chart" ? overviewChart() : figureChart(element);

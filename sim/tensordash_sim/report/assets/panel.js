@@ -9,13 +9,13 @@ const svg = (name, attributes = {}, text = null) => {
   return element;
 };
 
-/** A value in at most so many characters and a sign, with as many digits as fit. */
-function short(value, room) {
+/** A value in five characters, with as many digits as fit. */
+function short(value) {
   for (const digits of [3, 2, 1]) {
     const plain = String(Number(value.toPrecision(digits)));
     for (const text of [plain, value.toExponential(digits - 1)]) {
       const shown = text.replace(/^(-?)0\./, "$1.").replace("e+", "e");
-      if (shown.length <= room + shown.startsWith("-")) return shown.replaceAll("-", "−");
+      if (shown.length <= 5) return shown.replaceAll("-", "−");
     }
   }
   return "…";
@@ -27,7 +27,7 @@ class Panel {
     Object.assign(this, { run, row });
     const { lanes, depth } = run.tile;
     // Right of each cell there is room for one line down for each step.
-    this.room = 3 * depth;
+    this.room = Math.max(3 * depth, 10);
     this.cell = { width: (lanes > 8 ? 26 : 41) + this.room, height: 30 };
     this.inner = this.cell.width - this.room;
     this.values = lanes <= 8;
@@ -118,7 +118,7 @@ class Panel {
       const value = this.run.b[this.row][step * this.run.tile.lanes + lane];
       cell.append(
         svg("rect", { x: this.x(lane), y: 2, width: this.inner, height: height - 4, rx: 4 }),
-        svg("text", { x: this.middle(lane), y: middle + 4, "text-anchor": "middle" }, this.values ? short(value, 5) : ""),
+        svg("text", { x: this.middle(lane), y: middle + 4, "text-anchor": "middle" }, this.values ? short(value) : ""),
         svg("title"),
       );
       group.append(cell);
@@ -167,7 +167,7 @@ class Panel {
       group.append(svg("rect", { x: this.x(lane) - 3, y: this.lanesAt, width: this.inner + 6, height: 46, rx: 6 }));
       if (work) {
         const option = work.option.map((part) => String(part).replace("-", "−")).join(",");
-        if (this.values) group.append(text(short(work.b, 5), 14, "b"), text(`× ${short(work.a, 4)}`, 27, "a"));
+        if (this.values) group.append(text(short(work.b), 14, "b"), text(`× ${short(work.a)}`, 27, "a"));
         group.append(text(this.values ? `(${option})` : option, this.values ? 40 : 28, "option"));
         group.dataset.source = `${work.step},${work.lane}`;
         group.dataset.option = work.index;

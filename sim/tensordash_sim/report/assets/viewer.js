@@ -64,8 +64,9 @@
     get("race").setAttribute("aria-label", `After ${cycle} cycles TensorDash has done ${done} of ${run.steps} steps, the dense tile ${cycle}.`);
     get("slider").value = cycle;
     get("slider").setAttribute("aria-valuetext", `cycle ${cycle} of ${run.cycles}`);
-    for (const name of ["first", "back"]) get(name).disabled = cycle === 1;
-    for (const name of ["next", "last"]) get(name).disabled = cycle === run.cycles;
+    // Not `disabled`: that would take the focus away, and the keys with it.
+    for (const name of ["first", "back"]) get(name).ariaDisabled = cycle === 1;
+    for (const name of ["next", "last"]) get(name).ariaDisabled = cycle === run.cycles;
     if (!timer) get("status").textContent = `Cycle ${cycle} of ${run.cycles}, ${done} steps done, AS ${texts.advance}.`;
     const shown = { cycle, column, lane: get("lane").value, animated: animated && !still.matches };
     for (const panel of panels) panel.draw(shown);
