@@ -1,10 +1,11 @@
 """The page: figures and tables of results, and the schedule viewer, in one HTML file."""
 
 import math
+import re
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -20,6 +21,7 @@ from .schedules import ScheduleRun
 
 __all__ = ["write_report"]
 
+DIGEST = re.compile("[0-9a-f]{64}")
 SCRIPTS = ("theme.js", "tables.js", "charts.js", "schedule.js", "panel.js", "viewer.js")
 
 
@@ -90,7 +92,7 @@ def write_report(
         results=found,
         compared=compared,
         runs=runs,
-        data={"figures": [asdict(result) for result in found], "runs": [run.to_json() for run in runs]},
+        data={"figures": [_drawn(result) for result in found], "runs": [run.to_json() for run in runs]},
         style=Markup(_asset("report.css")),
         library=Markup(_plotly()) if charted else None,
         scripts=[Markup(_asset(name)) for name in SCRIPTS],
@@ -111,6 +113,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "default": str, "allow_nan": False}
+    environment.globals.update(is_nested=_is_nested)
     environment.filters.update(number=_number, percent=_percent, shown=_shown)
     return environment
 
@@ -127,6 +130,13 @@ def _plotly() -> str:
     return get_plotlyjs()
 
 
+def _drawn(result: Result) -> dict[str, Any]:
+    """What the charts need of a result."""
+    fields = ("metric", "series", "x", "paper", "ours")
+    points = [{name: getattr(point, name) for name in fields} for point in result.points]
+    return {name: getattr(result, name) for name in ("name", "kind", "x_label", "y_label")} | {"points": points}
+
+
 def _distance(point: Point) -> float:
     return abs(point.difference or 0.0)
 
@@ -134,13 +144,13 @@ def _distance(point: Point) -> float:
 def _number(value: float | None) -> str:
     """Four significant digits, never in exponents where a reader would not want them.
 
-    >>> _number(1.7246), _number(23748.0), _number(12), _number(0.000012), _number(None)
-    ('1.725', '23,748', '12', '1.2e-05', '')
+    >>> _number(1.7246), _number(23748.0), _number(2.0), _number(12), _number(0.000012), _number(None)
+    ('1.725', '23,748', '2.000', '12', '1.2e-05', '')
     """
     if value is None:
         return ""
-    if isinstance(value, int) or (value == int(value) and abs(value) < 1e15):
-        return f"{int(value):,}"
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
     digits = 3 - math.floor(math.log10(abs(value)))
     return f"{value:.4g}" if digits > 7 else f"{value:,.{max(digits, 0)}f}"
 
@@ -153,11 +163,18 @@ def _percent(value: float | None) -> str:
     """
     if value is None:
         return ""
+    if abs(value) < 0.0005:
+        return "0.0%"
     return f"{value:+.1%}".replace("-", "\N{MINUS SIGN}")  # as wide as the plus
 
 
+def _is_nested(condition: Any) -> bool:
+    """Whether a condition has conditions of its own for each of several things: a table."""
+    return isinstance(condition, Mapping) and any(isinstance(one, Mapping) for one in condition.values())
+
+
 def _shown(value: Any) -> str:
-    """Any further value of a point, or a condition."""
+    """Any further value of a point, or a condition; of a SHA-256 digest the first digits."""
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, (int, float)):
@@ -166,4 +183,5 @@ def _shown(value: Any) -> str:
         return ", ".join(f"{key} {_shown(one)}" for key, one in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_shown, value))
-    return str(value)
+    text = str(value)
+    return f"{text[:12]}\N{HORIZONTAL ELLIPSIS}" if DIGEST.fullmatch(text) else text

@@ -1,5 +1,6 @@
 "use strict";
-// The figures, drawn by plotly.js from the page's data; ours solid, the paper's dashed or hatched in the same colour.
+// The figures, drawn by plotly.js from the page's data. A series has one colour: what is ours is a line with dots, or a
+// filled bar; the paper's are open diamonds, or hatched bars. Its one legend entry shows and hides both.
 (() => {
   const figures = JSON.parse(document.getElementById("report-data").textContent).figures;
   const charts = document.querySelectorAll(".chart");
@@ -8,6 +9,8 @@
   const colors = () => Array.from({ length: 8 }, (_, index) => themeColor(`series-${index}`));
   const unique = (values) => [...new Set(values)];
   const hover = (name) => `<b>%{y:.4~g}</b> at %{x}<br>${name}<extra></extra>`;
+  // Beyond the colours there are, the next round of series has other marks.
+  const rounds = [["circle", "solid"], ["square", "dash"], ["triangle-up", "dashdot"]];
   // Names are the authors' texts; plotly would read them as markup.
   const plain = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;");
 
@@ -22,7 +25,7 @@
       margin: { l: 56, r: 12, t: 8, b: 48 }, hovermode: "closest", hoverdistance: 40, dragmode: "zoom",
       hoverlabel: { bgcolor: themeColor("surface"), bordercolor: themeColor("line"), font: { color: themeColor("text") } },
       modebar: { color: themeColor("muted"), activecolor: themeColor("accent"), bgcolor: "rgba(0,0,0,0)" },
-      legend: { orientation: "h", y: -0.22, x: 0, xanchor: "left", yanchor: "top" },
+      legend: { orientation: "h", y: 1.02, x: 0, xanchor: "left", yanchor: "bottom" },
       xaxis: { ...axis, title: { text: plain(x), standoff: 8 } },
       yaxis: { ...axis, title: { text: plain(y), standoff: 8 }, rangemode: "tozero" },
       ...more,
@@ -36,13 +39,15 @@
     const found = [];
     names.forEach((name, index) => {
       const color = palette[index % palette.length];
+      const [symbol, dash] = rounds[Math.floor(index / palette.length) % rounds.length];
       const own = points.filter((point) => point.series === name);
       for (const side of ["ours", "paper"]) {
         const there = own.filter((point) => point[side] !== null);
         if (!there.length) continue;
-        const label = plain(names.length > 1 ? `${name}, ${side}` : side);
         const common = {
-          x: there.map((point) => point.x), y: there.map((point) => point[side]), name: label, hovertemplate: hover(label),
+          x: there.map((point) => point.x), y: there.map((point) => point[side]), name: plain(name || side),
+          legendgroup: name, showlegend: names.length > 1 && (side === "ours" || !own.some((point) => point.ours !== null)),
+          hovertemplate: hover(plain([name, side].filter(Boolean).join(", "))),
         };
         if (figure.kind === "line") {
           if (common.x.every((x) => typeof x === "number")) {
@@ -52,8 +57,8 @@
           }
           found.push({
             ...common, type: "scatter", mode: there.length < own.length ? "markers" : "lines+markers",
-            line: { color, width: 2, dash: side === "ours" ? "solid" : "dot" },
-            marker: { color, size: 7, symbol: side === "ours" ? "circle" : "diamond-open", line: { color, width: 1.5 } },
+            line: { color, width: 2, dash: side === "ours" ? dash : "dot" },
+            marker: { color, size: side === "ours" ? 7 : 10, symbol: side === "ours" ? symbol : "diamond-open", line: { color, width: 1.5 } },
           });
         } else {
           const hatch = { shape: "/", fgcolor: color, bgcolor: "rgba(0,0,0,0)", size: 5, solidity: 0.25 };
@@ -72,21 +77,30 @@
     const { metric } = element.dataset;
     const several = unique(figure.points.map((point) => point.metric)).length > 1;
     const categories = figure.points.some((point) => typeof point.x === "string");
-    const drawn = layout(figure.x_label, several ? metric : figure.y_label, { barmode: "group", bargap: 0.25 });
+    // Several metrics have one axis label between them; each has its name above it.
+    const drawn = layout(figure.x_label, several ? "" : figure.y_label, { barmode: "group", bargap: 0.25 });
+    const names = unique(figure.points.filter((point) => point.metric === metric).map((point) => point.series));
+    const longest = Math.max(...names.map((name) => name.length));
+    const columns = Math.max(1, Math.floor((element.clientWidth - 80) / (60 + 7.2 * longest)));
+    drawn.height = 340 + (names.length > 1 ? 20 * Math.ceil(names.length / columns) : 0);
     if (figure.kind === "bar" || categories) drawn.xaxis.type = "category";
+    const places = unique(figure.points.filter((point) => point.metric === metric).map((point) => String(point.x)));
+    const words = Math.max(...places.map((place) => place.length));
+    if (drawn.xaxis.type === "category" && element.clientWidth / places.length < 8 * words) {
+      drawn.height += Math.min(200, 6 * words);  // the labels are turned
+    }
     return [traces(figure, metric), drawn];
   }
 
   function overviewChart() {
-    const palette = colors();
-    const data = figures.map((figure, index) => {
+    const data = figures.map((figure) => {
       const points = figure.points.filter((one) => one.paper && one.ours !== null);
       return {
         type: "scatter", mode: "markers", name: plain(figure.name), showlegend: false,
         x: points.map((one) => one.ours / one.paper - 1), y: points.map(() => plain(figure.name)),
         text: points.map((one) => plain(`${one.metric}, ${one.series}, ${one.x}: ${one.ours} (paper ${one.paper})`)),
         hovertemplate: "%{text}<br>%{x:+.1%}<extra></extra>",
-        marker: { size: 9, color: palette[index % palette.length], opacity: 0.65 },
+        marker: { size: 9, color: themeColor("accent"), opacity: 0.6 },
       };
     }).filter((one) => one.x.length);
     const drawn = layout("ours relative to the paper", "", {});
