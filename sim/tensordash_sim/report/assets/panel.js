@@ -77,7 +77,7 @@ class Panel {
       Object.assign(span, { textContent: text, className: `badge ${name}`, title });
       this.head.append(" ", span);
     };
-    badge(`AS ${advance}`, "advance", "Leading steps that this row has done with");
+    badge(`AS ${advance}`, "advance", "Leading steps that this row is done with");
     if (wait) badge(`waits ${wait}`, "wait", "It could have gone further; the tile goes by the slowest row");
     badge(`waited ${waited}`, "sum", "Steps that this row waited, up to this cycle");
     this.drawing.setAttribute("aria-label", `Row ${this.row}: AS ${advance}, waits ${wait}. The table has its lanes.`);
