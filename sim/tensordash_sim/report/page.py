@@ -1,0 +1,187 @@
+"""The page: figures and tables of results, and the schedule viewer, in one HTML file."""
+
+import math
+import re
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+import tensordash
+
+from .results import Point, Result
+from .schedules import ScheduleRun
+
+__all__ = ["write_report"]
+
+DIGEST = re.compile("[0-9a-f]{64}")
+SCRIPTS = ("theme.js", "tables.js", "charts.js", "schedule.js", "panel.js", "viewer.js")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """How close a result comes to the paper.
+
+    Attributes
+    ----------
+    result : Result
+        The result.
+    points : tuple of Point
+        Those with a number of the paper and one of ours.
+    median : float or None
+        Of the differences without their sign; None: nothing to compare.
+    largest : Point or None
+        The one that differs most.
+    """
+
+    result: Result
+    points: tuple[Point, ...]
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(map(_distance, self.points)) if self.points else None
+
+    @property
+    def largest(self) -> Point | None:
+        return max(self.points, key=_distance, default=None)
+
+
+def write_report(
+    results: Sequence[Result | Mapping[str, Any]],
+    path: Path,
+    *,
+    runs: Sequence[ScheduleRun] = (),
+    title: str = "TensorDash: evaluation",
+) -> None:
+    """Write the page; it is complete or not there.
+
+    The file needs no network: all scripts and data are in it. The same results and runs give the same bytes.
+
+    Parameters
+    ----------
+    results : sequence of Result, or of its JSON document
+        Figures and tables, in the order in which they are shown.
+    path : Path
+        The HTML file.
+    runs : sequence of ScheduleRun
+        What the schedule viewer offers; without any there is no viewer.
+    title : str
+        Of the page.
+
+    Raises
+    ------
+    ReportError
+        If a result cannot be used.
+    OSError
+        If the file cannot be written.
+    """
+    found = [one if isinstance(one, Result) else Result.from_json(one) for one in results]
+    charted = any(result.kind != "table" and result.points for result in found)
+    compared = [Compared(result, tuple(p for p in result.points if p.difference is not None)) for result in found]
+    template = _environment().get_template("report.html.j2")
+    html = template.render(
+        title=title,
+        version=tensordash.__version__,
+        results=found,
+        compared=compared,
+        runs=runs,
+        data={"figures": [_drawn(result) for result in found], "runs": [run.to_json() for run in runs]},
+        style=Markup(_asset("report.css")),
+        library=Markup(_plotly()) if charted else None,
+        scripts=[Markup(_asset(name)) for name in SCRIPTS],
+    )
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tensordash-") as scratch:
+        complete = Path(scratch) / "report.html"
+        complete.write_text(html, encoding="utf-8")
+        complete.replace(path)
+
+
+@cache
+def _environment() -> Environment:
+    environment = Environment(
+        loader=PackageLoader(__package__, "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "default": str, "allow_nan": False}
+    environment.globals.update(is_nested=_is_nested)
+    environment.filters.update(number=_number, percent=_percent, shown=_shown)
+    return environment
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+
+
+@cache
+def _plotly() -> str:
+    """The chart library's JavaScript, as its package has it."""
+    from plotly.offline import get_plotlyjs  # slow to import
+
+    return get_plotlyjs()
+
+
+def _drawn(result: Result) -> dict[str, Any]:
+    """What the charts need of a result."""
+    fields = ("metric", "series", "x", "paper", "ours")
+    points = [{name: getattr(point, name) for name in fields} for point in result.points]
+    return {name: getattr(result, name) for name in ("name", "kind", "x_label", "y_label")} | {"points": points}
+
+
+def _distance(point: Point) -> float:
+    return abs(point.difference or 0.0)
+
+
+def _number(value: float | None) -> str:
+    """Four significant digits, never in exponents where a reader would not want them.
+
+    >>> _number(1.7246), _number(23748.0), _number(2.0), _number(12), _number(0.000012), _number(None)
+    ('1.725', '23,748', '2.000', '12', '1.2e-05', '')
+    """
+    if value is None:
+        return ""
+    if isinstance(value, int) or value == 0:
+        return f"{value:,.0f}"
+    digits = 3 - math.floor(math.log10(abs(value)))
+    return f"{value:.4g}" if digits > 7 else f"{value:,.{max(digits, 0)}f}"
+
+
+def _percent(value: float | None) -> str:
+    r"""A difference, with its sign.
+
+    >>> ascii((_percent(0.0312), _percent(-0.2), _percent(None)))
+    "('+3.1%', '\\u221220.0%', '')"
+    """
+    if value is None:
+        return ""
+    if abs(value) < 0.0005:
+        return "0.0%"
+    return f"{value:+.1%}".replace("-", "\N{MINUS SIGN}")  # as wide as the plus
+
+
+def _is_nested(condition: Any) -> bool:
+    """Whether a condition has conditions of its own for each of several things: a table."""
+    return isinstance(condition, Mapping) and any(isinstance(one, Mapping) for one in condition.values())
+
+
+def _shown(value: Any) -> str:
+    """Any further value of a point, or a condition; of a SHA-256 digest the first digits."""
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: ""}[value]
+    if isinstance(value, (int, float)):
+        return f"{value:.6g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_shown(one)}" for key, one in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_shown, value))
+    text = str(value)
+    return f"{text[:12]}\N{HORIZONTAL ELLIPSIS}" if DIGEST.fullmatch(text) else text

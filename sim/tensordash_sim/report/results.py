@@ -1,0 +1,203 @@
+"""Results of the evaluation, as its JSON files hold them."""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tensordash.errors import TensorDashError
+
+__all__ = ["KINDS", "Point", "ReportError", "Result", "load_results"]
+
+KINDS = ("line", "bar", "table")
+
+
+class ReportError(TensorDashError):
+    """Results that no report can be made of; names the file, the field, its value and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One number of a figure or table.
+
+    Attributes
+    ----------
+    metric : str
+        What is measured, for instance "speedup".
+    series : str
+        What is drawn as one line, or as one colour of bars.
+    x : float or str
+        Place on the axis; a string is a category.
+    paper, ours : float or None
+        The paper's number and ours; None: there is none.
+    more : mapping of str to anything
+        Further columns of the table.
+    """
+
+    metric: str
+    series: str
+    x: float | str
+    paper: float | None
+    ours: float | None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def difference(self) -> float | None:
+        """Ours relative to the paper's, minus 1; None where either is missing or the paper's is 0.
+
+        >>> Point("speedup", "4 rows", 0.5, paper=2.0, ours=1.9).difference
+        -0.050000000000000044
+        """
+        if self.paper is None or self.ours is None or self.paper == 0:
+            return None
+        return self.ours / self.paper - 1
+
+
+@dataclass(frozen=True)
+class Result:
+    """A figure or table of the evaluation.
+
+    Attributes
+    ----------
+    name : str
+        Its short name, for instance "fig15"; also its address in the page.
+    title, source : str
+        What it shows, and where the paper does.
+    kind : "line", "bar" or "table"
+        How it is drawn.
+    x_label, y_label : str
+        The axes.
+    points : tuple of Point
+        Its numbers.
+    notes : tuple of str
+        What a reader has to know.
+    conditions : mapping of str to anything
+        Under which the numbers were found.
+    """
+
+    name: str
+    title: str
+    source: str
+    kind: str
+    x_label: str
+    y_label: str
+    points: tuple[Point, ...]
+    notes: tuple[str, ...] = ()
+    conditions: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, document: Any, where: str = "result") -> "Result":
+        """A result from its document.
+
+        Parameters
+        ----------
+        document : mapping
+            As `tensordash evaluate` writes it.
+        where : str
+            What an error names, for instance the file.
+
+        Raises
+        ------
+        ReportError
+            If something is missing or of the wrong kind.
+
+        Examples
+        --------
+        >>> Result.from_json({"name": "fig15"}, "fig15.json")
+        Traceback (most recent call last):
+        tensordash_sim.report.results.ReportError: fig15.json: title must be a text, not missing
+        """
+        if not isinstance(document, Mapping):
+            raise ReportError(f"{where}: must be a JSON object, not {_shown(document)}")
+        texts = {name: _text(document, name, where) for name in ("name", "title", "source", "x_label", "y_label")}
+        if not texts["name"].replace("_", "").replace("-", "").isalnum():
+            raise ReportError(f"{where}: name must be letters, digits, - and _, not {texts['name']!r}")
+        kind = document.get("kind")
+        if kind not in KINDS:
+            raise ReportError(f"{where}: kind must be one of {', '.join(KINDS)}, not {_shown(kind)}")
+        points = document.get("points")
+        if not isinstance(points, list):
+            raise ReportError(f"{where}: points must be a list, not {_shown(points)}")
+        notes = document.get("notes", [])
+        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+            raise ReportError(f"{where}: notes must be a list of texts, not {_shown(notes)}")
+        conditions = document.get("conditions", {})
+        if not isinstance(conditions, Mapping):
+            raise ReportError(f"{where}: conditions must be an object, not {_shown(conditions)}")
+        found = tuple(_point(point, f"{where}: points[{index}]") for index, point in enumerate(points))
+        return cls(kind=kind, points=found, notes=tuple(notes), conditions=conditions, **texts)
+
+
+def load_results(folder: Path) -> list[Result]:
+    """The results in a folder, in the order of their names, a number in a name counting as a number.
+
+    Parameters
+    ----------
+    folder : Path
+        Where ``tensordash evaluate -o`` wrote them; every ``*.json`` in it.
+
+    Raises
+    ------
+    ReportError
+        If there is none, or one cannot be used.
+    """
+    if not folder.is_dir():
+        raise ReportError(f"{folder}: must be a folder of results (tensordash evaluate -o)")
+    results: dict[str, Result] = {}
+    for path in sorted(folder.glob("[!.]*.json")):  # a dot: half-written
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ReportError(f"{path}: cannot be read as JSON: {error}") from None
+        result = Result.from_json(document, str(path))
+        if result.name in results:
+            raise ReportError(f"{path}: name must be another than those of the other files, not {result.name!r}")
+        results[result.name] = result
+    if not results:
+        raise ReportError(f"{folder}: must hold results (*.json of tensordash evaluate -o), and holds none")
+    return sorted(results.values(), key=lambda result: _natural(result.name))
+
+
+def _natural(name: str) -> list[tuple[bool, int, str]]:
+    """For sorting: fig5 comes before fig12.
+
+    >>> sorted(["fig12", "fig5", "table4"], key=_natural)
+    ['fig5', 'fig12', 'table4']
+    """
+    spaced = "".join(f" {one} " if not one.isdigit() else one for one in name).split()
+    return [(part.isdigit(), int(part) if part.isdigit() else 0, part) for part in spaced]
+
+
+def _point(point: Any, where: str) -> Point:
+    if not isinstance(point, Mapping):
+        raise ReportError(f"{where} must be an object, not {_shown(point)}")
+    x = point.get("x")
+    if not isinstance(x, str) and not _is_number(x):
+        raise ReportError(f"{where}.x must be a number or a text, not {_shown(x)}")
+    for name in ("paper", "ours"):
+        if point.get(name) is not None and not _is_number(point[name]):
+            raise ReportError(f"{where}.{name} must be a number or null, not {_shown(point[name])}")
+    known = {name: _text(point, name, where, ".") for name in ("metric", "series")}
+    more = {key: value for key, value in point.items() if key not in ("metric", "series", "x", "paper", "ours")}
+    assert x is not None  # checked above
+    return Point(x=x, paper=point.get("paper"), ours=point.get("ours"), more=more, **known)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _text(document: Mapping[str, Any], name: str, where: str, joint: str = ": ") -> str:
+    value = document.get(name)
+    if not isinstance(value, str):
+        given = _shown(value) if name in document else "missing"
+        raise ReportError(f"{where}{joint}{name} must be a text, not {given}")
+    return value
+
+
+def _shown(value: Any) -> str:
+    """A value in an error message, not longer than a line."""
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 60 else f"{text[:57]}..."

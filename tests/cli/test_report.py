@@ -1,0 +1,111 @@
+"""`tensordash report`: results and schedules as one page."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash import TileConfig
+from tensordash_cli.main import run
+from tensordash_sim.cycles import count_words, pack
+from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.quantization import non_zeros
+from tensordash_sim.trace import Trace, TraceWriter, example_trace
+from tensordash_sim.verify import layer_passes
+
+RESULT = {
+    "name": "fig15",
+    "title": "Random zeros",
+    "source": "paper, Fig. 15",
+    "kind": "line",
+    "x_label": "zeros",
+    "y_label": "speedup",
+    "points": [{"metric": "speedup", "series": "4 rows", "x": 0.9, "paper": 3.7, "ours": 3.69}],
+    "notes": [],
+    "conditions": {},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "fig15.json").write_text(json.dumps(RESULT))
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "fig15.json").write_text(json.dumps(RESULT | {"kind": "pie"}))
+    (tmp_path / "tile.toml").write_text("[tile]\nrows = 2\n")
+    layer = MatrixProduct(batch=1, samples=9, in_features=30, out_features=5)
+    rng = np.random.default_rng(0)
+    with TraceWriter(tmp_path / "run.trace") as writer, writer.step(0) as step:
+        step.record("fc", "AxW", layer, {name: rng.random(layer.shapes[name]) < 0.4 for name in "AW"})
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def call(arguments: str, capfd: pytest.CaptureFixture[str]) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        run(["report", *arguments.split()])
+    captured = capfd.readouterr()
+    return int(ended.value.code or 0), captured.out, captured.err
+
+
+def test_results_and_schedules(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call("results -o page.html --json", capfd)
+    document = json.loads(out)
+    assert status == 0
+    assert document["results"] == ["fig15"]
+    config = TileConfig()
+    records = [one for one in Trace.open(example_trace()).records if one.layer == "CNN.conv2"]
+    expected = {}
+    for record in records:
+        ((a, b),) = layer_passes(record, config, sample=8, seed=0)
+        words = [pack(non_zeros(b, config.b_format))]
+        expected[f"CNN.conv2 {record.operation}"] = count_words(words, config, a=[a]).cycles
+    assert {one["title"]: one["cycles"] for one in document["schedules"]} == expected
+    html = (folder / "page.html").read_text(encoding="utf-8")
+    for text in ("Random zeros", "CNN.conv2 AxG", "The paper&#39;s Fig. 3", "Plotly, Inc."):
+        assert text in html
+
+
+def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Without results, on another tile; masks only, so that values are drawn."""
+    arguments = "tile.toml -o page.html --trace run.trace --layer fc --op AxW --passes 3 --seed 1"
+    status, out, _ = call(f"{arguments} --set tile.sparsity=both", capfd)
+    first, second = out.splitlines()
+    assert status == 0
+    assert first.startswith("page.html: 0 results, 0.")
+    assert second.startswith("fc AxW: 24 dense steps in ")
+    html = (folder / "page.html").read_text(encoding="utf-8")
+    assert "3 passes drawn with seed 1; A is scheduled; values drawn at random where the trace has masks only." in html
+    assert '"rows":2,"columns":4' in html
+    assert "Plotly, Inc." not in html
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("results", "--output"),
+        ("results -o nowhere/page.html", "--output must be in a folder that exists, not nowhere/page.html"),
+        ("results -o empty", "--output must be a file, not the folder empty"),
+        ("nothing -o page.html", "nothing: must be a folder of results"),
+        ("empty -o page.html", "empty: must hold results"),
+        ("broken -o page.html", 'fig15.json: kind must be one of line, bar, table, not "pie"'),
+        ("results empty -o page.html", r"give [CONFIG.toml] [DIR], not results empty"),
+        ("missing.toml -o page.html", "cannot read the configuration missing.toml"),
+        ("-o page.html --op FxG", "--op must be one of AxW, WxG, AxG, not 'FxG'"),
+        ("-o page.html --layer fc9", "--layer and --op must be of CNN.conv1 AxW, "),
+        ("-o page.html --trace run.trace", "--layer and --op must be of fc AxW, not None"),
+        ("-o page.html --trace run.trace --layer fc --op AxG", "must be of fc AxW, not fc AxG"),
+        ("-o page.html --trace results", "results"),
+        ("-o page.html --passes 0", "--passes"),
+        ("-o page.html --set tile.rows=0", "tile.rows must be an integer from 1 to 16, not 0"),
+    ],
+)
+def test_bad_input(arguments: str, message: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    before = sorted(folder.rglob("*"))
+    status, out, err = call(arguments, capfd)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert len(err.splitlines()) == 1
+    assert sorted(folder.rglob("*")) == before

@@ -1,0 +1,251 @@
+"""The page in a headless Chromium: no error, nothing loaded; the viewer against the golden model; tables; themes."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tensordash_sim.report import ScheduleRun
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium (apt-get install chromium)")
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    api = pytest.importorskip("playwright.sync_api")
+    with api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+class Opened:
+    """The page in a tab without network; `close` fails if the tab said or loaded anything."""
+
+    def __init__(self, browser: "Browser", path: Path, scheme: Any = "light", width: int = 1280) -> None:
+        self.address = path.as_uri()
+        self.heard: list[str] = []
+        self.context = browser.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": 900}, offline=True, reduced_motion="reduce"
+        )
+        self.page: Page = self.context.new_page()
+        self.page.on("console", lambda message: self.heard.append(f"{message.type}: {message.text}"))
+        self.page.on("pageerror", lambda error: self.heard.append(f"error: {error}"))
+        self.page.on("request", lambda request: self.heard.append(f"request: {request.url}"))
+        self.page.goto(self.address)
+
+    def close(self) -> None:
+        self.context.close()
+        assert self.heard == [f"request: {self.address}"]
+
+
+@pytest.fixture(scope="module")
+def figures(browser: "Browser", page: Path) -> Iterator["Page"]:
+    """The whole page, opened once: its charts take seconds to draw where there is no graphics card."""
+    tab = Opened(browser, page)
+    yield tab.page
+    tab.close()
+
+
+@pytest.fixture
+def viewer(browser: "Browser", schedules_page: Path) -> Iterator["Page"]:
+    tab = Opened(browser, schedules_page)
+    yield tab.page
+    tab.close()
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 1280), ("light", 380)])
+def test_loads(scheme: str, width: int, browser: "Browser", page: Path) -> None:
+    tab = Opened(browser, page, scheme, width)
+    charts = tab.page.locator(".chart")
+    assert charts.count() == tab.page.locator(".chart .main-svg .xaxislayer-above").count() == 4
+    color = tab.page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, color[4:-1].split(","))) > 384) == (scheme == "light")
+    tab.page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    # Only what scrolls on its own may be wider than the window.
+    assert tab.page.evaluate("document.documentElement.scrollWidth") == width
+    tab.close()
+
+
+def choose(page: "Page", run: ScheduleRun) -> None:
+    page.select_option("#viewer-run", label=run.title)
+
+
+def shown(page: "Page", name: str) -> str:
+    return page.inner_text(f"#viewer-{name}")
+
+
+STEP_TO_THE_END = """() => {
+    const text = (name) => document.getElementById(`viewer-${name}`).textContent;
+    const all = (root, name, what) => [...root.querySelectorAll(name)].map(what);
+    const next = document.getElementById("viewer-next");
+    const cycles = [];
+    for (;;) {
+        cycles.push({
+            cycle: text("cycle"), advance: text("advance"), steps: text("steps"), busy: text("busy"),
+            badges: all(document, ".panel .badge.advance", (badge) => badge.textContent),
+            sources: all(document, ".panel", (panel) => all(panel, ".lane", (lane) => lane.dataset.source ?? null)),
+            taken: all(document, ".panel", (panel) => all(panel, ".cell.taken",
+                (cell) => `${cell.parentNode.dataset.step},${cell.dataset.lane}`)),
+        });
+        if (next.ariaDisabled === "true") return cycles;
+        next.click();
+    }
+}"""
+"""What the viewer shows in every cycle."""
+
+
+def test_viewer_counts_as_the_simulator(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+    for run in runs.values():
+        choose(viewer, run)
+        cycles = len(viewer.evaluate(STEP_TO_THE_END))
+        assert cycles == run.simulated_cycles == run.counters.cycles
+        assert shown(viewer, "cycle") == shown(viewer, "cycles") == shown(viewer, "simulated") == str(cycles)
+        assert shown(viewer, "steps") == shown(viewer, "total") == str(run.counters.steps)
+        assert shown(viewer, "speedup") == f"{run.counters.steps / cycles:.2f}\N{MULTIPLICATION SIGN}"
+        waited = viewer.locator(".panel .badge.sum").all_inner_texts()
+        assert waited == [f"waited {wait}" for wait in run.counters.row_wait]
+
+
+@pytest.mark.parametrize(("name", "column"), [("rows", 1), ("both", 2), ("none", 0), ("wide", 0), ("real", 3)])
+def test_viewer_shows_the_golden_schedule(name: str, column: int, viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+    """In every cycle, each lane's source and the cells marked as taken; the head of the window; AS and waits."""
+    run = runs[name]
+    choose(viewer, run)
+    viewer.select_option("#viewer-column", str(column))
+    head = 0
+    for number, (made, cycle) in enumerate(zip(run.schedules, viewer.evaluate(STEP_TO_THE_END), strict=True), start=1):
+        assert cycle["cycle"] == str(number)
+        expected = []
+        for schedules in made.schedules:
+            selected = schedules[column % len(schedules)].selected
+            expected.append([None if one is None else f"{head + one[0]},{one[1]}" for one in selected])
+        assert cycle["sources"] == expected
+        assert [set(row) for row in cycle["taken"]] == [{one for one in row if one} for row in expected]
+        assert cycle["advance"] == str(made.advance)
+        assert cycle["badges"] == [f"AS {advance}" for advance in made.row_advance]
+        assert cycle["busy"] == str(made.consumed * (1 if name == "both" else run.config.columns))
+        head += made.advance
+        assert cycle["steps"] == str(head)
+
+
+def test_viewer_moves(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+    run = runs["real"]
+    choose(viewer, run)
+    last = str(run.counters.cycles)
+    assert shown(viewer, "cycle") == "1"
+    assert viewer.get_attribute("#viewer-back", "aria-disabled") == "true"
+    viewer.focus("#viewer-next")
+    for key, cycle in (("End", last), ("ArrowLeft", str(run.counters.cycles - 1)), ("Home", "1"), ("ArrowRight", "2")):
+        viewer.keyboard.press(key)
+        assert shown(viewer, "cycle") == cycle
+    viewer.fill("#viewer-slider", "5")
+    assert shown(viewer, "cycle") == "5"
+    viewer.select_option("#viewer-speed", "30")
+    viewer.click("#viewer-play")
+    assert viewer.get_attribute("#viewer-play", "aria-label") == "Pause"
+    viewer.wait_for_selector("#viewer-play[aria-label=Play]")
+    assert shown(viewer, "cycle") == last
+    viewer.click("#viewer-play")  # from the beginning
+    viewer.click("#viewer-play")
+    stopped = shown(viewer, "cycle")
+    assert int(stopped) < run.counters.cycles
+    viewer.locator("#viewer-waits").click(position={"x": 1, "y": 5})
+    assert shown(viewer, "cycle") == "1"
+
+
+def test_reach_of_a_lane(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+    choose(viewer, runs["figure 3"])
+    assert viewer.locator(".reach circle").count() == 0
+    viewer.select_option("#viewer-lane", "3")
+    assert viewer.locator(".reach text").all_text_contents() == ["1", "2", "3", "4"]
+
+
+def test_cycle_as_a_table(viewer: "Page", runs: dict[str, ScheduleRun]) -> None:
+    choose(viewer, runs["figure 3"])
+    rows = viewer.evaluate("[...document.querySelectorAll('#viewer-table tbody td')].map((cell) => cell.textContent)")
+    rows = [text.replace("\N{MULTIPLICATION SIGN}", "x") for text in rows]
+    assert rows[:3] == ["0", "2 x 15 of step 1, lane 1 (lookaside 1, +1)", "1 x 11 of step 0, lane 1 (dense)"]
+    assert rows[-3:] == ["2", "0", "0"]
+
+
+def column(page: "Page", number: int) -> list[str]:
+    cells = f"#numbers tbody tr:not([hidden]) td:nth-child({number})"
+    return page.evaluate(f"[...document.querySelectorAll('{cells}')].map((one) => one.dataset.value ?? one.innerText)")
+
+
+def test_sorting_and_filtering(figures: "Page") -> None:
+    header = figures.locator("#numbers th").nth(6)
+    before = column(figures, 7)
+    for order, reverse in (("ascending", False), ("descending", True)):
+        header.locator("button").press("Enter")
+        assert header.get_attribute("aria-sort") == order
+        assert [float(value) for value in column(figures, 7)] == sorted(map(float, before), reverse=reverse)
+    figures.locator("#numbers th button").first.click()
+    assert header.get_attribute("aria-sort") is None
+    assert column(figures, 1) == sorted(column(figures, 1))
+    figures.fill("input[data-filters=numbers]", "fig15, 0.9")
+    assert sorted(column(figures, 4)) == ["0.9", "0.99"]
+    figures.fill("input[data-filters=numbers]", "")
+    assert len(column(figures, 1)) == len(before) == 6
+
+
+def test_empty_cells_sort_last(figures: "Page") -> None:
+    table = figures.locator("#fig15 table.sortable")
+    table.evaluate("(table) => { table.closest('details').open = true; }")
+    for _ in range(2):
+        table.locator("th button").nth(3).click()
+        values = table.evaluate("(table) => [...table.tBodies[0].rows].map((row) => row.cells[3].dataset.value)")
+        assert values[3:] == [""] * 5
+        assert all(values[:3])
+
+
+def test_theme_is_switched(figures: "Page") -> None:
+    def look() -> tuple[str, str]:
+        axis = "getComputedStyle(document.querySelector('#fig15 .xtitle')).fill"
+        return figures.evaluate("getComputedStyle(document.body).backgroundColor"), figures.evaluate(axis)
+
+    light = look()
+    figures.click("#theme")
+    assert look() == light  # the system's was light
+    figures.click("#theme")
+    dark = look()
+    assert dark[0] != light[0]
+    assert dark[1] != light[1]
+    figures.click("#theme")
+    assert look() == light
+
+
+def test_no_button_sends_anything(figures: "Page") -> None:
+    buttons = figures.locator("#fig15 .modebar-btn").evaluate_all("(all) => all.map((one) => one.dataset.title)")
+    assert buttons == ["Download plot as a PNG", "Zoom", "Pan", "Zoom in", "Zoom out", "Reset axes"]
+
+
+def test_charts_hover_and_zoom(figures: "Page") -> None:
+    chart = figures.locator("#fig15 .chart")
+    chart.scroll_into_view_if_needed()
+    box = chart.locator(".nsewdrag").bounding_box()
+    assert box is not None
+    place = """(chart) => {
+        const { xaxis, yaxis } = chart._fullLayout;
+        return [xaxis.l2p(chart.data[0].x[1]), yaxis.l2p(chart.data[0].y[1])];
+    }"""
+    x, y = chart.evaluate(place)
+    figures.mouse.move(box["x"] + x + 3, box["y"] + y - 3)
+    hover = chart.locator(".hoverlayer .hovertext")
+    hover.wait_for()
+    assert "at 0.51 rows, ours" in (hover.text_content() or "")
+    full = chart.evaluate("(chart) => chart._fullLayout.xaxis.range")
+    figures.mouse.down()
+    figures.mouse.move(box["x"] + 0.8 * box["width"], box["y"] + 0.9 * box["height"], steps=4)
+    figures.mouse.up()
+    figures.wait_for_function(
+        "([was]) => document.querySelector('#fig15 .chart')._fullLayout.xaxis.range[0] > was", arg=full
+    )

@@ -1,0 +1,137 @@
+"""The page, as a text: whole, well-formed, and with nothing to load."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tensordash_sim.report import ReportError, ScheduleRun, write_report
+
+from .conftest import areas, depths, random_zeros
+
+VOID = {"meta", "input", "br", "link", "img", "hr"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements close in order; keeps their attributes and what is in them."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.data = ""
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open[-1] == tag, (self.open, tag, self.getpos())
+        self.open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.data += data if self.elements[-1][1].get("id") == "report-data" else ""
+        elif "style" not in self.open:
+            self.text += data
+
+
+@pytest.fixture(scope="module")
+def outline(page: Path) -> Outline:
+    return Outline(page.read_text(encoding="utf-8"))
+
+
+def test_nothing_to_load(outline: Outline, page: Path) -> None:
+    for tag, attributes in outline.elements:
+        assert tag not in ("link", "img", "iframe", "object", "embed", "base", "audio", "video"), tag
+        assert "src" not in attributes
+        assert (attributes.get("href") or "#").startswith("#"), attributes
+    assert ("meta", "default-src 'none'") in [
+        (tag, (attributes.get("content") or "").split(";")[0]) for tag, attributes in outline.elements
+    ]
+    style = re.findall(r"<style>(.*?)</style>", page.read_text(encoding="utf-8"), re.DOTALL)[0]
+    assert "url(" not in style
+    assert "@import" not in style
+    assert page.stat().st_size < 6_000_000
+
+
+def test_every_figure_is_there(outline: Outline) -> None:
+    identifiers = [attributes["id"] for _, attributes in outline.elements if "id" in attributes]
+    assert len(identifiers) == len(set(identifiers))
+    charts = [
+        (attributes["data-figure"], attributes["data-metric"])
+        for _, attributes in outline.elements
+        if "data-figure" in attributes
+    ]
+    values = {attributes.get("data-value") for _, attributes in outline.elements}
+    assert charts == [("fig15", "speedup"), ("fig12", "speedup"), ("fig12", "waits")]
+    for document in (random_zeros(), depths(), areas()):
+        assert document["name"] in identifiers
+        for text in (document["title"], document["source"], *document["notes"], *document["conditions"]):
+            assert text in outline.text
+        for point in document["points"]:
+            assert point["series"] in outline.text
+            assert str(point["x"]) in outline.text
+            assert str(point["ours"]) in values
+            if point["paper"]:
+                assert f"{point['ours'] / point['paper'] - 1:+.1%}".replace("-", "\N{MINUS SIGN}") in outline.text
+
+
+def test_references_lead_somewhere(outline: Outline) -> None:
+    identifiers = {attributes.get("id") for _, attributes in outline.elements}
+    for _, attributes in outline.elements:
+        for name in ("aria-labelledby", "href", "data-filters"):
+            if name in attributes:
+                assert (attributes[name] or "").removeprefix("#") in identifiers
+
+
+def test_data_is_the_runs(outline: Outline, runs: dict[str, ScheduleRun]) -> None:
+    data = json.loads(outline.data)
+    assert [figure["name"] for figure in data["figures"]] == ["fig15", "fig12", "table4"]
+    assert data["figures"][2]["points"][0]["series"] == "</script><b>"
+    cycles = [len(run["advance"]) for run in data["runs"]]
+    assert cycles == [run.counters.cycles for run in runs.values()]
+    assert data["runs"][-1] == json.loads(json.dumps(runs["figure 3"].to_json()))
+
+
+def test_same_bytes(page: Path, runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
+    again = tmp_path / "again.html"
+    write_report([random_zeros(), depths(), areas()], again, runs=list(runs.values()))
+    assert again.read_bytes() == page.read_bytes()
+    assert list(tmp_path.iterdir()) == [again]
+
+
+def test_parts(runs: dict[str, ScheduleRun], tmp_path: Path) -> None:
+    """Without charts there is no chart library; without runs no viewer; nothing at all is a page, too."""
+    path = tmp_path / "report.html"
+    write_report([areas()], path)
+    html = path.read_text(encoding="utf-8")
+    assert "Plotly, Inc." not in html
+    assert 'id="viewer"' not in html
+    Outline(html)
+    write_report([], path, runs=[runs["figure 3"]])
+    html = path.read_text(encoding="utf-8")
+    assert 'id="viewer"' in html
+    assert 'id="overview"' not in html
+    Outline(html)
+    write_report([depths() | {"points": []}], path)
+    Outline(path.read_text(encoding="utf-8"))
+
+
+def test_nothing_half_written(tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    with pytest.raises(ReportError, match="kind must be one of"):
+        write_report([areas(), areas() | {"kind": "pie"}], path)
+    with pytest.raises(OSError, match="nowhere"):
+        write_report([areas()], tmp_path / "nowhere" / "report.html")
+    assert list(tmp_path.iterdir()) == []

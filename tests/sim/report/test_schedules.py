@@ -1,0 +1,90 @@
+"""What the viewer shows is what the golden model does, and what the cycle simulator counts."""
+
+import json
+
+import numpy as np
+import pytest
+
+from tensordash import TileConfig
+from tensordash_sim.golden import matmul, schedule
+from tensordash_sim.quantization import non_zeros
+from tensordash_sim.report import ScheduleRun, layer_runs, record_run
+from tensordash_sim.trace import Trace, example_trace
+
+from .conftest import TILES, streams
+
+NAMES = [*TILES, "real", "figure 3"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cycles(name: str, runs: dict[str, ScheduleRun]) -> None:
+    run = runs[name]
+    document = run.to_json()
+    assert len(run.schedules) == run.counters.cycles == run.simulated_cycles == document["simulated_cycles"]
+    assert sum(document["advance"]) == sum(document["streams"]) == run.counters.steps
+    config = TileConfig(**{**run.config.to_mapping()["tile"], "initial": False})
+    alone = sum(int(matmul(a, b, config).cycles.sum()) for a, b in run.streams)
+    assert alone == run.counters.cycles
+    if name == "none":
+        assert run.counters.cycles == run.counters.steps
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_document_alone_tells_the_schedule(name: str, runs: dict[str, ScheduleRun]) -> None:
+    """From its options and advances, every effectual position is taken once, and no other; waits add up."""
+    run = runs[name]
+    document = json.loads(json.dumps(run.to_json(), allow_nan=False))
+    tile, lanes = document["tile"], document["tile"]["lanes"]
+    steps = sum(document["streams"])
+    schedulers = tile["rows"] * (tile["columns"] if tile["sparsity"] == "both" else 1)
+    taken = np.zeros((schedulers, steps, lanes), int)
+    head = 0
+    for options, advance in zip(document["taken"], document["advance"], strict=True):
+        for place, option in enumerate(options):
+            if option >= 0:
+                step, offset = tile["options"][option]
+                taken[place // lanes, head + step, (place + offset) % lanes] += 1
+        head += advance
+    b = np.concatenate([non_zeros(b, run.config.b_format) for _, b in run.streams], axis=1)
+    a = np.concatenate([non_zeros(a, run.config.a_format) for a, _ in run.streams], axis=1)
+    expected = {"rows": b, "both": (b[:, None] & a).reshape(-1, steps, lanes), "none": np.ones_like(b)}
+    assert np.array_equal(taken, expected[tile["sparsity"]])
+    waits = np.array(document["row_advance"]) - np.array(document["advance"])[:, None]
+    assert waits.sum(axis=0).tolist() == list(run.counters.row_wait) == document["counters"]["row_wait"]
+    assert np.array_equal(np.array(document["b"]) != 0, b.reshape(len(b), -1))
+    assert np.array_equal(np.array(document["a"]) != 0, a.reshape(len(a), -1))
+
+
+def test_window_holds_what_is_taken(runs: dict[str, ScheduleRun]) -> None:
+    for run in runs.values():
+        document = run.to_json()
+        for options, present in zip(document["taken"], document["present"], strict=True):
+            assert 1 <= present <= document["tile"]["depth"]
+            assert all(option < 0 or document["tile"]["options"][option][0] < present for option in options)
+
+
+def test_figure_3_is_the_golden_models_example(runs: dict[str, ScheduleRun]) -> None:
+    run = runs["figure 3"]
+    assert (run.counters.cycles, run.counters.steps, run.counters.effectual) == (2, 4, 7)
+    pairs = run.streams[0][1][0] != 0
+    for made, window in zip(run.schedules, (pairs[0:2], pairs[2:4]), strict=True):
+        assert made.schedules[0][0] == schedule(window, 2, run.config.options)
+
+
+def test_values_keep_three_digits_and_zeros_alone_are_zero() -> None:
+    config = TileConfig(rows=1, columns=1)
+    b = np.array([[[0x0000, 0x8000, 0x0001, 0xBC01]]], np.uint16)  # 0, -0, the least fp16, -1.00098
+    document = record_run([(b, b)], config, "values").to_json()
+    assert json.dumps(document["b"]) == "[[0, 0, 5.96e-08, -1]]"
+
+
+def test_layer_says_whether_values_are_recorded() -> None:
+    record = next(iter(Trace.open(example_trace()).records))
+    (run,) = layer_runs([record], TileConfig(), passes=2, seed=3)
+    assert run.title == f"{record.layer} {record.operation}"
+    assert run.about == f"2 passes drawn with seed 3; {record.sparser} is scheduled; values as recorded."
+
+
+def test_real_schedule_is_compact(runs: dict[str, ScheduleRun]) -> None:
+    run = record_run(streams(TileConfig(), (300,), 0.5, 0), TileConfig(), "300 steps")
+    assert len(json.dumps(run.to_json(), separators=(",", ":"))) < 80_000
