@@ -49,7 +49,7 @@ class Numbers(click.ParamType):
 @click.option("--rows", type=Numbers(1), default="4", show_default=True)
 @click.option("--columns", type=Numbers(1), default="4", show_default=True)
 @click.option("--options", "counts", type=Numbers(2), default="4,8", show_default=True, help="Options of a lane.")
-@click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density, or natural,density.")
+@click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
 @click.option("--tries", type=click.IntRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
 @click.option("--row-steps", type=click.IntRange(min=1), default=1 << 14, show_default=True, help="Of each product.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
