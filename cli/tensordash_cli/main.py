@@ -11,7 +11,20 @@ import tensordash
 
 __all__ = ["cli", "run"]
 
-COMMANDS = ("generate", "verify", "prove", "synth", "trace", "simulate", "inspect", "report", "data", "presets", "demo")
+COMMANDS = (
+    "generate",
+    "verify",
+    "prove",
+    "synth",
+    "trace",
+    "simulate",
+    "inspect",
+    "explore",
+    "report",
+    "data",
+    "presets",
+    "demo",
+)
 
 
 class _Commands(click.Group):

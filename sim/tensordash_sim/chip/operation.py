@@ -17,7 +17,7 @@ from .passes import ROW_ORDERS, Passes, grouped, run_passes
 from .spread import Spread
 from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic, on_chip_traffic
 
-__all__ = ["SIDES", "Machine", "OperationResult", "ratio", "simulate_operation"]
+__all__ = ["SIDES", "Machine", "OperationResult", "ratio", "scheduled_operand", "simulate_operation"]
 
 SIDES = ("sparser", "left", "right")
 """Which operand is scheduled."""
@@ -173,7 +173,7 @@ def simulate_operation(
     config, chip = machine.config, machine.chip
     products = lower(geometry, operation, operands, config.lanes)
     sides = {name: operands[name] for name in (operation.left, operation.right)}
-    scheduled = _scheduled(sides, operation, machine.side)
+    scheduled = scheduled_operand(sides, operation, machine.side)
     spread, dense = Spread(chip.tiles), Spread(chip.tiles)
     totals, traffic, dense_traffic = Passes(), Traffic(), Traffic()
     positions = padding = 0
@@ -239,7 +239,7 @@ def simulate_operation(
     )
 
 
-def _scheduled(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str) -> str:
+def scheduled_operand(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str = "sparser") -> str:
     """The operand that is scheduled; of two that are as sparse, the left one."""
     if side != "sparser":
         return operation.left if side == "left" else operation.right

@@ -1,0 +1,209 @@
+"""`tensordash explore`: connectivity, depth, lanes, geometry and row order, by speedup on traces and area."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensordash import TileConfig, load_preset
+
+from .console import config_options, json_option, print_json, progress, progress_bar
+
+if TYPE_CHECKING:
+    from tensordash_sim.explore import Campaign, Point
+
+__all__ = ["command"]
+
+KNOWN = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
+"""Presets whose options searches begin with, and that stand beside what is found."""
+
+
+class Numbers(click.ParamType):
+    """Integers from a least one, separated by commas."""
+
+    name = "numbers"
+
+    def __init__(self, least: int) -> None:
+        self.least = least
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        """The numbers, each once, or a usage error."""
+        if isinstance(value, tuple):
+            return value
+        parts = value.split(",")
+        if not all(part.isascii() and part.isdigit() and len(part) < 7 and int(part) >= self.least for part in parts):
+            self.fail(f"{value!r}: integers from {self.least} to 999999 are allowed, separated by commas", param, ctx)
+        return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+@click.command("explore")
+@config_options
+@click.option(
+    "--trace", "paths", metavar="RUN.trace", type=Path, multiple=True, help="May be repeated (default: the digits CNN)."
+)
+@click.option("--depth", "depths", type=Numbers(2), default="2,3,4", show_default=True, help="Steps of the window.")
+@click.option("--lanes", type=Numbers(2), default="4", show_default=True)
+@click.option("--rows", type=Numbers(1), default="4", show_default=True)
+@click.option("--columns", type=Numbers(1), default="4", show_default=True)
+@click.option("--options", "counts", type=Numbers(2), default="4,8", show_default=True, help="Options of a lane.")
+@click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
+@click.option("--tries", type=click.IntRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
+@click.option("--row-steps", type=click.IntRange(min=1), default=1 << 14, show_default=True, help="Of each product.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--area/--no-area", default=True, help="Synthesize the tiles (a minute each; default).")
+@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/explore"), show_default=True)
+@json_option
+def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bool, **arguments: Any) -> None:
+    """Search tiles that are fast on traces, and small.
+
+    CONFIG gives what is not searched. For every combination of depth, lanes, rows, columns, number of options and row
+    order, sets and orders of options are tried on passes drawn from the traces (--row-steps of each product); the best
+    is then simulated on all of them, exactly, and synthesized, next to the presets. What nothing beats in both is the
+    Pareto front. DIR gets explore.json, and explore.svg and explore.png if matplotlib is installed.
+
+    DIR keeps what is done: an interrupted search goes on where it was.
+    """
+    from tensordash_sim.chip import ROW_ORDERS
+    from tensordash_sim.explore import Campaign, keep
+    from tensordash_sim.trace import Trace, example_trace
+
+    if config.sparsity != "rows":
+        raise click.UsageError(f'tile.sparsity must be "rows" to explore, not "{config.sparsity}"')
+    orders = tuple(dict.fromkeys(arguments["orders"].split(",")))
+    if not set(orders) <= set(ROW_ORDERS):
+        raise click.UsageError(f"--row-order must be of {', '.join(ROW_ORDERS)}, not {arguments['orders']!r}")
+    output = arguments["output"]
+    if output.exists() and not output.is_dir():
+        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    campaign = Campaign(
+        base=config,
+        known={name: _like(config, name) for name in KNOWN},
+        traces=[Trace.open(path) for path in paths or (example_trace(),)],
+        row_steps=arguments["row_steps"],
+        tries=arguments["tries"],
+        seed=arguments["seed"],
+        folder=output,
+    )
+    points = _search(campaign, orders, arguments)
+    points += campaign.presets(points)
+    rows = _judge(campaign, points, area)
+    document = {
+        "conditions": {
+            "traces": [{"digest": trace.digest, "conditions": dict(trace.conditions)} for trace in campaign.traces],
+            **{name: arguments[name] for name in ("seed", "tries", "row_steps")},
+            "base": config.to_mapping(),
+        },
+        "points": rows,
+    }
+    keep(output / "explore.json", document)
+    if area:
+        _draw(rows, output / "explore")
+    if as_json:
+        print_json(document)
+    else:
+        _print(rows, [trace.path.stem for trace in campaign.traces])
+
+
+def _like(base: TileConfig, name: str) -> TileConfig:
+    """A preset's shape and options, with all else as in the base."""
+    preset = load_preset(name)
+    return replace(base, lanes=preset.lanes, depth=preset.depth, connectivity=preset.options)
+
+
+def _search(campaign: "Campaign", orders: Sequence[str], arguments: dict[str, Any]) -> "list[Point]":
+    from tensordash_sim.explore import Structure
+
+    shapes = product(*(arguments[name] for name in ("lanes", "depths", "rows", "columns", "counts")))
+    structures = [Structure(*shape) for shape in shapes]
+    possible = [structure for structure in structures if structure.is_possible]
+    if not possible:
+        most = max(len(structure.positions) + 1 for structure in structures)
+        raise click.UsageError(f"--options must be at most {most} for these lanes and depths")
+    points = []
+    with progress_bar() as bar:
+        task = bar.add_task("searching", total=len(possible) * len(orders) * campaign.tries)
+        done = 0
+        for order in orders:
+            for structure in possible:
+                label = f"{structure.label}, {order}"
+
+                def on_try(best: float, label: str = label) -> None:
+                    bar.update(task, advance=1, description=f"{label}: {best:.3f}x")
+
+                points.append(campaign.find(structure, order, on_try))
+                done += campaign.tries
+                bar.update(task, completed=done)
+    return points
+
+
+def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[dict[str, Any]]:
+    """Exact speedups of every point, its area, and whether it is on the front."""
+    from tensordash_sim.explore import pareto_front
+    from tensordash_synth import measure_areas
+
+    rows = []
+    with progress_bar() as bar:
+        task = bar.add_task("judging", total=len(points))
+        for point in points:
+            bar.update(task, description=f"judging {point.label}")
+            speedups = campaign.speedups(point)
+            known = [speedup for speedup in speedups if speedup is not None]
+            row: dict[str, Any] = {
+                "label": point.label,
+                "row_order": point.row_order,
+                "tile": point.config.to_mapping()["tile"],
+                "options": [list(option) for option in point.config.options],
+                "speedups": speedups,
+                "speedup": sum(known) / len(known) if known else None,
+            }
+            if area:
+                areas = measure_areas(point.config)
+                total, baseline = areas.ge_per_pe("total")
+                row |= {"area_ratio": areas.ratio("total"), "added_ge_per_pe": total - baseline}
+            rows.append(row)
+            bar.update(task, advance=1)
+    if area:
+        judged = [row for row in rows if row["speedup"] is not None]
+        for row, best in zip(judged, pareto_front([_place(row) for row in judged]), strict=True):
+            row["on_front"] = best
+    return rows
+
+
+def _place(row: dict[str, Any]) -> tuple[float, float]:
+    return row["area_ratio"], row["speedup"]
+
+
+def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+    from tensordash_sim.explore import plot_front
+
+    drawn = [row for row in rows if row["speedup"] is not None]
+    if not drawn:
+        return
+    try:
+        plot_front([f"{row['label']}, {row['row_order']}" for row in drawn], [_place(row) for row in drawn], path)
+    except ImportError:
+        progress.print("no plot: matplotlib is not installed")
+
+
+def _print(rows: list[dict[str, Any]], traces: list[str]) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    has_area = "area_ratio" in rows[0]
+    table = Table(box=None, pad_edge=False)
+    for header in ("tile", "row order"):
+        table.add_column(header)
+    for header in (*map(escape, traces), "speedup", *(("area", "added GE", "front") if has_area else ())):
+        table.add_column(header, justify="right")
+    table.add_column("options", overflow="fold")
+    for row in sorted(rows, key=lambda row: -(row["speedup"] or 0)):
+        speedups = ["-" if each is None else f"{each:.3f}x" for each in (*row["speedups"], row["speedup"])]
+        cost = [f"{row['area_ratio']:.3f}", f"{row['added_ge_per_pe']:,.0f}"] if has_area else []
+        front = ["*" if row.get("on_front") else ""] if has_area else []
+        options = " ".join(f"({step},{offset})" for step, offset in row["options"])
+        table.add_row(row["label"], row["row_order"], *speedups, *cost, *front, options)
+    Console(highlight=False, width=max(Console().width, 160)).print(table)

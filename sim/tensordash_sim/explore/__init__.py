@@ -1,0 +1,20 @@
+"""Design-space search: which connectivity and shape of a tile is fastest on recorded training, and what it costs."""
+
+from .campaign import Campaign, Point, keep
+from .pareto import pareto_front, plot_front
+from .search import Found, Structure, search, start_options
+from .workload import Workload, sample_workload
+
+__all__ = [
+    "Campaign",
+    "Found",
+    "Point",
+    "Structure",
+    "Workload",
+    "keep",
+    "pareto_front",
+    "plot_front",
+    "sample_workload",
+    "search",
+    "start_options",
+]

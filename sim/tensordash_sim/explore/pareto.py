@@ -1,0 +1,53 @@
+"""The points that nothing beats in both area and speed, and their plot."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["pareto_front", "plot_front"]
+
+
+def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
+    """Which points (area, speedup) no other beats: none is better in one of both, and as good in the other.
+
+    >>> pareto_front([(1.1, 1.5), (1.2, 1.4), (1.2, 1.9), (1.1, 1.5)])
+    [True, False, True, True]
+    """
+    return [
+        not any(other != point and other[0] <= point[0] and other[1] >= point[1] for other in points)
+        for point in points
+    ]
+
+
+def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], path: Path) -> None:
+    """Draw speedup over area with the front as a line.
+
+    Parameters
+    ----------
+    labels : sequence of str
+        Of the points.
+    points : sequence of (float, float)
+        Area over the baseline's, speedup.
+    path : Path
+        Without suffix: an SVG and a PNG are written.
+
+    Raises
+    ------
+    ImportError
+        Without matplotlib.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axis = figure.subplots()
+    on_front = pareto_front(points)
+    front = sorted(point for point, best in zip(points, on_front, strict=True) if best)
+    axis.plot(*zip(*front, strict=True), drawstyle="steps-post", color="tab:blue", label="Pareto front")
+    axis.scatter(*zip(*points, strict=True), color=["tab:blue" if best else "tab:gray" for best in on_front])
+    for label, point, best in zip(labels, points, on_front, strict=True):
+        if best:
+            axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
+    axis.set(xlabel="area over the baseline's", ylabel="speedup over the baseline, mean over traces")
+    axis.grid(alpha=0.3)
+    axis.legend()
+    for suffix in (".svg", ".png"):
+        figure.savefig(path.with_suffix(suffix), dpi=150, metadata={"Date": None} if suffix == ".svg" else None)

@@ -1,0 +1,176 @@
+"""Hill climbing over the sets and orders of options of one structure."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from tensordash import Connectivity, TileConfig
+from tensordash.connectivity import Option
+
+from .workload import Workload
+
+__all__ = ["MOST_LEVELS", "Found", "Structure", "search", "start_options"]
+
+MOST_LEVELS = 6
+"""Levels of a scheduler, which take their time one after the other: as many as the paper's widest has (Fig. 14)."""
+REACH = 3
+"""Lane offsets are tried up to this one, either way: a longer wire brings no other choice of work."""
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What a search keeps fixed.
+
+    Attributes
+    ----------
+    lanes, depth, rows, columns : int
+        As in `TileConfig`.
+    options : int
+        Options of each lane: inputs of its muxes.
+    """
+
+    lanes: int
+    depth: int
+    rows: int
+    columns: int
+    options: int
+
+    @property
+    def positions(self) -> tuple[Option, ...]:
+        """What options may be, beside (0, 0): (step, lane offset), the oldest step first."""
+        # Offsets count modulo `lanes`: the far side of an even number of lanes is reached one way only.
+        reach = range(-min(REACH, (self.lanes - 1) // 2), min(REACH, self.lanes // 2) + 1)
+        offsets = sorted(reach, key=lambda offset: (abs(offset), -offset))
+        return tuple((step, offset) for step in range(1, self.depth) for offset in offsets)
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there are that many options."""
+        return 1 <= self.options <= len(self.positions) + 1
+
+    @property
+    def label(self) -> str:
+        """In short, such as "4 lanes, 3 deep, 4 options, 4x4"."""
+        shape = f"{self.rows}x{self.columns}"
+        return f"{self.lanes} lanes, {self.depth} deep, {self.options} options, {shape}"
+
+    def fits(self, config: TileConfig) -> bool:
+        """Whether a tile's options are of this structure."""
+        return (config.lanes, config.depth, len(config.options)) == (self.lanes, self.depth, self.options)
+
+    def config(self, base: TileConfig, options: Sequence[Option]) -> TileConfig:
+        """A tile with these options, and all else as in `base`."""
+        return replace(
+            base,
+            lanes=self.lanes,
+            depth=self.depth,
+            rows=self.rows,
+            columns=self.columns,
+            connectivity=tuple(options),
+        )
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best of a search.
+
+    Attributes
+    ----------
+    options : tuple of (step, lane offset)
+        In priority order.
+    speedup : float
+        Mean over the workloads.
+    start : float
+        The same of what the search began with.
+    """
+
+    options: tuple[Option, ...]
+    speedup: float
+    start: float
+
+    @classmethod
+    def from_json(cls, document: dict[str, Any]) -> "Found":
+        """What `dataclasses.asdict` gave, after JSON made lists of its tuples."""
+        return cls(**document | {"options": tuple((step, offset) for step, offset in document["options"])})
+
+
+def start_options(structure: Structure) -> tuple[Option, ...]:
+    """Options to begin with: each lane's own first, then its neighbours', the oldest step first.
+
+    >>> start_options(Structure(lanes=4, depth=3, rows=4, columns=4, options=5))
+    ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))
+    """
+    nearest = sorted(structure.positions, key=lambda option: (abs(option[1]), -option[1]))
+    chosen = set(nearest[: structure.options - 1])
+    return ((0, 0), *(option for option in structure.positions if option in chosen))
+
+
+def search(
+    structure: Structure,
+    base: TileConfig,
+    workloads: Sequence[Workload],
+    *,
+    starts: Sequence[tuple[Option, ...]] = (),
+    tries: int,
+    seed: int,
+    on_try: Callable[[float], None] = lambda best: None,
+) -> Found:
+    """Climb from the best start: swap two options in the order or replace one, and keep what is faster.
+
+    Parameters
+    ----------
+    structure : Structure
+        What is kept.
+    base : TileConfig
+        For everything that a structure does not say.
+    workloads : sequence of Workload
+        What it is to be fast on: the mean of their speedups counts.
+    starts : sequence of tuple of (step, lane offset)
+        Known good ones, beside `start_options`.
+    tries : int
+        Candidates.
+    seed : int
+        Of the climb.
+    on_try : callable
+        Is called with the best speedup so far after every candidate.
+
+    Returns
+    -------
+    Found
+    """
+    random = Random(seed)
+
+    def score(options: Sequence[Option]) -> float:
+        config = structure.config(base, options)
+        return sum(workload.speedup(config) for workload in workloads) / len(workloads)
+
+    known = [start_options(structure), *starts]
+    best = max(known, key=score)
+    start = speedup = score(best)
+    seen = {best}
+    for _ in range(tries):
+        candidate = _neighbour(best, structure, random)
+        if candidate not in seen and _level_count(candidate, structure) <= MOST_LEVELS:
+            seen.add(candidate)
+            found = score(candidate)
+            if found > speedup:
+                best, speedup = candidate, found
+        on_try(speedup)
+    return Found(options=best, speedup=speedup, start=start)
+
+
+def _level_count(options: Sequence[Option], structure: Structure) -> int:
+    return len(Connectivity(options, lanes=structure.lanes, depth=structure.depth).levels)
+
+
+def _neighbour(options: tuple[Option, ...], structure: Structure, random: Random) -> tuple[Option, ...]:
+    changed = list(options)
+    reached = {(step, offset % structure.lanes) for step, offset in changed}
+    free = [each for each in structure.positions if (each[0], each[1] % structure.lanes) not in reached]
+    if len(changed) > 2 and (not free or random.random() < 0.5):
+        i, j = random.sample(range(1, len(changed)), 2)
+        changed[i], changed[j] = changed[j], changed[i]
+    elif free and len(changed) > 1:
+        changed[random.randrange(1, len(changed))] = random.choice(free)
+    return tuple(changed)
