@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tensordash import TileConfig, load_preset
+from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import measure_areas, synthesize
 
 PAPER = load_preset("paper")
@@ -38,7 +39,7 @@ SHAPES: dict[str, dict[Any, TileConfig]] = {
     "rows": {n: replace(PAPER, rows=n) for n in (1, 2, 4, 8, 16)},
     "columns": {n: replace(PAPER, columns=n) for n in (1, 2, 4, 8, 16)},
     "lanes": {n: replace(PAPER, lanes=n, connectivity=OPTIONS) for n in (4, 8, 16)},
-    "depth": {n: load_preset("paper" if n == 4 else f"paper-depth{n}") for n in (2, 3, 4, 5)},
+    "depth": {n: replace(PAPER, depth=n, connectivity=start_options(Structure(4, n, 4, 4, 8))) for n in (3, 4, 5, 6)},
 }
 
 
