@@ -1,7 +1,7 @@
 """What a campaign has met: points, by group, counted from what golden did in the cycles that the Verilog equalled.
 
-A point is a string within a group. `universe` lists every point that the campaign can reach, so that one which was never
-met shows.
+A point is a string within a group. `universe` lists every point that a campaign can reach, so that one which was
+never met shows.
 """
 
 from collections import Counter

@@ -141,5 +141,7 @@ def connectivity_style(config: TileConfig) -> str:
         return "dense"
     if config.options == PAPER_OPTIONS:
         return "paper"
-    offsets = [{offset % config.lanes for at, offset in config.options if at == step} for step in range(1, config.depth)]
+    offsets = [
+        {offset % config.lanes for at, offset in config.options if at == step} for step in range(1, config.depth)
+    ]
     return "rotation-invariant" if all(each == offsets[0] for each in offsets) else "any"

@@ -1,4 +1,4 @@
-"""Streams, arrival and stalls of a soak job: what a bench's own random traffic has, and zeros and silence in clusters."""
+"""Streams, arrival and stalls of a soak job: zeros and silence anywhere, and in clusters."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

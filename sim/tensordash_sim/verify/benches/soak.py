@@ -56,7 +56,7 @@ class Player:
         self.lockstep = Lockstep(Pins(dut), job.config, self.random)
         self.coverage = Coverage(job.config)
         self.steps = 0
-        self._share = max(24, job.options["steps"] // EPISODES)
+        self._most = self._share = max(24, job.options["steps"] // EPISODES)
         self._stalls: Callable[[], float] = lambda: 0.0
 
     async def episode(self) -> None:
@@ -65,6 +65,8 @@ class Player:
         kinds = [self.traffic] * 6 + [self.single_steps, self.long_stream, self.resets, self.near_limit, self.disagree]
         kind = self.random.choice([*kinds, *([self.wrong_last] if self.config.initial else [])])
         self.coverage.add("arrival and stalls", f"{arrival}, {stalls}")
+        slow = arrival in ("scarce", "bursts") or stalls in ("blocked", "bursts")
+        self._share = self._most // 8 if slow else self._most  # cycles in which nothing moves are soon all alike
         self.lockstep.arrival = draw_arrival(self.random, arrival, self.config)
         self.lockstep.c_arrival = draw_arrival(self.random, self.random.choice(ARRIVALS), self.config)
         self._stalls = draw_stalls(self.random, stalls, self.config)
