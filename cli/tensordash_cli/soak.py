@@ -120,14 +120,16 @@ def _campaign(
     if as_json:
         print_json(document)
     else:
-        _print_summary(document)
+        _print_summary(document, cover)
     if summary.failures:
         replay = next(iter(summary.failures))
         raise CheckError(
             f"Verilog and golden model differ in {len(summary.failures)} of {total} jobs; run one again: {replay}"
         )
     if cover and document["never"]:
-        raise CheckError(f"{len(document['never'])} points that can be reached were never met: {document['never'][0]}")
+        points = sum(map(len, document["never"].values()))
+        group, never = next(iter(document["never"].items()))
+        raise CheckError(f"{points} points that can be reached were never met: {group}: {never[0]}")
 
 
 def _tile(config: Any) -> str:
@@ -138,7 +140,7 @@ def _tile(config: Any) -> str:
     return f"{shape}, {config.window_depth} deep, {formats} {accumulator}, {config.sparsity}"
 
 
-def _print_summary(document: dict[str, Any]) -> None:
+def _print_summary(document: dict[str, Any], cover: bool) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -152,8 +154,8 @@ def _print_summary(document: dict[str, Any]) -> None:
     pairs = document["lane_options"]
     table.add_row("option of a lane", f"{pairs['of']:,}", f"{pairs['met']:,}")
     Console(highlight=False, width=max(Console().width, 110)).print(table)
-    for point in document["never"]:
-        click.echo(f"never met: {point}")
+    for group, points in document["never"].items():
+        click.echo(f"never met, {group}: {'; '.join(points)}" if cover else f"never met, {group}: {len(points)}")
     for replay, failure in document["failures"].items():
         click.echo(f"FAILED: {failure}; again: {replay}")
     rate = document["positions"] / max(document["seconds"], 1e-9)

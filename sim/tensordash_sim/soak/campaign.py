@@ -76,20 +76,18 @@ class Summary:
         return sum(met for met, _ in pairs), sum(of for _, of in pairs)
 
     @property
-    def never(self) -> list[str]:
-        """Points that can be reached and were not met, as "group: point"."""
+    def never(self) -> dict[str, list[str]]:
+        """Points that can be reached and were not met, by group."""
         counts = self.counts
-        points = [
-            f"{group}: {point}" for group, all_ in universe().items() for point in all_ if not counts[group][point]
+        points = {group: [point for point in all_ if not counts[group][point]] for group, all_ in universe().items()}
+        points["option of a lane"] = [
+            f"job {self.seed}:{record.index}, lane {lane}, option {option}"
+            for record in self.records
+            for lane, options in enumerate(record.options)
+            for option, count in enumerate(options)
+            if not count
         ]
-        for record in self.records:
-            for lane, options in enumerate(record.options):
-                points += [
-                    f"lane's option: job {self.seed}:{record.index}, lane {lane}, option {option}"
-                    for option, count in enumerate(options)
-                    if not count
-                ]
-        return points
+        return {group: missed for group, missed in points.items() if missed}
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON types."""
