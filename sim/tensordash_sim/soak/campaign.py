@@ -204,7 +204,15 @@ class Campaign:
 
     def _run(self, job: SoakJob, progress: Callable[[SoakJob, Record], None]) -> None:
         place = self.folder / f"job-{job.seed}-{job.index}"
-        record = self._execute(job, place)
+        if self._stopped.is_set():
+            return
+        try:
+            record = self._execute(job, place)
+        except BaseException:
+            self._stopped.set()  # before another job starts
+            raise
+        if record is None:
+            return
         if not record.failure:
             shutil.rmtree(place, ignore_errors=True)
         with self._lock:
@@ -213,8 +221,8 @@ class Campaign:
                 file.write(json.dumps(record.to_json()) + "\n")
             progress(job, record)
 
-    def _execute(self, job: SoakJob, place: Path) -> Record:
-        """Run a job in a process of its own, with all that it starts in one group, which ends with the campaign."""
+    def _execute(self, job: SoakJob, place: Path) -> Record | None:
+        """Run a job in a process of its own, with all that it starts in one group; None if the campaign is stopped."""
         place.mkdir(parents=True, exist_ok=True)
         log = self.folder / f"{place.name}.log"
         command = [sys.executable, "-m", __package__, job.name, str(place), self.simulator]
@@ -225,7 +233,7 @@ class Campaign:
             try:
                 while process.poll() is None:
                     if self._stopped.wait(POLL):
-                        raise SimulatorError("stopped")
+                        return None
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)

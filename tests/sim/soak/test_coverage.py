@@ -17,7 +17,7 @@ def test_two_steps_of_a_tile():
     offers = [[Offer(steps, 2, last=True) for steps in side] for side in ([dense], [sparse, dense])]
     inputs = [offers] + [[[NOTHING], [NOTHING, NOTHING]]] * 6
     for index, (a, b) in enumerate(inputs):
-        outputs = tile.cycle(a, b, out_ready=index != 5)
+        outputs = tile.cycle(a, b, out_ready=index != 5, clear=index == 1)
         coverage.cycle(tile, outputs, waited=outputs.out_valid and index == 5, clear=index == 1, reset=False)
     assert coverage.counts["AS"] == {"1 of 4": 2}
     assert coverage.counts["row wait"] == {"0 of 4": 3, "1 of 4": 1}
