@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -77,15 +78,15 @@ class Summary:
 
     @property
     def never(self) -> dict[str, list[str]]:
-        """Points that can be reached and were not met, by group."""
+        """Points that can be reached and were not met, by group; of a lane's options those that it took on no tile."""
         counts = self.counts
         points = {group: [point for point in all_ if not counts[group][point]] for group, all_ in universe().items()}
+        taken: Counter[tuple[int, int]] = Counter()
+        for record in self.records:
+            for lane, options in enumerate(record.options):
+                taken.update({(lane, option): count for option, count in enumerate(options)})
         points["option of a lane"] = [
-            f"job {self.seed}:{record.index}, lane {lane}, option {option}"
-            for record in self.records
-            for lane, options in enumerate(record.options)
-            for option, count in enumerate(options)
-            if not count
+            f"lane {lane}, option {option}" for (lane, option), n in sorted(taken.items()) if not n
         ]
         return {group: missed for group, missed in points.items() if missed}
 

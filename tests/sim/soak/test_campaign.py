@@ -96,7 +96,7 @@ def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
 def test_what_was_never_met(tmp_path, ran):
     done = Campaign(tmp_path, 5, 1).run()
     assert done.options == (3, 4)
-    assert done.never["option of a lane"] == ["job 5:0, lane 0, option 1"]
+    assert done.never["option of a lane"] == ["lane 0, option 1"]
     assert "frozen" not in done.never["event"]
     everything = {group: dict.fromkeys(points, 1) for group, points in universe().items()}
     full = Record(**{**done.records[0].to_json(), "coverage": everything, "options": [[1], [2]]})
