@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint prove nightly clean
+.PHONY: demo test lint prove soak nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
@@ -21,8 +21,13 @@ lint: $(READY)
 prove: $(READY)
 	$(BIN)/tensordash prove --all -o build
 
-nightly: lint prove
+nightly: lint prove soak
 	$(BIN)/python -m pytest -n 2 -q
+
+# A campaign of its own every day; one that was interrupted goes on, with SEED=... on another day.
+SEED ?= $(shell date +%Y%m%d)
+soak: $(READY)
+	$(BIN)/tensordash soak --seed $(SEED) --positions 100000000 --cover -o build/soak
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'

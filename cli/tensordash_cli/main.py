@@ -14,6 +14,7 @@ __all__ = ["cli", "run"]
 COMMANDS = (
     "generate",
     "verify",
+    "soak",
     "prove",
     "synth",
     "trace",

@@ -7,7 +7,7 @@ import cocotb
 
 from tensordash.formats import RESULT_FORMATS, FloatFormat
 from tensordash.numerics import Exact
-from tensordash_sim.golden.ports import COUNTER_LIMIT
+from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.pins import Pins
@@ -39,6 +39,16 @@ async def started(dut, name: str, **parameters) -> tuple:
     lockstep = Lockstep(Pins(dut), job.config, random, **parameters)
     await lockstep.start()
     return job, random, lockstep
+
+
+async def near_the_limit(dut, lockstep: Lockstep) -> None:
+    """Set all counters, of Verilog and golden, a little below where they stay."""
+    near, rows = COUNTER_LIMIT - 6, lockstep.config.rows
+    lockstep.golden.counters = Counters(near, near, near, near, near, near, (near,) * rows)
+    await lockstep.pins.settle()
+    for name in COUNTERS:
+        getattr(dut.counters, name).value = near
+    dut.counters.row_wait.value = sum(near << (32 * row) for row in range(rows))
 
 
 @cocotb.test()
@@ -203,13 +213,6 @@ async def wrong_last_of_c(dut) -> None:
 async def saturation(dut) -> None:
     """Counters stay at their largest value."""
     job, random, lockstep = await started(dut, "saturation", idle=0.3, stall=0.3, compare_every=1)
-    near = COUNTER_LIMIT - 6
-    counters = lockstep.golden.counters
-    counters = type(counters)(near, near, near, near, near, near, (near,) * job.config.rows)
-    lockstep.golden.counters = counters
-    await lockstep.pins.settle()
-    for name in COUNTERS:
-        getattr(dut.counters, name).value = near
-    dut.counters.row_wait.value = sum(near << (32 * row) for row in range(job.config.rows))
+    await near_the_limit(dut, lockstep)
     lockstep.feed(*random_inputs(random, job.config, random_lengths(random, 8, job.config.window_depth)))
     await lockstep.run()

@@ -1,0 +1,194 @@
+"""`tensordash soak`: a long random campaign on the emitted Verilog, golden beside it."""
+
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .console import CheckError, json_option, print_json, progress, progress_bar, writable
+
+__all__ = ["command"]
+
+
+class _JobName(click.ParamType):
+    """SEED:INDEX of a job."""
+
+    name = "SEED:INDEX"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        """The two numbers, or a usage error."""
+        if isinstance(value, tuple):
+            return value
+        match = re.fullmatch(r"(\d{1,18}):(\d{1,9})", value)
+        if match is None:
+            self.fail(
+                f"{value!r} must be SEED:INDEX, two numbers such as 1:12, as a campaign names its jobs", param, ctx
+            )
+        return int(match[1]), int(match[2])
+
+
+@click.command("soak")
+@click.option("--seed", type=click.IntRange(min=0, max=10**18 - 1), default=0, show_default=True, help="Of everything.")
+@click.option(
+    "--positions",
+    metavar="N",
+    type=click.IntRange(min=1, max=10**12),
+    default=1_000_000,
+    show_default=True,
+    help="Multiply positions to feed at least: rows x columns x lanes x steps.",
+)
+@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
+@click.option("-j", "--jobs", metavar="N", type=click.IntRange(1, 256), help="Tiles at a time (default: one per core).")
+@click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
+@click.option("--cover", is_flag=True, help="Fail, too, if a point of the coverage that can be reached was not.")
+@click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Instead: run one job of a campaign again.")
+@click.option("--waves", metavar="FILE.vcd", type=Path, help="With --replay: dump the run.")
+@json_option
+@click.pass_context
+def command(
+    context: click.Context,
+    seed: int,
+    positions: int,
+    output: Path,
+    jobs: int | None,
+    simulator: str,
+    cover: bool,
+    replay: tuple[int, int] | None,
+    waves: Path | None,
+    as_json: bool,
+) -> None:
+    """Run random tiles on random streams, with random arrival, stalls and resets, against the golden model.
+
+    Every job is one tile, and everything visible is compared in every cycle. What is done is kept in DIR: the same
+    command goes on where an interrupted one was. A difference does not stop the campaign; the command that runs its job
+    again is printed. DIR/soak-SEED.json gets what was covered.
+    """
+    if replay is not None:
+        given = [name for name in ("seed", "positions", "output", "jobs", "cover") if _given(context, name)]
+        if given:
+            raise click.UsageError(f"--replay excludes --{given[0]}: SEED:INDEX says which job")
+        _replay(*replay, simulator, waves, as_json)
+        return
+    if waves is not None:
+        raise click.UsageError("--waves needs --replay")
+    if output.exists() and not output.is_dir():
+        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    _campaign(seed, positions, output, jobs or os.cpu_count() or 1, simulator, cover, as_json)
+
+
+def _given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+
+
+def _campaign(
+    seed: int, positions: int, output: Path, workers: int, simulator: str, cover: bool, as_json: bool
+) -> None:
+    from tensordash_sim.soak import Campaign
+
+    campaign = Campaign(output, seed, positions, simulator)
+    output.mkdir(parents=True, exist_ok=True)
+    total = len(campaign.jobs)
+    with progress_bar() as bar:
+        task = bar.add_task("positions", total=sum(job.positions for job in campaign.jobs))
+        before = sum(job.positions for job in campaign.jobs if job.index in campaign.done)
+        bar.advance(task, before)
+        if campaign.done:
+            progress.print(f"seed {seed}: {len(campaign.jobs) - len(campaign.left)} of {total} jobs are done")
+        began, fed = time.monotonic(), 0
+
+        def show(job, record) -> None:
+            nonlocal fed
+            fed += job.positions
+            bar.advance(task, job.positions)
+            left = sum(each.positions for each in campaign.left) * (time.monotonic() - began) / fed
+            said = f"FAILED: {record.failure}" if record.failure else f"{record.positions:,} positions"
+            progress.print(
+                f"[{total - len(campaign.left)}/{total}] job {job.name}, {_tile(job.config)}: {said}, "
+                f"{record.build_seconds:.0f} + {record.seconds:.0f} s; {left / 60:.0f} min left",
+                markup=False,
+            )
+
+        summary = campaign.run(workers=workers, progress=show)
+    document = summary.to_json()
+    partial = output / f"soak-{seed}.json.partial"
+    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    partial.replace(output / f"soak-{seed}.json")
+    if as_json:
+        print_json(document)
+    else:
+        _print_summary(document, cover)
+    if summary.failures:
+        replay = next(iter(summary.failures))
+        raise CheckError(
+            f"Verilog and golden model differ in {len(summary.failures)} of {total} jobs; run one again: {replay}"
+        )
+    if cover and document["never"]:
+        points = sum(map(len, document["never"].values()))
+        group, never = next(iter(document["never"].items()))
+        raise CheckError(f"{points} points that can be reached were never met: {group}: {never[0]}")
+
+
+def _tile(config: Any) -> str:
+    """A tile in a few words."""
+    accumulator = config.accumulator if isinstance(config.accumulator, str) else "fused"
+    formats = config.format if isinstance(config.format, str) else " x ".join(config.format)
+    shape = f"{config.rows}x{config.columns} PEs of {config.lanes} lanes"
+    return f"{shape}, {config.window_depth} deep, {formats} {accumulator}, {config.sparsity}"
+
+
+def _print_summary(document: dict[str, Any], cover: bool) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for header in ("coverage", "points", "met", "hits", "fewest", "of"):
+        table.add_column(header, justify="left" if header in ("coverage", "of") else "right")
+    for group, counts in document["coverage"].items():
+        fewest = min(counts, key=counts.get)
+        row = (len(counts), sum(count > 0 for count in counts.values()), sum(counts.values()), counts[fewest])
+        table.add_row(group, *(f"{number:,}" for number in row), fewest)
+    pairs = document["lane_options"]
+    table.add_row("option of a lane", f"{pairs['of']:,}", f"{pairs['met']:,}")
+    Console(highlight=False, width=max(Console().width, 110)).print(table)
+    for group, points in document["never"].items():
+        click.echo(f"never met, {group}: {'; '.join(points)}" if cover else f"never met, {group}: {len(points)}")
+    for replay, failure in document["failures"].items():
+        click.echo(f"FAILED: {failure}; again: {replay}")
+    rate = document["positions"] / max(document["seconds"], 1e-9)
+    click.echo(
+        f"\nseed {document['seed']}: {document['positions']:,} multiply positions ({document['steps']:,} steps, "
+        f"{document['cycles']:,} cycles) on {document['tiles']} tiles, at most {document['largest_share']:.1%} on one; "
+        f"{len(document['failures'])} jobs differ from golden\n"
+        f"{document['build_seconds']:,.0f} s of building, {document['seconds']:,.0f} s of running "
+        f"({rate:,.0f} positions/s), {', '.join(document['simulators'])}"
+    )
+
+
+def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: bool) -> None:
+    from tempfile import TemporaryDirectory
+
+    from tensordash_sim.soak import draw_job, run_job
+    from tensordash_sim.verify import SimulatorError
+
+    if waves is not None:
+        writable(waves, "--waves")
+    job = draw_job(seed, index)
+    with progress.status(f"job {job.name}, {_tile(job.config)}"), TemporaryDirectory(prefix="tensordash-") as scratch:
+        record = run_job(job, Path(scratch) / "job", simulator=simulator, waves=waves is not None)
+        if waves is not None:
+            dump = Path(scratch) / "job" / "run" / "dump.vcd"
+            if not dump.exists():
+                raise SimulatorError(f"job {job.name} left no waveforms")
+            waves.write_bytes(dump.read_bytes())
+    if as_json:
+        print_json({"config": job.config.to_mapping(), **record.to_json()})
+    elif not record.failure:
+        click.echo(f"job {job.name}: {record.positions:,} positions in {record.cycles:,} cycles, equal to golden")
+    else:
+        click.echo(job.config.to_toml())
+    if record.failure:
+        raise CheckError(f"Verilog and golden model differ in job {job.name}: {record.failure}")

@@ -1,0 +1,147 @@
+"""Which tile a job of a campaign tests, and how much it feeds: decided by the campaign's seed and the job's number."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tensordash import TileConfig
+from tensordash.connectivity import PAPER_OPTIONS, Option
+from tensordash.numerics import ACCUMULATORS
+
+__all__ = ["SoakJob", "draw_job", "jobs_for"]
+
+SIDES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
+LANES = (2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 16, 32)
+MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles only take longer to build
+FORMATS: tuple[Any, ...] = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "sides")
+# Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
+LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SoakJob:
+    """One job of a campaign: one tile, with streams of at least so many steps.
+
+    Parameters
+    ----------
+    seed, index : int
+        The campaign's seed and the job's number: they decide everything else.
+    config : TileConfig
+        The tile.
+    steps : int
+        Dense steps to consume, at least.
+    """
+
+    seed: int
+    index: int
+    config: TileConfig
+    steps: int
+
+    @property
+    def name(self) -> str:
+        """What `tensordash soak --replay` takes."""
+        return f"{self.seed}:{self.index}"
+
+    @property
+    def positions(self) -> int:
+        """Multiply positions, at least: rows x columns x lanes x steps."""
+        return self.steps * positions_per_step(self.config)
+
+
+def positions_per_step(config: TileConfig) -> int:
+    """Multiplications of one step of the dense schedule.
+
+    >>> positions_per_step(TileConfig())
+    64
+    """
+    return config.rows * config.columns * config.lanes
+
+
+def draw_job(seed: int, index: int) -> SoakJob:
+    """The job of a campaign with this number.
+
+    >>> draw_job(3, 5) == draw_job(3, 5), draw_job(3, 5) == draw_job(3, 6)
+    (True, False)
+    """
+    random = Random(f"soak {seed} {index}")
+    config = _draw_config(random)
+    most = min(MOST_STEPS, MOST_POSITIONS // positions_per_step(config))
+    steps = random.randint(min(LEAST_STEPS, most), most)
+    return SoakJob(seed=seed, index=index, config=config, steps=steps)
+
+
+def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
+    """Jobs in their order, as many as are needed for so many multiply positions."""
+    index = planned = 0
+    while planned < positions:
+        job = draw_job(seed, index)
+        planned += job.positions
+        index += 1
+        yield job
+
+
+def _draw_config(random: Random) -> TileConfig:
+    """A valid tile: every parameter at random, large ones less often."""
+    rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
+    while rows * columns > MOST_PES or rows * columns * lanes > MOST_MULTIPLIERS:
+        rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
+    depth = random.randint(2, 6)
+    settings: dict[str, Any] = {"rows": rows, "columns": columns, "lanes": lanes, "depth": depth}
+    style = random.choice(("paper", "any", "any", "invariant"))
+    if style == "paper":
+        settings |= {"lanes": 4, "depth": 4}
+    elif style == "any":
+        settings["connectivity"] = _any_options(random, lanes, depth)
+    else:
+        settings["connectivity"] = _invariant_options(random, lanes, depth)
+        if "staging" in TileConfig.__dataclass_fields__:
+            settings["staging"] = random.choice(("shift", "ring"))
+    settings["format"] = name = random.choice(FORMATS)
+    if name == "sides":
+        settings["format"] = dict(zip("ab", random.sample(FORMATS[:4], 2), strict=True))
+    exact = name == "int8" or ("bf16" not in str(settings["format"]) and random.random() < 0.5)
+    if not exact:
+        other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}
+        settings["accumulator"] = random.choice((*ACCUMULATORS, other, other))
+    settings["sparsity"] = random.choice(("rows", "rows", "rows", "both", "none"))
+    settings["initial"] = random.random() < 0.5
+    settings["headroom_bits"] = random.choice((0, 0, 1, 3, random.randint(0, 16), 16))
+    settings["out_rows"] = random.choice([divisor for divisor in range(1, rows + 1) if rows % divisor == 0])
+    settings["pipeline"] = random.choice(("auto", 1, 2, 3))
+    settings["full_window"] = random.choice(("auto", "auto", True, False))
+    return TileConfig(**settings)
+
+
+def _any_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
+    """Options at random, in any order."""
+    places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
+    chosen = random.sample(places, min(random.randint(1, 11), len(places)))
+    signed = [(step, offset - lanes if offset and random.random() < 0.5 else offset) for step, offset in chosen]
+    return ((0, 0), *signed)
+
+
+def _invariant_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:
+    """Rotation-invariant ones: every step from 1 on offers the same lane offsets; in time-major or any order."""
+    offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))
+    rest = [(step, offset) for step in range(1, depth) for offset in offsets]
+    if random.random() < 0.5:
+        random.shuffle(rest)
+    return ((0, 0), *rest)
+
+
+def connectivity_style(config: TileConfig) -> str:
+    """What coverage calls a tile's options.
+
+    >>> [connectivity_style(TileConfig(depth=3, connectivity=((0, 0), *rest)))
+    ...  for rest in ([(1, 0), (2, 0)], [(1, 0), (2, 1)])]
+    ['rotation-invariant', 'any']
+    """
+    if config.sparsity == "none":
+        return "dense"
+    if config.options == PAPER_OPTIONS:
+        return "paper"
+    offsets = [
+        {offset % config.lanes for at, offset in config.options if at == step} for step in range(1, config.depth)
+    ]
+    return "rotation-invariant" if all(each == offsets[0] for each in offsets) else "any"

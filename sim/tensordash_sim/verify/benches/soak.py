@@ -1,0 +1,165 @@
+"""Bench of a soak job: episodes of random traffic on one tile, in lockstep with golden, and what they covered."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import cocotb
+
+from tensordash.formats import RESULT_FORMATS
+from tensordash_sim.golden.ports import Outputs
+from tensordash_sim.soak.coverage import Coverage
+from tensordash_sim.soak.stimulus import ARRIVALS, STALLS, Inputs, draw_arrival, draw_inputs, draw_stalls
+from tensordash_sim.verify.benches.tile import near_the_limit
+from tensordash_sim.verify.job import Job, current_job
+from tensordash_sim.verify.lockstep import Lockstep
+from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.stimulus import random_lengths
+
+EPISODES = 16  # of a job, about
+CYCLES = 100_000  # of an episode, at most
+
+
+@cocotb.test()
+async def soak(dut) -> None:
+    """Episodes until the job's steps are consumed."""
+    job = current_job()
+    player = Player(dut, job)
+    await player.lockstep.start()
+    while player.steps < job.options["steps"]:
+        await player.episode()
+    result = {
+        "steps": player.steps,
+        "cycles": player.lockstep.pins.cycle,
+        "coverage": player.coverage.to_json(),
+        "options": player.coverage.options,
+    }
+    Path(job.options["result"]).write_text(json.dumps(result), encoding="utf-8")
+
+
+class Player:
+    """Plays episodes on a tile, one after the other, without a reset between them but where that is what they are for.
+
+    Attributes
+    ----------
+    steps : int
+        Dense steps that the tile has consumed, equal to golden in every cycle.
+    coverage : Coverage
+        What was met.
+    """
+
+    def __init__(self, dut, job: Job) -> None:
+        self.dut, self.config = dut, job.config
+        self.random = Random(job.options["stimulus"])
+        self.lockstep = Lockstep(Pins(dut), job.config, self.random)
+        self.coverage = Coverage(job.config)
+        self.steps = 0
+        self._most = self._share = max(24, job.options["steps"] // EPISODES)
+        self._stalls: Callable[[], float] = lambda: 0.0
+
+    async def episode(self) -> None:
+        """One episode, of a random kind, with its own arrival and stalls."""
+        arrival, stalls = self.random.choice(ARRIVALS), self.random.choice(STALLS)
+        kinds = [self.traffic] * 6 + [self.single_steps, self.long_stream, self.resets, self.near_limit, self.disagree]
+        kind = self.random.choice([*kinds, *([self.wrong_last] if self.config.initial else [])])
+        self.coverage.add("arrival and stalls", f"{arrival}, {stalls}")
+        slow = arrival in ("scarce", "bursts") or stalls in ("blocked", "bursts")
+        self._share = self._most // 8 if slow else self._most  # cycles in which nothing moves are soon all alike
+        self.lockstep.arrival = draw_arrival(self.random, arrival, self.config)
+        self.lockstep.c_arrival = draw_arrival(self.random, self.random.choice(ARRIVALS), self.config)
+        self._stalls = draw_stalls(self.random, stalls, self.config)
+        await kind()
+        await self.cycle(clear=self.random.random() < 0.5)
+
+    async def cycle(self, *, clear: bool = False, reset: bool = False) -> Outputs:
+        """One cycle in lockstep, noted."""
+        self.lockstep.stall = self._stalls()
+        results = len(self.lockstep.results)
+        outputs = await self.lockstep.cycle(clear=clear, reset=reset)
+        waited = outputs.out_valid and len(self.lockstep.results) == results
+        self.coverage.cycle(self.lockstep.golden, outputs, waited=waited, clear=clear, reset=reset)
+        self.steps += outputs.advance
+        return outputs
+
+    def feed(self, inputs: Inputs) -> None:
+        """Streams to offer to the idle tile."""
+        config, result = self.config, RESULT_FORMATS[self.config.numerics.result]
+        for side, fmt, ports in (("a", config.a_format, inputs.a), ("b", config.b_format, inputs.b)):
+            for streams in ports:
+                self.coverage.operands(side, fmt, (bits for stream in streams for step in stream for bits in step))
+        self.coverage.operands("c", result, (bits for block in inputs.c for row in block for bits in row))
+        for place, styles in inputs.styles.items():
+            for style in styles:
+                self.coverage.add("zeros", f"{place} {style}")
+        self.lockstep.results.clear()
+        self.lockstep.feed(inputs.a, inputs.b, inputs.c)
+
+    async def drain(self, clears: float = 0.0) -> None:
+        """Cycles until all results are out; in a share of them counters and flags are cleared."""
+        for _ in range(CYCLES):
+            if len(self.lockstep.results) == self.lockstep.due:
+                self.coverage.results(value for row in self.lockstep.results for value in row)
+                return
+            await self.cycle(clear=self.random.random() < clears)
+        raise AssertionError(f"not done after {CYCLES} cycles")
+
+    def lengths(self) -> list[int]:
+        """Lengths of streams of all kinds, as many as an episode has steps for."""
+        lengths = random_lengths(self.random, 40, self.config.window_depth)
+        while len(lengths) > 2 and sum(lengths) > self._share:
+            lengths.pop()
+        return lengths
+
+    # Kinds of episodes
+
+    async def traffic(self) -> None:
+        """Streams of all lengths."""
+        self.feed(draw_inputs(self.random, self.config, self.lengths()))
+        await self.drain(clears=self.random.choice((0, 0, 0, 0.05)))
+
+    async def single_steps(self) -> None:
+        """Streams of one step: as many ends in the window as fit."""
+        self.feed(draw_inputs(self.random, self.config, [1] * self.random.randint(8, 40)))
+        await self.drain()
+
+    async def long_stream(self) -> None:
+        """Several hundred steps in one stream, and what comes after."""
+        self.feed(draw_inputs(self.random, self.config, [self.random.randint(self._share, 2 * self._share), 2]))
+        await self.drain()
+
+    async def resets(self) -> None:
+        """Resets in the middle of anything."""
+        for _ in range(self.random.randint(1, 4)):
+            self.feed(draw_inputs(self.random, self.config, self.lengths()[:8]))
+            until = self.random.choice((1, 10, 60, 200))
+            for _ in range(self.random.randint(1, until)):
+                await self.cycle()
+            await self.cycle(reset=True)
+
+    async def near_limit(self) -> None:
+        """Counters that reach their largest value and stay there."""
+        await near_the_limit(self.dut, self.lockstep)
+        await self.traffic()
+
+    async def disagree(self) -> None:
+        """A port whose stream ends elsewhere; then a reset, since the streams no longer fit together."""
+        lengths = self.lengths()[:6]
+        inputs = draw_inputs(self.random, self.config, lengths)
+        other = draw_inputs(self.random, self.config, [max(1, T + self.random.choice((-1, 1, 2))) for T in lengths])
+        side, more = self.random.choice(((inputs.a, other.a), (inputs.b, other.b)))
+        port = self.random.randrange(len(side))
+        side[port] = more[port]
+        self.feed(inputs)
+        for _ in range(self.random.randint(10, 80)):
+            await self.cycle()
+        await self.cycle(reset=True)
+
+    async def wrong_last(self) -> None:
+        """A block of C whose `last` is early or missing; the number of beats decides all the same."""
+        self.feed(draw_inputs(self.random, self.config, self.lengths()[:4]))
+        beats = self.lockstep.c.beats
+        place = self.random.randrange(len(beats))
+        beats[place] = replace(beats[place], last=not beats[place].last)
+        await self.drain()

@@ -1,0 +1,83 @@
+"""A soak finds a fault, and the command that it prints finds it again."""
+
+import json
+import shlex
+
+import pytest
+
+from tensordash.counters import Counters
+from tensordash_cli.main import run
+from tensordash_sim.soak import Campaign, run_job
+
+from .conftest import FOR_SMALL
+
+SEED = 126  # its first job is a small one: one PE, 3438 positions
+
+
+def call(arguments: str, capfd) -> tuple[int, str, str]:
+    """Exit status, standard output and standard error of a command."""
+    with pytest.raises(SystemExit) as stop:
+        run(shlex.split(arguments))
+    return int(stop.value.code or 0), *capfd.readouterr()
+
+
+def test_a_campaign_of_sound_verilog(tmp_path, capfd):
+    """As a user runs it: the job in a process of its own."""
+    command = f"soak --seed {SEED} --positions 3000 -j 1 -o {tmp_path} --simulator {FOR_SMALL}"
+    status, out, err = call(f"{command} --json", capfd)
+    document = json.loads(out)
+    assert (status, document["passed"], document["jobs"], document["failures"]) == (0, True, 1, {})
+    assert document["positions"] == document["steps"] * 6 >= 3000
+    assert document["coverage"]["tile"]["format fp8_e4m3"] == 1
+    assert document["lane_options"]["met"] > 12
+    assert "[1/1] job 126:0, 1x1 PEs of 6 lanes" in err
+    assert json.loads((tmp_path / f"soak-{SEED}.json").read_text()) == document
+    assert not list(tmp_path.glob("job-*"))
+    # Again: nothing is left to run, and so few positions do not cover everything.
+    status, out, err = call(f"{command} --cover", capfd)
+    assert status == 1
+    assert "1 of 1 jobs are done" in err
+    assert "points that can be reached were never met: tile: sparsity none" in err
+    assert "never met, tile: sparsity none; sparsity both; " in out
+    assert "0 jobs differ from golden" in out
+
+
+def test_a_fault_is_found_and_found_again(tmp_path, capfd, monkeypatch, sabotage):
+    """The command that a campaign prints says the same, in the same cycle."""
+    sabotage(Counters, lambda self: self.input_limited.eq(self.input_limited + self.starved), domain="sync")
+    monkeypatch.setattr(Campaign, "_execute", lambda self, job, place: run_job(job, place, simulator=self.simulator))
+    status, out, err = call(f"soak --seed {SEED} --positions 1 -j 1 -o {tmp_path} --simulator {FOR_SMALL}", capfd)
+    assert status == 1
+    told = json.loads((tmp_path / f"soak-{SEED}.json").read_text())
+    ((again, failure),) = told["failures"].items()
+    assert "golden says" in failure
+    assert told["positions"] == 0
+    assert err.strip().endswith(again)
+    assert f"FAILED: {failure}" in out
+    assert (tmp_path / f"job-{SEED}-0" / "verilog" / "tensordash.v").exists()
+    program, *arguments = shlex.split(again)
+    assert program == "tensordash"
+    status, _, err = call(shlex.join(arguments), capfd)
+    assert status == 1
+    assert f"differ in job {SEED}:0: {failure}" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--replay 12", "'12' must be SEED:INDEX, two numbers such as 1:12"),
+        ("--replay 1:2 --seed 3", "--replay excludes --seed"),
+        ("--waves run.vcd", "--waves needs --replay"),
+        ("--positions 0", "0 is not in the range"),
+        ("--simulator modelsim", "simulator must be one of auto, icarus, verilator, not 'modelsim'"),
+        ("-o file", "--output must be a folder, not the file file"),
+    ],
+)
+def test_wrong_use(arguments, message, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    status, out, err = call(f"soak {arguments}", capfd)
+    assert (status, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
