@@ -11,7 +11,19 @@ import tensordash
 
 __all__ = ["cli", "run"]
 
-COMMANDS = ("generate", "verify", "prove", "synth", "trace", "simulate", "inspect", "data", "presets", "demo")
+COMMANDS = (
+    "generate",
+    "verify",
+    "prove",
+    "synth",
+    "trace",
+    "simulate",
+    "evaluate",
+    "inspect",
+    "data",
+    "presets",
+    "demo",
+)
 
 
 class _Commands(click.Group):
