@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from . import synthesis_results
 from .console import json_option, print_json, progress_bar
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ __all__ = ["command"]
     type=Path,
     help="PRESET.json of `tensordash synth --preset PRESET --json` (default: made when they are needed, minutes).",
 )
+@click.option("--no-synth", is_flag=True, help="No synthesis: areas are left out, power is the paper's.")
 @click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too, as a page.")
 @click.option("--workers", type=click.IntRange(min=1), help="Processes (default: one per core).")
 @click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster whose scheduler is there, instead.")
@@ -47,6 +49,7 @@ def command(
     seed: int,
     output: Path,
     synthesis: Path | None,
+    no_synth: bool,
     page: Path | None,
     workers: int | None,
     cluster: str | None,
@@ -73,7 +76,14 @@ def command(
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output must be a folder, not the file {output}")
     chosen = list(names or NAMES)
-    settings = Settings(scale=scale, seed=seed, traces=traces)
+    if synthesis is not None and no_synth:
+        raise click.UsageError("--synth and --no-synth exclude each other")
+    presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))
+    if synthesis is not None:
+        results = synthesis_results.read(presets, synthesis)
+    else:
+        results = {} if no_synth else synthesis_results.made(presets, output / "synth")
+    settings = Settings(scale=scale, seed=seed, traces=traces, synthesis=results)
     figures = _evaluate(chosen, settings, output, workers or os.cpu_count() or 1, cluster)
     if as_json:
         print_json([figure.to_json() for figure in figures])

@@ -76,8 +76,9 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         ours = kind(drawn) / random["paper"]
         points.append(Point(metric="range of drawn patterns", series=series, x="random zeros", paper=claim, ours=ours))
     notes.append(
-        f"Drawn: {OPTIONS - 1} of the 12 options of steps 1 to 3, at least {LEAST_LOOKASIDE} of them lookaside and one of "
-        f"each step, in time-major order, lookahead first. Random zeros: mean over {', '.join(f'{z:.0%}' for z in DENSITIES)}."
+        f"Drawn: {OPTIONS - 1} of the 12 options of steps 1 to 3, at least {LEAST_LOOKASIDE} of them lookaside and one "
+        "of each step, in time-major order, lookahead first. Random zeros: mean over "
+        f"{', '.join(f'{zeros:.0%}' for zeros in DENSITIES)}."
     )
     return points, notes
 

@@ -17,7 +17,7 @@ __all__ = ["draw"]
 
 WIDTH, HEIGHT = 9.0, 3.8
 """Inches, of each metric's axes."""
-PAPER = {"color": "black", "zorder": 5}
+PAPER: dict[str, Any] = {"color": "black", "zorder": 5}
 
 
 def draw(figure: Figure, files: Sequence[Path]) -> None:

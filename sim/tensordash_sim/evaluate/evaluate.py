@@ -8,9 +8,13 @@ from tensordash.parameters import require_choice
 
 from .configuration import TABLE3
 from .connectivity import CONNECTIVITY
+from .cost import TABLE4
+from .energy import BF16, FIG10, FIG11
 from .experiment import Experiment
 from .figure import Figure
+from .gpt import GPT
 from .job import Store
+from .networks import FIG1, FIG8, FIG9, GCN
 from .random_zeros import FIG15
 from .roworder import ROWORDER
 from .run import run_jobs
@@ -20,7 +24,25 @@ from .sweeps import FIG12, FIG13, FIG14
 __all__ = ["EXPERIMENTS", "NAMES", "evaluate"]
 
 EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment for experiment in (TABLE3, FIG12, FIG13, FIG14, CONNECTIVITY, FIG15, ROWORDER)
+    experiment.name: experiment
+    for experiment in (
+        FIG1,
+        TABLE3,
+        FIG8,
+        FIG9,
+        TABLE4,
+        FIG10,
+        FIG11,
+        FIG12,
+        FIG13,
+        FIG14,
+        CONNECTIVITY,
+        FIG15,
+        BF16,
+        GCN,
+        ROWORDER,
+        GPT,
+    )
 }
 """By name, in the order of the paper."""
 NAMES = tuple(EXPERIMENTS)

@@ -30,6 +30,8 @@ class Experiment:
         Points and notes, for settings and answers by label.
     uses_networks : bool
         Whether it simulates recorded networks.
+    presets : tuple of str
+        Whose synthesis results it reads, if there are any.
     """
 
     name: str
@@ -41,6 +43,7 @@ class Experiment:
     plan: Callable[[Settings], Plan]
     points: Callable[[Settings, Answers], tuple[list[Point], list[str]]]
     uses_networks: bool = False
+    presets: tuple[str, ...] = ()
 
     def figure(self, settings: Settings, plan: Plan, answers: Answers) -> Figure:
         """Put the figure together.
@@ -57,6 +60,10 @@ class Experiment:
         points, notes = self.points(settings, answers)
         jobs = list(plan.values())
         conditions = settings.conditions | {"configuration": configurations_digest(jobs), "jobs": len(jobs)}
+        if self.presets:
+            conditions["synthesis"] = {
+                name: settings.synthesis[name]["config"] for name in self.presets if name in settings.synthesis
+            }
         if self.uses_networks:
             conditions["data"] = settings.data(list(settings.networks))
             notes = [*notes, *missing_networks(settings)]
@@ -78,7 +85,8 @@ def missing_networks(settings: Settings) -> list[str]:
     if not settings.recorded:
         where = settings.traces or "no folder"
         return [
-            f"No network recorded at scale {settings.scale} in {where}: the trace of digits stands in. `make traces` records them."
+            f"No network recorded at scale {settings.scale} in {where}: the trace of digits stands in. "
+            "`make traces` records them."
         ]
     return []
 

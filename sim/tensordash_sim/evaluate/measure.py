@@ -15,7 +15,15 @@ from ..cycles import random_counts
 from ..lowering import Geometry, MatrixProduct, Operation, geometry_from_json
 from ..trace import Trace
 
-__all__ = ["FIELDS", "layer_with_random_zeros", "masked_outputs", "random_streams", "recorded_step", "static_mask"]
+__all__ = [
+    "FIELDS",
+    "layer_with_random_zeros",
+    "masked_outputs",
+    "product_with_static_mask",
+    "random_streams",
+    "recorded_step",
+    "static_mask",
+]
 
 FIELDS = (
     "scheduled",
@@ -144,6 +152,31 @@ def static_mask(shape: tuple[int, ...], zeros: float, block: int, seed: int) -> 
     rng = np.random.default_rng(seed)
     coarse = rng.random((-(-outputs // block), -(-inputs // block)), np.float32) >= zeros
     return np.kron(coarse, np.ones((block, block), bool))[:outputs, :inputs].astype(bool)
+
+
+def product_with_static_mask(
+    geometry: Mapping[str, Any], operation: str, tile: Mapping[str, Any], zeros: float, causal: str | None, seed: int
+) -> dict[str, Any]:
+    """Result of an operation with weights that are zero at random, and one operand that may be causal; on one tile.
+
+    Parameters
+    ----------
+    geometry, operation, tile
+        As in `layer_with_random_zeros`.
+    zeros : float
+        Of W.
+    causal : str or None
+        The operand, "A" or "G", that is zero where its last index is above the one before.
+    seed : int
+        Of the mask.
+    """
+    layer = geometry_from_json(geometry)
+    masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
+    masks["W"] = static_mask(masks["W"].shape[1:], zeros, 1, seed)[None]
+    if causal is not None:
+        masks[causal] = np.tril(masks[causal])
+    wanted = Operation(operation)
+    return _short(simulate_operation(layer, wanted, _sides(masks, wanted), _machine(tile, 1, "natural")))
 
 
 def masked_outputs(

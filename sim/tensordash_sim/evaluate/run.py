@@ -1,6 +1,6 @@
 """Runs jobs: those that are not kept yet, several at a time, here or on a cluster."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
 from typing import Any
 
@@ -72,7 +72,7 @@ def _answer(number: int, job: Job) -> Answered:
     return number, job.run()
 
 
-def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[Answered]:
+def _in_processes(jobs: Sequence[Job], workers: int) -> Generator[Answered, None, None]:
     try:
         from joblib import Parallel, delayed, parallel_config
     except ImportError:
@@ -83,7 +83,7 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> Iterator[Answered]:
         yield from parallel(delayed(_answer)(number, job) for number, job in enumerate(jobs))
 
 
-def _on_cluster(jobs: Sequence[Job], address: str) -> Iterator[Answered]:
+def _on_cluster(jobs: Sequence[Job], address: str) -> Generator[Answered, None, None]:
     try:
         from distributed import Client, as_completed
     except ImportError:

@@ -28,6 +28,10 @@ SAMPLES = {"full": 10, "small": 10, "tiny": 2}
 STEPS = {"full": 10_000_000, "small": 200_000, "tiny": 4_000}
 
 
+MOST_STREAMS = 2000
+"""Of a sample: drawing takes time for each."""
+
+
 @dataclass(frozen=True)
 class Network:
     """A recorded network.
@@ -126,7 +130,9 @@ class Settings:
         row_order: str = "natural",
     ) -> Job:
         """Samples of random streams on a tile; endless ones if no length is given."""
-        steps = self.random_steps if length is None else self.random_steps // length * length
+        steps = self.random_steps
+        if length is not None:
+            steps = min(steps // length, MOST_STREAMS) * length
         parameters: dict[str, Any] = {"tile": tile.to_mapping(), "zeros": zeros, "seeds": list(self.samples)}
         parameters |= {"steps": steps, "length": length or steps, "cluster": cluster, "row_order": row_order}
         return Job(random_streams, parameters)

@@ -1,5 +1,8 @@
 """Fig. 12, 13 and 14: depth of the staging buffers, rows and columns of a tile, wider PEs."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from tensordash import TileConfig, load_preset
 
@@ -14,6 +17,8 @@ RANDOM_ZEROS = 0.6
 RANDOM = f"random, {RANDOM_ZEROS:.0%} zeros"
 ONE_TILE = 1
 """Recorded networks are small: shared among 256 tiles, many operations would wait for the last of few passes."""
+
+DRAIN = "All rows' results leave in a beat: with one row a beat, short passes would wait for it, the taller the longer."
 
 Variants = dict[tuple[str, float | str], tuple[TileConfig, float | None]]
 """Tile and the paper's mean speedup, by sweep and value."""
@@ -43,6 +48,7 @@ def _lanes() -> Variants:
 def _plan(settings: Settings, variants: Variants) -> Plan:
     plan: Plan = {}
     for (sweep, value), (tile, _) in variants.items():
+        tile = replace(tile, out_rows=tile.rows)
         plan |= {(sweep, value, name): settings.network_job(name, tile, tiles=ONE_TILE) for name in settings.networks}
         plan[sweep, value, RANDOM] = settings.random_job(tile, RANDOM_ZEROS)
     return plan
@@ -87,6 +93,7 @@ def _sweep_points(
             steps = ", ".join(f"{value}: {speedups[sweep, name, value]:.3f}" for value in values)
             notes.append(f"{sweep}, {name}: {steps}.")
     notes.append("Networks on a single tile, all their passes one after the other: no tile waits for another one.")
+    notes.append(DRAIN)
     return points, notes
 
 
@@ -108,20 +115,20 @@ def _shape_points(settings: Settings, answers: Answers) -> tuple[list[Point], li
 def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     speedups = _speedups(settings, answers, _lanes())
     points = [
-        Point(metric="speedup", series=value, x=name, paper=paper if name == "mean" else None, ours=speedup)
+        Point(metric="speedup", series=str(value), x=name, paper=paper if name == "mean" else None, ours=speedup)
         for (_, value), (_, paper) in _lanes().items()
         for (_, name, of), speedup in speedups.items()
         if of == value
     ]
     for name in settings.networks:
-        shares = by_padding(answers["preset", "paper-16lane", name])
+        shares = _padding(answers["preset", "paper-16lane", name])
         points.append(Point(metric="share of padding and spare lanes", series="paper-16lane", x=name, ours=shares))
-        shares = by_padding(answers["preset", "paper", name])
+        shares = _padding(answers["preset", "paper", name])
         points.append(Point(metric="share of padding and spare lanes", series="paper", x=name, ours=shares))
     notes = [
         "Zeros of spatial padding and of lanes past the end of a reduction are skipped, too: small networks have few "
         "channels, so that 16 lanes have more of them than 4.",
-        "Networks on a single tile.",
+        f"Networks on a single tile. {DRAIN}",
     ]
     if (costs := settings.synthesis.get("paper-16lane")) is not None:
         for metric, key, paper in (("area, compute logic", "area", 1.10), ("area, whole chip", "chip", 1.035)):
@@ -131,14 +138,21 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
     return points, notes
 
 
-def by_padding(answer: dict | object) -> float:
+def _padding(answer: Mapping[str, Any]) -> float:
     """Share of a step's dense cycles spent on positions that are no data."""
-    operations = answer["operations"]  # type: ignore[index]
+    operations = answer["operations"]
     dense = sum(result["dense_compute"] for result in operations)
     return float(sum(result["padding_share"] * result["dense_compute"] for result in operations) / dense)
 
 
-def _experiment(name, title, kind, x_label, variants, points):  # type: ignore[no-untyped-def]
+def _experiment(
+    name: str,
+    title: str,
+    kind: str,
+    x_label: str,
+    variants: Callable[[], Variants],
+    points: Callable[[Settings, Answers], tuple[list[Point], list[str]]],
+) -> Experiment:
     return Experiment(
         name=name,
         title=title,
@@ -149,6 +163,7 @@ def _experiment(name, title, kind, x_label, variants, points):  # type: ignore[n
         plan=lambda settings: _plan(settings, variants()),
         points=points,
         uses_networks=True,
+        presets=("paper-16lane",) if name == "fig14" else (),
     )
 
 
