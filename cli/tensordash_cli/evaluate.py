@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import synthesis_results
-from .console import json_option, print_json, progress_bar
+from .console import json_option, print_json, progress_bar, writable
 
 if TYPE_CHECKING:
     from tensordash_sim.evaluate import Figure, Settings
@@ -61,6 +61,7 @@ def command(
     code: an interrupted run goes on there.
     """
     from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Settings
+    from tensordash_sim.evaluate import page as render
     from tensordash_sim.models import SCALES
 
     for name in names:
@@ -75,6 +76,8 @@ def command(
         return
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output must be a folder, not the file {output}")
+    if page is not None:
+        writable(page, "--page")
     chosen = list(names or NAMES)
     if synthesis is not None and no_synth:
         raise click.UsageError("--synth and --no-synth exclude each other")
@@ -85,6 +88,10 @@ def command(
         results = {} if no_synth else synthesis_results.made(presets, output / "synth")
     settings = Settings(scale=scale, seed=seed, traces=traces, synthesis=results)
     figures = _evaluate(chosen, settings, output, workers or os.cpu_count() or 1, cluster)
+    if page is not None:
+        partial = page.with_name(page.name + ".partial")
+        partial.write_text(render(figures), encoding="utf-8")
+        partial.replace(page)
     if as_json:
         print_json([figure.to_json() for figure in figures])
     else:

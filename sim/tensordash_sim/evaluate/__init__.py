@@ -10,6 +10,18 @@ docs/evaluation.md has the results. This package reads results of synthesis, and
 from .evaluate import EXPERIMENTS, NAMES, evaluate
 from .experiment import Experiment
 from .figure import Figure, Point
+from .page import page, section
 from .settings import PAPER_MODELS, Settings
 
-__all__ = ["EXPERIMENTS", "NAMES", "PAPER_MODELS", "Experiment", "Figure", "Point", "Settings", "evaluate"]
+__all__ = [
+    "EXPERIMENTS",
+    "NAMES",
+    "PAPER_MODELS",
+    "Experiment",
+    "Figure",
+    "Point",
+    "Settings",
+    "evaluate",
+    "page",
+    "section",
+]

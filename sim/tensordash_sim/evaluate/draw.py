@@ -37,12 +37,15 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
     """
     try:
         import matplotlib
+        from cycler import cycler
         from matplotlib.figure import Figure as Canvas
     except ImportError:
         raise TensorDashError("figures need matplotlib: pip install 'tensordash-hdl[evaluate]'") from None
     metrics = figure.metrics
     # The same bytes for the same numbers: names of elements are hashed with a salt, and no date is written.
-    with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 8}):
+    colors = matplotlib.rcParams["axes.prop_cycle"].by_key()["color"]
+    styles = cycler(linestyle=["-", "--", ":"]) * cycler(color=colors)
+    with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 8, "axes.prop_cycle": styles}):
         size = (WIDTH, HEIGHT * len(metrics)) if figure.kind != "table" else (WIDTH, 1 + 0.22 * len(figure.points))
         canvas = Canvas(figsize=size, layout="constrained")
         if figure.kind == "table":
@@ -51,7 +54,7 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
             for axes, metric in zip(canvas.subplots(len(metrics), squeeze=False)[:, 0], metrics, strict=True):
                 points = [point for point in figure.points if point.metric == metric]
                 (_lines if figure.kind == "line" else _bars)(axes, points)
-                axes.set_xlabel(figure.x_label)
+                axes.set_xlabel(metric.partition(" by ")[2] or figure.x_label)
                 axes.set_ylabel(figure.y_label if metric == metrics[0] else metric)
                 axes.grid(axis="y", alpha=0.3)
         canvas.suptitle(f"{figure.title} ({figure.source})")

@@ -77,16 +77,17 @@ def _efficiency_points(settings: Settings, answers: Answers) -> tuple[list[Point
 
 
 def _reuse(settings: Settings, answers: Answers) -> str:
-    """Why chips of small networks gain less: the share of DRAM."""
-    results = _results(settings, answers)
-    shares = {}
-    for name, found in results.items():
-        sums = energies(found, settings.synthesis.get("paper"))["baseline"]
-        shares[name] = sums["dram"] / (sums["anchored"] + sums["sram"] + sums["dram"])
-    small = mean_of(settings, shares) or 0.0
+    """Why chips gain less than their logic: the share of memories, which TensorDash does not change."""
+    texts = []
+    for part in ("dram", "sram"):
+        shares = {}
+        for name, found in _results(settings, answers).items():
+            sums = energies(found, settings.synthesis.get("paper"))["baseline"]
+            shares[name] = sums[part] / (sums["anchored"] + sums["sram"] + sums["dram"])
+        texts.append(f"{part.upper()} {mean_of(settings, shares) or 0.0:.0%} and {shares[PUBLISHED]:.0%}")
     return (
-        f"At the paper's power DRAM takes {small:.0%} of the baseline's energy in these networks, and "
-        f"{shares[PUBLISHED]:.0%} in a layer of published shape: small layers use a value a few times only."
+        "Of the baseline's energy at the paper's power, in these networks on average and in the layer of published "
+        f"shape: {', '.join(texts)}. TensorDash does not change what memories take; small layers reuse little of it."
     )
 
 

@@ -21,7 +21,7 @@ PAPER_CORE, PAPER_CHIP = {0.9999: 3.67}, {0.9999: 2.1}
 LENGTHS = (4, 16, 36, 144, 757)
 """Steps of the streams of the two convolutions below, in their three operations."""
 EXPLAINED = (0.2, 0.9, 0.99)
-BATCH = {"full": 64, "small": 8, "tiny": 1}
+BATCH = {"full": 64, "small": 4, "tiny": 1}
 
 
 def _convolution(kernel: int, batch: int) -> Convolution:
@@ -101,7 +101,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         losses = []
         for length in LENGTHS:
             speedups = answers["length", length, zeros]["speedups"]
-            points.append(_point(f"streams of {length} steps", zeros, speedups))
+            points.append(_point(f"{zeros:.0%} zeros", length, speedups, metric="speedup by steps of a stream"))
             losses.append(f"{length}: {1 - (mean(speedups) or 0.0) / endless:.1%}")
         notes.append(f"Lost at the ends of streams at {zeros:.0%} zeros, by their steps: {', '.join(losses)}.")
     spread = max(point.more["spread"] for point in points if point.series == "endless streams")
@@ -122,10 +122,10 @@ def _of(sample: Any, operation: str) -> list[Any]:
     return list(sample.values()) if operation == "all" else [sample[operation]]
 
 
-def _point(series: str, zeros: float, speedups: list[float], paper: float | None = None) -> Point:
+def _point(series: str, x: float, speedups: list[float], paper: float | None = None, metric: str = "speedup") -> Point:
     ours = sum(speedups) / len(speedups)
     spread = max(abs(speedup / ours - 1) for speedup in speedups)
-    return Point(metric="speedup", series=series, x=zeros, paper=paper, ours=ours, more={"spread": spread})
+    return Point(metric=metric, series=series, x=x, paper=paper, ours=ours, more={"spread": spread})
 
 
 FIG15 = Experiment(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing
+from threading import Lock
 from typing import Any
 
 from tensordash import TensorDashError
@@ -68,8 +69,13 @@ def run_jobs(
     return answers
 
 
+_one_at_a_time = Lock()
+"""Dask's workers have several threads; Numba's thread pool must not be entered by two of them."""
+
+
 def _answer(number: int, job: Job) -> Answered:
-    return number, job.run()
+    with _one_at_a_time:
+        return number, job.run()
 
 
 def _in_processes(jobs: Sequence[Job], workers: int) -> Generator[Answered, None, None]:

@@ -77,7 +77,7 @@ def _sweep_points(
     points, notes = [], []
     for relative in (False, True):
         for sweep in sweeps:
-            metric = f"speedup by {sweep}" + (f", relative to {reference}" if relative else "")
+            metric = f"{f'speedup, relative to {reference},' if relative else 'speedup'} by {sweep}"
             base = {name: speedups[sweep, name, reference] if relative else 1.0 for name in series}
             paper_base = variants[sweep, reference][1] if relative else 1.0
             for name in series:
