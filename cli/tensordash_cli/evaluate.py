@@ -79,6 +79,8 @@ def command(
     if page is not None:
         writable(page, "--page")
     chosen = list(names or NAMES)
+    if traces.exists() and not traces.is_dir():
+        raise click.UsageError(f"--traces must be a folder, not the file {traces}")
     if synthesis is not None and no_synth:
         raise click.UsageError("--synth and --no-synth exclude each other")
     presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))

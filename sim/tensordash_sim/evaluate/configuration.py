@@ -25,10 +25,13 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         ("scratchpads", "KiB in total", 256, memory.scratchpad_kib),
         ("clock", "MHz", 500, chip.clock_mhz),
         ("channels of DRAM", "", 4, chip.dram_channels),
-        ("rate of DRAM", "LPDDR4-", 3200, chip.dram_mega_transfers),
+        ("rate of DRAM, LPDDR4", "million transfers a second", 3200, chip.dram_mega_transfers),
         ("peak", "TFLOPS", 16.4, peak),
     ]
-    points = [Point(metric=what, series=unit, x="", paper=paper, ours=ours) for what, unit, paper, ours in rows]
+    points = [
+        Point(metric="configuration", series="value", x=f"{what}, {unit}" if unit else what, paper=paper, ours=ours)
+        for what, unit, paper, ours in rows
+    ]
     notes = [
         "Technology: 65 nm in the paper; here gate equivalents of a 45 nm library, converted for areas (table4).",
         f"Not in the paper, and assumed here: {chip.dram_channel_bits} bits a channel ({chip.dram_bytes_per_cycle:.1f} "
@@ -43,8 +46,8 @@ TABLE3 = Experiment(
     title="Configuration",
     source="paper, Table III",
     kind="table",
-    x_label="",
-    y_label="unit",
+    x_label="what",
+    y_label="",
     plan=lambda settings: {},
     points=_points,
 )

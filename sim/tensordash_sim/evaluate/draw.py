@@ -46,9 +46,13 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
     colors = matplotlib.rcParams["axes.prop_cycle"].by_key()["color"]
     styles = cycler(linestyle=["-", "--", ":"]) * cycler(color=colors)
     with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 8, "axes.prop_cycle": styles}):
-        size = (WIDTH, HEIGHT * len(metrics)) if figure.kind != "table" else (WIDTH, 1 + 0.22 * len(figure.points))
+        size = (
+            (WIDTH, HEIGHT * max(1, len(metrics))) if figure.kind != "table" else (WIDTH, 1 + 0.22 * len(figure.points))
+        )
         canvas = Canvas(figsize=size, layout="constrained")
-        if figure.kind == "table":
+        if not metrics:
+            canvas.text(0.5, 0.5, "no numbers: see the notes", ha="center")
+        elif figure.kind == "table":
             _table(canvas.subplots(), figure)
         else:
             for axes, metric in zip(canvas.subplots(len(metrics), squeeze=False)[:, 0], metrics, strict=True):

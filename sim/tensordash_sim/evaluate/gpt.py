@@ -65,7 +65,9 @@ def _plan(settings: Settings) -> Plan:
             for operation in Operation:
                 parameters: dict[str, Any] = {"geometry": geometry.to_json(), "operation": str(operation), "tile": tile}
                 parameters |= {"zeros": zeros, "causal": causal, "seed": settings.seed}
-                plan[name, zeros, str(operation)] = Job(product_with_static_mask, parameters)
+                for block in BLOCKS if name in PRUNED else BLOCKS[:1]:
+                    job = Job(product_with_static_mask, parameters | {"block": block})
+                    plan[name, zeros, str(operation), block] = job
             if name in PRUNED:
                 for block in BLOCKS:
                     parameters = {"geometry": geometry.to_json(), "tile": tile, "zeros": zeros, "block": block}
@@ -76,36 +78,35 @@ def _plan(settings: Settings) -> Plan:
 class _Cycles(NamedTuple):
     dense: float
     sparse: float
-    passes: Mapping[int, float]
-    """Without passes whose outputs are all masked, by the size of a block of weights."""
+    passes: float
+    """Without passes whose outputs are all masked."""
     bound: float
     """Without any masked output."""
 
 
-def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str) -> _Cycles:
-    """Of a block, on one tile."""
-    dense = sparse = bound = 0.0
-    passes = dict.fromkeys(BLOCKS, 0.0)
+def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block: int = 1) -> _Cycles:
+    """Of a block of the network on one tile, with weights masked in blocks."""
+    dense = sparse = passes = bound = 0.0
     for name in shape.products:
         count = 1 if name in PRUNED else shape.heads
-        result = answers[name, zeros if name in PRUNED else LEVELS[0], operation]
+        result = _answer(answers, name, zeros, operation, block)
         taken = result["compute"] * count
-        dense, sparse = dense + result["dense_compute"] * count, sparse + taken
-        kept = dict.fromkeys(BLOCKS, 1.0)
-        kept_outputs = 1.0
+        kept_passes = kept_outputs = 1.0
         if MASKED.get(name) == operation:
             # Half of the positions, and the tiles on the diagonal are computed as a whole.
             kept_outputs = (1 + 1 / shape.length) / 2
-            kept = dict.fromkeys(BLOCKS, (1 + load_preset("paper").rows / shape.length) / 2)
+            kept_passes = (1 + load_preset("paper").rows / shape.length) / 2
         elif name in PRUNED and operation == "AxG":
-            for block in BLOCKS:
-                found = answers[name, zeros, "outputs", block]
-                kept[block] = found["kept_passes"] / found["passes"]
-                if block == 1:
-                    kept_outputs = found["kept_outputs"] / found["outputs"]
-        bound += taken * kept_outputs
-        passes = {block: passes[block] + taken * kept[block] for block in BLOCKS}
+            found = answers[name, zeros, "outputs", block]
+            kept_passes, kept_outputs = found["kept_passes"] / found["passes"], found["kept_outputs"] / found["outputs"]
+        dense, sparse = dense + result["dense_compute"] * count, sparse + taken
+        passes, bound = passes + taken * kept_passes, bound + taken * kept_outputs
     return _Cycles(dense, sparse, passes, bound)
+
+
+def _answer(answers: Answers, name: str, zeros: float, operation: str, block: int = 1) -> Mapping[str, Any]:
+    """Attention has no weights: it is the same at all levels."""
+    return answers[(name, zeros, operation, block) if name in PRUNED else (name, LEVELS[0], operation, 1)]
 
 
 class ElementWise(NamedTuple):
@@ -142,8 +143,7 @@ def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
     """Bytes between DRAM and the chip for a block's products, operands compressed."""
     return float(
         sum(
-            answers[name, zeros if name in PRUNED else LEVELS[0], str(operation)]["dram"]
-            * (1 if name in PRUNED else shape.heads)
+            _answer(answers, name, zeros, str(operation))["dram"] * (1 if name in PRUNED else shape.heads)
             for name in shape.products
             for operation in Operation
         )
@@ -158,11 +158,13 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         dense = sum(each.dense for each in cycles.values())
         for operation, found in cycles.items():
             points.append(Point(metric="speedup", series=operation, x=zeros, ours=found.dense / found.sparse))
+        blocked = [_cycles(shape, answers, zeros, str(each), BLOCKS[1]) for each in Operation]
         totals = {
             "TensorDash": sum(each.sparse for each in cycles.values()),
-            "and passes without an output that is kept": sum(each.passes[1] for each in cycles.values()),
-            "the same, weights masked in blocks of 4 x 4": sum(each.passes[4] for each in cycles.values()),
+            "and passes without an output that is kept": sum(each.passes for each in cycles.values()),
             "and every masked output": sum(each.bound for each in cycles.values()),
+            "TensorDash, weights masked in blocks of 4 x 4": sum(each.sparse for each in blocked),
+            "blocks, and passes without an output that is kept": sum(each.passes for each in blocked),
         }
         for series, taken in totals.items():
             points.append(Point(metric="speedup of a step", series=series, x=zeros, ours=dense / taken))
@@ -172,8 +174,8 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
             )
     notes.append(
         "A static mask puts no zeros into the operands of AxG: skipping operands gains nothing there. A tile's 4 x 4 "
-        "outputs are rarely all masked unless weights are masked in blocks; the causal mask's are. "
-        "`every masked output` is a bound that no tile with shared operands reaches."
+        "outputs are rarely all masked unless weights are masked in blocks; the causal mask's are. For single weights "
+        "`every masked output` is a bound: the outputs of a tile share their operands."
     )
     fusing = element_wise(shape)
     alone = sum(each.values * each.alone for each in fusing) * HALF

@@ -155,7 +155,13 @@ def static_mask(shape: tuple[int, ...], zeros: float, block: int, seed: int) -> 
 
 
 def product_with_static_mask(
-    geometry: Mapping[str, Any], operation: str, tile: Mapping[str, Any], zeros: float, causal: str | None, seed: int
+    geometry: Mapping[str, Any],
+    operation: str,
+    tile: Mapping[str, Any],
+    zeros: float,
+    block: int,
+    causal: str | None,
+    seed: int,
 ) -> dict[str, Any]:
     """Result of an operation with weights that are zero at random, and one operand that may be causal; on one tile.
 
@@ -163,8 +169,8 @@ def product_with_static_mask(
     ----------
     geometry, operation, tile
         As in `layer_with_random_zeros`.
-    zeros : float
-        Of W.
+    zeros, block : float, int
+        Of W, as in `static_mask`.
     causal : str or None
         The operand, "A" or "G", that is zero where its last index is above the one before.
     seed : int
@@ -172,7 +178,7 @@ def product_with_static_mask(
     """
     layer = geometry_from_json(geometry)
     masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
-    masks["W"] = static_mask(masks["W"].shape[1:], zeros, 1, seed)[None]
+    masks["W"] = static_mask(masks["W"].shape[1:], zeros, block, seed)[None]
     if causal is not None:
         masks[causal] = np.tril(masks[causal])
     wanted = Operation(operation)

@@ -15,6 +15,7 @@ __all__ = ["FIG12", "FIG13", "FIG14"]
 RANDOM_ZEROS = 0.6
 """Where the paper's tile gains on random zeros about what it gains on the paper's networks."""
 RANDOM = f"random, {RANDOM_ZEROS:.0%} zeros"
+FAST = 1.9
 ONE_TILE = 1
 """Recorded networks are small: shared among 256 tiles, many operations would wait for the last of few passes."""
 
@@ -84,7 +85,7 @@ def _sweep_points(
                 for (of, value), (_, paper) in variants.items():
                     if of != sweep:
                         continue
-                    there = paper / paper_base if name == "mean" and paper and paper_base else None
+                    there = round(paper / paper_base, 3) if name == "mean" and paper and paper_base else None
                     here = speedups[sweep, name, value] / base[name]
                     points.append(Point(metric=metric, series=name, x=value, paper=there, ours=here))
     for sweep in sweeps:
@@ -99,6 +100,15 @@ def _sweep_points(
 
 def _depth_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     points, notes = _sweep_points(settings, answers, _depths(), 4)
+    speedups = _speedups(settings, answers, _depths())
+    steep = [name for name in settings.averaged if speedups["depth", name, 4] >= FAST]
+    if steep:
+        slopes = [mean([speedups["depth", name, x] / speedups["depth", name, 4] for name in steep]) for x in (2, 5)]
+        notes.append(
+            f"The more zeros, the more depth matters: relative to 4 steps, networks with at least {FAST}x "
+            f"({', '.join(steep)}) have {slopes[0]:.3f} with 2 and {slopes[1]:.3f} with 5 steps (paper, whose mean is "
+            "1.95x: 0.769 and 1.051)."
+        )
     notes.append("2 and 3 steps have four options a lane, 4 and 5 eight; the paper prints only the eight of 4 steps.")
     return points, notes
 
@@ -128,6 +138,7 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
     notes = [
         "Zeros of spatial padding and of lanes past the end of a reduction are skipped, too: small networks have few "
         "channels, so that 16 lanes have more of them than 4.",
+        f"16 lanes over 4: mean {_ratio(speedups, 'mean'):.3f} (paper: 0.949), random zeros {_ratio(speedups, RANDOM):.3f}.",
         f"Networks on a single tile. {DRAIN}",
     ]
     if (costs := settings.synthesis.get("paper-16lane")) is not None:
@@ -136,6 +147,10 @@ def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], lis
                 Point(metric="area ratio", series=metric, x="paper-16lane", paper=paper, ours=costs["ratio"][key])
             )
     return points, notes
+
+
+def _ratio(speedups: Mapping[tuple[str, str, float | str], float], name: str) -> float:
+    return speedups["preset", name, "paper-16lane"] / speedups["preset", name, "paper"]
 
 
 def _padding(answer: Mapping[str, Any]) -> float:
