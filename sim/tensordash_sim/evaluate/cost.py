@@ -8,7 +8,7 @@ from .figure import Point
 from .power import power_note
 from .settings import Settings
 
-__all__ = ["TABLE4"]
+__all__ = ["TABLE4", "TILES", "chip_area_ratio"]
 
 TILES = 256
 NAND2_MM2 = 1.44e-6
@@ -33,7 +33,25 @@ PAPER_POWER = {
 }
 """(TensorDash, baseline): square millimetres and milliwatts of 256 tiles at 65 nm and 500 MHz."""
 RATIOS = {"area": 1.14, "power": 1.09, "chip": 1.048}
+BANKS_MM2, SCRATCHPADS_MM2 = 3 * 58.6, (5.9, 3.95)
+"""Of the paper's chip: AM, BM and CM, and the scratchpads with TensorDash and without."""
 SIDES = ("tensordash", "baseline")
+
+
+def chip_area_ratio(costs: Mapping[str, Any], tiles: int) -> float:
+    """Area of a chip with memories over that of its baseline.
+
+    Parameters
+    ----------
+    costs : dict
+        Document of ``tensordash synth --json``.
+    tiles : int
+        Of the chip.
+    """
+    total = costs["components"]["total"]
+    logic = [total[f"{side}_ge"] * NAND2_MM2 * tiles for side in SIDES]
+    sparse, dense = (BANKS_MM2 + pads + area for pads, area in zip(SCRATCHPADS_MM2, logic, strict=True))
+    return float(sparse / dense)
 
 
 def _areas(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
