@@ -4,7 +4,7 @@ from tensordash import load_preset
 
 from .experiment import Answers, Experiment, Plan, by_operation, mean_of
 from .figure import Point
-from .power import energy_ratios, power_note
+from .power import CHIP_AT_65_NM, energy_ratios, power_note
 from .settings import Settings
 
 __all__ = ["FIG1", "FIG8", "FIG9", "GCN"]
@@ -124,7 +124,7 @@ def _gcn(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
             points.append(Point(metric="speedup", series=operation, x=NO_ZEROS, paper=paper, ours=ours))
     ratios = energy_ratios(answers[NO_ZEROS,]["operations"], settings.synthesis.get("paper"))
     for series, ours in ratios.items():
-        paper = NO_ZEROS_ENERGY if series == "chip" else None
+        paper = NO_ZEROS_ENERGY if series == CHIP_AT_65_NM else None
         points.append(Point(metric="energy efficiency", series=series, x=NO_ZEROS, paper=paper, ours=ours))
     operations = answers[NO_ZEROS,]["operations"]
     with_zeros = sum(result["zeros"] > 0.01 for result in operations)

@@ -8,10 +8,11 @@ import numpy as np
 
 from ..chip import ChipConfig
 
-__all__ = ["PARTS", "SERIES", "energies", "energy_ratios", "power_note"]
+__all__ = ["CHIP_AT_65_NM", "CONSTANT", "PARTS", "SERIES", "energies", "energy_ratios", "power_note"]
 
 PARTS = ("core", "sram", "dram")
-SERIES = ("core", "core, constant power", "chip", "chip, core at the paper's power")
+CONSTANT, CHIP_AT_65_NM = "core, constant power", "chip, core at the paper's power"
+SERIES = ("core", CONSTANT, "chip", CHIP_AT_65_NM)
 """Energy of logic with the power that netlists took at such zeros, or (the paper's definition of efficiency) at none;
 energy of the whole chip, and that with the power of the paper's baseline at 65 nm and our ratio to it."""
 
@@ -104,9 +105,9 @@ def energy_ratios(results: Results, synthesis: Synthesis) -> dict[str, float]:
     added = energies(results, synthesis)
     sums = {
         "core": ("core",),
-        "core, constant power": ("constant",),
+        CONSTANT: ("constant",),
         "chip": PARTS,
-        "chip, core at the paper's power": ("anchored", "sram", "dram"),
+        CHIP_AT_65_NM: ("anchored", "sram", "dram"),
     }
     return {
         name: sum(added["baseline"][part] for part in parts) / sum(added["tensordash"][part] for part in parts)
