@@ -9,10 +9,10 @@ from tensordash_cli.main import run
 from tensordash_sim.evaluate import NAMES
 
 
-def call(*arguments: str) -> int | str | None:
+def call(*arguments: str) -> int | str:
     with pytest.raises(SystemExit) as end:
         run(["evaluate", *arguments])
-    return end.value.code
+    return end.value.code or 0
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tensordash import TileConfig, load_preset
+from tensordash_cli.main import run
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
 from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, section
 from tensordash_sim.evaluate.gpt import _block as gpt_block
@@ -33,6 +34,12 @@ def value(figure: Figure, **where: Any) -> float:
     (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
     assert point.ours is not None
     return point.ours
+
+
+def trace_model(name: str, *options: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(["trace", "--model", name, *options])
+    assert not end.value.code
 
 
 @pytest.mark.parametrize("name", ["fig8", "fig9", "gcn", "table3"])
@@ -78,7 +85,7 @@ def test_random_zeros_agree_with_the_paper_and_the_page(zeros: float) -> None:
 
 
 def section_of(name: str) -> str:
-    return "## " + PAGE.split(f"## {name}: ")[1].split("\n## ")[0]
+    return f"## {name}: " + PAGE.split(f"## {name}: ")[1].split("\n## ")[0]
 
 
 def test_the_page_has_every_figure() -> None:
@@ -102,10 +109,7 @@ def test_fig15_is_the_page_s(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_network_of_the_page_comes_out_again(tmp_path: Path) -> None:
     # One whose data is made; PyTorch's sums may differ between machines.
-    from tensordash_cli.main import run
-
-    with pytest.raises(SystemExit, match="0"):
-        run(["trace", "--model", "snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace")])
+    trace_model("snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace"))
     figure = one("fig8", Settings(traces=tmp_path), tmp_path)
     row = next(line for line in section_of("fig8").splitlines() if line.startswith("| snli |")).split("|")[2:-1]
     for series, cell in zip(("AxW", "WxG", "AxG", "all"), row, strict=True):
@@ -118,11 +122,8 @@ def test_the_makefile_records_every_network() -> None:
 
 
 def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
-    from tensordash_cli.main import run
-
     for model in ("ncf", "snli"):
-        with pytest.raises(SystemExit, match="0"):
-            run(["trace", "--model", model, "--scale", "tiny", "-o", str(tmp_path / f"{model}.trace")])
+        trace_model(model, "--scale", "tiny", "-o", str(tmp_path / f"{model}.trace"))
     (tmp_path / "snli.trace").rename(tmp_path / "bert.trace")
     assert list(Settings(scale="tiny", traces=tmp_path).networks) == ["ncf"]
     assert list(Settings(scale="small", traces=tmp_path).networks) == ["digits"]
