@@ -62,11 +62,12 @@ def _areas(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
 
 
 def _powers(costs: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
-    """Without zeros: what the first run is."""
+    """Without zeros: what the first run is. Transposers are not in the netlists."""
     runs = costs["power"] or [{"watts": {}}]
     return {
         row: (watts["tensordash"] * 1e3 * TILES, watts["baseline"] * 1e3 * TILES)
         for row, watts in runs[0]["watts"].items()
+        if row != "transposers"
     }
 
 
