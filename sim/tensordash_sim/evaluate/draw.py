@@ -17,6 +17,8 @@ __all__ = ["draw"]
 
 WIDTH, HEIGHT = 9.0, 3.8
 """Inches, of each metric's axes."""
+MOST_TILTED = 16
+"""Names that have room beside each other."""
 PAPER: dict[str, Any] = {"color": "black", "zorder": 5}
 
 
@@ -96,7 +98,8 @@ def _bars(axes: "Axes", points: list[Point]) -> None:
         papers += [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
     if papers:
         axes.plot(*zip(*papers, strict=True), "_", markersize=9, label="paper", **PAPER)
-    axes.set_xticks(range(len(categories)), [str(category) for category in categories], rotation=20, ha="right")
+    tilt: dict[str, Any] = {"rotation": 20, "ha": "right"} if len(categories) <= MOST_TILTED else {"rotation": 90}
+    axes.set_xticks(range(len(categories)), [str(category) for category in categories], **tilt)
     _legend(axes)
 
 
