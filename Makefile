@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint prove soak nightly clean
+.PHONY: demo test lint prove soak traces evaluate nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
@@ -20,6 +20,20 @@ lint: $(READY)
 # Answers are kept in build/prove: a run that was interrupted goes on where it was. `make clean` forgets them.
 prove: $(READY)
 	$(BIN)/tensordash prove --all -o build
+
+# Networks in training, recorded once: one that is there stays. Ten minutes, with `tensordash data fetch` on real data.
+NETWORKS := squeezenet vgg16 resnet50 resnet50-sparse img2txt snli bert detectron2 ncf gcn gpt
+
+traces: $(NETWORKS:%=build/traces/%.trace)
+
+build/traces/%.trace: | $(READY)
+	rm -rf build/traces/$*.partial
+	$(BIN)/tensordash trace --model $* --steps 5 --every 25 -o build/traces/$*.partial
+	mv build/traces/$*.partial $@
+
+# Answers are kept in build/evaluation: a run that was interrupted goes on where it was.
+evaluate: $(READY) traces
+	$(BIN)/tensordash evaluate --all --traces build/traces -o build/evaluation --page docs/evaluation.md
 
 nightly: lint prove soak
 	$(BIN)/python -m pytest -n 2 -q

@@ -3,7 +3,7 @@
 from .config import ChipConfig, Energy, Memory, Power
 from .operation import SIDES, Machine, OperationResult, simulate_operation
 from .passes import ROW_ORDERS
-from .results import Results, totals
+from .results import Results, code_digest, totals
 from .traffic import Traffic
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Power",
     "Results",
     "Traffic",
+    "code_digest",
     "simulate_operation",
     "totals",
 ]

@@ -12,12 +12,12 @@ import tensordash
 from ..trace import Record, Trace
 from .operation import Machine, ratio, simulate_operation
 
-__all__ = ["Results", "totals"]
+__all__ = ["Results", "code_digest", "totals"]
 
 
 @cache
-def _code_digest() -> str:
-    """Of all code that results depend on."""
+def code_digest() -> str:
+    """Hash of all code that results depend on."""
     here = Path(__file__).parent
     hashed = hashlib.sha256(tensordash.__version__.encode())
     # Of `tensordash` the connectivities, whose names alone are in a machine's mapping, and their levels.
@@ -44,7 +44,7 @@ class Results:
     """
 
     def __init__(self, folder: Path, trace: Trace, machine: Machine) -> None:
-        key = json.dumps([trace.digest, machine.to_mapping(), _code_digest()], sort_keys=True)
+        key = json.dumps([trace.digest, machine.to_mapping(), code_digest()], sort_keys=True)
         self.path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
         self.machine = machine
         self._done: dict[tuple[int, str, str, int], dict[str, Any]] = {}

@@ -131,7 +131,7 @@ def test_other_results_are_elsewhere(tmp_path, trace, monkeypatch):
     paths.add(Results(folder, trace, Machine(TileConfig(), ChipConfig(tiles=3))).path)
     paths.add(Results(folder, trace, Machine(TileConfig(rows=2), ChipConfig(tiles=2))).path)
     paths.add(Results(folder, trace, Machine(TileConfig(), ChipConfig(tiles=2), side="left")).path)
-    monkeypatch.setattr(results, "_code_digest", lambda: "other code")
+    monkeypatch.setattr(results, "code_digest", lambda: "other code")
     paths.add(Results(folder, trace, MACHINE).path)
     assert len(paths) == 6
     assert not folder.exists()

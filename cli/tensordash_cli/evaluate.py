@@ -1,0 +1,140 @@
+"""`tensordash evaluate`: the paper's figures and tables, ours beside them."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from . import synthesis_results
+from .console import json_option, print_json, progress_bar, writable
+
+if TYPE_CHECKING:
+    from tensordash_sim.evaluate import Figure, Settings
+
+__all__ = ["command"]
+
+
+@click.command("evaluate")
+@click.argument("names", metavar="[NAME...]", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Every figure and table.")
+@click.option(
+    "--traces",
+    metavar="DIR",
+    type=Path,
+    default=Path("build/traces"),
+    show_default=True,
+    help="Recorded networks, NAME.trace each; without them the trace that comes with the package stands in.",
+)
+@click.option("--scale", default="small", show_default=True, help="full, small or tiny: of networks, streams, samples.")
+@click.option("--seed", type=click.IntRange(min=0, max=2**31), default=0, show_default=True, help="Of random zeros.")
+@click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/evaluation"), show_default=True)
+@click.option(
+    "--synth",
+    "synthesis",
+    metavar="DIR",
+    type=Path,
+    help="PRESET.json of `tensordash synth --preset PRESET --json` (default: made when they are needed, minutes).",
+)
+@click.option("--no-synth", is_flag=True, help="No synthesis: areas are left out, power is the paper's.")
+@click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too, as a page.")
+@click.option("--workers", type=click.IntRange(min=1), help="Processes (default: one per core).")
+@click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster whose scheduler is there, instead.")
+@json_option
+def command(
+    names: tuple[str, ...],
+    everything: bool,
+    traces: Path,
+    scale: str,
+    seed: int,
+    output: Path,
+    synthesis: Path | None,
+    no_synth: bool,
+    page: Path | None,
+    workers: int | None,
+    cluster: str | None,
+    as_json: bool,
+) -> None:
+    """Reproduce figures and tables of the paper; without NAME, list them.
+
+    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png. DIR/answers keeps what is done, by configuration, trace and
+    code: an interrupted run goes on there.
+    """
+    from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Settings
+    from tensordash_sim.evaluate import page as render
+    from tensordash_sim.models import SCALES
+
+    for name in names:
+        if name not in NAMES:
+            raise click.UsageError(f"NAME must be one of {', '.join(NAMES)}, not {name!r}")
+    if scale not in SCALES:
+        raise click.UsageError(f"--scale must be one of {', '.join(SCALES)}, not {scale!r}")
+    if everything and names:
+        raise click.UsageError(f"--all goes with no NAME, not with {' '.join(names)}")
+    if not names and not everything:
+        _list(EXPERIMENTS, as_json)
+        return
+    if output.exists() and not output.is_dir():
+        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    if page is not None:
+        writable(page, "--page")
+    chosen = list(names or NAMES)
+    if traces.exists() and not traces.is_dir():
+        raise click.UsageError(f"--traces must be a folder, not the file {traces}")
+    if synthesis is not None and no_synth:
+        raise click.UsageError("--synth and --no-synth exclude each other")
+    presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))
+    if synthesis is not None:
+        results = synthesis_results.read(presets, synthesis)
+    else:
+        results = {} if no_synth else synthesis_results.made(presets, output / "synth")
+    settings = Settings(scale=scale, seed=seed, traces=traces, synthesis=results)
+    figures = _evaluate(chosen, settings, output, workers or os.cpu_count() or 1, cluster)
+    if page is not None:
+        partial = page.with_name(page.name + ".partial")
+        partial.write_text(render(figures), encoding="utf-8")
+        partial.replace(page)
+    if as_json:
+        print_json([figure.to_json() for figure in figures])
+    else:
+        for figure in figures:
+            _print(figure, output)
+
+
+def _list(experiments: Any, as_json: bool) -> None:
+    if as_json:
+        keys = ("title", "source", "uses_networks")
+        print_json({name: {key: getattr(each, key) for key in keys} for name, each in experiments.items()})
+        return
+    width = max(map(len, experiments))
+    for name, each in experiments.items():
+        click.echo(f"{name:{width}}  {each.title} ({each.source})")
+
+
+def _evaluate(
+    names: list[str], settings: "Settings", output: Path, workers: int, cluster: str | None
+) -> list["Figure"]:
+    from tensordash_sim.evaluate import evaluate
+
+    figures = []
+    with progress_bar() as bar:
+        task = bar.add_task("evaluating", total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
+        for figure in evaluate(names, settings, output, workers=workers, cluster=cluster, progress=show):
+            figure.write(output)
+            figures.append(figure)
+    return figures
+
+
+def _print(figure: "Figure", output: Path) -> None:
+    click.echo(f"{figure.name}: {figure.title} ({figure.source})")
+    for point in figure.points:
+        if point.paper is not None:
+            ours = "-" if point.ours is None else f"{point.ours:.4g}"
+            click.echo(f"  {point.metric}, {point.series}, {point.x}: {ours} (paper: {point.paper:.4g})")
+    for note in figure.notes:
+        click.echo(f"  {note}")
+    click.echo(f"  {output / figure.name}.json, .csv, .svg, .png")

@@ -1,0 +1,77 @@
+"""Results of synthesis that the evaluation reads: those of a folder, or made here and kept."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+import tensordash
+from tensordash import TileConfig, load_preset
+
+from .console import progress
+
+__all__ = ["made", "read"]
+
+WITHOUT_POWER = ("paper-16lane",)
+"""Of wider tiles, the netlists' simulation would take longest, and only areas are read."""
+
+
+def read(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
+    """Documents in a folder, PRESET.json each, by preset; one that is missing is left out."""
+    if not folder.is_dir():
+        raise click.UsageError(f"--synth must be a folder of PRESET.json, not {folder}")
+    found = {}
+    for preset in presets:
+        path = folder / f"{preset}.json"
+        if not path.exists():
+            continue
+        try:
+            document = json.loads(path.read_text(encoding="utf-8"))
+            document["config"], document["ratio"], document["components"], document["power"]
+        except (OSError, ValueError, KeyError, TypeError):
+            raise click.UsageError(f"{path} must be what tensordash synth --preset {preset} --json prints") from None
+        if document["config"] != (digest := load_preset(preset).digest):
+            raise click.UsageError(f"{path} must be of the configuration {digest}, {preset}, not {document['config']}")
+        found[preset] = document
+    return found
+
+
+def made(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
+    """Documents by preset; synthesized where they are not kept in the folder by the same code."""
+    found = {}
+    for preset in presets:
+        config = load_preset(preset)
+        path = folder / f"{preset}-{_key(config)}.json"
+        try:
+            found[preset] = json.loads(path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            found[preset] = _synthesize(config, preset)
+            folder.mkdir(parents=True, exist_ok=True)
+            partial = path.with_suffix(".partial")
+            partial.write_text(json.dumps(found[preset]), encoding="utf-8")
+            partial.replace(path)
+    return found
+
+
+def _synthesize(config: TileConfig, preset: str) -> dict[str, Any]:
+    from tensordash_synth import synthesize
+
+    with progress.status(f"synthesizing {preset}") as status:
+        report = synthesize(config, power=preset not in WITHOUT_POWER, progress=status.update)
+    document: dict[str, Any] = json.loads(json.dumps(report.to_json()))  # as it will be read
+    return document
+
+
+def _key(config: TileConfig) -> str:
+    """Of what results depend on: configuration, generator, flow, and whether power can be measured."""
+    import tensordash_synth
+    from tensordash_synth.power import find_opensta
+
+    hashed = hashlib.sha256(f"{config.digest} {find_opensta() is not None}".encode())
+    for package in (tensordash, tensordash_synth):
+        for file in sorted(Path(str(package.__file__)).parent.glob("*.py")):
+            hashed.update(file.read_bytes())
+    return hashed.hexdigest()[:16]

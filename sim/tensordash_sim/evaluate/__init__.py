@@ -1,0 +1,27 @@
+"""The evaluation: the paper's figures and tables, ours beside them.
+
+    settings = Settings(scale="small", traces=Path("build/traces"))
+    for figure in evaluate(["fig15"], settings, Path("build/evaluation")):
+        figure.write(Path("build/evaluation"))
+
+docs/evaluation.md has the results. This package reads results of synthesis, and never runs it.
+"""
+
+from .evaluate import EXPERIMENTS, NAMES, evaluate
+from .experiment import Experiment
+from .figure import Figure, Point
+from .page import page, section
+from .settings import PAPER_MODELS, Settings
+
+__all__ = [
+    "EXPERIMENTS",
+    "NAMES",
+    "PAPER_MODELS",
+    "Experiment",
+    "Figure",
+    "Point",
+    "Settings",
+    "evaluate",
+    "page",
+    "section",
+]

@@ -1,0 +1,171 @@
+"""What the evaluation is asked to do, and with what: scale, seed, recorded networks, synthesis results."""
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tensordash
+from tensordash import TileConfig
+from tensordash.parameters import require_choice, require_int
+
+from ..models import NAMES, SCALES
+from ..trace import Trace, example_trace
+from .job import Job
+from .measure import random_streams, recorded_step
+
+__all__ = ["DIGITS", "PAPER_MODELS", "Network", "Settings"]
+
+DIGITS = "digits"
+"""The network of the trace that comes with the package."""
+PAPER_MODELS = ("bert", "snli", "detectron2", "squeezenet", "vgg16", "resnet50-sparse", "img2txt", "ncf")
+"""Table I of the paper; ResNet-50 in its pruned variant, as in its figures. Means are over these."""
+SAMPLES = {"full": 10, "small": 10, "tiny": 2}
+STEPS = {"full": 10_000_000, "small": 50_000, "tiny": 4_000}
+
+
+MOST_STREAMS = 2000
+"""Of a sample: drawing takes time for each."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A recorded network.
+
+    Attributes
+    ----------
+    name : str
+        A network of `tensordash_sim.models`, or `DIGITS`.
+    trace : Trace
+        Its recording; the last step stands for the network where one is simulated.
+    """
+
+    name: str
+    trace: Trace
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps that were recorded."""
+        return [step.index for step in self.trace.steps]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to evaluate with.
+
+    Attributes
+    ----------
+    scale : str
+        "full", "small" or "tiny": of the networks that are used, and how long random streams are.
+    seed : int
+        Of everything random.
+    traces : Path or None
+        Folder of recordings, NAME.trace each.
+    synthesis : dict of str to dict
+        Documents of ``tensordash synth --json`` by preset.
+    """
+
+    scale: str = "small"
+    seed: int = 0
+    traces: Path | None = None
+    synthesis: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice("scale", self.scale, SCALES)
+        require_int("seed", self.seed, 0, 2**31)
+
+    @property
+    def samples(self) -> range:
+        """Seeds of the samples of random streams."""
+        return range(self.seed, self.seed + SAMPLES[self.scale])
+
+    @property
+    def random_steps(self) -> int:
+        """Steps of a sample of random streams."""
+        return STEPS[self.scale]
+
+    @cached_property
+    def recorded(self) -> dict[str, Network]:
+        """Networks recorded at this scale, in the order of `tensordash_sim.models`."""
+        found = {}
+        for name in NAMES:
+            path = self.traces / f"{name}.trace" if self.traces is not None else None
+            if path is None or not path.exists():
+                continue
+            trace = Trace.open(path)
+            if trace.steps and trace.conditions.get("scale") == self.scale and trace.conditions.get("model") == name:
+                found[name] = Network(name, trace)
+        return found
+
+    @cached_property
+    def networks(self) -> dict[str, Network]:
+        """Those that are recorded; the trace that comes with the package if there is none."""
+        return self.recorded or {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
+
+    @property
+    def averaged(self) -> list[str]:
+        """Networks that means are over: the paper's, of those that are recorded."""
+        return [name for name in self.networks if name in PAPER_MODELS or name == DIGITS]
+
+    def network_job(
+        self, name: str, tile: TileConfig, *, step: int | None = None, tiles: int = 256, row_order: str = "natural"
+    ) -> Job:
+        """A step of a network on a chip; the last one that was recorded if none is given."""
+        network = self.networks[name]
+        parameters = {"digest": network.trace.digest, "step": network.steps[-1] if step is None else step}
+        parameters |= {"tile": tile.to_mapping(), "tiles": tiles, "row_order": row_order}
+        return Job(recorded_step, parameters, {"path": str(network.trace.path.resolve())})
+
+    def random_job(
+        self,
+        tile: TileConfig,
+        zeros: float,
+        *,
+        length: int | None = None,
+        cluster: str = "none",
+        row_order: str = "natural",
+    ) -> Job:
+        """Samples of random streams on a tile; endless ones if no length is given."""
+        steps = self.random_steps
+        if length is not None:
+            steps = min(steps // length, MOST_STREAMS) * length
+        parameters: dict[str, Any] = {"tile": tile.to_mapping(), "zeros": zeros, "seeds": list(self.samples)}
+        parameters |= {"steps": steps, "length": length or steps, "cluster": cluster, "row_order": row_order}
+        return Job(random_streams, parameters)
+
+    @cached_property
+    def conditions(self) -> dict[str, Any]:
+        """With what numbers are found, but for the networks."""
+        return {"scale": self.scale, "seed": self.seed, "version": tensordash.__version__, "commit": commit()}
+
+    def data(self, names: list[str]) -> dict[str, dict[str, Any]]:
+        """What is known of networks' recordings."""
+        return {
+            name: {
+                "digest": self.networks[name].trace.digest,
+                "steps": self.networks[name].steps,
+                **self.networks[name].trace.conditions,
+            }
+            for name in names
+        }
+
+
+def configurations_digest(jobs: list[Job]) -> str:
+    """Hash of the configurations of all jobs of a figure."""
+    text = json.dumps(sorted({json.dumps(job.parameters, sort_keys=True) for job in jobs}))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def commit() -> str | None:
+    """Of the checkout that this code is in; None if it is not in one, marked with + if files were changed since."""
+    here = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        found = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found[:12] + ("+" if changed.stdout.strip() else "")

@@ -1,0 +1,95 @@
+"""`tensordash evaluate` as a user calls it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensordash_cli.main import run
+from tensordash_sim.evaluate import NAMES
+
+
+def call(*arguments: str) -> int | str:
+    with pytest.raises(SystemExit) as end:
+        run(["evaluate", *arguments])
+    return end.value.code or 0
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_list(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call() == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(NAMES)
+    assert call("--json") == 0
+    assert list(json.loads(capsys.readouterr().out)) == list(NAMES)
+
+
+def test_figures_files_and_page(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--scale", "tiny", "--no-synth", "--workers", "1", "-o", "out", "--page", "page.md")
+    assert call("fig8", "table4", *options, "--json") == 0
+    documents = json.loads(capsys.readouterr().out)
+    assert [document["name"] for document in documents] == ["fig8", "table4"]
+    assert documents[0] == json.loads((folder / "out" / "fig8.json").read_text())
+    assert all(point["ours"] is None for point in documents[1]["points"]), "nothing was synthesized"
+    page = (folder / "page.md").read_text()
+    assert "## fig8: " in page
+    assert "## table4: " in page
+    assert call("fig8", *options) == 0
+    assert "speedup, all, mean:" in capsys.readouterr().out
+
+
+def test_synthesis_results_are_read(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tensordash import load_preset
+
+    watts = {"total": {"tensordash": 0.3, "baseline": 0.25}}
+    ge = {"tensordash_ge": 200_000.0, "baseline_ge": 160_000.0}
+    document = {
+        "config": load_preset("paper").digest,
+        "ratio": {"area": 1.25, "power": 1.2, "chip": 1.07},
+        "components": {"total": ge},
+        "power": [{"operands": "0% zeros", "watts": watts}],
+        "power_reason": None,
+    }
+    (folder / "synth").mkdir()
+    path = folder / "synth" / "paper.json"
+    path.write_text(json.dumps(document))
+    assert call("table4", "--synth", "synth", "-o", "out", "--json") == 0
+    (table,) = json.loads(capsys.readouterr().out)
+    ours = {(p["metric"], p["series"], p["x"]): p["ours"] for p in table["points"]}
+    assert ours["area, mm2 at 65 nm", "baseline", "total"] == pytest.approx(160_000 * 1.44e-6 * 256)
+    assert ours["power, mW", "tensordash", "total"] == pytest.approx(0.3 * 1000 * 256)
+    assert ours["TensorDash over the baseline", "ratio", "area"] == 1.25
+    path.write_text(json.dumps(document | {"config": "0" * 16}))
+    assert call("table4", "--synth", "synth", "-o", "out") == 2
+    assert "must be of the configuration" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("fig2",), "NAME must be one of fig1, table3"),
+        (("fig8", "--all"), "--all goes with no NAME, not with fig8"),
+        (("fig8", "--scale", "huge"), "--scale must be one of full, small, tiny, not 'huge'"),
+        (("table3", "-o", "file"), "--output must be a folder, not the file file"),
+        (("table3", "--page", "nowhere/page.md"), "--page must be in a folder that exists, not nowhere/page.md"),
+        (("table4", "--synth", "file"), "--synth must be a folder of PRESET.json, not file"),
+        (("table4", "--synth", "broken"), "paper.json must be what tensordash synth --preset paper --json prints"),
+        (("table4", "--synth", "broken", "--no-synth"), "--synth and --no-synth exclude each other"),
+        (("fig8", "--traces", "broken", "--scale", "tiny", "--no-synth"), "snli.trace: not a trace"),
+        (("fig8", "--traces", "file", "--no-synth"), "--traces must be a folder, not the file file"),
+    ],
+)
+def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "file").write_text("")
+    (folder / "broken").mkdir()
+    (folder / "broken" / "paper.json").write_text("{}")
+    (folder / "broken" / "snli.trace").mkdir()
+    assert call(*arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert len(error.splitlines()) == 1
+    assert not (folder / "build" / "evaluation" / "fig8.json").exists()

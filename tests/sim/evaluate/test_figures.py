@@ -1,0 +1,200 @@
+"""Figures: their numbers against other ways to the same, against the paper, and against the page that is checked in."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensordash import TileConfig, load_preset
+from tensordash_cli.main import run
+from tensordash_sim.chip import ChipConfig, Machine, Results, totals
+from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, section
+from tensordash_sim.evaluate.gpt import _block as gpt_block
+from tensordash_sim.evaluate.gpt import element_wise
+from tensordash_sim.evaluate.measure import masked_outputs
+from tensordash_sim.evaluate.power import energies, energy_ratios
+from tensordash_sim.evaluate.random_zeros import PAPER
+from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.models import NAMES as MODELS
+from tensordash_sim.trace import Trace, example_trace
+
+ROOT = Path(__file__).parents[3]
+PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
+SMALL, TINY = Settings(), Settings(scale="tiny")
+
+
+def one(name: str, settings: Settings, folder: Path) -> Figure:
+    (figure,) = evaluate([name], settings, folder)
+    return figure
+
+
+def value(figure: Figure, **where: Any) -> float:
+    (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
+    assert point.ours is not None
+    return point.ours
+
+
+def trace_model(name: str, *options: str) -> None:
+    with pytest.raises(SystemExit) as end:
+        run(["trace", "--model", name, *options])
+    assert not end.value.code
+
+
+@pytest.mark.parametrize("name", ["fig8", "fig9", "gcn", "table3"])
+def test_every_kind_is_written(name: str, tmp_path: Path) -> None:
+    figure = one(name, TINY, tmp_path / "work")
+    files = figure.write(tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in files)
+    document = json.loads((tmp_path / "out" / f"{name}.json").read_text())
+    assert document["name"] == name
+    assert set(document["conditions"]) >= {"scale", "seed", "version", "commit", "configuration"}
+    with (tmp_path / "out" / f"{name}.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == len(document["points"])
+    assert [row["series"] for row in rows] == [point["series"] for point in document["points"]]
+    assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+    drawn = (tmp_path / "out" / f"{name}.svg").read_bytes()
+    figure.write(tmp_path / "again")
+    assert (tmp_path / "again" / f"{name}.svg").read_bytes() == drawn
+
+
+def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
+    figure = one("fig8", TINY, tmp_path)
+    trace = Trace.open(example_trace())
+    results = Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)
+    expected = totals(result for _, result in results)
+    assert value(figure, series="all", x="digits") == expected["compute_speedup"]
+    assert value(figure, series="all", x="mean") == expected["compute_speedup"]
+    assert value(one("fig1", TINY, tmp_path), series="all", x="digits") == expected["ideal_speedup"]
+    ratios = energy_ratios(
+        [result for _, result in Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)], None
+    )
+    assert ratios["core"] == pytest.approx(expected["core_energy_ratio"])
+    assert ratios["chip"] == pytest.approx(expected["energy_ratio"])
+
+
+@pytest.mark.parametrize("zeros", PAPER)
+def test_random_zeros_agree_with_the_paper_and_the_page(zeros: float) -> None:
+    speedups = SMALL.random_job(load_preset("paper"), zeros).run()["speedups"]
+    mean = sum(speedups) / len(speedups)
+    assert mean == pytest.approx(PAPER[zeros], rel=0.03)
+    text = next(line for line in section_of("fig15").splitlines() if line.startswith(f"| {zeros} |"))
+    assert text.split("|")[2].strip() == f"{mean:.3f} ({PAPER[zeros]})"
+
+
+def section_of(name: str) -> str:
+    return f"## {name}: " + PAGE.split(f"## {name}: ")[1].split("\n## ")[0]
+
+
+def test_the_page_has_every_figure() -> None:
+    titles = [line.removeprefix("## ").split(":")[0] for line in PAGE.splitlines() if line.startswith("## ")]
+    assert titles == ["Networks", *NAMES]
+    networks = PAGE.split("## Networks")[1].split("##")[0].splitlines()[4:]
+    assert [line.split("|")[1].strip() for line in networks if line] == list(MODELS)
+
+
+def test_table3_is_the_page_s(tmp_path: Path) -> None:
+    assert section(one("table3", SMALL, tmp_path)).rstrip("\n") == section_of("table3").rstrip("\n")
+
+
+@pytest.mark.slow
+def test_fig15_is_the_page_s(tmp_path: Path) -> None:
+    # Of random numbers and energies in floating point: every digit that is printed.
+    made = section(one("fig15", SMALL, tmp_path))
+    assert made.splitlines()[3:] == section_of("fig15").rstrip("\n").splitlines()[3:]
+
+
+@pytest.mark.slow
+def test_a_network_of_the_page_comes_out_again(tmp_path: Path) -> None:
+    # One whose data is made; PyTorch's sums may differ between machines.
+    trace_model("snli", "--steps", "5", "--every", "25", "-o", str(tmp_path / "snli.trace"))
+    figure = one("fig8", Settings(traces=tmp_path), tmp_path)
+    row = next(line for line in section_of("fig8").splitlines() if line.startswith("| snli |")).split("|")[2:-1]
+    for series, cell in zip(("AxW", "WxG", "AxG", "all"), row, strict=True):
+        assert value(figure, series=series, x="snli") == pytest.approx(float(cell.split()[0]), rel=0.02)
+
+
+def test_the_makefile_records_every_network() -> None:
+    line = next(line for line in (ROOT / "Makefile").read_text().splitlines() if line.startswith("NETWORKS :="))
+    assert sorted(line.split()[2:]) == sorted(MODELS)
+
+
+def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
+    for model in ("ncf", "snli"):
+        trace_model(model, "--scale", "tiny", "-o", str(tmp_path / f"{model}.trace"))
+    (tmp_path / "snli.trace").rename(tmp_path / "bert.trace")
+    assert list(Settings(scale="tiny", traces=tmp_path).networks) == ["ncf"]
+    assert list(Settings(scale="small", traces=tmp_path).networks) == ["digits"]
+    figure = one("fig8", Settings(scale="tiny", traces=tmp_path), tmp_path)
+    assert figure.conditions["data"]["ncf"]["scale"] == "tiny"
+    assert any("stands in" in note for note in one("fig8", TINY, tmp_path).notes)
+
+
+def test_deeper_is_faster_and_taller_is_slower(tmp_path: Path) -> None:
+    depths = one("fig12", TINY, tmp_path)
+    speedups = [value(depths, metric="speedup by depth", series="mean", x=depth) for depth in (2, 3, 4, 5)]
+    assert speedups == sorted(speedups)
+    rows = one("fig13", TINY, tmp_path)
+    speedups = [value(rows, metric="speedup by rows", series="mean", x=count) for count in (1, 2, 4, 8, 16)]
+    assert speedups == sorted(speedups, reverse=True)
+    of_columns = [p.ours for p in rows.points if p.metric == "speedup by columns" and p.series.startswith("random")]
+    assert len(set(of_columns)) == 1
+
+
+POWER = [
+    {"operands": f"{zeros:.0%} zeros", "watts": {"total": {"tensordash": sparse, "baseline": dense}}}
+    for zeros, sparse, dense in ((0.0, 1.1, 1.0), (0.5, 1.2, 0.9))
+] + [{"operands": "digits trace", "watts": {"total": {"tensordash": 9.0, "baseline": 9.0}}}]
+
+
+def result(zeros: float) -> dict[str, Any]:
+    energy = {"core": 0.0, "sram": 2.0, "dram": 1.0}
+    both = {"dense_energy": energy, "energy": energy}
+    return {"dense_compute": 1000, "compute": 500, "padding_share": 0.0, "ideal_speedup": 1 / (1 - zeros), **both}
+
+
+def test_energy_of_netlists_is_that_at_the_zeros() -> None:
+    synthesis = {"power": POWER, "power_reason": None}
+    chip = ChipConfig()
+    added = energies([result(0.25)], synthesis)
+    microseconds = 1000 / chip.clock_mhz
+    assert added["baseline"]["core"] == pytest.approx(microseconds * chip.tiles * 0.95)
+    assert added["tensordash"]["core"] == pytest.approx(microseconds / 2 * chip.tiles * 1.15)
+    assert added["baseline"]["constant"] == pytest.approx(microseconds * chip.tiles * 1.0)
+    assert added["baseline"]["anchored"] / added["baseline"]["core"] == pytest.approx(chip.power.dense / 1e3)
+    ratios = energy_ratios([result(0.25)], synthesis)
+    assert ratios["core, constant power"] == pytest.approx(2 / 1.1)
+    core = added["baseline"]["core"], added["tensordash"]["core"]
+    assert ratios["chip"] == pytest.approx((core[0] + 3) / (core[1] + 3))
+    assert energies([result(0.9)], synthesis)["baseline"]["core"] == pytest.approx(microseconds * chip.tiles * 0.9)
+
+
+def test_masked_outputs_by_hand() -> None:
+    geometry = MatrixProduct(batch=1, samples=8, in_features=10, out_features=6).to_json()
+    tile = TileConfig().to_mapping()
+    dense = masked_outputs(geometry, tile, 0.0, 1, 0)
+    assert dense == {"passes": 6, "kept_passes": 6, "outputs": 60, "kept_outputs": 60}
+    empty = masked_outputs(geometry, tile, 1.0, 1, 0)
+    assert (empty["kept_passes"], empty["kept_outputs"]) == (0, 0)
+    large = MatrixProduct(batch=1, samples=8, in_features=400, out_features=400).to_json()
+    scattered, blocked = (masked_outputs(large, tile, 0.875, block, 0) for block in (1, 4))
+    assert scattered["kept_passes"] / scattered["passes"] == pytest.approx(1 - 0.875**16, rel=0.02)
+    assert blocked["kept_passes"] * 16 == blocked["kept_outputs"], "a block is a tile's outputs"
+
+
+def test_fusing_only_saves() -> None:
+    for each in element_wise(gpt_block("full")):
+        assert 0 <= each.fused < each.alone
+
+
+def test_all_claims_are_of_the_paper() -> None:
+    # Experiments that are not the paper's have no value of it.
+    for name in ("roworder", "gpt"):
+        assert EXPERIMENTS[name].source.startswith("not in the paper")
+
+
+def test_points_keep_what_else_belongs_to_them() -> None:
+    point = Point(metric="speedup", series="tile", x=1, ours=2.0, more={"spread": 0.1})
+    assert point.to_json() == {"metric": "speedup", "series": "tile", "x": 1, "paper": None, "ours": 2.0, "spread": 0.1}
