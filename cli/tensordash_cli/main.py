@@ -14,19 +14,15 @@ __all__ = ["cli", "run"]
 COMMANDS = (
     "generate",
     "verify",
-COMMANDS = (
     "soak",
-)
     "prove",
     "synth",
     "trace",
     "simulate",
-COMMANDS = (
     "inspect",
     "evaluate",
     "explore",
     "report",
-)
     "data",
     "presets",
     "demo",
