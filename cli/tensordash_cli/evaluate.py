@@ -57,12 +57,14 @@ def command(
 ) -> None:
     """Reproduce figures and tables of the paper; without NAME, list them.
 
-    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png. DIR/answers keeps what is done, by configuration, trace and
+    DIR gets NAME.json, NAME.csv, NAME.svg and NAME.png; with --all also index.html, a report of all that needs no
+    network. DIR/answers keeps what is done, by configuration, trace and
     code: an interrupted run goes on there.
     """
     from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Settings
     from tensordash_sim.evaluate import page as render
     from tensordash_sim.models import SCALES
+    from tensordash_sim.report import example_runs, write_report
 
     for name in names:
         if name not in NAMES:
@@ -94,11 +96,15 @@ def command(
         partial = page.with_name(page.name + ".partial")
         partial.write_text(render(figures), encoding="utf-8")
         partial.replace(page)
+    if everything:
+        write_report(figures, output / "index.html", runs=example_runs())
     if as_json:
         print_json([figure.to_json() for figure in figures])
     else:
         for figure in figures:
             _print(figure, output)
+        if everything:
+            click.echo(f"report: {output / 'index.html'}")
 
 
 def _list(experiments: Any, as_json: bool) -> None:

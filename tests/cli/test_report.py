@@ -12,7 +12,7 @@ from tensordash_sim.cycles import count_words, pack
 from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.quantization import non_zeros
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
-from tensordash_sim.verify import layer_passes
+from tensordash_sim.verify.layer import layer_passes
 
 RESULT = {
     "name": "fig15",

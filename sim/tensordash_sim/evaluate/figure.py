@@ -37,6 +37,17 @@ class Point:
     ours: float | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def difference(self) -> float | None:
+        """Ours relative to the paper's, minus 1; None where either is missing or the paper's is 0.
+
+        >>> Point(metric="speedup", series="4 rows", x=0.5, paper=2.0, ours=2.5).difference
+        0.25
+        """
+        if self.paper is None or self.ours is None or self.paper == 0:
+            return None
+        return self.ours / self.paper - 1
+
     def to_json(self) -> dict[str, Any]:
         """As a document; `more` lies beside the rest."""
         fixed = {"metric": self.metric, "series": self.series, "x": self.x, "paper": self.paper, "ours": self.ours}

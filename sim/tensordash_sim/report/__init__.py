@@ -2,19 +2,18 @@
 
 from .example import LAYER, example_runs, figure_3_run
 from .page import write_report
-from .results import Point, ReportError, Result, load_results
+from .results import ReportError, load_results, read_figure
 from .schedules import ScheduleRun, layer_runs, record_run
 
 __all__ = [
     "LAYER",
-    "Point",
     "ReportError",
-    "Result",
     "ScheduleRun",
     "example_runs",
     "figure_3_run",
     "layer_runs",
     "load_results",
+    "read_figure",
     "record_run",
     "write_report",
 ]

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 import tensordash
 
-from .results import Point, Result
+from ..evaluate.figure import Figure, Point
 from .schedules import ScheduleRun
 
 __all__ = ["write_report"]
@@ -31,7 +31,7 @@ class Compared:
 
     Attributes
     ----------
-    result : Result
+    result : Figure
         The result.
     points : tuple of Point
         Those with a number of the paper and one of ours.
@@ -41,7 +41,7 @@ class Compared:
         The one that differs most.
     """
 
-    result: Result
+    result: Figure
     points: tuple[Point, ...]
 
     @property
@@ -54,7 +54,7 @@ class Compared:
 
 
 def write_report(
-    results: Sequence[Result | Mapping[str, Any]],
+    results: Sequence[Figure],
     path: Path,
     *,
     runs: Sequence[ScheduleRun] = (),
@@ -66,7 +66,7 @@ def write_report(
 
     Parameters
     ----------
-    results : sequence of Result, or of its JSON document
+    results : sequence of Figure
         Figures and tables, in the order in which they are shown.
     path : Path
         The HTML file.
@@ -77,22 +77,19 @@ def write_report(
 
     Raises
     ------
-    ReportError
-        If a result cannot be used.
     OSError
         If the file cannot be written.
     """
-    found = [one if isinstance(one, Result) else Result.from_json(one) for one in results]
-    charted = any(result.kind != "table" and result.points for result in found)
-    compared = [Compared(result, tuple(p for p in result.points if p.difference is not None)) for result in found]
+    charted = any(result.kind != "table" and result.points for result in results)
+    compared = [Compared(result, tuple(p for p in result.points if p.difference is not None)) for result in results]
     template = _environment().get_template("report.html.j2")
     html = template.render(
         title=title,
         version=tensordash.__version__,
-        results=found,
+        results=results,
         compared=compared,
         runs=runs,
-        data={"figures": [_drawn(result) for result in found], "runs": [run.to_json() for run in runs]},
+        data={"figures": [_drawn(result) for result in results], "runs": [run.to_json() for run in runs]},
         style=Markup(_asset("report.css")),
         library=Markup(_plotly()) if charted else None,
         scripts=[Markup(_asset(name)) for name in SCRIPTS],
@@ -130,7 +127,7 @@ def _plotly() -> str:
     return get_plotlyjs()
 
 
-def _drawn(result: Result) -> dict[str, Any]:
+def _drawn(result: Figure) -> dict[str, Any]:
     """What the charts need of a result."""
     fields = ("metric", "series", "x", "paper", "ours")
     points = [{name: getattr(point, name) for name in fields} for point in result.points]

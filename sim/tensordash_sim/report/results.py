@@ -3,134 +3,63 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tensordash.errors import TensorDashError
 
-__all__ = ["KINDS", "Point", "ReportError", "Result", "load_results"]
+from ..evaluate.figure import KINDS, Figure, Point
 
-KINDS = ("line", "bar", "table")
+__all__ = ["ReportError", "load_results", "read_figure"]
 
 
 class ReportError(TensorDashError):
     """Results that no report can be made of; names the file, the field, its value and what is allowed."""
 
 
-@dataclass(frozen=True)
-class Point:
-    """One number of a figure or table.
+def read_figure(document: Any, where: str = "result") -> Figure:
+    """A figure from its document.
 
-    Attributes
+    Parameters
     ----------
-    metric : str
-        What is measured, for instance "speedup".
-    series : str
-        What is drawn as one line, or as one colour of bars.
-    x : float or str
-        Place on the axis; a string is a category.
-    paper, ours : float or None
-        The paper's number and ours; None: there is none.
-    more : mapping of str to anything
-        Further columns of the table.
+    document : mapping
+        As `tensordash evaluate` writes it.
+    where : str
+        What an error names, for instance the file.
+
+    Raises
+    ------
+    ReportError
+        If something is missing or of the wrong kind.
+
+    Examples
+    --------
+    >>> read_figure({"name": "fig15"}, "fig15.json")
+    Traceback (most recent call last):
+    tensordash_sim.report.results.ReportError: fig15.json: title must be a text, not missing
     """
-
-    metric: str
-    series: str
-    x: float | str
-    paper: float | None
-    ours: float | None
-    more: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def difference(self) -> float | None:
-        """Ours relative to the paper's, minus 1; None where either is missing or the paper's is 0.
-
-        >>> Point("speedup", "4 rows", 0.5, paper=2.0, ours=1.9).difference
-        -0.050000000000000044
-        """
-        if self.paper is None or self.ours is None or self.paper == 0:
-            return None
-        return self.ours / self.paper - 1
-
-
-@dataclass(frozen=True)
-class Result:
-    """A figure or table of the evaluation.
-
-    Attributes
-    ----------
-    name : str
-        Its short name, for instance "fig15"; also its address in the page.
-    title, source : str
-        What it shows, and where the paper does.
-    kind : "line", "bar" or "table"
-        How it is drawn.
-    x_label, y_label : str
-        The axes.
-    points : tuple of Point
-        Its numbers.
-    notes : tuple of str
-        What a reader has to know.
-    conditions : mapping of str to anything
-        Under which the numbers were found.
-    """
-
-    name: str
-    title: str
-    source: str
-    kind: str
-    x_label: str
-    y_label: str
-    points: tuple[Point, ...]
-    notes: tuple[str, ...] = ()
-    conditions: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, document: Any, where: str = "result") -> "Result":
-        """A result from its document.
-
-        Parameters
-        ----------
-        document : mapping
-            As `tensordash evaluate` writes it.
-        where : str
-            What an error names, for instance the file.
-
-        Raises
-        ------
-        ReportError
-            If something is missing or of the wrong kind.
-
-        Examples
-        --------
-        >>> Result.from_json({"name": "fig15"}, "fig15.json")
-        Traceback (most recent call last):
-        tensordash_sim.report.results.ReportError: fig15.json: title must be a text, not missing
-        """
-        if not isinstance(document, Mapping):
-            raise ReportError(f"{where}: must be a JSON object, not {_shown(document)}")
-        texts = {name: _text(document, name, where) for name in ("name", "title", "source", "x_label", "y_label")}
-        if not texts["name"].replace("_", "").replace("-", "").isalnum():
-            raise ReportError(f"{where}: name must be letters, digits, - and _, not {texts['name']!r}")
-        kind = document.get("kind")
-        if kind not in KINDS:
-            raise ReportError(f"{where}: kind must be one of {', '.join(KINDS)}, not {_shown(kind)}")
-        points = document.get("points")
-        if not isinstance(points, list):
-            raise ReportError(f"{where}: points must be a list, not {_shown(points)}")
-        notes = document.get("notes", [])
-        if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
-            raise ReportError(f"{where}: notes must be a list of texts, not {_shown(notes)}")
-        conditions = document.get("conditions", {})
-        if not isinstance(conditions, Mapping):
-            raise ReportError(f"{where}: conditions must be an object, not {_shown(conditions)}")
-        found = tuple(_point(point, f"{where}: points[{index}]") for index, point in enumerate(points))
-        return cls(kind=kind, points=found, notes=tuple(notes), conditions=conditions, **texts)
+    if not isinstance(document, Mapping):
+        raise ReportError(f"{where}: must be a JSON object, not {_shown(document)}")
+    texts = {name: _text(document, name, where) for name in ("name", "title", "source", "x_label", "y_label")}
+    if not texts["name"].replace("_", "").replace("-", "").isalnum():
+        raise ReportError(f"{where}: name must be letters, digits, - and _, not {texts['name']!r}")
+    kind = document.get("kind")
+    if kind not in KINDS:
+        raise ReportError(f"{where}: kind must be one of {', '.join(KINDS)}, not {_shown(kind)}")
+    points = document.get("points")
+    if not isinstance(points, list):
+        raise ReportError(f"{where}: points must be a list, not {_shown(points)}")
+    notes = document.get("notes", [])
+    if not isinstance(notes, list) or not all(isinstance(note, str) for note in notes):
+        raise ReportError(f"{where}: notes must be a list of texts, not {_shown(notes)}")
+    conditions = document.get("conditions", {})
+    if not isinstance(conditions, Mapping):
+        raise ReportError(f"{where}: conditions must be an object, not {_shown(conditions)}")
+    found = [_point(point, f"{where}: points[{index}]") for index, point in enumerate(points)]
+    return Figure(kind=kind, points=found, notes=notes, conditions=conditions, **texts)
 
 
-def load_results(folder: Path) -> list[Result]:
+def load_results(folder: Path) -> list[Figure]:
     """The results in a folder, in the order of their names, a number in a name counting as a number.
 
     Parameters
@@ -145,13 +74,13 @@ def load_results(folder: Path) -> list[Result]:
     """
     if not folder.is_dir():
         raise ReportError(f"{folder}: must be a folder of results (tensordash evaluate -o)")
-    results: dict[str, Result] = {}
+    results: dict[str, Figure] = {}
     for path in sorted(folder.glob("[!.]*.json")):  # a dot: half-written
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise ReportError(f"{path}: cannot be read as JSON: {error}") from None
-        result = Result.from_json(document, str(path))
+        result = read_figure(document, str(path))
         if result.name in results:
             raise ReportError(f"{path}: name must be another than those of the other files, not {result.name!r}")
         results[result.name] = result

@@ -14,7 +14,7 @@ from ..cycles import count_words, pack
 from ..golden import Counters, Producer, Tile, TileSchedule, levels, to_float
 from ..quantization import non_zeros
 from ..trace import Record
-from ..verify import layer_passes
+from ..verify.layer import layer_passes
 
 __all__ = ["ScheduleRun", "layer_runs", "record_run"]
 

@@ -8,7 +8,7 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_sim.cycles import count
-from tensordash_sim.report import ScheduleRun, figure_3_run, layer_runs, record_run, write_report
+from tensordash_sim.report import ScheduleRun, figure_3_run, layer_runs, read_figure, record_run, write_report
 from tensordash_sim.trace import Trace, example_trace
 
 PAPER = {0.2: 1.23, 0.9: 3.7, 0.99: 3.99}
@@ -97,7 +97,7 @@ def runs() -> dict[str, ScheduleRun]:
 @pytest.fixture(scope="session")
 def page(runs: dict[str, ScheduleRun], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "report.html"
-    write_report([random_zeros(), depths(), areas()], path, runs=list(runs.values()))
+    write_report([read_figure(each) for each in (random_zeros(), depths(), areas())], path, runs=list(runs.values()))
     return path
 
 

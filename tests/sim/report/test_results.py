@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tensordash_sim.report import Point, ReportError, Result, load_results
+from tensordash_sim.evaluate import Point
+from tensordash_sim.report import ReportError, load_results, read_figure
 
 from .conftest import areas, depths, random_zeros
 
@@ -20,10 +21,11 @@ def test_folder_in_order(tmp_path: Path) -> None:
 
 
 def test_point_keeps_what_it_is_given() -> None:
-    first = Result.from_json(depths()).points[0]
+    first = read_figure(depths()).points[0]
     assert (first.metric, first.x, first.paper, first.more) == ("speedup", "2-deep", 1.5, {"zeros": 0.6})
     assert first.difference == first.ours / 1.5 - 1 if first.ours else False
-    assert [Point("m", "s", 0, paper, ours).difference for paper, ours in ((None, 1), (1, None), (0, 1))] == [None] * 3
+    for paper, ours in ((None, 1), (1, None), (0, 1)):
+        assert Point(metric="m", series="s", x=0, paper=paper, ours=ours).difference is None
 
 
 POINT = {"metric": "speedup", "series": "s", "x": 1, "paper": 1.0, "ours": 1.0}
@@ -49,7 +51,7 @@ POINT = {"metric": "speedup", "series": "s", "x": 1, "paper": 1.0, "ours": 1.0}
 )
 def test_refused(change: dict, message: str) -> None:
     with pytest.raises(ReportError, match=message) as error:
-        Result.from_json(areas() | change, "r.json")
+        read_figure(areas() | change, "r.json")
     assert "\n" not in str(error.value)
 
 
