@@ -4,6 +4,7 @@ from .layer import LayerPasses, layer_passes
 from .replay import Replayer, ReplayResult, load_operands, replay, save_results
 from .run import BENCHES, BenchResult, VerificationError, run_bench, verify
 from .simulators import SimulatorError, simulator_names
+from .testbench import render_testbench
 
 __all__ = [
     "BENCHES",
@@ -15,6 +16,7 @@ __all__ = [
     "VerificationError",
     "layer_passes",
     "load_operands",
+    "render_testbench",
     "replay",
     "run_bench",
     "save_results",
