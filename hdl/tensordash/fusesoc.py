@@ -28,19 +28,19 @@ filesets:
     file_type: SDC
 {bench_fileset}
 targets:
-  default: &default
-    filesets: [rtl, tool_verilator ? (waivers), tile_constraints]
+  default:
+    filesets: [rtl, waivers, is_toplevel ? (tile_constraints)]
     toplevel: {prefix}_tile
   axi_stream:
-    filesets: [rtl, tool_verilator ? (waivers), axi_stream_tile_constraints]
+    filesets: [rtl, waivers, is_toplevel ? (axi_stream_tile_constraints)]
     toplevel: {prefix}_axi_stream_tile
   lint:
-    <<: *default
+    filesets: [rtl, waivers]
     flow: lint
     flow_options:
       tool: verilator
       verilator_options: [-Wall]
-    toplevel: [{prefix}_axi_stream_tile]
+    toplevel: {prefix}_axi_stream_tile
 {bench_target}"""
 
 # What a testbench reads is copied to where the simulator runs.
@@ -52,7 +52,7 @@ BENCH_FILESET = """\
 
 BENCH_TARGET = """\
   sim: &sim
-    filesets: [rtl, tool_verilator ? (waivers), bench]
+    filesets: [rtl, waivers, bench]
     flow: sim
     flow_options:
       tool: icarus
@@ -62,6 +62,7 @@ BENCH_TARGET = """\
     flow_options:
       tool: verilator
       mode: binary
+      verilator_options: [-CFLAGS, -std=c++20]
 """
 
 

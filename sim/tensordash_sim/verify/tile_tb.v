@@ -1,7 +1,8 @@
 // A self-checking testbench of @PREFIX@_tile, in plain Verilog-2005. In the folder of this file:
 //
 //   $ iverilog -o bench @PREFIX@_tile_tb.v @PREFIX@.v && vvp -n bench
-//   $ verilator --binary @PREFIX@.vlt @PREFIX@_tile_tb.v @PREFIX@.v --top-module @PREFIX@_tile_tb && obj_dir/V@PREFIX@_tile_tb
+//   $ verilator --binary -CFLAGS -std=c++20 --top-module @PREFIX@_tile_tb @PREFIX@.vlt @PREFIX@_tile_tb.v @PREFIX@.v
+//   $ obj_dir/V@PREFIX@_tile_tb
 //
 // It plays @STREAMS@ streams of random operands (seed @SEED@) and compares the results, and the counters, with those of the
 // golden model; they are in the .hex files. First everything is offered at once and every result is taken; then steps
