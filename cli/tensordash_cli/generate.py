@@ -6,7 +6,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import config_options, json_option, print_json
+from .console import config_options, json_option, print_json, writable_folder
 
 __all__ = ["command"]
 
@@ -35,8 +35,7 @@ def command(config: TileConfig, output: Path, prefix: str, testbench: bool, as_j
         check_prefix(prefix)
     except ValueError as error:
         raise click.UsageError(f"--name: {error}") from None
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     bench: dict[str, str] = {}
     if testbench:
         from tensordash_sim.verify.testbench import render_testbench

@@ -13,6 +13,9 @@ __all__ = ["cli", "run"]
 
 COMMANDS = ("generate", "verify", "prove", "synth", "trace", "simulate", "inspect", "data", "presets", "demo")
 
+PARSER_SAYS = ("Missing ", "No such ", "Got unexpected ")
+"""How messages of click begin that do not say what is allowed."""
+
 
 class _Commands(click.Group):
     """Subcommands, each imported when it is used: one that only reads a configuration starts at once."""
@@ -43,6 +46,8 @@ def run(arguments: list[str] | None = None) -> Any:
         status, message = 1, str(error)
     except click.ClickException as error:
         status, message = 2, error.format_message()
+        if isinstance(error, click.UsageError) and error.ctx is not None and message.startswith(PARSER_SAYS):
+            message += f" See {error.ctx.command_path} --help."
     except click.Abort:
         status, message = 130, "interrupted"
     except (tensordash.TensorDashError, OSError) as error:
