@@ -21,6 +21,7 @@ class StepMemory(wiring.Component):
         super().__init__({"port": Out(StepsSignature(width, len(steps[0]), depth))})
 
     def elaborate(self, platform):
+        """As many read ports as a port of the tile has steps."""
         m = Module()
         port, count = self.port, len(self.steps)
         memory = Memory(shape=ArrayLayout(self.width, len(self.steps[0])), depth=count, init=self.steps)
@@ -51,6 +52,7 @@ class DotProducts(wiring.Component):
         )
 
     def elaborate(self, platform):
+        """A memory for every port of the tile."""
         m = Module()
         m.submodules.tile = tile = Tile(self.config)
         sides = (("a", self.a, self.config.a_format, tile.a), ("b", self.b, self.config.b_format, tile.b))
@@ -65,7 +67,7 @@ class DotProducts(wiring.Component):
 
 
 def main() -> None:
-    """Simulate a 2 x 3 tile on small integers, a third of B zero, and compare with NumPy."""
+    """Simulate a 2 x 3 tile on small integers, two thirds of B zero, and compare with NumPy."""
     random = np.random.default_rng(0)
     config = TileConfig(rows=2, columns=3, format="int8")
     a = random.integers(-9, 10, (config.columns, 20, config.lanes), np.int8)
