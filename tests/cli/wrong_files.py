@@ -1,4 +1,4 @@
-"""The files that the table of wrong inputs names: configurations, operands, streams, libraries and traces, most of them wrong."""
+"""The files that the table of wrong inputs names, most of them wrong."""
 
 import json
 import shutil
