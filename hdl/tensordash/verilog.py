@@ -24,7 +24,7 @@ from .layouts import accumulator_shape
 from .port_table import port_table
 from .transposer import Transposer
 
-__all__ = ["Library", "check_prefix", "emit", "generate", "render"]
+__all__ = ["Library", "check_prefix", "emit", "generate", "port_tables", "render"]
 
 WAIVERS = """\
 `verilator_config
@@ -191,7 +191,7 @@ def render(
     """
     check_prefix(prefix)
     wrapper = AxiStreamTile(config)
-    transposer = Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
+    transposer = _transposer(config)
     return {
         f"{prefix}.v": _header(config, f"Tops: {prefix}_tile, {prefix}_axi_stream_tile.") + emit(wrapper, prefix),
         f"{prefix}_transposer.v": _header(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
@@ -200,14 +200,25 @@ def render(
         f"{prefix}.core": core_file(prefix, config.digest, bench),
         f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),
         f"{prefix}_axi_stream_tile.sdc": _constraints(wrapper, f"{prefix}_axi_stream_tile"),
-        f"{prefix}_ports.md": "\n".join(
-            f"`{prefix}_{top}`\n\n{port_table(top, ((name, *port.values()) for name, port in _ports(block).items()))}"
-            for top, block in (("tile", wrapper.tile), ("axi_stream_tile", wrapper), ("transposer", transposer))
-        ),
+        f"{prefix}_ports.md": port_tables(config, prefix),
         "config.toml": config.to_toml(),
         "config.json": json.dumps(_description(config, prefix, wrapper, transposer), indent=2) + "\n",
         **bench,
     }
+
+
+def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
+    """Markdown tables of the ports of all tops."""
+    wrapper = AxiStreamTile(config)
+    tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, "transposer": _transposer(config)}
+    return "\n".join(
+        f"`{prefix}_{top}`\n\n{port_table(top, ((name, *port.values()) for name, port in _ports(block).items()))}"
+        for top, block in tops.items()
+    )
+
+
+def _transposer(config: TileConfig) -> Transposer:
+    return Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
 
 
 def generate(
