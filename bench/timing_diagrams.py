@@ -212,7 +212,10 @@ def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str]) -> 
         fresh = [i == 0 or values[i] != values[i - 1] for i in range(len(values))]
         line = name.endswith(SINGLE)
         marks = [("x" if value is None else str(value) if line else "=") for value in values]
-        row = {"name": name, "wave": "".join(mark if new else "." for mark, new in zip(marks, fresh, strict=True))}
+        row: dict[str, Any] = {
+            "name": name,
+            "wave": "".join(mark if new else "." for mark, new in zip(marks, fresh, strict=True)),
+        }
         if not line:
             row["data"] = [str(value) for value, new in zip(values, fresh, strict=True) if new and value is not None]
         rows.append(row)
