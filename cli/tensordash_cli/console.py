@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "CheckError",
     "FiniteRange",
+    "WholeRange",
     "chosen_config",
     "config_options",
     "json_option",
@@ -28,6 +29,7 @@ __all__ = [
     "progress",
     "progress_bar",
     "writable",
+    "writable_folder",
 ]
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -92,13 +94,29 @@ def print_json(document: Any) -> None:
 
 
 class FiniteRange(click.FloatRange):
-    """A range of numbers that NaN is not in."""
+    """A range of numbers, with an upper end, that NaN is not in."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """The number, or a usage error."""
-        number = super().convert(value, param, ctx)
+        try:
+            number = super().convert(value, param, ctx)
+        except click.BadParameter:
+            number = math.nan
         if math.isnan(number):
-            self.fail(f"{value} is not a number", param, ctx)
+            self.fail(f"must be a number from {self.min:g} to {self.max:g}, not {value!r}", param, ctx)
+        return number
+
+
+class WholeRange(click.IntRange):
+    """A range of integers, with or without an upper end."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """The number, or a usage error."""
+        allowed = f"of at least {self.min}" if self.max is None else f"from {self.min} to {self.max}"
+        try:
+            number: int = super().convert(value, param, ctx)
+        except click.BadParameter:
+            self.fail(f"must be an integer {allowed}, not {value!r}", param, ctx)
         return number
 
 
@@ -108,4 +126,12 @@ def writable(path: Path, option: str) -> Path:
         raise click.UsageError(f"{option} must be a file, not the folder {path}")
     if not path.parent.is_dir():
         raise click.UsageError(f"{option} must be in a folder that exists, not {path}")
+    return path
+
+
+def writable_folder(path: Path, option: str) -> Path:
+    """A folder that is there or can be made later, checked before the long work begins."""
+    there = next(place for place in (path, *path.parents) if place.exists())
+    if not there.is_dir():
+        raise click.UsageError(f"{option} must be a folder, not the file {there}")
     return path

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig, load_preset
 from tensordash.numerics import Exact
 
-from .console import CheckError, json_option, print_json, progress
+from .console import CheckError, json_option, print_json, progress, writable_folder
 
 if TYPE_CHECKING:
     from tensordash_sim.cycles import Counts
@@ -48,8 +48,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
         raise click.UsageError(f"--preset must be a sparse tile without a C input, not {preset}")
     designs = {"tensordash": sparse, "dense": sparse.baseline}
     folders = {name: output / name for name in designs}
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     trace = Trace.open(example_trace())
     # By layer, in the order of a training step.
     records = sorted((one for one in trace.records if one.layer in LAYERS), key=lambda one: LAYERS.index(one.layer))

@@ -58,6 +58,8 @@ def run(arguments: list[str] | None = None) -> Any:
         status, message = 1, str(error)
     except click.ClickException as error:
         status, message = 2, error.format_message()
+        if isinstance(error, click.UsageError) and error.ctx is not None and message.startswith(PARSER_SAYS):
+            message += f" See {error.ctx.command_path} --help."
     except click.Abort:
         status, message = 130, "interrupted"
     except (tensordash.TensorDashError, OSError) as error:

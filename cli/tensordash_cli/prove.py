@@ -7,7 +7,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckError, config_options, json_option, print_json, progress
+from .console import CheckError, WholeRange, config_options, json_option, print_json, progress, writable_folder
 
 __all__ = ["command"]
 
@@ -16,7 +16,7 @@ __all__ = ["command"]
 @config_options
 @click.option("--all", "everything", is_flag=True, help="Every preset and odd tiles instead, and what must not hold.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Solvers at a time (default: one per core).")
+@click.option("--jobs", type=WholeRange(min=1), help="Solvers at a time (default: one per core).")
 @json_option
 @click.pass_context
 def command(
@@ -31,8 +31,7 @@ def command(
 
     if everything and any(context.params[name] for name in ("config_file", "preset", "settings")):
         raise click.UsageError("--all takes no CONFIG, --preset or --set")
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     name = " ".join(
         [str(context.params["config_file"] or context.params["preset"] or "paper"), *context.params["settings"]]
     )

@@ -13,12 +13,14 @@ from tensordash import TileConfig
 
 from .console import (
     FiniteRange,
+    WholeRange,
     chosen_config,
     json_option,
     preset_options,
     print_json,
     progress_bar,
     writable,
+    writable_folder,
 )
 
 if TYPE_CHECKING:
@@ -56,11 +58,11 @@ MOST_WORDS = 1 << 27
 )
 @click.option("--stream-a", metavar="MASK.npy", type=Path, help='Side A, needed with tile.sparsity = "both".')
 @click.option("--random", "zeros", metavar="SHARE", type=FiniteRange(0, 1), help="Instead of a trace: random zeros.")
-@click.option("--steps", type=click.IntRange(min=1), default=1_000_000, show_default=True, help="Of --random.")
-@click.option("--length", type=click.IntRange(min=1), help="Steps of a stream of --random (default: all in one).")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --random.")
+@click.option("--steps", type=WholeRange(min=1), default=1_000_000, show_default=True, help="Of --random.")
+@click.option("--length", type=WholeRange(min=1), help="Steps of a stream of --random (default: all in one).")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of --random.")
 @click.option("--cluster", default="none", show_default=True, help="Zeros differ in density: none, rows or time.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads (default: one per core).")
+@click.option("--threads", type=WholeRange(min=1), help="Threads (default: one per core).")
 @json_option
 @click.pass_context
 def command(
@@ -141,8 +143,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     chip = ChipConfig.load(arguments["chip"]) if arguments["chip"] is not None else ChipConfig()
     if arguments["csv_file"] is not None:
         writable(arguments["csv_file"], "--csv")
-    if arguments["output"].exists() and not arguments["output"].is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {arguments['output']}")
+    writable_folder(arguments["output"], "--output")
     machine = Machine(config, chip, side=arguments["side"], row_order=arguments["row_order"])
     trace = Trace.open(path)
     records = list(trace.records)

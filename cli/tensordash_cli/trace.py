@@ -15,7 +15,7 @@ import click
 
 from tensordash import TensorDashError
 
-from .console import CheckError, json_option, print_json, progress
+from .console import CheckError, WholeRange, json_option, print_json, progress
 
 if TYPE_CHECKING:
     from tensordash_sim.trace import Recorder, Trace
@@ -31,8 +31,8 @@ class _Enough(BaseException):
 @click.argument("script", metavar="[SCRIPT.py]", type=Path, required=False)
 @click.argument("arguments", metavar="[-- ARGUMENT...]", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--output", metavar="RUN.trace", type=Path, help="Folder to write to.")
-@click.option("--steps", metavar="N", type=click.IntRange(min=1), help="Record N steps (default: all; --model: one).")
-@click.option("--every", metavar="K", type=click.IntRange(min=1), default=1, help="Record every K-th step only.")
+@click.option("--steps", metavar="N", type=WholeRange(min=1), help="Record N steps (default: all; --model: one).")
+@click.option("--every", metavar="K", type=WholeRange(min=1), default=1, help="Record every K-th step only.")
 @click.option("--stop", is_flag=True, help="End the script when --steps are recorded.")
 @click.option("--layer", "layers", metavar="PATTERN", multiple=True, help="Only these layers (*, ?); may be repeated.")
 @click.option("--values", is_flag=True, help="Store values, too, not only where zeros are.")
@@ -40,8 +40,8 @@ class _Enough(BaseException):
 @click.option("--list", "listing", is_flag=True, help="Show the built-in networks.")
 @click.option("--model", metavar="NAME", help="Instead of SCRIPT: train a built-in network.")
 @click.option("--scale", default="small", show_default=True, help="Of --model: full, small or tiny.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of --model.")
-@click.option("--after", metavar="N", type=click.IntRange(min=0), default=0, help="Of --model: train N steps before.")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of --model.")
+@click.option("--after", metavar="N", type=WholeRange(min=0), default=0, help="Of --model: train N steps before.")
 @click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="Of --model, for instance sparsity=0.5.")
 @json_option
 @click.pass_context

@@ -6,7 +6,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckError, FiniteRange, config_options, json_option, print_json, progress, writable
+from .console import CheckError, FiniteRange, WholeRange, config_options, json_option, print_json, progress, writable
 
 __all__ = ["command"]
 
@@ -14,7 +14,7 @@ __all__ = ["command"]
 @click.command("verify")
 @config_options
 @click.option("--bench", "benches", metavar="NAME", multiple=True, help="Run this bench only; may be repeated.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
@@ -23,7 +23,7 @@ __all__ = ["command"]
 @click.option("--trace", metavar="RUN.trace", type=Path, help="Instead: passes of a recorded layer; see below.")
 @click.option("--layer", metavar="NAME", help="With --trace: the layer.")
 @click.option("--op", "operation", metavar="OP", help="With --trace: AxW, WxG or AxG.")
-@click.option("--sample", type=click.IntRange(1, 1000), default=8, show_default=True, help="With --trace: passes.")
+@click.option("--sample", type=WholeRange(1, 1000), default=8, show_default=True, help="With --trace: passes.")
 @json_option
 def command(
     config: TileConfig,

@@ -26,6 +26,9 @@ FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
 class ConfigError(TensorDashError, ValueError):
     """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # keys, which it may name, can hold anything
+
 
 class SideFormats(NamedTuple):
     """Names of the operand formats of a tile whose sides differ."""

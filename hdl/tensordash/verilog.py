@@ -5,8 +5,9 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from amaranth.back import rtlil
@@ -18,10 +19,12 @@ from . import __version__
 from .axi_stream import AxiStreamTile
 from .block import Block
 from .config import TileConfig
+from .fusesoc import core_file
 from .layouts import accumulator_shape
+from .port_table import port_table
 from .transposer import Transposer
 
-__all__ = ["Library", "check_prefix", "emit", "generate", "render"]
+__all__ = ["Library", "check_prefix", "emit", "generate", "port_tables", "render"]
 
 WAIVERS = """\
 `verilator_config
@@ -164,7 +167,9 @@ def check_prefix(prefix: str) -> str:
     return prefix
 
 
-def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
+def render(
+    config: TileConfig, prefix: str = "tensordash", bench: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
     """Every file of a configuration, by name.
 
     Parameters
@@ -173,30 +178,55 @@ def render(config: TileConfig, prefix: str = "tensordash") -> dict[str, str]:
         The tile.
     prefix : str
         What file and module names begin with: a letter, then letters, digits and underscores.
+    bench : mapping of str to str
+        A testbench to go with them, as `tensordash_sim.verify.render_testbench` makes it.
 
     Returns
     -------
     dict of str to str
         ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
-        ``PREFIX.f`` (file list), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc`` (timing constraints),
-        ``config.toml`` and ``config.json`` (with every derived size).
+        ``PREFIX.f`` (file list), ``PREFIX.core`` (for FuseSoC), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc``
+        (timing constraints), ``PREFIX_ports.md`` (tables of all ports), ``config.toml`` and ``config.json`` (with every
+        derived size), and the bench's.
     """
     check_prefix(prefix)
     wrapper = AxiStreamTile(config)
-    transposer = Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
+    transposer = _transposer(config)
     return {
         f"{prefix}.v": _header(config, f"Tops: {prefix}_tile, {prefix}_axi_stream_tile.") + emit(wrapper, prefix),
         f"{prefix}_transposer.v": _header(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
         f"{prefix}.vlt": WAIVERS.format(prefix=prefix),
         f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
+        f"{prefix}.core": core_file(prefix, config.digest, bench),
         f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),
         f"{prefix}_axi_stream_tile.sdc": _constraints(wrapper, f"{prefix}_axi_stream_tile"),
+        f"{prefix}_ports.md": port_tables(config, prefix),
         "config.toml": config.to_toml(),
         "config.json": json.dumps(_description(config, prefix, wrapper, transposer), indent=2) + "\n",
+        **bench,
     }
 
 
-def generate(config: TileConfig, path: str | Path, prefix: str = "tensordash") -> list[Path]:
+def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
+    """Markdown tables of the ports of all tops."""
+    wrapper = AxiStreamTile(config)
+    tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, "transposer": _transposer(config)}
+    return "\n".join(
+        f"`{prefix}_{top}`\n\n{port_table(top, ((name, *port.values()) for name, port in _ports(block).items()))}"
+        for top, block in tops.items()
+    )
+
+
+def _transposer(config: TileConfig) -> Transposer:
+    return Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
+
+
+def generate(
+    config: TileConfig,
+    path: str | Path,
+    prefix: str = "tensordash",
+    bench: Mapping[str, str] = MappingProxyType({}),
+) -> list[Path]:
     """Write a configuration's files (see `render`) to the folder `path`, which is made if need be.
 
     Returns
@@ -204,7 +234,7 @@ def generate(config: TileConfig, path: str | Path, prefix: str = "tensordash") -
     list of Path
         The files written. Each is complete or not there.
     """
-    texts = render(config, prefix)
+    texts = render(config, prefix, bench)
     folder = Path(path)
     folder.mkdir(parents=True, exist_ok=True)
     for name in texts:

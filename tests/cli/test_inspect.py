@@ -128,12 +128,6 @@ def test_damage(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert "index.json is not valid JSON" in call("inspect run.trace", capfd, status=2)
 
 
-def test_not_a_trace(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "missing.trace: a trace must be a folder" in call("inspect missing.trace", capfd, status=2)
-    assert "has no index.json" in call("inspect .", capfd, status=2)
-    assert "TRACE" in call("inspect", capfd, status=2).upper()
-
-
 def test_help_does_not_import_zarr() -> None:
     code = """
 import sys

@@ -2,7 +2,6 @@
 
 import csv
 import json
-import re
 from pathlib import Path
 from typing import Any
 
@@ -284,82 +283,3 @@ class TestRandom:
         assert density["cycles"] < 0.9 * natural["cycles"]
         assert call_json(f"{arguments} --row-order natural", capfd) == natural
         assert call_json(f"{arguments} --seed 1", capfd)["effectual"] != natural["effectual"]
-
-
-WRONG = {
-    "no source": ("", "give one of RUN.trace, --stream and --random, not none"),
-    "no source but a tile": ("tile.toml", "give one of RUN.trace, --stream and --random, not none"),
-    "two sources": ("run.trace --random 0.5", "not RUN.trace and --random"),
-    "streams and random": ("--stream stream.npy --random 0.5", "not --stream and --random"),
-    "two traces": ("run.trace a_folder", r"give \[CONFIG.toml\] \[RUN.trace\], not run.trace a_folder"),
-    "order": ("run.trace tile.toml", r"give \[CONFIG.toml\] \[RUN.trace\], not run.trace tile.toml"),
-    "two tiles": ("tile.toml chip.toml run.trace", r"give \[CONFIG.toml\] \[RUN.trace\]"),
-    "tile and preset": ("tile.toml run.trace --preset paper", "exclude each other"),
-    "no such preset": ("run.trace --preset best", "preset must be one of"),
-    "steps of a trace": ("run.trace --steps 10", "--steps does not go with RUN.trace"),
-    "cluster of a trace": ("run.trace --cluster none", "--cluster does not go with RUN.trace"),
-    "side A of a trace": ("run.trace --stream-a stream.npy", "--stream-a does not go with RUN.trace"),
-    "chip of a stream": ("--stream stream.npy --chip chip.toml", "--chip does not go with --stream"),
-    "seed of a stream": ("--stream stream.npy --seed 1", "--seed does not go with --stream"),
-    "order of a stream": ("--stream stream.npy --row-order density", "--row-order does not go with --stream"),
-    "side of random zeros": ("--random 0.5 --side left", "--side does not go with --random"),
-    "layer of random zeros": ("--random 0.5 --layer fc", "--layer does not go with --random"),
-    "table of random zeros": ("--random 0.5 --csv x.csv", "--csv does not go with --random"),
-    "folder of random zeros": ("--random 0.5 -o x", "--output does not go with --random"),
-    "side": ("run.trace --side top", "--side must be one of sparser, left, right, not 'top'"),
-    "row order": ("run.trace --row-order random", "--row-order must be one of natural, density, not 'random'"),
-    "operation": ("run.trace --op WxA", "--op must be one of AxW, WxG, AxG, not 'WxA'"),
-    "layer": ("run.trace --layer fc2", r"--layer must be one of conv\[red\], fc, not 'fc2'"),
-    "cluster": ("--random 0.5 --cluster lanes", "--cluster must be one of none, rows, time, not 'lanes'"),
-    "zeros": ("--random 1.5", "--random"),
-    "zeros not a number": ("--random nan", "--random"),
-    "steps": ("--random 0.5 --steps 0", "--steps"),
-    "too many steps": ("--random 0.5 --steps 100000000", "--steps must be at most 33554432 for this tile, not 1000"),
-    "length": ("--random 0.5 --steps 100 --length 30", "--length must divide --steps = 100, not 30"),
-    "longer than all": ("--random 0.5 --steps 100 --length 200", "--length must divide --steps = 100, not 200"),
-    "threads": ("--random 0.5 --threads 100000", r"--threads must be from 1 to \d+, the cores there are, not 100000"),
-    "no threads": ("--random 0.5 --threads 0", "--threads"),
-    "no such chip": ("run.trace --chip missing.toml", "cannot read the chip missing.toml: No such file"),
-    "wrong chip": ("run.trace --chip wrong.toml", "wrong.toml: chip.tiles must be an integer from 1 to 1048576, not 0"),
-    "a tile as the chip": ("run.trace --chip tile.toml", "tile.toml: unknown key tile: the tables are chip, memory"),
-    "a folder as the chip": ("run.trace --chip a_folder", "cannot read the chip a_folder: Is a directory"),
-    "no such trace": ("missing.trace", "missing.trace: a trace must be a folder, and this does not exist"),
-    "not a trace": ("a_folder", "a_folder: not a trace: it has no index.json"),
-    "nothing recorded": ("empty.trace", "empty.trace has no operation to simulate"),
-    "table is a folder": ("run.trace --csv a_folder", "--csv must be a file, not the folder a_folder"),
-    "table nowhere": ("run.trace --csv nowhere/x.csv", "--csv must be in a folder that exists"),
-    "output is a file": ("run.trace -o tile.toml", "--output must be a folder, not the file tile.toml"),
-    "no such stream": ("--stream missing.npy", "--stream cannot read missing.npy: No such file"),
-    "stream is a folder": ("--stream a_folder", "--stream cannot read a_folder: Is a directory"),
-    "floats": ("--stream floats.npy", "--stream floats.npy must be an array of bool, not of float32"),
-    "integers": ("--stream a[0].npy", r"--stream a\[0\].npy must be an array of bool, not of int8"),
-    "three rows": ("--stream rows.npy", r"--stream rows.npy must have the shape \(rows = 4, .*\), not \(3, 100, 4\)"),
-    "two dimensions": ("--stream flat.npy", r"--stream flat.npy must have the shape .* not \(100, 4\)"),
-    "not an array": ("--stream text.npy", "--stream must be a .npy file with an array of bool: text.npy"),
-    "empty": ("--stream empty.npy", "--stream must be a .npy file with an array of bool: empty.npy"),
-    "not a zip": ("--stream zip.npy", "--stream must be a .npy file with an array of bool: zip.npy"),
-    "cut off": ("--stream cut.npy", "--stream must be a .npy file with an array of bool: cut.npy"),
-    "broken header": ("--stream header.npy", "--stream must be a .npy file with an array of bool: header.npy"),
-    "more than there is": ("--stream huge.npy", "--stream must be a .npy file with an array of bool: huge.npy"),
-    "pickled": ("--stream objects.npy", "--stream must be a .npy file with an array of bool: objects.npy"),
-    "archive": ("--stream archive.npz", "--stream must be a .npy file with one array, not archive.npz"),
-    "no side A": ("--stream stream.npy --set tile.sparsity=both", '"both" needs --stream-a'),
-    "side A": ("--stream stream.npy --stream-a stream.npy", 'tile.sparsity = "rows" takes no --stream-a'),
-    "side A of 99 steps": (
-        "--stream stream.npy --stream-a short.npy --set tile.sparsity=both",
-        "--stream-a short.npy must have the 100 steps of its stream, not 99",
-    ),
-    "side A of floats": (
-        "--stream stream.npy --stream-a floats.npy --set tile.sparsity=both",
-        "--stream-a floats.npy must be an array of bool, not of float32",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_use(case: str, folder: Path, capfd: Capture) -> None:
-    arguments, expected = WRONG[case]
-    before = sorted(folder.rglob("*"))
-    complaint = call(arguments, capfd, status=2)
-    assert re.search(expected, complaint), complaint
-    assert sorted(folder.rglob("*")) == before

@@ -45,24 +45,3 @@ def test_a_layer(arguments, passes, values, trace, capfd):
     assert document["equal_to_golden"]
     assert (document["passes"], document["values"]) == (passes, values)
     assert document["cycles"] < document["steps"]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--layer fc --op AxG", "--layer and --op must be one of fc AxW, fc WxG, not fc AxG"),
-        ("", "--layer and --op must be one of fc AxW, fc WxG, not None None"),
-        ("--layer fc --op AxW --bench tile", "--trace goes with --layer, --op, --sample, --seed and --simulator only"),
-        ("--layer fc --op AxW --sample 0", "'--sample': 0 is not in the range 1<=x<=1000"),
-    ],
-)
-def test_wrong_use(arguments, message, trace, capfd):
-    status, out, err = call(f"--trace {trace} {arguments}", capfd)
-    assert (status, out) == (2, "")
-    assert message in err
-    assert len(err.splitlines()) == 1
-
-
-def test_a_layer_needs_a_trace(capfd):
-    status, _, err = call("--layer fc", capfd)
-    assert (status, err.strip()) == (2, "tensordash: --layer and --op need --trace")

@@ -70,8 +70,10 @@ def test_files(rendered):
         "tensordash_transposer.v",
         "tensordash.vlt",
         "tensordash.f",
+        "tensordash.core",
         "tensordash_tile.sdc",
         "tensordash_axi_stream_tile.sdc",
+        "tensordash_ports.md",
         "config.toml",
         "config.json",
     ]

@@ -6,6 +6,7 @@
 from .replay import Replayer, ReplayResult, load_operands, replay, save_results
 from .run import BENCHES, BenchResult, VerificationError, run_bench, verify
 from .simulators import SimulatorError, simulator_names
+from .testbench import render_testbench
 
 __all__ = [
     "BENCHES",
@@ -15,6 +16,7 @@ __all__ = [
     "SimulatorError",
     "VerificationError",
     "load_operands",
+    "render_testbench",
     "replay",
     "run_bench",
     "save_results",

@@ -75,7 +75,8 @@ def load_operands(path: Path, config: TileConfig) -> dict[str, NDArray]:
         If it cannot be read, or lacks one of them or has more.
     """
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # Opened here, since NumPy leaves a file open that is no archive.
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except OSError as error:
         raise VerificationError(f"cannot read the operands {path}: {error.strerror or 'not an .npz file'}") from None

@@ -1,0 +1,283 @@
+"""The timing diagrams of docs/integration.md: WaveDrom sources and pictures, from a simulation of the tile.
+
+python bench/timing_diagrams.py [FOLDER]
+"""
+
+import json
+import sys
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import wavedrom
+from amaranth.hdl import ResetInserter, Signal
+from amaranth.sim import Simulator
+
+from tensordash import Tile, TileConfig
+from tensordash.axi_stream import AxiStreamTile
+from tensordash_sim.golden import Producer, encode
+
+Cycle = Mapping[str, int | str | None]
+"""What is seen of each signal in a cycle, before its clock edge; None where it does not matter."""
+
+CONFIG = TileConfig(rows=2, columns=1)
+PORTS = ("b_0", "b_1", "a_0")
+
+
+def streams(lengths: Sequence[int], seed: int) -> dict[str, list]:
+    """Small whole numbers for every port, (stream, T, lanes) as bits; half of B is zero."""
+    random = np.random.default_rng(seed)
+    drawn = {
+        port: [random.integers(1, 4, (length, 4)) * (random.random((length, 4)) < (0.5 if port[0] == "b" else 1))
+               for length in lengths]
+        for port in PORTS
+    }  # fmt: skip
+    return {
+        port: [encode(part.astype(float), CONFIG.b_format).tolist() for part in parts] for port, parts in drawn.items()
+    }
+
+
+def pick(pattern: str, cycle: int) -> int:
+    """A pattern's digit in a cycle; its last one goes on."""
+    return int(pattern[min(cycle, len(pattern) - 1)])
+
+
+def tile(
+    lengths: Sequence[int],
+    cycles: int,
+    *,
+    offers: Mapping[str, str],
+    ready: str = "1",
+    reset: str = "0",
+    clear: str = "0",
+    c: str | None = None,
+    seed: int = 3,
+) -> list[Cycle]:
+    """Cycles of the tile's own ports.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+        Steps of the streams.
+    cycles : int
+        How many to show.
+    offers : mapping of str to str
+        Most steps that a port offers, by cycle; "all" is that of ports not named.
+    ready, reset, clear : str
+        `out_ready`, `rst` and `clear`, by cycle.
+    c : str, optional
+        Whether a beat of C may be offered, by cycle; None for a tile without C.
+    seed : int
+        Of the operands.
+    """
+    config = TileConfig(rows=2, columns=1, initial=c is not None)
+    dut, rst = Tile(config), Signal()
+    operands = streams(lengths, seed)
+    seen: list[Cycle] = []
+
+    async def bench(ctx: Any) -> None:
+        sources, beats, held = _sources(operands), 0, False
+        for cycle in range(cycles):
+            offered = {}
+            ctx.set(rst, pick(reset, cycle))
+            ctx.set(dut.clear, pick(clear, cycle))
+            ctx.set(dut.out.ready, pick(ready, cycle))
+            for port, source in sources.items():
+                offer = source.offer(pick(offers.get(port, offers["all"]), cycle))
+                offered[port] = offer
+                signal = getattr(dut, port[0])[int(port[2])]
+                for slot, step in enumerate(offer.steps):
+                    for lane, value in enumerate(step):
+                        ctx.set(signal.steps[slot][lane], value)
+                ctx.set(signal.available, offer.available)
+                ctx.set(signal.last, offer.last)
+            if c is not None:
+                held = beats < 2 * len(lengths) and (held or bool(pick(c, cycle)))
+                ctx.set(dut.c.valid, held)
+                ctx.set(dut.c.payload.last, beats % 2)
+                ctx.set(dut.c.payload.values[0][0], _fp32(10 * (beats + 1)))
+            taken = ctx.get(dut.a[0].taken)
+            seen.append(_tile_cycle(ctx, dut, rst, offered, beats if c is not None and held else None))
+            if pick(reset, cycle):
+                sources = _sources(operands)
+            else:
+                for source in sources.values():
+                    source.take(taken)
+                if held and ctx.get(dut.c.ready):
+                    beats, held = beats + 1, False
+            await ctx.tick()
+
+    _simulate(ResetInserter(rst)(dut), bench)
+    return seen
+
+
+def _sources(operands: Mapping[str, list]) -> dict[str, Producer]:
+    return {port: Producer(parts) for port, parts in operands.items()}
+
+
+def _tile_cycle(ctx: Any, dut: Any, rst: Any, offered: Mapping[str, Any], c_beat: int | None) -> Cycle:
+    valid = ctx.get(dut.out.valid)
+    cycle: dict[str, int | str | None] = {"rst": ctx.get(rst), "clear": ctx.get(dut.clear)}
+    for port, offer in offered.items():
+        signal = getattr(dut, port[0])[int(port[2])]
+        cycle |= {f"{port}_available": offer.available, f"{port}_last": int(offer.last)}
+        cycle[f"{port}_taken"] = ctx.get(signal.taken)
+    if hasattr(dut, "c"):
+        cycle |= {"c_valid": ctx.get(dut.c.valid), "c_ready": ctx.get(dut.c.ready)}
+        cycle["c_payload"] = None if c_beat is None else _beat(ctx, dut.c.payload)
+    cycle |= {"out_valid": valid, "out_ready": ctx.get(dut.out.ready)}
+    cycle["out_payload"] = _beat(ctx, dut.out.payload) if valid else None
+    return cycle | {name: ctx.get(getattr(dut, name)) for name in ("cycles", "steps", "stall_input", "stall_output")}
+
+
+def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = "1", seed: int = 3) -> list[Cycle]:
+    """Cycles of the AXI4-Stream top; `valid` says when a beat may be offered, on every port, the rest as for `tile`."""
+    dut = AxiStreamTile(CONFIG)
+    depth, step_bytes = CONFIG.window_depth, CONFIG.lanes * CONFIG.b_format.width // 8
+    seen: list[Cycle] = []
+
+    async def bench(ctx: Any) -> None:
+        sources, held = _sources(streams(lengths, seed)), False
+        for cycle in range(cycles):
+            held = held or bool(pick(valid, cycle))
+            offers = {port: source.offer(depth) for port, source in sources.items()}
+            ctx.set(dut.m_axis_tready, pick(ready, cycle))
+            for port, offer in offers.items():
+                name = f"s_axis_{port[0]}{port[2]}"
+                values = np.array(offer.steps, np.uint16).tobytes()  # little endian: the first value lowest
+                ctx.set(getattr(dut, f"{name}_tdata"), int.from_bytes(values, "little"))
+                ctx.set(getattr(dut, f"{name}_tkeep"), (1 << offer.available * step_bytes) - 1)
+                ctx.set(getattr(dut, f"{name}_tlast"), int(offer.last))
+                ctx.set(getattr(dut, f"{name}_tvalid"), held and offer.available > 0)
+            shown = offers["b_0"]
+            there = bool(ctx.get(dut.s_axis_b0_tvalid))
+            out = ctx.get(dut.m_axis_tvalid)
+            seen.append(
+                {
+                    "s_axis_b0_tvalid": int(there),
+                    "s_axis_b0_tready": ctx.get(dut.s_axis_b0_tready),
+                    "s_axis_b0_tdata": f"{shown.available} step{'s' * (shown.available > 1)}" if there else None,
+                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0_tkeep):08X}" if there else None,
+                    "s_axis_b0_tlast": int(shown.last) if there else None,
+                    "m_axis_tvalid": out,
+                    "m_axis_tready": ctx.get(dut.m_axis_tready),
+                    "m_axis_tdata": _number(ctx.get(dut.m_axis_tdata)) if out else None,
+                    "m_axis_tlast": ctx.get(dut.m_axis_tlast) if out else None,
+                    "cycles": ctx.get(dut.cycles),
+                    "steps": ctx.get(dut.steps),
+                }
+            )
+            if there and seen[-1]["s_axis_b0_tready"]:
+                held = False
+                for source, offer in zip(sources.values(), offers.values(), strict=True):
+                    source.take(offer.available)
+            await ctx.tick()
+
+    _simulate(dut, bench)
+    return seen
+
+
+def _beat(ctx: Any, payload: Any) -> str:
+    return _number(ctx.get(payload.values[0][0]))
+
+
+def _number(bits: int) -> str:
+    return f"{np.uint32(bits).view(np.float32):g}"
+
+
+def _fp32(number: float) -> int:
+    return int(np.float32(number).view(np.uint32))
+
+
+def _simulate(design: Any, bench: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
+    simulator = Simulator(design)
+    simulator.add_clock(1e-6)
+    simulator.add_testbench(bench)
+    simulator.run()
+
+
+SINGLE = ("rst", "clear", "valid", "ready", "last")
+"""How the names of signals end that are drawn as a line; others are drawn as numbers."""
+
+
+def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str]) -> dict[str, Any]:
+    """A WaveDrom source: the clock, and the signals named, of which "" is a gap."""
+    rows: list[dict[str, Any]] = [{"name": "clk", "wave": "p" + "." * (len(seen) - 1)}]
+    for name in names:
+        if not name:
+            rows.append({})
+            continue
+        values = [cycle[name] for cycle in seen]
+        fresh = [i == 0 or values[i] != values[i - 1] for i in range(len(values))]
+        line = name.endswith(SINGLE)
+        marks = [("x" if value is None else str(value) if line else "=") for value in values]
+        row: dict[str, Any] = {
+            "name": name,
+            "wave": "".join(mark if new else "." for mark, new in zip(marks, fresh, strict=True)),
+        }
+        if not line:
+            row["data"] = [str(value) for value, new in zip(values, fresh, strict=True) if new and value is not None]
+        rows.append(row)
+    return {"signal": rows, "head": {"text": title}, "foot": {"tock": 0}}
+
+
+OUT = ["out_valid", "out_ready", "out_payload"]
+
+
+def diagrams() -> dict[str, dict[str, Any]]:
+    """WaveDrom sources by name."""
+    b0 = ["b_0_available", "b_0_last", "b_0_taken"]
+    return {
+        "stream": wavedrom_source(
+            "two streams, of 6 and of 3 steps, all offered at once",
+            tile([6, 3], 13, offers={"all": "4"}),
+            [*b0, "", *OUT, "", "cycles", "steps", "stall_input"],
+        ),
+        "gaps": wavedrom_source(
+            "one stream of 6 steps; ports that have different numbers of them: the least enters",
+            tile([6], 13, offers={"all": "4", "b_0": "24104", "b_1": "0043", "a_0": "4411444"}),
+            ["b_0_available", "b_1_available", "a_0_available", "a_0_last", "a_0_taken", "", *OUT, "", "stall_input"],
+        ),
+        "back_pressure": wavedrom_source(
+            "streams of 2 steps, results that wait: a beat stays, the tile freezes, nothing is lost",
+            tile([2] * 6, 20, offers={"all": "4"}, ready="00000000000011"),
+            [*b0, "", *OUT, "", "cycles", "stall_output"],
+        ),
+        "c_input": wavedrom_source(
+            "initial = true: the first schedule waits for a whole block of C (10 and 20, then 30 and 40)",
+            tile([4, 4], 17, offers={"all": "4"}, c="0011011"),
+            [*b0, "", "c_valid", "c_ready", "c_payload", "", *OUT, "", "cycles", "stall_input"],
+        ),
+        "reset": wavedrom_source(
+            "a reset in the middle of a stream of 8 steps, which is offered anew; clear zeroes the counters",
+            tile([8], 16, offers={"all": "4"}, reset="00010", clear="00000000000000100"),
+            ["rst", "clear", "", *b0, "", *OUT, "", "cycles", "steps"],
+        ),
+        "axi_stream": wavedrom_source(
+            "the AXI4-Stream top: streams of 9 and of 4 steps; tkeep of a beat's 32 bytes",
+            axi_stream([9, 4], 16, valid="0110111"),
+            [
+                *(f"s_axis_b0_t{name}" for name in ("valid", "ready", "data", "keep", "last")),
+                "",
+                *(f"m_axis_t{name}" for name in ("valid", "ready", "data", "last")),
+                "",
+                "cycles",
+                "steps",
+            ],
+        ),
+    }
+
+
+def main(folder: Path) -> None:
+    """Write every diagram's source and picture."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, source in diagrams().items():
+        text = json.dumps(source, indent=1) + "\n"
+        (folder / f"{name}.json").write_text(text, encoding="utf-8")
+        picture = wavedrom.render(text).tostring()
+        (folder / f"{name}.svg").write_text(picture + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path("docs/waves"))

@@ -1,0 +1,112 @@
+"""Tables of a design's ports, as Markdown: names and widths from the component, what they are for from here."""
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["port_table"]
+
+# By the port's name, with R and C for the numbers of rows and columns, and S for either.
+CLOCKED = {"clk": "rising edge", "rst": "synchronous reset, safe at any cycle"}
+
+COUNTED = {
+    "cycles": "counter: cycles with a schedule",
+    "steps": "counter: dense steps consumed",
+    "effectual": "counter: positions consumed, over all rows",
+    "stall_input": "counter: cycles without a schedule for want of input",
+    "stall_output": "counter: cycles frozen because results wait",
+    "input_limited": "counter: schedules that missing steps bounded",
+    "row_wait": "a counter per row, row 0 lowest: steps that it waited for the slowest row",
+    "protocol_error": "sticky: ports disagreed on the end of a stream, or C's `last` on the end of a block",
+    "non_finite": "sticky: an infinity or NaN came in",
+    "overflow": "sticky: an exact accumulator or an INT32 result overflowed",
+    "clear": "counters and flags are zero in the next cycle",
+}
+
+MEANINGS = {
+    "tile": {
+        **CLOCKED,
+        "a_C_steps": "steps offered to a column, the oldest in the lowest bits, lane 0 lowest in each",
+        "b_R_steps": "likewise to a row: the side whose zeros are skipped",
+        "S_available": "how many steps are offered",
+        "S_last": "the step at `available - 1` ends its stream",
+        "S_taken": "how many enter in this cycle: the same on every port",
+        "out_payload": "a beat of results, the first column of the first row lowest; top bit: the block's final beat",
+        "out_valid": "there is a beat; it stays until it is taken",
+        "out_ready": "the beat is taken",
+        "c_payload": "a beat of C, as `out_payload`",
+        "c_valid": "a beat of C is offered; it must stay until it is taken",
+        "c_ready": "it is taken; depends on no input of the same cycle",
+        **COUNTED,
+    },
+    "axi_stream_tile": {
+        **CLOCKED,
+        "s_axis_S_tdata": "steps, as on the tile's port",
+        "s_axis_S_tkeep": "bytes of the steps that are there: all, except in a stream's last beat",
+        "s_axis_S_tlast": "the beat ends its stream",
+        "s_axis_S_tvalid": "a beat is offered; it must stay until it is taken",
+        "s_axis_S_tready": "it is taken",
+        "s_axis_c_tdata": "a beat of C, as `m_axis_tdata`",
+        "s_axis_c_tlast": "the final beat of a block of C",
+        "s_axis_c_tvalid": "a beat of C is offered; it must stay until it is taken",
+        "s_axis_c_tready": "it is taken",
+        "m_axis_tdata": "a beat of results, the first column of the first row lowest",
+        "m_axis_tlast": "the block's final beat",
+        "m_axis_tvalid": "there is a beat; it stays until it is taken",
+        "m_axis_tready": "it is taken",
+        **COUNTED,
+    },
+    "transposer": {
+        **CLOCKED,
+        "blocks_payload": "a block of `lanes` values; top bit: transpose its group (the group's first block decides)",
+        "blocks_valid": "a block is offered",
+        "blocks_ready": "it is taken",
+        "out_payload": "a block of a group, as it came or transposed",
+        "out_valid": "there is a block; it stays until it is taken",
+        "out_ready": "it is taken",
+    },
+}
+"""Of each top: what its ports are for."""
+
+
+def port_table(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
+    """A Markdown table; ports that differ only in the number of their row or column share a line.
+
+    Parameters
+    ----------
+    top : str
+        One of `MEANINGS`.
+    ports : iterable of (name, "input" or "output", bits)
+        In the order of the table.
+
+    Raises
+    ------
+    KeyError
+        For a port that `MEANINGS` lacks.
+
+    Examples
+    --------
+    >>> ports = [("b_0_last", "input", 1), ("b_1_last", "input", 1), ("cycles", "output", 32)]
+    >>> print(port_table("tile", ports), end="")
+    | port | direction | bits | what |
+    |---|---|---|---|
+    | `b_R_last`, R = 0 to 1 | in | 1 | the step at `available - 1` ends its stream |
+    | `cycles` | out | 32 | counter: cycles with a schedule |
+    """
+    meanings = MEANINGS[top]
+    lines: dict[str, str] = {}
+    highest: dict[str, int] = {}
+    for name, direction, bits in ports:
+        shared, meaning = name, meanings.get(name)
+        found = re.fullmatch(r"(s_axis_|)([ab])(_?)(\d+)(_\w+)", name)
+        if found:
+            shared = f"{found[1]}{found[2]}{found[3]}{'C' if found[2] == 'a' else 'R'}{found[5]}"
+            meaning = meanings.get(shared, meanings.get(f"{found[1]}S{found[5]}"))
+            highest[shared] = max(int(found[4]), highest.get(shared, 0))
+        if meaning is None:
+            raise KeyError(f"{name} of {top}")
+        lines[shared] = f"{direction.removesuffix('put')} | {bits} | {meaning} |"
+    rows = ["| port | direction | bits | what |", "|---|---|---|---|"]
+    for shared, line in lines.items():
+        numbers = f", {'R' if 'R' in shared else 'C'} = 0 to {highest[shared]}" if shared in highest else ""
+        rows.append(f"| `{shared}`{numbers} | {line}")
+    return "\n".join(rows) + "\n"

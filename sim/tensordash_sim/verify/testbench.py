@@ -1,0 +1,167 @@
+"""A testbench in plain Verilog for users without Python, with operands and the golden model's results in files."""
+
+import re
+from collections.abc import Sequence
+from importlib import resources
+from random import Random
+
+import numpy as np
+
+from tensordash import TileConfig
+from tensordash.numerics import Exact
+from tensordash.verilog import check_prefix
+
+from ..golden.matmul import MatmulResult, run_streams
+from .lockstep import COUNTERS, FLAGS
+from .stimulus import BlockSource, packed, packed_beat, random_inputs
+
+__all__ = ["render_testbench"]
+
+LENGTHS = (1, 2, 5, 24, 3, 9, 17, 4)
+"""Steps of the streams: shorter than the window, and longer."""
+
+C_FILE = """\
+  reg [BEAT-1:0] c_file [0:BEATS-1];
+  reg c_valid;
+  wire c_ready;
+  reg [BEAT-1:0] c_payload;
+  integer c_next;
+
+"""
+
+C_DRIVER = """
+  // A beat of C that is offered stays until it is taken.
+  always @(posedge clk) begin
+    if (rst) begin
+      c_next = 0;
+      c_valid <= 0;
+    end else begin
+      if (c_valid && c_ready) c_next = c_next + 1;
+      if (!c_valid || c_ready) c_valid <= c_next < BEATS && !pause(0);
+      c_payload <= c_file[c_next < BEATS ? c_next : 0];
+    end
+  end
+"""
+
+
+def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
+    """Files of a self-checking testbench of `config`'s tile, by name, for `tensordash.verilog.render`.
+
+    It plays streams of random operands at full rate, then with gaps and back-pressure and a reset between, and compares
+    every result and, at full rate, counters and flags with those of the golden model.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    prefix : str
+        What file and module names begin with.
+    seed : int
+        Of the operands, and of when the testbench pauses.
+
+    Returns
+    -------
+    dict of str to str
+        ``PREFIX_tile_tb.v`` (the module ``PREFIX_tile_tb``, Verilog-2005), and what it reads: ``PREFIX_tile_tb_a.hex``
+        and ``_b.hex`` (steps, one a line), ``_ends.hex`` (1 for those that end a stream), ``_out.hex`` (beats of
+        results) and, with a C input, ``_c.hex``.
+
+    Raises
+    ------
+    ValueError
+        For a prefix that no module name can begin with.
+    """
+    name = f"{check_prefix(prefix)}_tile_tb"
+    random = Random(seed)
+    a, b, c = random_inputs(random, config, list(LENGTHS))
+    # Each row of each stream has a density of its own: together they would leave the slowest row little to skip.
+    b = [[[[value * (random.random() < 0.4) for value in step] for step in stream] for stream in port] for port in b]
+    operands = [
+        ([port[i] for port in a], [port[i] for port in b], *([c[i]] if config.initial else []))
+        for i in range(len(LENGTHS))
+    ]
+    golden = run_streams([tuple(np.array(side, np.uint64) for side in stream) for stream in operands], config)
+    files = {
+        "a": _steps(a, config.a_format.width),
+        "b": _steps(b, config.b_format.width),
+        "ends": [str(int(step == length)) for length in LENGTHS for step in range(1, length + 1)],
+        "out": _beats(golden.c_bits.tolist(), config),
+        **({"c": _beats(c, config)} if config.initial else {}),
+    }
+    template = resources.files(__package__).joinpath("tile_tb.v").read_text(encoding="utf-8")
+    values = _values(config, golden) | {"SEED": str(seed)}
+    text = re.sub(r"@([A-Z_]+)@", lambda found: values.get(found[1], found[0]), template).replace("@PREFIX@", prefix)
+    return {
+        f"{name}.v": text,
+        **{f"{name}_{kind}.hex": "\n".join(lines) + "\n" for kind, lines in files.items()},
+    }
+
+
+def _steps(ports: Sequence[Sequence[Sequence[Sequence[int]]]], width: int) -> list[str]:
+    """All steps of one side, (port, stream, T, lanes), as lines: one step each, the last port in the highest bits."""
+    lanes = len(ports[0][0][0])
+    words = [[packed(step, width) for stream in port for step in stream] for port in ports]
+    return [_hex(packed(step, width * lanes), width * lanes * len(ports)) for step in zip(*words, strict=True)]
+
+
+def _beats(blocks: Sequence[Sequence[Sequence[int]]], config: TileConfig) -> list[str]:
+    """Blocks, (stream, rows, columns), as lines: one beat each, as on the ports."""
+    return [_hex(packed_beat(beat), _beat_bits(config)) for beat in BlockSource(blocks, config.out_rows).beats]
+
+
+def _beat_bits(config: TileConfig) -> int:
+    return 32 * config.columns * config.out_rows + 1
+
+
+def _hex(number: int, bits: int) -> str:
+    return f"{number:0{-(-bits // 4)}x}"
+
+
+def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
+    """What stands in the template for this tile."""
+    depth, beats = config.window_depth, config.rows // config.out_rows * len(LENGTHS)
+    # The order of a fused accumulator's sums may depend on what has arrived, unless schedules wait for a full window.
+    gaps = isinstance(config.numerics.accumulator, Exact) or config.needs_full_window or depth == 1
+    counters = golden.counters  # of which stall_input goes on
+    checks = [(name, name, getattr(counters, name)) for name in COUNTERS if name != "stall_input"]
+    checks += [("row_wait", f"row_wait[{32 * row} +: 32]", waits) for row, waits in enumerate(counters.row_wait)]
+    checks += [(flag, f"{{31'd0, {flag}}}", int(getattr(golden, flag))) for flag in FLAGS]
+    numbers = {
+        "STREAMS": len(LENGTHS),
+        "COLUMNS": config.columns,
+        "ROWS": config.rows,
+        "DEPTH": depth,
+        "A_STEP": config.a_format.width * config.lanes,
+        "B_STEP": config.b_format.width * config.lanes,
+        "COUNT": depth.bit_length(),
+        "BEAT": _beat_bits(config),
+        "STEPS": sum(LENGTHS),
+        "BEATS": beats,
+        "GAPS": int(gaps),
+        "CYCLES": golden.counters.cycles,
+    }
+    return {
+        **{name: str(number) for name, number in numbers.items()},
+        "PORTS": "\n".join(_ports(config)),
+        "CHECKS": "\n".join(f'    check("{name}", {found}, {expected});' for name, found, expected in checks),
+        "C_FILE": C_FILE if config.initial else "\n",
+        "C_DRIVER": C_DRIVER if config.initial else "",
+        "C_READ": '    $readmemh("@PREFIX@_tile_tb_c.hex", c_file);\n' if config.initial else "",
+    }
+
+
+def _ports(config: TileConfig) -> list[str]:
+    """Connections of the ports of rows and columns, and of C."""
+    lines = []
+    for side, count in (("a", config.columns), ("b", config.rows)):
+        for i in range(count):
+            taken = "taken" if (side, i) == ("a", 0) else ""  # it is the same on all of them
+            steps = f"DEPTH*{side.upper()}_STEP"
+            lines.append(
+                f"    .{side}_{i}_steps({side}_steps[{i}*{steps} +: {steps}]), "
+                f".{side}_{i}_available({side}_available[{i}*COUNT +: COUNT]), "
+                f".{side}_{i}_last({side}_last[{i}]), .{side}_{i}_taken({taken}),"
+            )
+    if config.initial:
+        lines.append("    .c_valid(c_valid), .c_ready(c_ready), .c_payload(c_payload),")
+    return lines

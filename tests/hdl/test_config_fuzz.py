@@ -1,0 +1,87 @@
+"""Fuzz of the configuration reader: a valid configuration, or ConfigError in one line; never anything else."""
+
+import tomllib
+
+import pytest
+import tomlkit
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tensordash import ConfigError, TileConfig, load_preset, preset_names
+from tensordash_sim.chip import ChipConfig
+
+SCALARS = (
+    st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats()
+    | st.text(max_size=6)
+    | st.sampled_from(
+        ["paper", "fp16", "bf16", "int8", "exact", "volta", "rows", "both", "auto", "zero", 0, 1, 2, 4, 16]
+    )
+    | st.datetimes()
+)
+KEYS = st.sampled_from([*TileConfig.__dataclass_fields__, "a", "b", "fused", "rounding", "tile"]) | st.text(max_size=4)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=8
+)
+DOCUMENTS = st.dictionaries(KEYS, VALUES, max_size=3) | st.dictionaries(KEYS, VALUES, max_size=5).map(
+    lambda table: {"tile": table}
+)
+SETTINGS = settings(derandomize=True, database=None, deadline=None)
+
+
+def check(read, text: str) -> None:
+    """`read` gives a configuration that its own TOML gives again, or refuses in one line."""
+    try:
+        config = read(text)
+    except ConfigError as error:
+        complaint = str(error)
+    else:
+        assert read(config.to_toml()) == config
+        return
+    assert complaint
+    assert "\n" not in complaint
+
+
+def written(document: dict) -> str:
+    """As TOML, if it can be."""
+    try:
+        text = tomlkit.dumps(document)
+        tomllib.loads(text)
+    except Exception:  # of the writer, about keys and values that it cannot write
+        return ""
+    return text
+
+
+def fuzz(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(["document", "text", "mutated", "setting"]))
+    if kind == "document":
+        text = written(data.draw(DOCUMENTS))
+        check(TileConfig.from_toml, text)
+        check(ChipConfig.from_toml, text)
+    elif kind == "text":
+        text = data.draw(st.text(max_size=40))
+        check(TileConfig.from_toml, text)
+        check(ChipConfig.from_toml, text)
+    elif kind == "mutated":
+        text = load_preset(data.draw(st.sampled_from(preset_names()))).to_toml()
+        start = data.draw(st.integers(0, len(text)))
+        end = data.draw(st.integers(start, min(start + 6, len(text))))
+        middle = data.draw(st.text("0123456789[]{}=,.\"'\n -truefals#", max_size=6) | st.text(max_size=3))
+        check(TileConfig.from_toml, text[:start] + middle + text[end:])
+    else:
+        setting = f"tile.{data.draw(KEYS)}={data.draw(SCALARS)}" if data.draw(st.booleans()) else data.draw(st.text())
+        check(lambda text: TileConfig.from_toml(text, [setting]), "")
+
+
+@settings(SETTINGS, max_examples=300)
+@given(data=st.data())
+def test_fuzz(data: st.DataObject) -> None:
+    fuzz(data)
+
+
+@pytest.mark.slow
+@settings(SETTINGS, max_examples=20_000)
+@given(data=st.data())
+def test_fuzz_for_longer(data: st.DataObject) -> None:
+    fuzz(data)

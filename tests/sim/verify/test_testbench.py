@@ -1,0 +1,159 @@
+"""The testbench in plain Verilog passes on the tile that it is made for, in both simulators, and fails when it must."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tensordash import TileConfig, generate
+from tensordash_sim.verify import render_testbench, simulator_names
+from tensordash_sim.verify.simulators import _environment
+
+SMALL = TileConfig(rows=2, columns=1, format="fp8_e4m3")
+CONFIGS = {
+    "rows": TileConfig(rows=2, columns=3),
+    "c": TileConfig(rows=4, columns=1, format="fp8_e4m3", initial=True, out_rows=2),
+    "both": TileConfig(rows=2, columns=2, sparsity="both", format="int8", pipeline=1),
+    "dense": TileConfig(rows=2, columns=1, sparsity="none", initial=True),
+    "fused": TileConfig(rows=2, columns=1, format="bf16", accumulator="volta", initial=True, pipeline=3),
+    "fused, at once": TileConfig(rows=2, columns=1, format="bf16", accumulator="volta", full_window=False),
+    "8 lanes": TileConfig(rows=1, columns=1, lanes=8, depth=3, connectivity=((0, 0), (1, 0), (2, -1))),
+}
+
+icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
+
+
+def write(folder: Path, config: TileConfig, seed: int = 0) -> None:
+    generate(config, folder, "mine", render_testbench(config, "mine", seed))
+
+
+def run_icarus(folder: Path) -> tuple[int, str]:
+    """As the testbench itself says."""
+    build = ["iverilog", "-g2005", "-Wall", "-o", "bench", "mine_tile_tb.v", "mine.v"]
+    assert subprocess.run(build, cwd=folder, capture_output=True, text=True).stderr == ""
+    run = subprocess.run(["vvp", "-n", "bench"], cwd=folder, capture_output=True, text=True, timeout=300)
+    return run.returncode, run.stdout + run.stderr
+
+
+def check_passes(config: TileConfig, folder: Path) -> None:
+    write(folder, config)
+    status, output = run_icarus(folder)
+    assert status == 0, output
+    found = re.fullmatch(
+        r"PASS: 8 streams of 65 steps, (\d+) beats compared, (\d+) cycles of schedules instead of 65\n", output
+    )
+    assert found, output
+    beats = 8 * config.rows // config.out_rows
+    assert 2.5 * beats <= int(found[1]) < 3 * beats  # all of them twice, and half of them before the reset
+    assert (int(found[2]) < 65) == (config.sparsity != "none")
+
+
+@icarus
+def test_passes(tmp_path: Path) -> None:
+    check_passes(CONFIGS["c"], tmp_path)
+
+
+@icarus
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
+def test_passes_on(name: str, tmp_path: Path) -> None:
+    check_passes(CONFIGS[name], tmp_path)
+
+
+@icarus
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_seeds(seed: int, tmp_path: Path) -> None:
+    """Other operands, and other pauses."""
+    write(tmp_path, SMALL, seed)
+    status, output = run_icarus(tmp_path)
+    assert status == 0, output
+
+
+def test_same_files_for_the_same_seed() -> None:
+    texts = [render_testbench(SMALL, "mine", seed) for seed in (0, 1, 1)]
+    assert texts[0] != texts[1] == texts[2]
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a small tile, which is emitted once."""
+    folder = tmp_path_factory.mktemp("small")
+    write(folder, SMALL)
+    return folder
+
+
+@pytest.fixture
+def folder(small: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small, tmp_path / "small"))
+
+
+def other_digit(file: Path, line: int) -> None:
+    lines = file.read_text().splitlines()
+    lines[line] = f"{lines[line][:-1]}{int(lines[line][-1], 16) ^ 1:x}"
+    file.write_text("\n".join(lines) + "\n")
+
+
+@icarus
+def test_wrong_results(folder: Path) -> None:
+    """One bit in each of two beats; of the second one a run is never told, since its reset comes before."""
+    for line in (0, 15):
+        other_digit(folder / "mine_tile_tb_out.hex", line)
+    status, output = run_icarus(folder)
+    assert status == 1
+    assert output.count(": beat 0 is ") == 3
+    assert output.count(": beat 15 is ") == 2
+    assert "FAIL: 5 errors" in output
+    assert "PASS" not in output
+
+
+BROKEN = {
+    "counter": (r'check\("effectual", effectual, (\d+)\)', r'check("effectual", effectual, \g<1>0)', "effectual is"),
+    "flag": (r'("overflow", .*), 0\)', r"\1, 1)", "overflow is 0, expected 1"),
+    "an endless wait": (r"out_ready <= !pause\(0\)", "out_ready <= 0", "no results: 0 of 16 beats"),
+    "a lost step": (r"next = next \+ ", "next = next + (beat == 9) + ", r"beat \d+ is|no results"),
+    "ports that disagree": (r"b_last\[port\] <= ", "b_last[port] <= port > 0 && ", r"protocol_error is 1, expected 0"),
+}
+
+
+@icarus
+@pytest.mark.parametrize("name", BROKEN)
+def test_fails(name: str, folder: Path) -> None:
+    """What the testbench looks at, and what it does to the tile, makes a difference."""
+    pattern, replacement, message = BROKEN[name]
+    file = folder / "mine_tile_tb.v"
+    text, count = re.subn(pattern, replacement, file.read_text(), count=1)
+    assert count == 1
+    file.write_text(text)
+    status, output = run_icarus(folder)
+    assert status == 1
+    assert re.search(message, output), output
+    assert "FAIL: " in output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+@pytest.mark.parametrize("name", ["rows", "c"])
+def test_verilator(name: str, tmp_path: Path) -> None:
+    """With the commands that the testbench itself gives."""
+    write(tmp_path, CONFIGS[name])
+    text = (tmp_path / "mine_tile_tb.v").read_text()
+    commands = re.findall(r"^//   \$ (.*)$", text, re.MULTILINE)
+    with _environment():
+        build = subprocess.run(commands[1].split(), cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        assert build.returncode == 0, build.stdout + build.stderr
+        run = subprocess.run(tmp_path / commands[2], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+        assert run.returncode == 0
+        assert run.stdout.startswith("PASS: 8 streams of 65 steps")
+        other_digit(tmp_path / "mine_tile_tb_out.hex", 0)
+        run = subprocess.run(tmp_path / commands[2], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert run.returncode != 0
+    assert "FAIL: " in run.stdout
+
+
+def test_icarus_command_is_what_the_tests_run(small: Path) -> None:
+    text = (small / "mine_tile_tb.v").read_text()
+    assert "//   $ iverilog -o bench mine_tile_tb.v mine.v && vvp -n bench\n" in text
+    assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)

@@ -1,0 +1,46 @@
+"""docs/integration.md and examples/amaranth_design.py are what the design does."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+import wavedrom
+
+from tensordash import TileConfig, load_preset
+from tensordash.verilog import port_tables, render
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs/integration.md").read_text(encoding="utf-8")
+WAVES = ROOT / "docs/waves"
+
+
+def test_port_tables() -> None:
+    inside = PAGE.split("<!-- ports -->\n")[1].split("<!-- end of ports -->")[0]
+    assert inside == port_tables(load_preset("paper"))
+
+
+def test_timing_diagrams_are_of_this_design() -> None:
+    found = runpy.run_path(str(ROOT / "bench/timing_diagrams.py"))["diagrams"]()
+    assert {path.stem for path in WAVES.glob("*.json")} == {path.stem for path in WAVES.glob("*.svg")} == set(found)
+    for name, source in found.items():
+        assert json.loads((WAVES / f"{name}.json").read_text(encoding="utf-8")) == source, name
+        assert f"](waves/{name}.svg)" in PAGE
+
+
+@pytest.mark.parametrize("source", sorted(WAVES.glob("*.json")), ids=lambda path: path.stem)
+def test_pictures_are_of_their_sources(source: Path) -> None:
+    picture = wavedrom.render(source.read_text(encoding="utf-8")).tostring()
+    assert source.with_suffix(".svg").read_text(encoding="utf-8") == picture + "\n"
+
+
+def test_example(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples/amaranth_design.py"), run_name="__main__")
+    printed = capsys.readouterr().out
+    assert printed.startswith("20 dense steps in ")
+    assert f"$ python examples/amaranth_design.py\n{printed}```" in PAGE
+
+
+def test_names_of_files() -> None:
+    for name in render(TileConfig(rows=1, columns=1, lanes=2, sparsity="none", format="int8"), "NAME"):
+        assert name in PAGE
