@@ -117,12 +117,13 @@ class Connectivity:
         it: a lane reaches every slot, at the offsets of all options.
 
         >>> Connectivity([(0, 0), (1, 0), (1, 1)], lanes=4, depth=2).sources(ring=True)
-        ((0, 0), (0, 1), (1, 0), (1, 1))
+        ((0, 0), (1, 0), (0, 1), (1, 1))
         """
         if not ring:
             return self.options
         offsets = dict.fromkeys(offset % self.lanes for _, offset in self.options)
-        return tuple((slot, offset) for slot in range(self.depth) for offset in offsets)
+        # By lane offset: synthesis pairs neighbours, and finds a smaller mux for this order than for that by slot.
+        return tuple((slot, offset) for offset in offsets for slot in range(self.depth))
 
     @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
