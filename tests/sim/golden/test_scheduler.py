@@ -116,7 +116,10 @@ def test_no_eligible_step_no_schedule():
     ],
 )
 def test_speed_on_random_zeros(preset, rows, speedups, rng):
-    """Measured apart from this code (`recommended`: by bench/connectivity_search.py), and (paper's order, 4 rows) close to Fig. 15 of the paper."""
+    """Measured apart from this code, and (paper's order, 4 rows) close to Fig. 15 of the paper.
+
+    `recommended`: `speedup` of bench/connectivity_search.py, seeds 0 and 1.
+    """
     config = load_preset(preset)
     for zeros, expected in speedups.items():
         effectual = rng.random((rows, 10_000, config.lanes)) >= zeros / 100
