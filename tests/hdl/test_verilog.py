@@ -182,10 +182,10 @@ def test_a_ring_has_no_staging_buffer():
     assert Counter(kind for kind, _ in instances(defined["tensordash_tile"]))["tensordash_staging_ring"] == 4
     assert Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))["tensordash_ring_feeder"] == 4
     order = "step t since reset on line t modulo 4"
-    assert f"// Inputs: {order} of steps.\n" in text["tensordash.v"]
+    assert f" Inputs of tensordash_tile: {order} of steps.\n" in text["tensordash.v"]
     assert json.loads(text["config.json"])["derived"]["step_order"] == order
     paper = cached_render(CONFIGS["paper"])
-    assert "// Inputs:" not in paper["tensordash.v"]
+    assert "Inputs of" not in paper["tensordash.v"]
     assert json.loads(paper["config.json"])["derived"]["step_order"] == "oldest first"
 
 
