@@ -64,8 +64,8 @@ class TileHarness(Harness):
         self.lemma(state.ends & ~thermometer(state.held, depth) == 0)
         self.lemma(self.probe("control.first", 1) == state.first)
         if self.config.ring:
-            self.lemma(state.oldest < depth)
-            self.lemma(self.probe("control.head", depth) == Const(1) << state.oldest)
+            self.lemma(count(state.oldest) == 1)
+            self.lemma(self.probe("control.head", depth) == state.oldest)
 
     def _schedulers(self) -> None:
         """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.

@@ -70,8 +70,8 @@ class TileState:
         ]
         """Each row's (`both`: the least of its PEs)."""
         self.held = Signal(range(self.depth + 1))
-        self.oldest, self.behind = Signal(range(self.depth)), Signal(range(self.depth))
-        """Numbers, since reset and modulo the depth, of the oldest step and of the next one to enter."""
+        self.oldest, self.behind = Signal(self.depth, init=1), Signal(self.depth)
+        """Of a ring: the lines of the oldest step and of the next one to enter, one-hot."""
         self.ends = Signal(self.depth)
         self.first = Signal(init=1)
         # One bit per slot, the youngest first.
@@ -187,25 +187,23 @@ class TileState:
         ]
         m.d.sync += self.held.eq(following)
         if self.config.ring:
-            m.d.sync += self.oldest.eq(self._modulo(self.oldest + self.steps))
-            m.d.comb += self.behind.eq(self._modulo(self.oldest + self.held))
+            m.d.sync += self.oldest.eq(self._turned(self.oldest, self.steps))
+            m.d.comb += self.behind.eq(self._turned(self.oldest, self.held))
         kept = self.ends >> self.steps
         for step in range(self.depth):
             m.d.sync += self.ends[step].eq(kept[step] | (self.ends_enter & (following == step + 1)))
 
-    def _modulo(self, number: Value) -> Value:
-        """A number below twice the depth, modulo it."""
-        return Mux(number >= self.depth, number - self.depth, number)
+    def _turned(self, line: Value, number: Value) -> Value:
+        """The line that is `number` behind a line."""
+        moves = range(self.depth + 1)
+        return reduce(or_, (line.rotate_left(move) & (number == move).replicate(self.depth) for move in moves))
 
     def on_lines(self, bits: Value, first: Value) -> Value:
-        """A bit for each of `depth` steps from number `first` on, as the ports' lines have them (docs/tile.md)."""
+        """A bit for each of `depth` steps, the oldest of which is on line `first`, by line (docs/tile.md)."""
         if not self.config.ring:
             return bits
-        turned = [
-            bits[: self.depth].rotate_left(number) & (first == number).replicate(self.depth)
-            for number in range(self.depth)
-        ]
-        return reduce(or_, turned)
+        lines = range(self.depth)
+        return reduce(or_, (bits[: self.depth].rotate_left(line) & first[line].replicate(self.depth) for line in lines))
 
     def _c(self, m: Module) -> None:
         """Step 6, and what leaves the store in steps 1 and 4."""

@@ -65,7 +65,9 @@ class WatchedTile(TileHarness):
         most = range(depth + state.latency + 4)
         self.seen, self.effectual, self.delivered = Signal(), Signal(), Signal()
         self.slot = Signal(depth)
-        """Where in the window the watched step is, one-hot; zero when it is not there."""
+        """Where in the window the watched step is, by age, one-hot; zero when it is not there."""
+        self.line, self.entered_on = Signal(depth), Signal(depth)
+        """The line of the step that is picked, and of the one that was: of a ring, the slot that it is in."""
         self.inflight = Signal(most)
         """Streams whose end has entered, and whose final beat has not left."""
         self.ahead = Signal(most)
@@ -78,6 +80,7 @@ class WatchedTile(TileHarness):
                 self.seen.eq(1),
                 self.effectual.eq(effectual),
                 self.slot.eq(Const(1) << (state.stays + index)),
+                self.entered_on.eq(self.line),
                 self.ahead.eq(self.inflight - self.final_leaves),
             ]
         with m.Else():
@@ -100,8 +103,7 @@ class WatchedTile(TileHarness):
         """Give every port any values, with tags on the watched pair alone; return whether it is effectual."""
         config, depth = self.config, self.state.depth
         nonzero: dict[str, Value] = {}
-        line = Signal(depth)
-        self.m.d.comb += line.eq(self.state.on_lines(Const(1, depth) << index, self.state.behind))
+        self.m.d.comb += self.line.eq(self.state.on_lines(Const(1, depth) << index, self.state.behind))
         for side, ports, place, fmt in (
             ("a", self.tile.a, self.column, config.a_format),
             ("b", self.tile.b, self.row, config.b_format),
@@ -112,7 +114,7 @@ class WatchedTile(TileHarness):
                 tagged = Signal.like(port.steps, name=f"{side}_{number}_tagged")
                 for step in range(depth):
                     for lane in range(config.lanes):
-                        tag = pick & ~self.seen & line[step] & (place == number) & (self.lane == lane)
+                        tag = pick & ~self.seen & self.line[step] & (place == number) & (self.lane == lane)
                         magnitude = free[step][lane][:-1]
                         self.m.d.comb += tagged[step][lane].eq(Cat(magnitude, tag))
                         watched = watched | tag & (magnitude.any() if isinstance(fmt, FloatFormat) else Const(1))
@@ -158,9 +160,11 @@ class WatchedTile(TileHarness):
         config, state, depth, lanes = self.config, self.state, self.state.depth, self.config.lanes
         watched, there = Signal(depth, name="watched_slot"), Signal(depth, name="filled_slots")
         self.m.d.comb += [
-            watched.eq(state.on_lines(self.slot, state.oldest)),
+            watched.eq(Mux(self.slot.any(), self.entered_on, 0) if config.ring else self.slot),
             there.eq(state.on_lines(thermometer(state.held, depth), state.oldest)),
         ]
+        if config.ring:
+            self.lemma(self.entered_on == state.on_lines(self.slot, state.oldest), when=self.slot.any())
         for side, ports, place, fmt in (
             ("a", config.columns, self.column, config.a_format),
             ("b", config.rows, self.row, config.b_format),
