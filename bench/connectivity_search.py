@@ -1,13 +1,20 @@
-"""Searches eight options for a window of five steps: where the preset `paper-depth5` comes from.
+"""Searches options for a window: where the presets `paper-depth5` and `recommended` come from.
 
 The paper (Fig. 12) has a 5-deep tile with eight options and does not print them. Hill climbing on random zeros:
 replace an option, or swap two in the priority order, and keep what is faster on average over 30, 50, 70 and 90% zeros
 with four rows.
 
+With --ring: connectivities that are the same in every rotation, a lane's own and one neighbour of every step, so that
+the staging buffers can be rings with eight sources a lane at four steps. All orders in which each of the two goes from
+near to far steps are tried (60 at four steps); the best ten are printed.
+
     python bench/connectivity_search.py [--depth 5] [--options 8] [--tries 200] [--seed 0]
+    python bench/connectivity_search.py --ring --depth 4
 """
 
 import argparse
+from collections.abc import Iterator
+from itertools import combinations
 from random import Random
 
 import numpy as np
@@ -62,6 +69,16 @@ def neighbour(options: Options, depth: int, random: Random) -> Options:
     return sorted(changed, key=lambda option: option[0]) if random.random() < 0.5 else changed
 
 
+def rings(depth: int) -> Iterator[Options]:
+    """Connectivities for rings: the steps of a lane's own and of a neighbour, each in order, interleaved."""
+    count = 2 * (depth - 1)
+    for offset in (1, -1, 2):
+        for own in combinations(range(count), depth - 1):
+            steps = {0: iter(range(1, depth)), offset: iter(range(1, depth))}
+            offsets = [0 if place in own else offset for place in range(count)]
+            yield [(0, 0), *((next(steps[each]), each) for each in offsets)]
+
+
 def main() -> None:
     """Search and print each improvement."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -69,7 +86,13 @@ def main() -> None:
     parser.add_argument("--options", type=int, default=8)
     parser.add_argument("--tries", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--ring", action="store_true")
     arguments = parser.parse_args()
+    if arguments.ring:
+        scored = sorted(((score(each, arguments.depth), each) for each in rings(arguments.depth)), reverse=True)
+        for found, options in scored[:10]:
+            print(f"{found:.4f}  {[list(option) for option in options]}")
+        return
     random = Random(arguments.seed)
     every = sorted((s, o) for s in range(1, arguments.depth) for o in (0, 1, -1, 2))
     best = [(0, 0), *every[: arguments.options - 1]]

@@ -63,6 +63,9 @@ class TileHarness(Harness):
         self.lemma(self.probe("control.ending", depth) == state.ends)
         self.lemma(state.ends & ~thermometer(state.held, depth) == 0)
         self.lemma(self.probe("control.first", 1) == state.first)
+        if self.config.ring:
+            self.lemma(count(state.oldest) == 1)
+            self.lemma(self.probe("control.head", depth) == state.oldest)
 
     def _schedulers(self) -> None:
         """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.
@@ -84,7 +87,8 @@ class TileHarness(Harness):
             ]
             self.m.d.comb += [Value.cast(scheduler.effectual).eq(window), scheduler.eligible.eq(eligible)]
             self.lemma(eligible == thermometer(state.drawable, depth), when=held)
-            select = self.port(f"{path}.select", len(self.config.options) * lanes)
+            name = "select_by_age" if self.config.ring else "select"
+            select = self.probe(f"{path}.{name}", len(self.config.options) * lanes)
             remaining = self.probe(f"{path}.remaining", (depth - 1) * lanes)
             self.lemma(select == Value.cast(scheduler.select), when=held)
             self.lemma(advance == scheduler.advance, when=held)

@@ -4,7 +4,7 @@ Of the hardware it reads the ports, and how far the tile advances (the scheduler
 """
 
 from functools import reduce
-from operator import add, and_
+from operator import add, and_, or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
@@ -70,6 +70,8 @@ class TileState:
         ]
         """Each row's (`both`: the least of its PEs)."""
         self.held = Signal(range(self.depth + 1))
+        self.oldest, self.behind = Signal(self.depth, init=1), Signal(self.depth)
+        """Of a ring: the lines of the oldest step and of the next one to enter, one-hot."""
         self.ends = Signal(self.depth)
         self.first = Signal(init=1)
         # One bit per slot, the youngest first.
@@ -184,9 +186,24 @@ class TileState:
             following.eq(self.stays + self.entering),
         ]
         m.d.sync += self.held.eq(following)
+        if self.config.ring:
+            m.d.sync += self.oldest.eq(self._turned(self.oldest, self.steps))
+            m.d.comb += self.behind.eq(self._turned(self.oldest, self.held))
         kept = self.ends >> self.steps
         for step in range(self.depth):
             m.d.sync += self.ends[step].eq(kept[step] | (self.ends_enter & (following == step + 1)))
+
+    def _turned(self, line: Value, number: Value) -> Value:
+        """The line that is `number` behind a line."""
+        moves = range(self.depth + 1)
+        return reduce(or_, (line.rotate_left(move) & (number == move).replicate(self.depth) for move in moves))
+
+    def on_lines(self, bits: Value, first: Value) -> Value:
+        """A bit for each of `depth` steps, the oldest of which is on line `first`, by line (docs/tile.md)."""
+        if not self.config.ring:
+            return bits
+        lines = range(self.depth)
+        return reduce(or_, (bits[: self.depth].rotate_left(line) & first[line].replicate(self.depth) for line in lines))
 
     def _c(self, m: Module) -> None:
         """Step 6, and what leaves the store in steps 1 and 4."""

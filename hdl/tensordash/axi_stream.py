@@ -11,6 +11,7 @@ from .config import TileConfig
 from .control import count_bits
 from .counters import COUNTERS, FLAGS, counter_members
 from .layouts import RESULT_BITS, steps_layout
+from .ring_feeder import RingFeeder
 from .tile import Tile
 
 __all__ = ["AxiStreamTile", "StepFeeder"]
@@ -109,7 +110,8 @@ class AxiStreamTile(Block):
     Members
     -------
     s_axis_a0_*, ..., s_axis_b0_*, ...
-        One input stream per column (a) and per row (b), as in `StepFeeder`.
+        One input stream per column (a) and per row (b), as in `StepFeeder`: beats have their oldest step in the lowest
+        bytes whatever the tile's staging.
     m_axis_*
         Output beats: results (FP32; int8: INT32) of `out_rows` rows, the first column of the first row in the lowest
         bytes; `tlast` on a block's final beat.
@@ -161,7 +163,8 @@ class AxiStreamTile(Block):
         tile, config = self.tile, self.config
         m.submodules.tile = tile.place(platform)
         for side, index, width in self.sides:
-            feeder = StepFeeder(width=width, lanes=config.lanes, depth=config.window_depth)
+            kind = RingFeeder if config.ring else StepFeeder
+            feeder = kind(width=width, lanes=config.lanes, depth=config.window_depth)
             m.submodules[f"feeder_{side}{index}"] = feeder.place(platform)
             port, name = getattr(tile, side)[index], f"s_axis_{side}{index}"
             m.d.comb += [

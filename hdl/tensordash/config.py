@@ -20,6 +20,7 @@ from .parameters import require_bool, require_choice, require_int
 __all__ = ["ConfigError", "SideFormats", "TileConfig"]
 
 SPARSITIES = ("none", "rows", "both")
+STAGINGS = ("shift", "ring")
 FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
 
 
@@ -51,6 +52,10 @@ class TileConfig:
         Steps in a staging buffer, the dense step included, 2 to 6.
     connectivity : "paper" or list of [step, lane offset]
         Where a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps.
+    staging : "shift" or "ring"
+        Whether steps move through the staging buffers, and ports offer the oldest first; or each stays in one slot, and
+        ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose steps from 1 on all
+        offer the same lane offsets.
     format : str or {"a": str, "b": str}
         Operand format of both sides, or of each: fp16, bf16, fp8_e4m3, fp8_e5m2, int8.
     accumulator : str or {"fused": int, "rounding": str}
@@ -90,6 +95,7 @@ class TileConfig:
     lanes: int = 4
     depth: int = 4
     connectivity: str | tuple[Option, ...] = "paper"
+    staging: str = "shift"
     format: str | Mapping[str, str] | SideFormats = "fp16"
     accumulator: str | Mapping[str, Any] | Fused = "exact"
     sparsity: str = "rows"
@@ -105,6 +111,7 @@ class TileConfig:
         require_int("tile.lanes", self.lanes, 2, 32)
         require_int("tile.depth", self.depth, 2, 6)
         require_choice("tile.sparsity", self.sparsity, SPARSITIES)
+        require_choice("tile.staging", self.staging, STAGINGS)
         require_int("tile.out_rows", self.out_rows, 1, self.rows)
         if self.rows % self.out_rows:
             raise ValueError(f"tile.out_rows must divide tile.rows = {self.rows}, not {self.out_rows}")
@@ -116,6 +123,7 @@ class TileConfig:
         self._check_formats()
         self._check_accumulator()
         self._check_connectivity()
+        self._check_staging()
 
     def _check_formats(self) -> None:
         given = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
@@ -162,6 +170,18 @@ class TileConfig:
         named = (self.lanes, self.depth) == (4, 4) and checked.options == PAPER_OPTIONS
         object.__setattr__(self, "connectivity", "paper" if named else checked.options)
 
+    def _check_staging(self) -> None:
+        if not self.ring or Connectivity(self.options, lanes=self.lanes, depth=self.depth).rotation_invariant:
+            return
+        offsets = [
+            sorted({offset % self.lanes for step, offset in self.options if step == s}) for s in range(self.depth)
+        ]
+        shown = ", ".join(f"{step}: {each}" for step, each in enumerate(offsets) if step)
+        raise ValueError(
+            'tile.staging "ring" needs a tile.connectivity whose steps from 1 on all offer the same lane offsets, '
+            f"not (modulo {self.lanes} lanes) {shown}"
+        )
+
     # Derived
 
     @property
@@ -197,6 +217,11 @@ class TileConfig:
     def window_depth(self) -> int:
         """Steps that the tile holds and a port offers: `depth`, or 1 for the baseline."""
         return 1 if self.sparsity == "none" else self.depth
+
+    @property
+    def ring(self) -> bool:
+        """Whether the staging buffers are rings; the baseline has none."""
+        return self.staging == "ring" and self.sparsity != "none"
 
     @property
     def stages(self) -> int:

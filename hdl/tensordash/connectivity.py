@@ -97,6 +97,35 @@ class Connectivity:
         return tuple((step, (lane + offset) % self.lanes) for step, offset in self.options)
 
     @cached_property
+    def rotation_invariant(self) -> bool:
+        """Whether every step but the oldest offers the same lane offsets, so that a ring of slots can stay in place.
+
+        >>> Connectivity([(0, 0), (1, 0), (2, 1), (1, 1), (2, 0)], lanes=4, depth=3).rotation_invariant
+        True
+        >>> Connectivity(PAPER_OPTIONS, lanes=4, depth=4).rotation_invariant
+        False
+        """
+        offsets: dict[int, set[int]] = {step: set() for step in range(1, self.depth)}
+        for step, offset in self.options[1:]:
+            offsets[step].add(offset % self.lanes)
+        return len({frozenset(each) for each in offsets.values()}) == 1
+
+    def sources(self, ring: bool) -> tuple[Option, ...]:
+        """(slot, lane offset) of everything that an operand mux chooses from, for slots that shift or stay.
+
+        Slots that shift hold the oldest step in slot 0: a lane's sources are its options. In a ring any slot may hold
+        it: a lane reaches every slot, at the offsets of all options.
+
+        >>> Connectivity([(0, 0), (1, 0), (1, 1)], lanes=4, depth=2).sources(ring=True)
+        ((0, 0), (1, 0), (0, 1), (1, 1))
+        """
+        if not ring:
+            return self.options
+        offsets = dict.fromkeys(offset % self.lanes for _, offset in self.options)
+        # By lane offset: synthesis pairs neighbours, and finds a smaller mux for this order than for that by slot.
+        return tuple((slot, offset) for offset in offsets for slot in range(self.depth))
+
+    @cached_property
     def levels(self) -> tuple[tuple[int, ...], ...]:
         """Lanes that decide at the same time, level by level.
 

@@ -11,6 +11,7 @@ from amaranth.lib.wiring import In, Out
 from .block import Block
 from .parameters import require_int
 from .staging_buffer import refill_layout
+from .staging_ring import ring_refill_layout
 
 __all__ = ["Control", "count_bits"]
 
@@ -40,6 +41,8 @@ class Control(Block):
         Schedule only when min(depth, steps left in the stream) steps are present.
     initial : bool
         Whether a stream may have to wait for its C.
+    ring : bool
+        Whether the staging buffers are rings.
 
     Members
     -------
@@ -65,8 +68,12 @@ class Control(Block):
         Each scheduler's AS, as a thermometer, if a schedule is made.
     advance : Out(depth)
         The tile's AS, as a thermometer; zero when no schedule is made.
-    refill : Out(refill_layout)
-        What each slot of every window takes.
+    refill : Out(refill_layout or ring_refill_layout)
+        What each slot of every window takes; of rings, each place of the schedulers' windows.
+    head : Out(depth)
+        Only of rings: the slot of the oldest step, or where the next one goes, one-hot.
+    write : Out(depth)
+        Only of rings: slots that a step enters.
     ends : Out(1)
         This schedule is the last of its stream.
     ends_next : Out(1)
@@ -86,12 +93,15 @@ class Control(Block):
     Source: paper, section III-A, "Composing TensorDash Cores"; docs/tile.md.
     """
 
-    def __init__(self, *, ports: int, schedulers: int, depth: int, full_window: bool, initial: bool) -> None:
+    def __init__(
+        self, *, ports: int, schedulers: int, depth: int, full_window: bool, initial: bool, ring: bool = False
+    ) -> None:
         self.ports = require_int("ports", ports, 1)
         self.schedulers = require_int("schedulers", schedulers, 0)
         self.depth = require_int("depth", depth, 1)
         self.full_window = full_window
         self.initial = initial
+        self.ring = ring
         super().__init__(
             {
                 "available": In(ArrayLayout(count_bits(depth), ports)),
@@ -105,14 +115,15 @@ class Control(Block):
                 "eligible_next": Out(depth),
                 "advances": In(ArrayLayout(depth, max(schedulers, 1))),
                 "advance": Out(depth),
-                "refill": Out(refill_layout(depth)),
+                "refill": Out(ring_refill_layout(depth) if ring else refill_layout(depth)),
+                **({"head": Out(depth), "write": Out(depth)} if ring else {}),
                 "ends": Out(1),
                 "ends_next": Out(1),
                 "starved": Out(1),
                 "limited": Out(1),
                 "protocol_error": Out(1),
             },
-            identity=(ports, schedulers, depth, full_window, initial),
+            identity=(ports, schedulers, depth, full_window, initial, ring),
         )
         self._first = Signal(name="first", init=1)
         self._present = Signal(depth, name="present")
@@ -181,16 +192,17 @@ class Control(Block):
             m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
         m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
         stays = Signal(depth)
+        filled = []
         for slot in range(depth):
             fills = [left[slot - step] & offered[step] for step in range(slot + 1)]
-            lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
-            lines += [left[slot - step] for step in range(slot + 1)]
-            if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
-                lines = [~fills[0], fills[0]]
-            m.d.comb += [
-                self.refill[slot].eq(Cat(*lines)),
-                following[slot].eq(kept[slot] | reduce(or_, fills)),
-            ]
+            filled.append(reduce(or_, fills))
+            if not self.ring:
+                lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
+                lines += [left[slot - step] for step in range(slot + 1)]
+                if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
+                    lines = [~fills[0], fills[0]]
+                m.d.comb += self.refill[slot].eq(Cat(*lines))
+            m.d.comb += following[slot].eq(kept[slot] | filled[slot])
             youngest = following[slot] & ~following[slot + 1] if slot + 1 < depth else following[slot]
             m.d.comb += [
                 stays[slot].eq(reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))),
@@ -201,6 +213,24 @@ class Control(Block):
                 self._present[slot].eq(following[slot]),
                 self._ending[slot].eq(stays[slot] | (port_ends.any() & youngest)),
             ]
+        if self.ring:
+            self._turn(m, kept, filled)
+
+    def _turn(self, m: Module, kept: Signal, filled: list) -> None:
+        """A ring: the place of age j is `j` slots from the oldest step's, which moves on as steps leave."""
+        depth = self.depth
+        head, following = Signal(depth, name="oldest", init=1), Signal(depth, name="oldest_next")
+        for slot in range(depth):
+            moves = (self._leaving[k] & head[(slot - k) % depth] for k in range(depth + 1))
+            lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
+            lines += [~kept[slot] & following[(line - slot) % depth] for line in range(depth)]
+            m.d.comb += [
+                following[slot].eq(reduce(or_, moves)),
+                self.refill[f"slot_{slot}"].eq(Cat(*lines)),
+                self.write[slot].eq(reduce(or_, (filled[j] & following[(slot - j) % depth] for j in range(depth)))),
+            ]
+        m.d.sync += head.eq(following)
+        m.d.comb += self.head.eq(head)
 
 
 def _one_hot(thermometer):

@@ -26,12 +26,14 @@ class OperandMux(Block):
         Bits of a value.
     connectivity : Connectivity
         Options of a lane.
+    ring : bool
+        Whether the window's slots stay where they are: `Connectivity.sources`.
 
     Members
     -------
     window : In(steps_layout)
         The staging buffer's steps.
-    select : In(options, lanes)
+    select : In(sources, lanes)
         One-hot per lane, or all zero.
     operands : Out(width, lanes)
         The selected values.
@@ -39,26 +41,28 @@ class OperandMux(Block):
     Source: paper, Figs. 4 and 5.
     """
 
-    def __init__(self, *, width: int, connectivity: Connectivity) -> None:
+    def __init__(self, *, width: int, connectivity: Connectivity, ring: bool = False) -> None:
         self.width = require_int("width", width, 1)
         self.connectivity = connectivity
+        self.sources = connectivity.sources(ring)
         lanes, depth = connectivity.lanes, connectivity.depth
         super().__init__(
             {
                 "window": In(steps_layout(width, lanes, depth)),
-                "select": In(ArrayLayout(len(connectivity.options), lanes)),
+                "select": In(ArrayLayout(len(self.sources), lanes)),
                 "operands": Out(ArrayLayout(width, lanes)),
             },
-            identity=(width, connectivity),
+            identity=(width, connectivity, ring),
         )
 
     def elaborate(self, platform):
         """AND-OR."""
         m = Module()
-        for lane in range(self.connectivity.lanes):
+        lanes = self.connectivity.lanes
+        for lane in range(lanes):
             chosen = [
-                self.window[step][place] & self.select[lane][option].replicate(self.width)
-                for option, (step, place) in enumerate(self.connectivity.positions(lane))
+                self.window[slot][(lane + offset) % lanes] & self.select[lane][source].replicate(self.width)
+                for source, (slot, offset) in enumerate(self.sources)
             ]
             m.d.comb += self.operands[lane].eq(reduce(or_, chosen))
         return m

@@ -26,12 +26,14 @@ class ScheduledPE(Block):
         As in `PE`.
     connectivity : Connectivity
         Options of a lane; gives the number of lanes.
+    ring : bool
+        As in `OperandMux`.
 
     Members
     -------
     a_window : In(steps_layout)
         The column's staging buffer.
-    select : In(options, lanes)
+    select : In(sources, lanes)
         The row's selection.
     b : In(width, lanes)
         The row's B operands: those selected.
@@ -49,19 +51,20 @@ class ScheduledPE(Block):
         numerics: Numerics,
         connectivity: Connectivity,
         stages: int,
+        ring: bool = False,
     ) -> None:
         lanes = connectivity.lanes
         super().__init__(
             {
                 "a_window": In(steps_layout(numerics.a_format.width, lanes, connectivity.depth)),
-                "select": In(ArrayLayout(len(connectivity.options), lanes)),
+                "select": In(ArrayLayout(len(connectivity.sources(ring)), lanes)),
                 "b": In(ArrayLayout(numerics.b_format.width, lanes)),
                 "active": In(lanes),
                 **sum_members(numerics),
             },
-            identity=(numerics, connectivity, stages),
+            identity=(numerics, connectivity, stages, ring),
         )
-        self.mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity)
+        self.mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
         self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
 
     def elaborate(self, platform):

@@ -10,8 +10,7 @@ from .layouts import steps_layout
 from .numerics import Numerics
 from .operand_mux import OperandMux
 from .pe import PE
-from .row_scheduler import RowScheduler
-from .staging_buffer import refill_layout
+from .row_scheduler import RowScheduler, window_members
 from .sum_ports import pass_through, sum_members
 
 __all__ = ["SelfScheduledPE"]
@@ -24,7 +23,7 @@ class SelfScheduledPE(Block):
 
     Parameters
     ----------
-    numerics, connectivity, stages
+    numerics, connectivity, stages, ring
         As in `ScheduledPE`.
 
     Members
@@ -33,9 +32,9 @@ class SelfScheduledPE(Block):
         The column's and the row's staging buffers.
     a_nonzero, b_nonzero : In(lanes, depth)
         Which values of the steps offered are not zero.
-    refill : In(refill_layout)
-        What each slot of the window takes.
-    eligible_next, scheduled, active, advance
+    refill : In(refill_layout or ring_refill_layout)
+        What each place of the window takes.
+    eligible_next, scheduled, head, active, advance
         As in `RowScheduler`.
     hold, clear, take, c, block, overflow
         As in `PE`.
@@ -49,6 +48,7 @@ class SelfScheduledPE(Block):
         numerics: Numerics,
         connectivity: Connectivity,
         stages: int,
+        ring: bool = False,
     ) -> None:
         lanes, depth = connectivity.lanes, connectivity.depth
         super().__init__(
@@ -57,18 +57,17 @@ class SelfScheduledPE(Block):
                 "b_window": In(steps_layout(numerics.b_format.width, lanes, depth)),
                 "a_nonzero": In(ArrayLayout(lanes, depth)),
                 "b_nonzero": In(ArrayLayout(lanes, depth)),
-                "refill": In(refill_layout(depth)),
-                "eligible_next": In(depth),
-                "scheduled": In(1),
+                **window_members(depth, ring),
                 "active": Out(lanes),
                 "advance": Out(depth),
                 **sum_members(numerics),
             },
-            identity=(numerics, connectivity, stages),
+            identity=(numerics, connectivity, stages, ring),
         )
-        self.scheduler = RowScheduler(connectivity)
-        self.a_mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity)
-        self.b_mux = OperandMux(width=numerics.b_format.width, connectivity=connectivity)
+        self.ring = ring
+        self.scheduler = RowScheduler(connectivity, ring=ring)
+        self.a_mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
+        self.b_mux = OperandMux(width=numerics.b_format.width, connectivity=connectivity, ring=ring)
         self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
 
     def elaborate(self, platform):
@@ -90,6 +89,7 @@ class SelfScheduledPE(Block):
             self.pe.a.eq(self.a_mux.operands),
             self.pe.b.eq(self.b_mux.operands),
             self.pe.active.eq(self.scheduler.active),
+            *([self.scheduler.head.eq(self.head)] if self.ring else []),
             *pass_through(self, self.pe, self.pe.numerics),
         ]
         return m

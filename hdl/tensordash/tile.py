@@ -20,6 +20,7 @@ from .row_scheduler import RowScheduler
 from .scheduled_pe import ScheduledPE
 from .self_scheduled_pe import SelfScheduledPE
 from .staging_buffer import StagingBuffer
+from .staging_ring import StagingRing
 from .sum_ports import starts_from_c
 
 __all__ = ["StepsSignature", "Tile"]
@@ -31,7 +32,7 @@ class StepsSignature(Signature):
     Members
     -------
     steps : Out(steps_layout)
-        Steps offered, oldest first.
+        Steps offered, oldest first; where the staging buffers are rings, step t since reset on line t modulo depth.
     available : Out(0..depth)
         How many of them there are.
     last : Out(1)
@@ -118,6 +119,7 @@ class Tile(Block):
             depth=config.window_depth,
             full_window=config.needs_full_window,
             initial=config.initial,
+            ring=config.ring,
         )
         self.counters = Counters(
             rows=config.rows,
@@ -147,14 +149,15 @@ class Tile(Block):
         fmt = config.a_format if side == "a" else config.b_format
         needs_zeros = config.sparsity == "both" or (config.sparsity == "rows" and side == "b")
         flags = OperandFlags(fmt=fmt, lanes=config.lanes, depth=config.window_depth, zeros=needs_zeros)
-        staging = StagingBuffer(width=fmt.width, lanes=config.lanes, depth=config.window_depth)
+        kind = StagingRing if config.ring else StagingBuffer
+        staging = kind(width=fmt.width, lanes=config.lanes, depth=config.window_depth)
         m.submodules[f"{side}_flags_{index}"] = flags.place(platform)
         m.submodules[f"{side}_staging_{index}"] = staging.place(platform)
         place = index if side == "a" else config.columns + index
         m.d.comb += [
             flags.steps.eq(port.steps),
             staging.steps.eq(port.steps),
-            staging.refill.eq(self.control.refill),
+            staging.write.eq(self.control.write) if config.ring else staging.refill.eq(self.control.refill),
             self.control.available[place].eq(port.available),
             self.control.last[place].eq(port.last),
             port.taken.eq(self.control.taken),
@@ -199,8 +202,8 @@ class Tile(Block):
         config, connectivity = self.config, self.connectivity
         rows = []
         for row, (flags, staging) in enumerate(b_ports):
-            scheduler = RowScheduler(connectivity)
-            mux = OperandMux(width=config.b_format.width, connectivity=connectivity)
+            scheduler = RowScheduler(connectivity, ring=config.ring)
+            mux = OperandMux(width=config.b_format.width, connectivity=connectivity, ring=config.ring)
             m.submodules[f"scheduler_{row}"] = scheduler.place(platform)
             m.submodules[f"b_mux_{row}"] = mux.place(platform)
             m.d.comb += [
@@ -208,6 +211,7 @@ class Tile(Block):
                 scheduler.refill.eq(self.control.refill),
                 scheduler.eligible_next.eq(self.control.eligible_next),
                 scheduler.scheduled.eq(self.control.scheduled),
+                *([scheduler.head.eq(self.control.head)] if config.ring else []),
                 mux.window.eq(staging.window),
                 mux.select.eq(scheduler.select),
                 self.control.advances[row].eq(scheduler.advance),
@@ -215,7 +219,7 @@ class Tile(Block):
                 self.counters.selected[row * config.lanes : (row + 1) * config.lanes].eq(scheduler.active),
             ]
             rows.append((scheduler, mux))
-        for row, column, pe in self._pes(m, platform, ScheduledPE, connectivity=connectivity):
+        for row, column, pe in self._pes(m, platform, ScheduledPE, connectivity=connectivity, ring=config.ring):
             scheduler, mux = rows[row]
             m.d.comb += [
                 pe.a_window.eq(a_ports[column][1].window),
@@ -228,7 +232,9 @@ class Tile(Block):
         """Each PE schedules on the windows of its row and column."""
         config = self.config
         row_advances: list[list] = [[] for _ in range(config.rows)]
-        for row, column, pe in self._pes(m, platform, SelfScheduledPE, connectivity=self.connectivity):
+        for row, column, pe in self._pes(
+            m, platform, SelfScheduledPE, connectivity=self.connectivity, ring=config.ring
+        ):
             index = row * config.columns + column
             a_flags, a_staging = a_ports[column]
             b_flags, b_staging = b_ports[row]
@@ -241,6 +247,7 @@ class Tile(Block):
                 pe.refill.eq(self.control.refill),
                 pe.eligible_next.eq(self.control.eligible_next),
                 pe.scheduled.eq(self.control.scheduled),
+                *([pe.head.eq(self.control.head)] if config.ring else []),
                 self.control.advances[index].eq(pe.advance),
                 self.counters.selected[index * config.lanes : (index + 1) * config.lanes].eq(pe.active),
             ]
@@ -292,7 +299,8 @@ class Tile(Block):
 
     def _count(self, m: Module, ports, errors: list) -> None:
         counters, control = self.counters, self.control
-        entering_special = Cat((flags.non_finite & control.entering).any() for flags, _ in ports)
+        entering = control.write if self.config.ring else control.entering
+        entering_special = Cat((flags.non_finite & entering).any() for flags, _ in ports)
         m.d.comb += [
             counters.advance.eq(control.advance),
             counters.frozen.eq(self._frozen),

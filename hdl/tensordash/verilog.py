@@ -191,9 +191,12 @@ def render(
     """
     check_prefix(prefix)
     wrapper = AxiStreamTile(config)
+    tops = f"Tops: {prefix}_tile, {prefix}_axi_stream_tile."
+    if config.ring:
+        tops += f" Inputs of {prefix}_tile: {_step_order(config)} of steps."
     transposer = _transposer(config)
     return {
-        f"{prefix}.v": _header(config, f"Tops: {prefix}_tile, {prefix}_axi_stream_tile.") + emit(wrapper, prefix),
+        f"{prefix}.v": _header(config, tops) + emit(wrapper, prefix),
         f"{prefix}_transposer.v": _header(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
         f"{prefix}.vlt": WAIVERS.format(prefix=prefix),
         f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
@@ -255,6 +258,11 @@ def _header(config: TileConfig, tops: str) -> str:
     return "".join(f"// {line}".rstrip() + "\n" for line in lines) + "\n"
 
 
+def _step_order(config: TileConfig) -> str:
+    """What stands where on the `steps` of an input."""
+    return f"step t since reset on line t modulo {config.window_depth}" if config.ring else "oldest first"
+
+
 def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transposer: Transposer) -> dict[str, Any]:
     tile = wrapper.tile
     accumulator_bits, accumulator_least_exponent = accumulator_shape(config.numerics)
@@ -264,6 +272,7 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transp
         "config": config.to_mapping(),
         "derived": {
             "window_depth": config.window_depth,
+            "step_order": _step_order(config),
             "options": [list(option) for option in config.options],
             "levels": [list(level) for level in tile.connectivity.levels],
             "a_bits": config.a_format.width,

@@ -46,6 +46,7 @@ def component(placement: Placement) -> str:
         "self_scheduled_pe": "schedulers_b_muxes",
         "row_scheduler": "schedulers_b_muxes",
         "staging_buffer": "staging_buffers",
+        "staging_ring": "staging_buffers",
         "transposer": "transposers",
         "operand_flags": "flags",
     }.get(placement.role, "control")

@@ -264,7 +264,7 @@ class TestRandom:
             ("--random 0.2", 1.20),
             ("--random 0.5", 1.72),
             ("--random 0.9", 3.70),
-            ("--random 0.5 --preset recommended", 1.78),
+            ("--random 0.5 --preset recommended", 1.77),
             ("--random 0.5 --set tile.rows=16", 1.60),
             ("--random 0.5 --preset dense", 1.00),
             ("--random 1", 4.00),

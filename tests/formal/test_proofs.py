@@ -19,6 +19,12 @@ CASES = [
     for proof in PROOFS
     if proof.applies(config)
 ]
+# Of a ring, what it changes.
+CASES += [
+    pytest.param(proof, ODD_TILES["ring"], id=f"{proof.name}-ring")
+    for proof in PROOFS
+    if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
+]
 BROKEN = [
     pytest.param(proof, broken, id=f"{proof.name}-{broken.claim}-{index}")
     for proof in PROOFS
@@ -57,7 +63,8 @@ def test_the_full_suite_is_full():
     suite = full_suite()
     named = {(proof.name, name) for proof, name, _ in suite.proofs}
     for tile in ("paper", "paper-16lane", "paper-bf16", "recommended", "with-c"):
-        assert {("tile", tile), ("tile_control", tile), ("scheduler", tile), ("staging_buffer", tile)} <= named
+        assert {("tile", tile), ("tile_control", tile), ("scheduler", tile)} <= named
+        assert ("staging_ring" if tile == "recommended" else "staging_buffer", tile) in named
     assert {proof.name for proof, _, _ in suite.proofs} == {proof.name for proof in PROOFS}
     assert {broken.claim for _, broken in suite.broken} >= {
         "every_effectual_pair_is_consumed_once",

@@ -24,18 +24,21 @@ from tensordash.numerics import Exact, Fused, Numerics
 from tensordash.operand_flags import OperandFlags
 from tensordash.operand_mux import OperandMux
 from tensordash.pe import PE
+from tensordash.ring_feeder import RingFeeder
 from tensordash.rounder import Rounder
 from tensordash.row_scheduler import RowScheduler
 from tensordash.scheduled_pe import ScheduledPE
 from tensordash.scheduler import Scheduler
 from tensordash.self_scheduled_pe import SelfScheduledPE
 from tensordash.staging_buffer import StagingBuffer
+from tensordash.staging_ring import StagingRing
 from tensordash.transposer import Transposer
 from tensordash.verilog import members
 
 FP16 = FORMATS["fp16"]
 assert isinstance(FP16, FloatFormat)
 PAPER = Connectivity(PAPER_OPTIONS, lanes=4, depth=4)
+TURNING = Connectivity([(0, 0), (1, 1), (2, 0), (1, 0), (2, 1)], lanes=4, depth=3)
 INT8 = FORMATS["int8"]
 EXACT = Numerics(a_format=FP16, b_format=FP16, accumulator=Exact(16))
 FUSED = Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero"))
@@ -44,6 +47,7 @@ NUMBERS: dict[str, Any] = {"numerics": EXACT}
 
 RIGHT = {
     StagingBuffer: {"width": 16, "lanes": 4, "depth": 4},
+    StagingRing: {"width": 16, "lanes": 4, "depth": 4},
     PE: {**NUMBERS, "lanes": 4, "stages": 2},
     ExactAccumulator: {**NUMBERS, "lanes": 4, "stages": 1},
     FusedAccumulator: {"numerics": FUSED, "lanes": 4, "stages": 1},
@@ -69,6 +73,9 @@ WRONG = [
     (StagingBuffer, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
     (StagingBuffer, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
     (StagingBuffer, {"depth": 2.0}, TypeError, r"depth must be an integer of at least 1, not 2\.0"),
+    (StagingRing, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
+    (StagingRing, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (StagingRing, {"depth": "4"}, TypeError, "depth must be an integer of at least 1, not '4'"),
     (StagingBuffer, {"width": True}, TypeError, "width must be an integer of at least 1, not True"),
     (PE, {"stages": 0}, ValueError, "stages must be an integer from 1 to 3, not 0"),
     (PE, {"stages": 4}, ValueError, "stages must be an integer from 1 to 3, not 4"),
@@ -227,6 +234,35 @@ def test_ports_of_an_odd_tile():
         ),
         (StagingBuffer(width=16, lanes=4, depth=4), {"steps": 256, "refill": 20, "window": 256}),
         (StagingBuffer(width=16, lanes=4, depth=1), {"steps": 64, "refill": 2, "window": 64}),
+        (StagingRing(width=16, lanes=4, depth=4), {"steps": 256, "write": 4, "window": 256}),
+        (OperandMux(width=16, connectivity=TURNING, ring=True), {"window": 192, "select": 24, "operands": 64}),
+        (
+            RowScheduler(TURNING, ring=True),
+            {
+                "nonzero": 12,
+                "refill": 6 + 5 + 4,
+                "eligible_next": 3,
+                "scheduled": 1,
+                "head": 3,
+                "select": 24,
+                "active": 4,
+                "advance": 3,
+            },
+        ),
+        (
+            RingFeeder(width=16, lanes=4, depth=3),
+            {
+                "tdata": 192,
+                "tkeep": 24,
+                "tlast": 1,
+                "tvalid": 1,
+                "tready": 1,
+                "steps": 192,
+                "available": 2,
+                "last": 1,
+                "taken": 2,
+            },
+        ),
         (OperandMux(width=16, connectivity=PAPER), {"window": 256, "select": 32, "operands": 64}),
         (
             Transposer(width=16, lanes=4),

@@ -62,6 +62,16 @@ WRONG_VALUES = [
     ({"connectivity": "ring"}, r"tile\.connectivity must be \"paper\" or a list of \[step, lane offset\], not 'ring'"),
     ({"lanes": 8}, r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 8 and 4"),
     ({"depth": 3}, r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 4 and 3"),
+    ({"staging": "fifo"}, r"tile\.staging must be one of ring, shift, not 'fifo'"),
+    (
+        {"staging": "ring"},
+        r"tile\.staging \"ring\" needs a tile\.connectivity whose steps from 1 on all offer the same lane offsets, "
+        r"not \(modulo 4 lanes\) 1: \[0, 1, 3\], 2: \[0, 2\], 3: \[0, 3\]",
+    ),
+    (
+        {"staging": "ring", "sparsity": "both", "depth": 3, "connectivity": [[0, 0], [1, 1]]},
+        r"tile\.staging \"ring\" needs .*, not \(modulo 4 lanes\) 1: \[1\], 2: \[\]",
+    ),
     (
         {"connectivity": [[1, 0], [0, 0]]},
         r"tile\.connectivity must begin with \[0, 0\], not \[1, 0\]",
@@ -102,6 +112,7 @@ WRONG_TYPES = [
     ({"columns": 4.0}, r"tile\.columns must be an integer from 1 to 16, not 4\.0"),
     ({"lanes": None}, r"tile\.lanes must be an integer from 2 to 32, not None"),
     ({"depth": [4]}, r"tile\.depth must be an integer from 2 to 6, not \[4\]"),
+    ({"staging": None}, r"tile\.staging must be one of ring, shift, not None"),
     ({"sparsity": 1}, r"tile\.sparsity must be one of both, none, rows, not 1"),
     ({"accumulator": False}, r"tile\.accumulator must be .* or one of ampere, exact, hopper, volta, not False"),
     ({"headroom_bits": 1.5}, r"tile\.headroom_bits must be an integer from 0 to 64, not 1\.5"),

@@ -21,6 +21,7 @@ CONFIGS = {
     "paper": load_preset("paper"),
     "dense": load_preset("dense"),
     "paper-16lane": load_preset("paper-16lane"),
+    "ring-2x2": load_preset("recommended", ["tile.rows=2", "tile.columns=2"]),
     "both-2x2": TileConfig(rows=2, columns=2, sparsity="both"),
     "bf16-c": load_preset("paper-bf16", ["tile.rows=2", "tile.columns=2", "tile.initial=true"]),
     "fp8-c": TileConfig(rows=2, columns=2, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, initial=True, pipeline=3),
@@ -174,6 +175,20 @@ def test_equal_components_are_one_module():
     assert inside == {"tensordash_multiplier": 4, "tensordash_exact_accumulator": 1}
     wrapped = Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))
     assert wrapped == {"tensordash_tile": 1, "tensordash_step_feeder": 8}
+
+
+def test_a_ring_has_no_staging_buffer():
+    text = cached_render(CONFIGS["ring-2x2"])
+    defined = modules(text["tensordash.v"])
+    assert not {"tensordash_staging_buffer", "tensordash_step_feeder"} & set(defined)
+    assert Counter(kind for kind, _ in instances(defined["tensordash_tile"]))["tensordash_staging_ring"] == 4
+    assert Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))["tensordash_ring_feeder"] == 4
+    order = "step t since reset on line t modulo 4"
+    assert f" Inputs of tensordash_tile: {order} of steps.\n" in text["tensordash.v"]
+    assert json.loads(text["config.json"])["derived"]["step_order"] == order
+    paper = cached_render(CONFIGS["paper"])
+    assert "Inputs of" not in paper["tensordash.v"]
+    assert json.loads(paper["config.json"])["derived"]["step_order"] == "oldest first"
 
 
 def test_pes_of_other_tiles():

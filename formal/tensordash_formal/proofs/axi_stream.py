@@ -3,12 +3,13 @@
 from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Cat, Elaboratable, Instance, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.axi_stream import AxiStreamTile, StepFeeder
 from tensordash.block import Block
 from tensordash.counters import COUNTERS, FLAGS
+from tensordash.ring_feeder import RingFeeder
 from tensordash.tile import Tile
 from tensordash.verilog import members
 
@@ -73,7 +74,12 @@ class WrapperHarness(Harness):
         self.assume(~tvalid | (steps_here == depth) | tlast)
         self.assume(taken <= available)
 
-        room = 2 * depth - 1
+        ring = self.config.ring
+        room = 2 * depth if ring else 2 * depth - 1
+        # Of a ring: the slot of the next step to leave; its line is that modulo the depth.
+        oldest = Signal(range(room), name=f"{name}_oldest")
+        if ring:
+            m.d.sync += oldest.eq(_modulo(oldest + taken, room))
         held = Signal(range(room + 1), name=f"{name}_held")
         left = Signal(range(room + 1), name=f"{name}_left")
         ends = Signal(room, name=f"{name}_ends")
@@ -112,21 +118,38 @@ class WrapperHarness(Harness):
         with m.Elif(watched):
             m.d.sync += [watched.eq(ahead >= taken), ahead.eq(ahead - taken)]
         for place in range(depth):
-            there = steps[place * step_bits :][:step_bits].word_select(lane, width)
+            lines = [steps[line * step_bits :][:step_bits].word_select(lane, width) for line in range(depth)]
+            there = Array(lines)[_modulo(_modulo(oldest, depth) + place, depth)] if ring else lines[place]
             due = watched & (ahead == place) & (available > place)
             self.claim("steps_arrive_once_and_in_order", there == value, when=due)
 
         feeder = f"feeder_{name}"
         self.lemma(held <= room)
-        self.lemma(self.probe(f"{feeder}.ending", room) == ends)
         self.lemma((ends >> held) == 0)
         self.lemma(ahead < held, when=watched)
+        ending = self.probe(f"{feeder}.ending", room)
+        if ring:
+            self._ring_lemmas(feeder, oldest, held, ends, ending)
+        else:
+            self.lemma(ending == ends)
         if room > 1:  # Yosys names the registers of a single step after the ports.
             self.lemma(self.probe(f"{feeder}.count", len(held)) == held)
             slots = self.probe(f"{feeder}.held", room * step_bits)
             for slot in range(room):
                 there = slots[slot * step_bits :][:step_bits].word_select(lane, width)
-                self.lemma(there == value, when=watched & (ahead == slot))
+                place = _modulo(oldest + ahead, room) if ring else ahead
+                self.lemma(there == value, when=watched & (place == slot))
+
+    def _ring_lemmas(self, feeder: str, oldest: Signal, held: Signal, ends: Signal, ending: Signal) -> None:
+        """Where steps enter and leave, and where their ends are."""
+        room = len(ends)
+        newest = _modulo(oldest + held, room)
+        self.lemma(oldest < room)
+        self.lemma(self.probe(f"{feeder}.reading", room) == Const(1) << oldest)
+        self.lemma(self.probe(f"{feeder}.writing", room) == Const(1) << newest)
+        for age in range(room):
+            slot = _modulo(oldest + age, room)
+            self.lemma(ending.bit_select(slot, 1) == ends[age], when=held > age)
 
     def _wires(self, name: str, port: str) -> None:
         for signal in ("steps", "available", "last", "taken"):
@@ -155,6 +178,11 @@ class WrapperHarness(Harness):
             self.claim("c_passes", dut.s_axis_c_tready == self.at_tile("c_ready"))
 
 
+def _modulo(number: Any, modulus: int) -> Any:
+    """A number below twice the modulus, modulo it."""
+    return Mux(number >= modulus, number - modulus, number)[: (modulus - 1).bit_length()]
+
+
 def _takes_always(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.tready.eq(1)
 
@@ -176,6 +204,14 @@ def _ends_nothing(m: Module, sound: Any, outer: Any) -> None:
 
 def _newest_first(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.steps[step].eq(sound.steps[outer.depth - 1 - step]) for step in range(outer.depth)]
+
+
+def _on_the_line_of_its_age(m: Module, sound: Any, outer: Any) -> None:
+    oldest = Signal(range(outer.depth))
+    m.d.sync += oldest.eq((oldest + outer.taken) % outer.depth)
+    for number in range(outer.depth):
+        lines = [sound.steps[(number + first) % outer.depth] for first in range(outer.depth)]
+        m.d.comb += outer.steps[number].eq(Array(lines)[oldest])
 
 
 def _valid_waits(m: Module, sound: Any, outer: Any) -> None:
@@ -201,6 +237,7 @@ def _broken(
 
 
 SMALL = TileConfig(rows=1, columns=1)
+RING = TileConfig(rows=1, columns=1, depth=3, connectivity=((0, 0), (1, 0), (2, 0)), staging="ring")
 
 BROKEN = (
     _broken("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
@@ -208,6 +245,13 @@ BROKEN = (
     _broken("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
     _broken("never_waits_while_beats_come", "a beat enters only when no step is left", _takes_when_empty),
     _broken("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
+    _broken(
+        "steps_arrive_once_and_in_order",
+        "a ring's steps stand on the lines of their ages",
+        _on_the_line_of_its_age,
+        RingFeeder,
+        RING,
+    ),
     _broken("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
     _broken("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
     _broken("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),

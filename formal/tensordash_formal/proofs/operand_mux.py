@@ -24,9 +24,10 @@ class Muxes(Block):
     def __init__(self, config: TileConfig) -> None:
         lanes, depth = config.lanes, config.window_depth
         connectivity = Connectivity(config.options, lanes=lanes, depth=depth)
+        self.sources = connectivity.sources(config.ring)
         widths = sorted({config.a_format.width, config.b_format.width})
-        self.muxes = {width: OperandMux(width=width, connectivity=connectivity) for width in widths}
-        members: dict[str, Any] = {"select": In(ArrayLayout(len(config.options), lanes))}
+        self.muxes = {width: OperandMux(width=width, connectivity=connectivity, ring=config.ring) for width in widths}
+        members: dict[str, Any] = {"select": In(ArrayLayout(len(self.sources), lanes))}
         for width in widths:
             members[f"window_{width}"] = In(steps_layout(width, lanes, depth))
             members[f"operands_{width}"] = Out(ArrayLayout(width, lanes))
@@ -58,9 +59,9 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
         harness.assume((select & (select - 1)[: len(select)]) == 0)
         for width in dut.muxes:
             window, operand = getattr(dut, f"window_{width}"), getattr(dut, f"operands_{width}")[lane]
-            for option, (step, offset) in enumerate(config.options):
-                value = window[step][(lane + offset) % config.lanes]
-                harness.claim("operand_is_the_selected_value", operand == value, when=select[option])
+            for source, (slot, offset) in enumerate(dut.sources):
+                value = window[slot][(lane + offset) % config.lanes]
+                harness.claim("operand_is_the_selected_value", operand == value, when=select[source])
             harness.claim("operand_is_zero_without_a_selection", operand == 0, when=~select.any())
     return harness
 

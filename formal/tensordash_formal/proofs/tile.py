@@ -15,6 +15,7 @@ from tensordash.operand_flags import OperandFlags
 from tensordash.scheduled_pe import ScheduledPE
 from tensordash.scheduler import Scheduler
 from tensordash.staging_buffer import StagingBuffer
+from tensordash.staging_ring import StagingRing
 
 from ..harness import Fault
 from ..proof import Broken, Proof
@@ -64,7 +65,9 @@ class WatchedTile(TileHarness):
         most = range(depth + state.latency + 4)
         self.seen, self.effectual, self.delivered = Signal(), Signal(), Signal()
         self.slot = Signal(depth)
-        """Where in the window the watched step is, one-hot; zero when it is not there."""
+        """Where in the window the watched step is, by age, one-hot; zero when it is not there."""
+        self.line, self.entered_on = Signal(depth), Signal(depth)
+        """The line of the step that is picked, and of the one that was: of a ring, the slot that it is in."""
         self.inflight = Signal(most)
         """Streams whose end has entered, and whose final beat has not left."""
         self.ahead = Signal(most)
@@ -77,6 +80,7 @@ class WatchedTile(TileHarness):
                 self.seen.eq(1),
                 self.effectual.eq(effectual),
                 self.slot.eq(Const(1) << (state.stays + index)),
+                self.entered_on.eq(self.line),
                 self.ahead.eq(self.inflight - self.final_leaves),
             ]
         with m.Else():
@@ -99,6 +103,7 @@ class WatchedTile(TileHarness):
         """Give every port any values, with tags on the watched pair alone; return whether it is effectual."""
         config, depth = self.config, self.state.depth
         nonzero: dict[str, Value] = {}
+        self.m.d.comb += self.line.eq(self.state.on_lines(Const(1, depth) << index, self.state.behind))
         for side, ports, place, fmt in (
             ("a", self.tile.a, self.column, config.a_format),
             ("b", self.tile.b, self.row, config.b_format),
@@ -109,7 +114,7 @@ class WatchedTile(TileHarness):
                 tagged = Signal.like(port.steps, name=f"{side}_{number}_tagged")
                 for step in range(depth):
                     for lane in range(config.lanes):
-                        tag = pick & ~self.seen & (index == step) & (place == number) & (self.lane == lane)
+                        tag = pick & ~self.seen & self.line[step] & (place == number) & (self.lane == lane)
                         magnitude = free[step][lane][:-1]
                         self.m.d.comb += tagged[step][lane].eq(Cat(magnitude, tag))
                         watched = watched | tag & (magnitude.any() if isinstance(fmt, FloatFormat) else Const(1))
@@ -153,6 +158,13 @@ class WatchedTile(TileHarness):
     def _waiting(self) -> Value:
         """The pair is in the window, not consumed; its tags are nowhere else there."""
         config, state, depth, lanes = self.config, self.state, self.state.depth, self.config.lanes
+        watched, there = Signal(depth, name="watched_slot"), Signal(depth, name="filled_slots")
+        self.m.d.comb += [
+            watched.eq(Mux(self.slot.any(), self.entered_on, 0) if config.ring else self.slot),
+            there.eq(state.on_lines(thermometer(state.held, depth), state.oldest)),
+        ]
+        if config.ring:
+            self.lemma(self.entered_on == state.on_lines(self.slot, state.oldest), when=self.slot.any())
         for side, ports, place, fmt in (
             ("a", config.columns, self.column, config.a_format),
             ("b", config.rows, self.row, config.b_format),
@@ -162,10 +174,10 @@ class WatchedTile(TileHarness):
             self.m.d.comb += window.eq(
                 element([self.probe(f"{side}_staging_{number}.window", bits) for number in range(ports)], place)
             )
-            for step in range(depth):
+            for slot in range(depth):
                 for lane in range(lanes):
-                    tag = window[(step * lanes + lane + 1) * fmt.width - 1]
-                    self.lemma(tag == (self.slot[step] & (self.lane == lane)), when=state.held > step)
+                    tag = window[(slot * lanes + lane + 1) * fmt.width - 1]
+                    self.lemma(tag == (watched[slot] & (self.lane == lane)), when=there[slot])
         if config.sparsity == "none":
             return self.slot.any()
         remaining = Signal(depth * lanes, name="remaining")
@@ -261,6 +273,7 @@ class WatchedTile(TileHarness):
 SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)))
 WITH_C = replace(SMALL, initial=True)
 FROM_C = replace(WITH_C, format="bf16", accumulator="volta")
+RING = replace(SMALL, staging="ring")
 ONCE = "every_effectual_pair_is_consumed_once"
 OTHER = "no_pair_meets_another_stream"
 
@@ -293,6 +306,34 @@ BROKEN = (
         "steps that stay are not kept",
         StagingBuffer,
         lambda m, sound, outer: [lines[0].eq(0) for lines in sound.refill],
+    ),
+    _broken(
+        ONCE,
+        "a ring's selections are not turned",
+        Control,
+        lambda m, sound, outer: outer.head.eq(1),
+        RING,
+    ),
+    _broken(
+        ONCE,
+        "a ring's steps go one slot too far",
+        Control,
+        lambda m, sound, outer: outer.write.eq(sound.write.rotate_left(1)),
+        RING,
+    ),
+    _broken(
+        ONCE,
+        "a ring takes all that is offered",
+        StagingRing,
+        lambda m, sound, outer: sound.write.eq(~0),
+        RING,
+    ),
+    _broken(
+        ONCE,
+        "a ring's zeros are those of the line before",
+        OperandFlags,
+        lambda m, sound, outer: [outer.nonzero[line].eq(sound.nonzero[line - 1]) for line in range(outer.depth)],
+        RING,
     ),
     _broken(
         ONCE,

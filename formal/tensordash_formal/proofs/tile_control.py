@@ -130,7 +130,8 @@ class ControlledTile(TileHarness):
             self._counts(claim, counter, self.past(amount), can_grow.get(claim.removesuffix("_is_right"), True))
         self._counts("effectual_is_right", tile.effectual, self._consumed())
 
-        entering = thermometer(state.entering, state.depth)
+        entering = Signal(state.depth)
+        self.m.d.comb += entering.eq(state.on_lines(thermometer(state.entering, state.depth), state.behind))
         special = Cat(
             _special(port.steps[step][lane], fmt) & entering[step]
             for ports, fmt in ((tile.a, config.a_format), (tile.b, config.b_format))
@@ -332,6 +333,13 @@ BROKEN = (
         "infinities and NaNs are not seen",
         OperandFlags,
         lambda m, sound, outer: outer.non_finite.eq(0),
+    ),
+    _broken(
+        "non_finite_is_right",
+        "a ring's lines are taken for ages",
+        Control,
+        lambda m, sound, outer: outer.write.eq(sound.entering),
+        replace(SMALL, connectivity=((0, 0), (1, 0), (1, 1), (2, 0), (2, 1)), staging="ring"),
     ),
     _broken(
         "c_is_ready_while_there_is_room",

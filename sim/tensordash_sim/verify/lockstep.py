@@ -8,7 +8,7 @@ from tensordash import TileConfig
 from ..golden.ports import Outputs
 from ..golden.tile import Tile
 from .pins import PinsLike, split
-from .stimulus import Arrival, BlockSource, Source, packed_beat
+from .stimulus import Arrival, BlockSource, Source, on_lines, packed_beat
 
 __all__ = ["Lockstep"]
 
@@ -53,6 +53,7 @@ class Lockstep:
         self.c_arrival = Arrival(random, idle if c_idle is None else c_idle)
         self.results: list[tuple[int, ...]] = []
         self.due = 0
+        self.entered = 0
         self.a: list[Source] = []
         self.b: list[Source] = []
         self.c = BlockSource([], config.out_rows)
@@ -88,8 +89,11 @@ class Lockstep:
         for (side, _, width), offered in zip(self._sides, offers, strict=True):
             for i, (offer, bits) in enumerate(offered):
                 # What stands beyond the steps offered must not matter.
-                beyond = self._garbage(depth - offer.available, width * self.config.lanes)
-                pins[f"{side}_{i}_steps"] = bits | beyond << (offer.available * width * self.config.lanes)
+                step_bits = width * self.config.lanes
+                bits |= self._garbage(depth - offer.available, step_bits) << (offer.available * step_bits)
+                if self.config.ring:
+                    bits = on_lines(bits, step_bits, depth, self.entered)
+                pins[f"{side}_{i}_steps"] = bits
                 pins[f"{side}_{i}_available"] = offer.available
                 pins[f"{side}_{i}_last"] = int(offer.last)
         beat = None
@@ -105,7 +109,9 @@ class Lockstep:
         self._compare(expected)
         if reset:
             self.golden.reset()
+            self.entered = 0
         else:
+            self.entered += expected.taken
             for source in (*self.a, *self.b):
                 source.take(expected.taken)
             if beat is not None and expected.c_ready:

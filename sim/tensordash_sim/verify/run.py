@@ -16,15 +16,16 @@ from .simulators import Simulation, SimulatorError, choose_simulator
 __all__ = ["BENCHES", "BenchResult", "VerificationError", "run_bench", "verify"]
 
 PREFIX = "tensordash"
-BENCHES: dict[str, tuple[str, bool]] = {
-    "scheduler": ("scheduler", True),
-    "staging_buffer": ("staging_buffer", False),
-    "transposer": ("transposer", False),
-    "pe": ("pe", False),
-    "tile": ("tile", False),
-    "axi_stream": ("axi_stream_tile", False),
+BENCHES: dict[str, tuple[str, str | None]] = {
+    "scheduler": ("scheduler", 'tile.sparsity "rows" or "both"'),
+    "staging_buffer": ("staging_buffer", 'tile.staging "shift"'),
+    "staging_ring": ("staging_ring", 'tile.staging "ring" and tile.sparsity "rows" or "both"'),
+    "transposer": ("transposer", None),
+    "pe": ("pe", None),
+    "tile": ("tile", None),
+    "axi_stream": ("axi_stream_tile", None),
 }
-"""Benches by name: the module that each drives, and whether only a sparse tile has it."""
+"""Benches by name: the module that each drives, and what a tile must have for its Verilog to have it."""
 
 
 class VerificationError(TensorDashError, ValueError):
@@ -66,7 +67,10 @@ class BenchResult:
 
 def applicable(config: TileConfig) -> list[str]:
     """Benches that a configuration's Verilog has the modules for."""
-    return [name for name, (_, sparse) in BENCHES.items() if not sparse or config.sparsity != "none"]
+    missing = {"staging_buffer" if config.ring else "staging_ring"}
+    if config.sparsity == "none":
+        missing.add("scheduler")
+    return [name for name in BENCHES if name not in missing]
 
 
 def run_bench(
@@ -109,7 +113,10 @@ def run_bench(
     if bench not in BENCHES:
         raise VerificationError(f"bench must be one of {', '.join(BENCHES)}, not {bench!r}")
     if bench not in applicable(config):
-        raise VerificationError(f"bench {bench} needs a sparse tile: tile.sparsity is {config.sparsity!r}")
+        raise VerificationError(
+            f"bench {bench} needs {BENCHES[bench][1]}, "
+            f"not tile.staging {config.staging!r} and tile.sparsity {config.sparsity!r}"
+        )
     chosen = choose_simulator(simulator)
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)

@@ -15,6 +15,7 @@ __all__ = [
     "BlockSource",
     "Source",
     "largest",
+    "on_lines",
     "packed",
     "packed_beat",
     "random_inputs",
@@ -268,6 +269,16 @@ def packed_beat(beat: Beat) -> int:
     """A beat as a port's payload: the values, the first one lowest, and `last` above them."""
     values = [value for row in beat.values for value in row]
     return packed([*values, int(beat.last)], 32)
+
+
+def on_lines(bits: int, step_bits: int, depth: int, first: int) -> int:
+    """Steps from number `first` on, the oldest lowest, as a ring's port wants them: step t on line t modulo `depth`.
+
+    >>> hex(on_lines(0x3210, 4, 4, first=6))
+    '0x1032'
+    """
+    shift = first % depth * step_bits
+    return (bits << shift | bits >> (depth * step_bits - shift)) & ((1 << (depth * step_bits)) - 1)
 
 
 def packed(fields: Sequence[int], width: int) -> int:

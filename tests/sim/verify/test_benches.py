@@ -25,6 +25,7 @@ GEOMETRIES = {
     "4x4-16lanes-depth3": load_preset("paper-16lane"),
     "1x1-4lanes-depth4": TileConfig(rows=1, columns=1),
 }
+RING_OF_4 = ((0, 0), (1, 1), (1, 0), (2, 0), (2, 1), (3, 0), (3, 1))
 SPARSITIES = ("none", "rows", "both")
 CONFIGS = {
     f"{geometry}-{sparsity}": replace(config, sparsity=sparsity)
@@ -42,6 +43,12 @@ VARIANTS = {
     "dense-options-only": TileConfig(rows=2, columns=1, connectivity=((0, 0),)),
     "recommended-depth6": TileConfig(
         rows=1, columns=2, lanes=3, depth=6, connectivity=((0, 0), (1, 1), (5, 0), (2, -1), (3, 2), (4, 0))
+    ),
+    "ring": TileConfig(
+        rows=2, columns=1, depth=3, connectivity=((0, 0), (1, -1), (1, 0), (2, 0), (2, -1)), staging="ring"
+    ),
+    "ring-both-full-window": TileConfig(
+        rows=1, columns=2, lanes=3, connectivity=RING_OF_4, sparsity="both", staging="ring", full_window=True
     ),
     "2-lanes": TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 1))),
 }
@@ -69,6 +76,17 @@ def test_tile(bench, config, check):
 @pytest.mark.parametrize("name", VARIANTS)
 def test_variant(name, check):
     check("tile", VARIANTS[name], effort=0.1, simulator=FOR_SMALL)
+
+
+@pytest.mark.parametrize("bench", ["staging_ring", "axi_stream"])
+def test_ring(bench, check):
+    check(bench, VARIANTS["ring"], effort=0.2, simulator=FOR_SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+def test_recommended(bench, check):
+    check(bench, load_preset("recommended"), effort=0.5, simulator=FASTEST)
 
 
 @pytest.mark.parametrize("bench", ["tile", "axi_stream"])

@@ -11,8 +11,10 @@ from tensordash.control import Control
 from tensordash.counters import Counters
 from tensordash.drain import Drain
 from tensordash.pe import PE
+from tensordash.ring_feeder import RingFeeder
 from tensordash.row_scheduler import RowScheduler
 from tensordash.scheduler import Scheduler
+from tensordash.staging_ring import StagingRing
 from tensordash_sim.verify import run_bench
 
 from .conftest import CONFIG, FOR_SMALL, says
@@ -79,6 +81,36 @@ class TestStagingBuffer:
 
         monkeypatch.setattr(staging_buffer, "one_hot_mux", wrong)
         assert says(caught("staging_buffer"), "golden says")
+
+
+class TestRing:
+    CONFIG = TileConfig(
+        rows=2, columns=1, depth=3, connectivity=((0, 0), (1, 1), (1, 0), (2, 0), (2, 1)), staging="ring"
+    )
+
+    @pytest.mark.parametrize("bench", ["staging_ring", "tile", "axi_stream"])
+    def test_sound_verilog_passes(self, bench, tmp_path):
+        generate(self.CONFIG, tmp_path / "verilog")
+        result = run_bench(
+            bench, self.CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.15, simulator=FOR_SMALL
+        )
+        assert result.passed, result.failures
+
+    def test_a_slot_shows_another(self, caught, sabotage):
+        sabotage(StagingRing, lambda self: self.window[0].eq(self.window[1]))
+        assert says(caught("staging_ring", config=self.CONFIG), "slot 0 is", "golden says")
+
+    def test_a_step_goes_to_the_slot_of_its_age(self, caught, sabotage):
+        sabotage(Control, lambda self: self.write.eq(self.entering))
+        assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
+
+    def test_selections_are_not_turned(self, caught, sabotage):
+        sabotage(Control, lambda self: self.head.eq(1))
+        assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
+
+    def test_beats_are_not_turned(self, caught, sabotage):
+        sabotage(RingFeeder, lambda self: [step.eq(held) for step, held in zip(self.steps, self._held, strict=False)])
+        assert says(caught("axi_stream", config=self.CONFIG), "golden says")
 
 
 class TestTransposer:

@@ -78,8 +78,12 @@ class TestBenchNames:
         assert not (tmp_path / "run").exists()
 
     def test_scheduler_of_a_baseline(self, tmp_path):
-        with pytest.raises(VerificationError, match="^bench scheduler needs a sparse tile: tile.sparsity is 'none'$"):
+        with pytest.raises(
+            VerificationError, match='^bench scheduler needs tile.sparsity "rows" or "both", not .*\'none\'$'
+        ):
             run_bench("scheduler", load_preset("dense"), tmp_path, tmp_path / "run")
+        with pytest.raises(VerificationError, match="^bench staging_buffer needs tile.staging \"shift\", not .*'ring'"):
+            run_bench("staging_buffer", load_preset("recommended"), tmp_path, tmp_path / "run")
 
     def test_verify_names_those_that_apply(self):
         with pytest.raises(VerificationError, match="^bench must be one of staging_buffer, .*, not 'scheduler'$"):
@@ -88,8 +92,11 @@ class TestBenchNames:
             verify(SMALL, ["nothing"])
 
     def test_applicable(self):
-        assert applicable(SMALL) == list(BENCHES)
-        assert applicable(SMALL.baseline) == [name for name in BENCHES if name != "scheduler"]
+        assert applicable(SMALL) == [name for name in BENCHES if name != "staging_ring"]
+        assert applicable(SMALL.baseline) == [name for name in applicable(SMALL) if name != "scheduler"]
+        ring = load_preset("recommended")
+        assert applicable(ring) == [name for name in BENCHES if name != "staging_buffer"]
+        assert applicable(ring.baseline) == applicable(SMALL.baseline)
 
 
 class TestBuilds:

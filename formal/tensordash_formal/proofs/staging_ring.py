@@ -1,0 +1,85 @@
+"""The staging rings: a slot holds what stood on its line when it was last written."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib.wiring import In, Out
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.layouts import steps_layout
+from tensordash.staging_ring import StagingRing
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+class Rings(Block):
+    """A tile's staging rings, one of each width, written by the same `write`."""
+
+    def __init__(self, config: TileConfig) -> None:
+        lanes, depth = config.lanes, config.window_depth
+        widths = sorted({config.a_format.width, config.b_format.width})
+        self.rings = {width: StagingRing(width=width, lanes=lanes, depth=depth) for width in widths}
+        members: dict[str, Any] = {"write": In(depth)}
+        for width in widths:
+            layout = steps_layout(width, lanes, depth)
+            members |= {f"steps_{width}": In(layout), f"window_{width}": Out(layout)}
+        super().__init__(members, identity=(config,))
+
+    def elaborate(self, platform: Any) -> Module:
+        """Nothing but the rings."""
+        m = Module()
+        for width, ring in self.rings.items():
+            m.submodules[f"ring_{width}"] = ring.place(platform)
+            m.d.comb += [
+                ring.write.eq(self.write),
+                ring.steps.eq(getattr(self, f"steps_{width}")),
+                getattr(self, f"window_{width}").eq(ring.window),
+            ]
+        return m
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's rings; that control writes the right slots is `tile`'s business.
+
+    Source: docs/tile.md, "Ports"; the docstring of `StagingRing`.
+    """
+    dut = Rings(config)
+    harness = Harness(dut, fault=fault)
+    running = harness.past(1)
+    lane = harness.constant(range(config.lanes), "lane")
+    harness.assume(lane < config.lanes)
+    for width in dut.rings:
+        steps, window = getattr(dut, f"steps_{width}"), getattr(dut, f"window_{width}")
+        for slot in range(config.window_depth):
+            value = Signal(width, name=f"value_{width}_{slot}")
+            harness.m.d.comb += value.eq(window[slot][lane])
+            offered, before = harness.past(steps[slot][lane]), harness.past(value)
+            written = harness.past(dut.write[slot])
+            harness.claim("takes_what_stands_on_its_line", value == offered, when=running & written)
+            harness.claim("stays_while_it_is_not_written", value == before, when=running & ~written)
+    return harness
+
+
+def _turns(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [outer.window[slot].eq(sound.window[slot - 1]) for slot in range(outer.depth)]
+
+
+def _always_writes(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.write.eq(~0)
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=StagingRing, fault=fault, depth=4)
+
+
+RING = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), staging="ring")
+BROKEN = (
+    _broken("takes_what_stands_on_its_line", "slots show what their neighbours hold", _turns),
+    _broken("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
+)
+
+PROOF = Proof(name="staging_ring", build=build, applies=lambda config: config.ring, broken=BROKEN, breaks=RING)

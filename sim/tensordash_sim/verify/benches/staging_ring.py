@@ -1,0 +1,51 @@
+"""Bench of the staging ring: a slot holds what last stood on its line while it was written, in the golden order."""
+
+from random import Random
+
+import cocotb
+
+from tensordash_sim.golden.staging import StagingBuffer
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.stimulus import on_lines, packed
+
+
+@cocotb.test()
+async def random_moves(dut) -> None:
+    """Steps enter and leave at random, each on the line of its number."""
+    job = current_job()
+    config, random = job.config, Random(f"{job.seed} ring")
+    cocotb.log.info("seed %s", job.seed)
+    depth, lanes, width = config.window_depth, config.lanes, config.a_format.width
+    golden, pins = StagingBuffer(depth, lanes), Pins(dut)
+    await pins.reset(steps=0, write=0)
+    fed = left = seen = 0
+    for _ in range(max(600, round(1500 * job.effort))):
+        await pins.settle()
+        for place, step in enumerate(golden.steps):
+            slot = (left + place) % depth
+            found = tuple(split(_known(pins, slot, width * lanes), width, lanes))
+            assert found == step, f"cycle {pins.cycle}: slot {slot} is {found}, golden says {step}"
+            seen += 1
+        advance = random.randint(0, golden.present)
+        offered = [[random.getrandbits(width) for _ in range(lanes)] for _ in range(depth)]
+        entering = random.randint(0, depth - golden.present + advance)
+        bits = packed([packed(step, width) for step in offered], width * lanes)
+        pins.drive(
+            steps=on_lines(bits, width * lanes, depth, fed),
+            write=on_lines((1 << entering) - 1, 1, depth, fed),
+        )
+        golden.advance(advance)
+        golden.push(offered[:entering])
+        fed, left = fed + entering, left + advance
+        await pins.settle()
+        await pins.tick()
+    assert fed > 100
+    assert seen > 100
+
+
+def _known(pins: Pins, slot: int, bits: int) -> int:
+    """A slot's bits; those of others may be undefined."""
+    text = str(pins.dut.window.value)
+    end = len(text) - slot * bits
+    return int(text[end - bits : end], 2)
