@@ -25,7 +25,7 @@ COUNTED = {
 MEANINGS = {
     "tile": {
         **CLOCKED,
-        "a_C_steps": "steps offered to a column, the oldest in the lowest bits, lane 0 lowest in each",
+        "a_C_steps": "steps offered to a column, {order}, lane 0 lowest in each",
         "b_R_steps": "likewise to a row: the side whose zeros are skipped",
         "S_available": "how many steps are offered",
         "S_last": "the step at `available - 1` ends its stream",
@@ -40,7 +40,7 @@ MEANINGS = {
     },
     "axi_stream_tile": {
         **CLOCKED,
-        "s_axis_S_tdata": "steps, as on the tile's port",
+        "s_axis_S_tdata": "steps, the oldest in the lowest bits, lane 0 lowest in each",
         "s_axis_S_tkeep": "bytes of the steps that are there: all, except in a stream's last beat",
         "s_axis_S_tlast": "the beat ends its stream",
         "s_axis_S_tvalid": "a beat is offered; it must stay until it is taken",
@@ -68,7 +68,7 @@ MEANINGS = {
 """Of each top: what its ports are for."""
 
 
-def port_table(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
+def port_table(top: str, ports: Iterable[tuple[str, str, int]], order: str) -> str:
     """A Markdown table; ports that differ only in the number of their row or column share a line.
 
     Parameters
@@ -77,6 +77,8 @@ def port_table(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
         One of `MEANINGS`.
     ports : iterable of (name, "input" or "output", bits)
         In the order of the table.
+    order : str
+        Where a tile's steps stand on its inputs.
 
     Raises
     ------
@@ -86,7 +88,7 @@ def port_table(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
     Examples
     --------
     >>> ports = [("b_0_last", "input", 1), ("b_1_last", "input", 1), ("cycles", "output", 32)]
-    >>> print(port_table("tile", ports), end="")
+    >>> print(port_table("tile", ports, "oldest first"), end="")
     | port | direction | bits | what |
     |---|---|---|---|
     | `b_R_last`, R = 0 to 1 | in | 1 | the step at `available - 1` ends its stream |
@@ -104,7 +106,7 @@ def port_table(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
             highest[shared] = max(int(found[4]), highest.get(shared, 0))
         if meaning is None:
             raise KeyError(f"{name} of {top}")
-        lines[shared] = f"{direction.removesuffix('put')} | {bits} | {meaning} |"
+        lines[shared] = f"{direction.removesuffix('put')} | {bits} | {meaning.format(order=order)} |"
     rows = ["| port | direction | bits | what |", "|---|---|---|---|"]
     for shared, line in lines.items():
         numbers = f", {'R' if 'R' in shared else 'C'} = 0 to {highest[shared]}" if shared in highest else ""

@@ -215,7 +215,8 @@ def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
     wrapper = AxiStreamTile(config)
     tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, "transposer": _transposer(config)}
     return "\n".join(
-        f"`{prefix}_{top}`\n\n{port_table(top, ((name, *port.values()) for name, port in _ports(block).items()))}"
+        f"`{prefix}_{top}`\n\n"
+        + port_table(top, ((name, *port.values()) for name, port in _ports(block).items()), _step_order(config))
         for top, block in tops.items()
     )
 
@@ -260,7 +261,7 @@ def _header(config: TileConfig, tops: str) -> str:
 
 def _step_order(config: TileConfig) -> str:
     """What stands where on the `steps` of an input."""
-    return f"step t since reset on line t modulo {config.window_depth}" if config.ring else "oldest first"
+    return f"step t since reset on line t modulo {config.window_depth}" if config.ring else "the oldest on line 0"
 
 
 def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transposer: Transposer) -> dict[str, Any]:

@@ -188,7 +188,7 @@ def test_a_ring_has_no_staging_buffer():
     assert json.loads(text["config.json"])["derived"]["step_order"] == order
     paper = cached_render(CONFIGS["paper"])
     assert "Inputs of" not in paper["tensordash.v"]
-    assert json.loads(paper["config.json"])["derived"]["step_order"] == "oldest first"
+    assert json.loads(paper["config.json"])["derived"]["step_order"] == "the oldest on line 0"
 
 
 def test_pes_of_other_tiles():

@@ -138,6 +138,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
         "STEPS": sum(LENGTHS),
         "BEATS": beats,
         "GAPS": int(gaps),
+        "PLACE": "step % DEPTH" if config.ring else "slot",
         "CYCLES": golden.counters.cycles,
     }
     return {

@@ -56,7 +56,7 @@ module @PREFIX@_tile_tb;
 
   // Where the step that is `slot` places behind the next one, number `step` since reset, lies on a port's lines.
   function integer place(input integer step, input integer slot);
-    place = slot;
+    place = @PLACE@;
   endfunction
 
   reg gaps = 0;

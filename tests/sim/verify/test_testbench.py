@@ -3,17 +3,19 @@
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tensordash import TileConfig, generate
+from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import render_testbench, simulator_names
 from tensordash_sim.verify.simulators import _environment
 
 SMALL = TileConfig(rows=2, columns=1, format="fp8_e4m3")
 CONFIGS = {
     "rows": TileConfig(rows=2, columns=3),
+    "ring": replace(load_preset("recommended"), rows=2, columns=1, format="fp8_e4m3"),
     "c": TileConfig(rows=4, columns=1, format="fp8_e4m3", initial=True, out_rows=2),
     "both": TileConfig(rows=2, columns=2, sparsity="both", format="int8", pipeline=1),
     "dense": TileConfig(rows=2, columns=1, sparsity="none", initial=True),
@@ -52,7 +54,7 @@ def check_passes(config: TileConfig, folder: Path) -> None:
 
 @icarus
 def test_passes(tmp_path: Path) -> None:
-    check_passes(CONFIGS["c"], tmp_path)
+    check_passes(CONFIGS["ring"], tmp_path)
 
 
 @icarus
