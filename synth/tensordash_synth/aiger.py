@@ -45,7 +45,7 @@ def read_aiger(path: Path) -> Registers:
     lines = iter(path.read_text(encoding="utf-8").splitlines())
     _, inputs, latches, outputs, ands = map(int, next(lines).split()[1:6])
     places = [int(next(lines)) for _ in range(inputs)]
-    states = [tuple(map(int, next(lines).split()))[:2] for _ in range(latches)]
+    states = [(int(state), int(next_)) for state, next_, *_ in (next(lines).split() for _ in range(latches))]
     results = [int(next(lines)) for _ in range(outputs)]
     gates = [tuple(map(int, next(lines).split())) for _ in range(ands)]
     found: dict[str, dict[Bit, int]] = {"input": {}, "output": {}, "wire": {}}
@@ -136,7 +136,8 @@ class Graph:
         """
         gates = np.array(self.gates, np.int64).reshape(-1, 2)
         arrays = [np.array(each, np.int64) for each in (self.inputs, self._of, list(outputs))]
-        return _simulate(values, gates, *arrays, self._variables + 1)
+        inputs, places, wanted = arrays
+        return _simulate(values, gates, inputs, places, wanted, self._variables + 1)
 
 
 @numba.njit(cache=True)

@@ -246,6 +246,32 @@ def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Regi
     return read_aiger(folder / f"{label}.aag")
 
 
+def same_logic(one: str, other: str, name: str, boxes: Sequence[str], folder: Path) -> bool | None:
+    """Whether a module does the same in two files of Verilog, from any state; None if ABC finds no answer.
+
+    Parameters
+    ----------
+    one, other : str
+        Verilog with the module and those below it.
+    name : str
+        The module.
+    boxes : sequence of str
+        Modules below it that stay closed.
+    folder : Path
+        An existing folder for temporary files.
+    """
+    (folder / "edges.v").write_text(EDGES, encoding="utf-8")
+    views = []
+    for label, text in (("one", one), ("other", other)):
+        (folder / "rtl.v").write_text(text, encoding="utf-8")
+        views.append(_rtl(name, boxes, PLAIN, f"{label}_rtl", folder))
+    try:
+        verdict = _Pairs(views[0], views[1], name).proven(folder, PLAIN_SECONDS)
+    except (KeyError, SynthesisError):  # a port or a register is gone, or became another
+        return None
+    return None if verdict is None else not verdict
+
+
 class _Pairs:
     """What must be equal in two views of a module whose registers correspond by name.
 

@@ -131,7 +131,14 @@ class Simulation:
             raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
         return runner
 
-    def run(self, test_module: str, environment: Mapping[str, str], seed: int, testcase: str | None = None) -> Path:
+    def run(
+        self,
+        test_module: str,
+        environment: Mapping[str, str],
+        seed: int,
+        testcase: str | None = None,
+        plusargs: Sequence[str] = (),
+    ) -> Path:
         """Run a test module; return its results file (JUnit XML). The log is beside it."""
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
@@ -149,6 +156,7 @@ class Simulation:
                 extra_env={"COCOTB_ANSI_OUTPUT": "0", **REWRITTEN, **environment},
                 seed=seed,
                 testcase=testcase,
+                plusargs=list(plusargs),
                 waves=self.waves and self.simulator == "verilator",
                 log_file=log,
             )
