@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint prove nightly clean
+.PHONY: demo test lint prove mutate nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
@@ -21,7 +21,11 @@ lint: $(READY)
 prove: $(READY)
 	$(BIN)/tensordash prove --all -o build
 
-nightly: lint prove
+# Likewise in build/mutate.
+mutate: $(READY)
+	$(BIN)/tensordash mutate --set tile.rows=2 --set tile.columns=1 -o build
+
+nightly: lint prove mutate
 	$(BIN)/python -m pytest -n 2 -q
 
 $(READY): pyproject.toml

@@ -11,7 +11,7 @@ import tensordash
 
 __all__ = ["cli", "run"]
 
-COMMANDS = ("generate", "verify", "prove", "synth", "trace", "simulate", "inspect", "data", "presets", "demo")
+COMMANDS = ("generate", "verify", "prove", "mutate", "synth", "trace", "simulate", "inspect", "data", "presets", "demo")
 
 
 class _Commands(click.Group):

@@ -178,6 +178,8 @@ CASES = {
     "sweep": ("synth --sweep 1,x", "--sweep must be periods in ns from 0.05 to 100"),
     "sweep and clock": ("synth --sweep 1 --clock 2", "--clock does not go with --sweep"),
     "sweep and target": ("synth --sweep 1 --target ecp5", "--sweep and --target exclude each other"),
+    "mutants of what": ("mutate --component counter", "--component must be one of scheduler, .*, not 'counter'"),
+    "mutants of a dense tile": ("mutate --preset dense", "tile.sparsity must be"),
     "equivalence and sweep": ("synth --sweep 1 --equivalence", "--sweep and --equivalence exclude each other"),
     "equivalence and power": ("synth --equivalence --no-power", "--power does not go with --equivalence"),
     "netlist and operands": ("verify --netlist --operands good.npz", "--netlist goes with"),
