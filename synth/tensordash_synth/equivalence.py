@@ -267,7 +267,7 @@ def same_logic(one: str, other: str, name: str, boxes: Sequence[str], folder: Pa
         views.append(_rtl(name, boxes, PLAIN, f"{label}_rtl", folder))
     try:
         verdict = _Pairs(views[0], views[1], name).proven(folder, PLAIN_SECONDS)
-    except (KeyError, SynthesisError):  # a port or a register is gone, or became another
+    except SynthesisError:  # a register is gone, or became another
         return None
     return None if verdict is None else not verdict
 
@@ -280,6 +280,8 @@ class _Pairs:
     """
 
     def __init__(self, one: Registers, other: Registers, name: str) -> None:
+        if missing := set(one.outputs) ^ set(other.outputs):
+            raise SynthesisError(f"equivalence of {name}: the output {min(missing)[0]} is in one view only")
         self._graph = graph = Graph()
         places = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
         first, second = ({literal: places[bit] for bit, literal in view.inputs.items()} for view in (one, other))
@@ -298,7 +300,7 @@ class _Pairs:
 
         self.names: list[Bit] = []
         self.pairs: list[tuple[int, int]] = []
-        for bit in sorted({*one.outputs, *other.outputs}):
+        for bit in sorted(one.outputs):
             self.names.append(bit)
             self.pairs.append((literal(first, one.outputs[bit]), literal(second, other.outputs[bit])))
         for state, counterpart in counterparts.items():

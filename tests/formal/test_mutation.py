@@ -60,7 +60,7 @@ def test_a_proof_finds_a_mutant(tmp_path):
 
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path):
     mutants = Mutants(SMALL, "scheduler", 2, 1, tmp_path)
-    mutants.verilog = lambda mutant: mutants.text  # type: ignore[method-assign]
+    mutants.verilog = lambda mutant: mutants.text
     work = mutation._Work(config=SMALL, component="scheduler", count=2, seed=1, effort=0.05, proofs=False)
     assert mutation._without_bench(work, mutants, mutants.mutants[0], tmp_path)[0] == "equivalent"
 
