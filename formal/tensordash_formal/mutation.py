@@ -27,7 +27,6 @@ __all__ = ["Fate", "MutationReport", "mutate"]
 
 # A bench ends at its first failure; a mutant that keeps it running for longer is caught by that.
 CPU_SECONDS = 600
-PROOF_CYCLES = 8
 CAUGHT = ("bench", "proof")
 
 
@@ -284,7 +283,7 @@ def _without_bench(work: _Work, mutants: Mutants, mutant: Mutant, folder: Path) 
 
 
 def _refuting(config: TileConfig, module: str, text: str, solver: Solver) -> Iterator[str]:
-    """Proofs, of the components that a module is part of, that do not hold of a mutant."""
+    """Proofs, of the components that a module is part of, that do not go through with a mutant."""
     changed = _module(text, module)
     for proof in PROOFS:
         if not proof.applies(config):
@@ -295,10 +294,11 @@ def _refuting(config: TileConfig, module: str, text: str, solver: Solver) -> Ite
             continue
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:
-            answer = solver.solve(proof.question(harness, harness.assertions, "bmc", PROOF_CYCLES))
+            mode = "bmc" if proof.bounded else "prove"
+            answer = solver.solve(proof.question(harness, harness.assertions, mode, proof.depth, proof.engine))
         except ProofError:  # a mutant that the proof's lemmas cannot look into
             continue
-        if answer.status == "fail":
+        if answer.status != "pass":
             yield proof.name
 
 
