@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test lint prove soak traces evaluate nightly clean
+.PHONY: demo test lint prove mutate soak traces evaluate nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
@@ -21,6 +21,10 @@ lint: $(READY)
 prove: $(READY)
 	$(BIN)/tensordash prove --all -o build
 
+# Likewise in build/mutate. An 8-bit format, so that the proofs of the PE apply.
+mutate: $(READY)
+	$(BIN)/tensordash mutate --set tile.rows=2 --set tile.columns=1 --set tile.format=fp8_e5m2 -o build
+
 # Networks in training, recorded once: one that is there stays. Ten minutes, with `tensordash data fetch` on real data.
 NETWORKS := squeezenet vgg16 resnet50 resnet50-sparse img2txt snli bert detectron2 ncf gcn gpt
 
@@ -35,7 +39,7 @@ build/traces/%.trace: | $(READY)
 evaluate: $(READY) traces
 	$(BIN)/tensordash evaluate --all --traces build/traces -o build/evaluation --page docs/evaluation.md
 
-nightly: lint prove soak
+nightly: lint prove mutate soak
 	$(BIN)/python -m pytest -n 2 -q
 
 # A campaign of its own every day; one that was interrupted goes on, with SEED=... on another day.

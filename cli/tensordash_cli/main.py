@@ -15,6 +15,7 @@ COMMANDS = (
     "generate",
     "verify",
     "soak",
+    "mutate",
     "prove",
     "synth",
     "trace",
@@ -27,9 +28,6 @@ COMMANDS = (
     "presets",
     "demo",
 )
-
-PARSER_SAYS = ("Missing ", "No such ", "Got unexpected ")
-"""How messages of click begin that do not say what is allowed."""
 
 
 class _Commands(click.Group):

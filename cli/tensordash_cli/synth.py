@@ -6,7 +6,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import FiniteRange, config_options, json_option, print_json, progress
+from .console import CheckError, FiniteRange, config_options, json_option, print_json, progress
 
 __all__ = ["command"]
 
@@ -19,6 +19,7 @@ __all__ = ["command"]
 @click.option("--sweep", metavar="NS,NS...", help="Instead: area and delay for several clocks.")
 @click.option("--target", metavar="FAMILY", help="Instead: LUTs, flip-flops and multipliers of an FPGA; ecp5.")
 @click.option("--numerics", is_flag=True, help="Instead: the PE for every format and accumulator (minutes).")
+@click.option("--equivalence", is_flag=True, help="Instead: prove each module's netlist equal to its RTL (minutes).")
 @json_option
 @click.pass_context
 def command(
@@ -30,6 +31,7 @@ def command(
     sweep: str | None,
     target: str | None,
     numerics: bool,
+    equivalence: bool,
     as_json: bool,
 ) -> None:
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV.
@@ -37,6 +39,8 @@ def command(
     Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
 
     With --numerics, map a PE with the tile's lanes and pipeline for every format and accumulator that go together.
+
+    With --equivalence, the netlist of every module is compared with its Verilog, from any state and for any inputs.
     """
     from tensordash_synth import (
         TARGETS,
@@ -45,17 +49,30 @@ def command(
         fpga_table,
         numerics_costs,
         numerics_table,
+        prove_equivalence,
         sweep_table,
         synthesize,
         synthesize_fpga,
     )
 
-    _check(context, {"--sweep": sweep is not None, "--target": target is not None, "--numerics": numerics})
+    _check(
+        context,
+        {
+            "--sweep": sweep is not None,
+            "--target": target is not None,
+            "--numerics": numerics,
+            "--equivalence": equivalence,
+        },
+    )
     if target is not None and target not in TARGETS:
         raise click.UsageError(f"--target must be one of {', '.join(TARGETS)}, not {target!r}")
     clocks = _clocks(sweep) if sweep is not None else []
     with progress.status("synthesizing") as status:
-        if numerics:
+        failures: list[str] = []
+        if equivalence:
+            proven = prove_equivalence(config, liberty=liberty, clock_ns=clock_ns, progress=status.update)
+            document, text, failures = proven.to_json(), proven.table(), proven.failures
+        elif numerics:
             cores = numerics_costs(every_numerics(config), liberty=liberty, clock_ns=clock_ns, progress=status.update)
             document, text = cores.to_json(), numerics_table(cores)
         elif target is not None:
@@ -71,6 +88,8 @@ def command(
         print_json(document)
     else:
         click.echo(text)
+    if failures:
+        raise CheckError(f"{len(failures)} of the modules are not proven equal to their RTL: {failures[0]}")
 
 
 def _check(context: click.Context, instead: dict[str, bool]) -> None:
@@ -78,7 +97,12 @@ def _check(context: click.Context, instead: dict[str, bool]) -> None:
     if len(chosen) > 1:
         raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
     # What the others leave out of account.
-    without = {"--sweep": ("clock_ns", "power"), "--target": ("clock_ns", "power", "liberty"), "--numerics": ("power",)}
+    without = {
+        "--sweep": ("clock_ns", "power"),
+        "--target": ("clock_ns", "power", "liberty"),
+        "--numerics": ("power",),
+        "--equivalence": ("power",),
+    }
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is not default

@@ -17,6 +17,7 @@ __all__ = ["command"]
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
+@click.option("--netlist", is_flag=True, help="Instead: the tile bench on the mapped gates, on Icarus (long).")
 @click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
 @click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
 @click.option("--waves", metavar="FILE.vcd", type=Path, help="Dump the run (with one bench, or --operands).")
@@ -31,6 +32,7 @@ def command(
     seed: int,
     effort: float,
     simulator: str,
+    netlist: bool,
     operands: Path | None,
     output: Path | None,
     waves: Path | None,
@@ -46,6 +48,9 @@ def command(
     signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
     leading axis is a batch of back-to-back streams. --output gets the results c and c_bits, and each stream's counters.
 
+    --netlist maps the tile to Nangate 45 nm, as `tensordash synth` does, and takes the library's own models of its
+    cells. Registers begin with random values (--seed).
+
     --trace draws passes of one layer and operation of a trace's first step (--seed) and rounds their values to the
     tile's formats; where the trace holds masks only, non-zeros are drawn. Cycles are compared with the cycle simulator,
     too.
@@ -53,6 +58,13 @@ def command(
     for path, option in ((output, "--output"), (waves, "--waves")):
         if path is not None:
             writable(path, option)
+    if netlist:
+        if trace is not None or operands is not None or output is not None or waves is not None:
+            raise click.UsageError("--netlist goes with --bench tile, --seed, --effort and --simulator icarus only")
+        if set(benches) - {"tile"} or simulator not in ("auto", "icarus"):
+            raise click.UsageError("--netlist runs the bench tile on icarus, no other")
+        _netlist(config, seed, effort, as_json)
+        return
     if trace is not None:
         if operands is not None or benches or output is not None or waves is not None:
             raise click.UsageError("--trace goes with --layer, --op, --sample, --seed and --simulator only")
@@ -85,6 +97,36 @@ def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: s
             waves=waves,
             progress=lambda bench: status.update(f"bench {bench}"),
         )
+    _show(config, results, seed, as_json)
+
+
+def _netlist(config: TileConfig, seed: int, effort: float, as_json: bool) -> None:
+    from tempfile import TemporaryDirectory
+
+    from tensordash_sim.verify import run_bench
+    from tensordash_sim.verify.simulators import choose_simulator
+    from tensordash_synth import POWER_UP, gate_level_files
+
+    choose_simulator("icarus")
+    with progress.status("mapping") as status, TemporaryDirectory(prefix="tensordash-") as scratch:
+        folder = Path(scratch)
+        sources = gate_level_files(config, folder / "gates", seed=seed, progress=status.update)
+        status.update("bench tile, gate by gate")
+        result = run_bench(
+            "tile",
+            config,
+            folder,
+            folder / "run",
+            seed=seed,
+            effort=effort,
+            simulator="icarus",
+            sources=sources,
+            roots=[POWER_UP],
+        )
+    _show(config, [result], seed, as_json, what="netlist")
+
+
+def _show(config: TileConfig, results: list, seed: int, as_json: bool, what: str = "Verilog") -> None:
     if as_json:
         print_json(
             {
@@ -115,7 +157,7 @@ def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: s
                 click.echo(f"    {failure}")
     failed = [result.bench for result in results if not result.passed]
     if failed:
-        raise CheckError(f"Verilog and golden model differ in: {', '.join(failed)} (seed {seed})")
+        raise CheckError(f"{what} and golden model differ in: {', '.join(failed)} (seed {seed})")
 
 
 def _replay(

@@ -128,8 +128,8 @@ class Proof:
         if not harness.claims:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
         mode = "bmc" if self.bounded else "prove"
-        answer = solver.solve(self._question(harness, harness.assertions, mode, self.depth, self.engine))
-        covers = solver.solve(self._question(harness, harness.covers, "cover", self.cover_depth))
+        answer = solver.solve(self.question(harness, harness.assertions, mode, self.depth, self.engine))
+        covers = solver.solve(self.question(harness, harness.covers, "cover", self.cover_depth))
         result = "proven" if answer.status == "pass" else "unknown"
         return [
             Result(
@@ -148,7 +148,7 @@ class Proof:
         if broken.claim not in harness.claims:
             raise ProofError(f"{self.name} has no claim {broken.claim!r}: {', '.join(harness.claims)}")
         wanted = [f"claim_{cell}" for cell in harness.claims[broken.claim]]
-        question = self._question(harness, wanted, "bmc", broken.depth)
+        question = self.question(harness, wanted, "bmc", broken.depth)
         answer = solver.solve(question)
         return Refutation(
             name=f"{self.name}.{broken.claim}",
@@ -157,9 +157,8 @@ class Proof:
             seconds=answer.seconds,
         )
 
-    def _question(
-        self, harness: Harness, keep: list[str], mode: str, depth: int, engine: str = "smtbmc z3"
-    ) -> Question:
+    def question(self, harness: Harness, keep: list[str], mode: str, depth: int, engine: str = "smtbmc z3") -> Question:
+        """What a solver is asked about some of a harness' statements."""
         return Question(mode=mode, engine=engine, depth=depth, script=tuple(harness.script(keep)), files=harness.files)
 
 

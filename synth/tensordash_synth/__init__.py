@@ -1,7 +1,9 @@
 """What a tile costs: synthesis of TensorDash and its dense baseline through one flow."""
 
+from .equivalence import EquivalenceReport, prove_equivalence
 from .flow import measure_areas, synthesize
 from .fpga import TARGETS, FpgaReport, synthesize_fpga
+from .gate_level import POWER_UP, gate_level_files
 from .liberty import LibertyError, default_liberty, load_liberty
 from .numerics import NumericsReport, every_numerics, numerics_costs
 from .report import Areas, CostReport
@@ -9,9 +11,11 @@ from .table import cost_table, fpga_table, numerics_table, sweep_table
 from .yosys import SynthesisError
 
 __all__ = [
+    "POWER_UP",
     "TARGETS",
     "Areas",
     "CostReport",
+    "EquivalenceReport",
     "FpgaReport",
     "LibertyError",
     "NumericsReport",
@@ -20,10 +24,12 @@ __all__ = [
     "default_liberty",
     "every_numerics",
     "fpga_table",
+    "gate_level_files",
     "load_liberty",
     "measure_areas",
     "numerics_costs",
     "numerics_table",
+    "prove_equivalence",
     "sweep_table",
     "synthesize",
     "synthesize_fpga",

@@ -58,7 +58,7 @@ class Run:
         period = self.clock_ns * PERIOD_SHARES.get(role(name), 1.0)
 
         def make() -> tuple[Mapped, ...]:
-            return (map_for_area(self._alone(hierarchy, name), name, self.library, period, self._room()),)
+            return (map_for_area(self._alone(hierarchy, name), name, self.library, period, self.room()),)
 
         (mapped,) = cached([*self._key, "area", repr(period), name, hierarchy.digest(name)], make)
         return self._say(label, mapped)
@@ -67,7 +67,7 @@ class Run:
         """Map a module on its own for speed."""
 
         def make() -> tuple[Mapped, ...]:
-            return (map_fastest(self._alone(hierarchy, name), name, self.library, self._room()),)
+            return (map_fastest(self._alone(hierarchy, name), name, self.library, self.room()),)
 
         (mapped,) = cached([*self._key, "speed", name, hierarchy.digest(name)], make)
         return self._say(f"{label}, for speed", mapped)
@@ -92,8 +92,8 @@ class Run:
         commands += [f"blackbox {load}" for load in loads.values()]
         for parent, child, instances in hierarchy.twins():
             commands.append(f"chtype -set {loads[child]} {' '.join(f'{parent}/{name}' for name in instances)}")
-        at_target = map_for_area(commands, hierarchy.top, self.library, self.clock_ns, self._room(), thorough=False)
-        fastest = map_fastest(commands, hierarchy.top, self.library, self._room())
+        at_target = map_for_area(commands, hierarchy.top, self.library, self.clock_ns, self.room(), thorough=False)
+        fastest = map_fastest(commands, hierarchy.top, self.library, self.room())
         # Nobody looks into the netlists of flattened tiles, which are large.
         return replace(at_target, netlist=""), replace(fastest, netlist="")
 
@@ -104,7 +104,7 @@ class Run:
 
     def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:
         """Power of a mapped tile on operands."""
-        found = design_power(config, netlist, self.library, self.clock_ns, activities, self._room())
+        found = design_power(config, netlist, self.library, self.clock_ns, activities, self.room())
         self.progress(f"{label}: {', '.join(f'{power.watts:.3f} W' for power in found)}")
         return found
 
@@ -138,7 +138,8 @@ class Run:
             file.write(hierarchy.text)
         return f"read_verilog {file.name}"
 
-    def _room(self) -> Path:
+    def room(self) -> Path:
+        """A new, empty folder."""
         return Path(tempfile.mkdtemp(dir=self.folder))
 
     def _say(self, label: str, mapped: Mapped) -> Mapped:

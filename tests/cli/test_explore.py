@@ -40,26 +40,3 @@ def test_synthesizes_and_draws(tmp_path: Path, capsys):
     assert any(point["on_front"] for point in points)
     assert all(1 < point["area_ratio"] < 2 for point in points)
     assert (tmp_path / "explore.svg").exists()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("--depth", "1"), "integers from 2 to"),
-        (("--lanes", "4,x"), "'4,x'"),
-        (("--row-order", "random"), "natural, density"),
-        (("--depth", "2", "--options", "9"), "at most 5"),
-        (("--set", "tile.sparsity=both"), '"rows"'),
-        (("--trace", "nothing.trace"), "nothing.trace"),
-        (("-o", "file"), "must be a folder"),
-    ],
-)
-def test_wrong_use(arguments, message, tmp_path: Path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
-    assert tensordash("--no-area", *arguments) == 2
-    shown = capsys.readouterr()
-    assert message in shown.err
-    assert shown.err.count("\n") == 1
-    assert shown.out == ""
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]

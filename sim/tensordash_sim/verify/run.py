@@ -2,7 +2,7 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
@@ -83,6 +83,8 @@ def run_bench(
     effort: float = 1.0,
     simulator: str = "auto",
     waves: bool = False,
+    sources: Sequence[Path] = (),
+    roots: Sequence[str] = (),
 ) -> BenchResult:
     """Run one bench on the Verilog in the folder `verilog`.
 
@@ -102,6 +104,10 @@ def run_bench(
         "auto", "icarus" or "verilator".
     waves : bool
         Dump the run to ``folder / "dump.vcd"``.
+    sources : sequence of Path
+        Verilog to run instead, such as a netlist with its cells; `verilog` is not looked at.
+    roots : sequence of str
+        As in `Simulation`.
 
     Raises
     ------
@@ -126,9 +132,10 @@ def run_bench(
     simulation = Simulation(
         chosen,
         f"{PREFIX}_{BENCHES[bench][0]}",
-        [verilog / f"{PREFIX}.vlt", verilog / file],
+        list(sources) or [verilog / f"{PREFIX}.vlt", verilog / file],
         folder,
         waves=waves,
+        roots=roots,
     )
     results = simulation.run(f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
     tests, failures = read_results(results)

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from importlib.util import find_spec
 from io import StringIO
@@ -73,10 +73,22 @@ class Simulation:
         Where everything is built and run.
     waves : bool
         Dump the run to ``folder / "dump.vcd"``.
+    roots : sequence of str
+        Modules beside the top that nothing instantiates (Icarus).
     """
 
-    def __init__(self, simulator: str, top: str, sources: list[Path], folder: Path, *, waves: bool = False) -> None:
+    def __init__(
+        self,
+        simulator: str,
+        top: str,
+        sources: list[Path],
+        folder: Path,
+        *,
+        waves: bool = False,
+        roots: Sequence[str] = (),
+    ) -> None:
         self.simulator, self.top, self.folder, self.waves = simulator, top, folder.resolve(), waves
+        self.roots = list(roots)
         self.folder.mkdir(parents=True, exist_ok=True)
         sources = [source.resolve() for source in sources if source.suffix == ".v" or simulator == "verilator"]
         self._runner = self._build(sources)
@@ -99,7 +111,9 @@ class Simulation:
                 f'module waves; initial begin $dumpfile("dump.vcd"); $dumpvars(0, {self.top}); end endmodule\n'
             )
             sources = [*sources, dump]
-            arguments = ["-s", "waves"]
+            self.roots.append("waves")
+        if self.simulator == "icarus":
+            arguments = [argument for root in self.roots for argument in ("-s", root)]
         try:
             with _environment(), redirect_stdout(StringIO()):
                 runner = get_runner(self.simulator)
@@ -117,7 +131,14 @@ class Simulation:
             raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
         return runner
 
-    def run(self, test_module: str, environment: Mapping[str, str], seed: int, testcase: str | None = None) -> Path:
+    def run(
+        self,
+        test_module: str,
+        environment: Mapping[str, str],
+        seed: int,
+        testcase: str | None = None,
+        plusargs: Sequence[str] = (),
+    ) -> Path:
         """Run a test module; return its results file (JUnit XML). The log is beside it."""
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
@@ -135,6 +156,7 @@ class Simulation:
                 extra_env={"COCOTB_ANSI_OUTPUT": "0", **REWRITTEN, **environment},
                 seed=seed,
                 testcase=testcase,
+                plusargs=list(plusargs),
                 waves=self.waves and self.simulator == "verilator",
                 log_file=log,
             )

@@ -1,0 +1,157 @@
+"""And-inverter graphs as Yosys writes them: read with the names of their nets, cut at the registers, simulated."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Bit", "Graph", "Registers", "read_aiger"]
+
+Bit = tuple[str, int]
+"""A net's name and the number of its bit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Registers:
+    """A module as Yosys' `write_aiger -ascii -vmap` says it; literals as in AIGER: twice the variable, plus 1 inverted.
+
+    Parameters
+    ----------
+    inputs, outputs : dict of Bit to int
+        Literals of the ports that are used.
+    nets : dict of Bit to int
+        Literals of everything that has a name.
+    registers : dict of int to int
+        State of each register, and what it becomes.
+    names : dict of int to list of Bit
+        What each register is called.
+    ands : list of (int, int, int)
+        Gates: output and inputs.
+    """
+
+    inputs: Mapping[Bit, int]
+    outputs: Mapping[Bit, int]
+    nets: Mapping[Bit, int]
+    registers: Mapping[int, int]
+    names: Mapping[int, list[Bit]]
+    ands: list[tuple[int, int, int]]
+
+
+def read_aiger(path: Path) -> Registers:
+    """Read ``path`` (.aag) and the map beside it (.map)."""
+    lines = iter(path.read_text(encoding="utf-8").splitlines())
+    _, inputs, latches, outputs, ands = map(int, next(lines).split()[1:6])
+    places = [int(next(lines)) for _ in range(inputs)]
+    states = [(int(state), int(next_)) for state, next_, *_ in (next(lines).split() for _ in range(latches))]
+    results = [int(next(lines)) for _ in range(outputs)]
+    gates = [tuple(map(int, next(lines).split())) for _ in range(ands)]
+    found: dict[str, dict[Bit, int]] = {"input": {}, "output": {}, "wire": {}}
+    names: dict[int, list[Bit]] = {state: [] for state, _ in states}
+    for line in path.with_suffix(".map").read_text(encoding="utf-8").splitlines():
+        kind, number, bit, name = line.split(None, 3)
+        key = (name.strip(), int(bit))
+        if kind == "latch":
+            found["wire"][key] = states[int(number)][0]
+            names[states[int(number)][0]].append(key)
+        elif kind == "wire":
+            found["wire"][key] = int(number)
+        elif kind in found:
+            found[kind][key] = (places if kind == "input" else results)[int(number)]
+    return Registers(
+        inputs=found["input"],
+        outputs=found["output"],
+        nets=found["wire"],
+        registers=dict(states),
+        names=names,
+        ands=[(gate[0], gate[1], gate[2]) for gate in gates],
+    )
+
+
+@dataclass
+class Graph:
+    """Logic without registers, built literal by literal; 0 is false and 1 is true."""
+
+    inputs: list[int] = field(default_factory=list)
+    gates: list[tuple[int, int]] = field(default_factory=list)
+    _variables: int = 0
+    _of: list[int] = field(default_factory=list)
+
+    def input(self) -> int:
+        """A new input."""
+        self._variables += 1
+        self.inputs.append(2 * self._variables)
+        return 2 * self._variables
+
+    def add(self, module: Registers, known: dict[int, int]) -> None:
+        """A module's gates; `known` has this graph's literals of its inputs and states, and gets those of its gates."""
+        gates = {output: (one, other) for output, one, other in module.ands}
+        known.setdefault(0, 0)
+        for root in gates:  # Yosys does not sort them
+            waiting = [root]
+            while waiting:
+                output = waiting[-1]
+                needed = [each & ~1 for each in gates[output] if each & ~1 not in known] if output not in known else []
+                waiting += needed
+                if not needed:
+                    waiting.pop()
+                    if output not in known:
+                        one, other = (known[each & ~1] ^ (each & 1) for each in gates[output])
+                        self._variables += 1
+                        self.gates.append((one, other))
+                        self._of.append(2 * self._variables)
+                        known[output] = 2 * self._variables
+
+    def write(self, path: Path, outputs: Iterable[int]) -> None:
+        """The graph in binary AIGER, the form that ABC reads."""
+        number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate([*self.inputs, *self._of])}
+        outputs = [number[each & ~1] ^ (each & 1) for each in outputs]
+        counts = (len(self.inputs) + len(self.gates), len(self.inputs), 0, len(outputs), len(self.gates))
+        text = bytearray(f"aig {' '.join(map(str, counts))}\n".encode())
+        text += "".join(f"{each}\n" for each in outputs).encode()
+        for output, gate in zip(self._of, self.gates, strict=True):
+            low, high = sorted(number[each & ~1] ^ (each & 1) for each in gate)
+            for delta in (number[output] - high, high - low):
+                while delta > 127:
+                    text.append(delta & 127 | 128)
+                    delta >>= 7
+                text.append(delta)
+        path.write_bytes(bytes(text))
+
+    def simulate(self, values: NDArray[np.uint64], outputs: Iterable[int]) -> NDArray[np.uint64]:
+        """Values of outputs, 64 runs in a word.
+
+        Parameters
+        ----------
+        values : array of uint64, (inputs, n)
+            Of the inputs.
+        outputs : iterable of int
+            Literals.
+
+        Returns
+        -------
+        array of uint64, (outputs, n)
+        """
+        gates = np.array(self.gates, np.int64).reshape(-1, 2)
+        arrays = [np.array(each, np.int64) for each in (self.inputs, self._of, list(outputs))]
+        inputs, places, wanted = arrays
+        return _simulate(values, gates, inputs, places, wanted, self._variables + 1)
+
+
+@numba.njit(cache=True)
+def _simulate(values, gates, inputs, places, outputs, variables):
+    results = np.zeros((len(outputs), values.shape[1]), np.uint64)
+    now = np.zeros(variables, np.uint64)
+    inverted = np.array([0, 0xFFFFFFFFFFFFFFFF], np.uint64)
+    for run in range(values.shape[1]):
+        for i in range(len(inputs)):
+            now[inputs[i] >> 1] = values[i, run]
+        for i in range(len(gates)):
+            one = now[gates[i, 0] >> 1] ^ inverted[gates[i, 0] & 1]
+            other = now[gates[i, 1] >> 1] ^ inverted[gates[i, 1] & 1]
+            now[places[i] >> 1] = one & other
+        for i in range(len(outputs)):
+            results[i, run] = now[outputs[i] >> 1] ^ inverted[outputs[i] & 1]
+    return results

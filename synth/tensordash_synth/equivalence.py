@@ -1,0 +1,401 @@
+"""Equivalence of a mapped netlist and its RTL, module by module, for every input in every state of the registers."""
+
+import re
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyosys
+
+from tensordash import TileConfig
+
+from .aiger import Bit, Graph, Registers, read_aiger
+from .hierarchy import Hierarchy
+from .liberty import Liberty
+from .mapping import Mapped
+from .run import Progress, Run, running
+from .yosys import SynthesisError, run_yosys
+
+__all__ = ["Equivalence", "EquivalenceReport", "prove_equivalence"]
+
+TILE = "tensordash_tile"
+PLAIN_SECONDS, SECONDS = 45, 900
+VECTORS, SEED = 1 << 20, 0
+ABC = Path(pyosys.__file__).parent / "yosys-abc"
+PLAIN = ["proc", "flatten", "opt_clean"]
+ELABORATED = "synth -flatten -noabc -booth -top {top}"
+# A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable behind a clock gate.
+EDGES = """\
+(* techmap_celltype = "$_DFF_P_" *)
+module _edge (input D, C, output Q);
+  wire next;
+  \\$_MUX_ hold (.A(Q), .B(D), .S(C), .Y(next));
+  \\$_FF_ state (.D(next), .Q(Q));
+endmodule
+"""
+CLOCK: Bit = ("clk", 0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equivalence:
+    """What was found of a module.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    registers, outputs : int
+        How many registers and output bits were compared.
+    how : str
+        "cec": netlist and RTL are proven equal. "cec, word level": the netlist is proven equal to what Yosys'
+        word-level passes make of the RTL; that is compared with the RTL on random vectors, and its multipliers for all
+        operands.
+    equal : bool
+        Whether it is.
+    difference : str
+        The first output or register that differs; empty if equal.
+    seconds : float
+        What it took.
+    """
+
+    module: str
+    registers: int
+    outputs: int
+    how: str
+    equal: bool
+    difference: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EquivalenceReport:
+    """A tile's modules.
+
+    Parameters
+    ----------
+    digest, library : str
+        Configuration and cell library.
+    modules : tuple of Equivalence
+        Every module that is mapped.
+    """
+
+    digest: str
+    library: str
+    modules: tuple[Equivalence, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """A line for each module that is not equal; a report without a module is a failure too."""
+        lines = [f"{each.module}: {each.difference}" for each in self.modules if not each.equal]
+        return lines if self.modules else ["no module was compared"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        modules = [{**asdict(each), "seconds": round(each.seconds, 1)} for each in self.modules]
+        return {"digest": self.digest, "library": self.library, "passed": not self.failures, "modules": modules}
+
+    def table(self) -> str:
+        """A line for each module."""
+        width = max(len(each.module) for each in self.modules)
+        lines = [f"{'module':{width}}  registers  outputs  seconds  result"]
+        for each in self.modules:
+            result = f"equal ({each.how})" if each.equal else f"DIFFERS: {each.difference}"
+            lines.append(
+                f"{each.module:{width}}  {each.registers:9,}  {each.outputs:7,}  {each.seconds:7.1f}  {result}"
+            )
+        return "\n".join(lines)
+
+
+def prove_equivalence(
+    config: TileConfig,
+    *,
+    liberty: str | Path | None = None,
+    clock_ns: float = 2.0,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+) -> EquivalenceReport:
+    """Map a tile and prove each module's netlist equal to its RTL.
+
+    Registers correspond by name, so that nothing but logic is compared: from any state, with any inputs, both give the
+    same outputs and go to the same state. Whatever state the netlist has at power-up, the RTL can have.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    liberty, clock_ns, progress, jobs
+        As in `synthesize`.
+
+    Raises
+    ------
+    LibertyError
+        If the library cannot be used.
+    SynthesisError
+        If Yosys or ABC fails, or no correspondence of registers is found.
+    """
+    from tensordash.verilog import render  # imports Amaranth, which takes its time
+
+    tile = Hierarchy(render(config)["tensordash.v"], TILE)
+    with running(liberty, clock_ns, progress, jobs) as run:
+        names = sorted({placement.module for placement in tile.placements})
+        pending = [run.submit(_module, run, tile, name) for name in names]
+        run.wait()
+        modules = tuple(future.result() for future in pending)
+        return EquivalenceReport(digest=config.digest, library=run.library.name, modules=modules)
+
+
+def _module(run: Run, tile: Hierarchy, name: str) -> Equivalence:
+    mapped = run.module(tile, name, name)
+    found = compare(tile, name, mapped, run.library, run.room())
+    run.progress(f"{name}: {'equal' if found.equal else found.difference}, {found.seconds:.1f} s")
+    return found
+
+
+def compare(tile: Hierarchy, name: str, mapped: Mapped, library: Liberty, folder: Path) -> Equivalence:
+    """Compare one module's netlist with its RTL.
+
+    Parameters
+    ----------
+    tile : Hierarchy
+        The RTL.
+    name : str
+        The module.
+    mapped : Mapped
+        Its netlist.
+    library : Liberty
+        What it was mapped to.
+    folder : Path
+        An existing, empty folder for temporary files.
+    """
+    began = time.monotonic()
+    (folder / "rtl.v").write_text(tile.text, encoding="utf-8")
+    (folder / "netlist.v").write_text(mapped.netlist, encoding="utf-8")
+    (folder / "cells.lib").symlink_to(library.path.resolve())
+    (folder / "edges.v").write_text(EDGES, encoding="utf-8")
+    (folder / "clock_gates.v").write_text(_clock_gates(library), encoding="utf-8")
+    boxes = tile.black_boxes(name)
+    netlist = _netlist(name, boxes, folder)
+    plain = _rtl(name, boxes, PLAIN, "plain", folder)
+    how, pairs = "cec", _Pairs(plain, netlist, name)
+    verdict = pairs.proven(folder, PLAIN_SECONDS)
+    if verdict is None:
+        how = "cec, word level"
+        elaborated = _rtl(name, boxes, [ELABORATED.format(top=name)], "elaborated", folder)
+        verdict = _Pairs(elaborated, netlist, name).proven(folder, SECONDS)
+        if verdict is None:
+            raise SynthesisError(f"equivalence of {name}: ABC has no answer after {SECONDS} seconds")
+        verdict = verdict or _Pairs(plain, elaborated, name).tried() or _multipliers(name, boxes, folder)
+    return Equivalence(
+        module=name,
+        registers=len(netlist.registers),
+        outputs=len(netlist.outputs),
+        how=how,
+        equal=not verdict,
+        difference=verdict,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _clock_gates(library: Liberty) -> str:
+    """Models of clock gates: the edge passes where an enable is high."""
+    models = []
+    for cell in library.cells:
+        if (gate := cell.clock_gate) is not None:
+            ports = ", ".join([f"input {gate.clock}", *(f"input {each}" for each in gate.enables)])
+            passes = f"{gate.clock} & ({' | '.join(gate.enables)})"
+            models.append(
+                f"module {cell.name} ({ports}, output {gate.output}); assign {gate.output} = {passes}; endmodule\n"
+            )
+    return "".join(models)
+
+
+def _rtl(name: str, boxes: Sequence[str], passes: Sequence[str], label: str, folder: Path) -> Registers:
+    """The RTL's logic and registers."""
+    commands = ["read_verilog rtl.v", *_blackbox(boxes), f"hierarchy -check -top {name}", *passes]
+    commands += [*_opened(boxes), "opt_clean", "techmap", "simplemap", "dffunmap", "opt_clean"]
+    return _graph(commands, label, name, folder)
+
+
+def _netlist(name: str, boxes: Sequence[str], folder: Path) -> Registers:
+    """Likewise the netlist's."""
+    commands = ["read_liberty -ignore_miss_func cells.lib", "read_verilog -overwrite clock_gates.v"]
+    if boxes:
+        commands += ["read_verilog rtl.v", f"delete {name}", *_blackbox(boxes)]
+    commands += ["read_verilog netlist.v", f"hierarchy -check -top {name}", "proc", "flatten", "opt_clean"]
+    # The models have one register for Q and one for QN, which hold the same.
+    commands += [*_opened(boxes), "opt_merge"]
+    return _graph(commands, "netlist", name, folder)
+
+
+def _blackbox(boxes: Sequence[str]) -> list[str]:
+    return [f"blackbox {' '.join(boxes)}"] if boxes else []
+
+
+def _opened(boxes: Sequence[str]) -> list[str]:
+    """What stands in other modules is cut off: its inputs are outputs here, its outputs inputs."""
+    return [f"expose -evert {' '.join(f't:{box}' for box in boxes)}"] if boxes else []
+
+
+def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Registers:
+    ending = ["techmap -map edges.v", "aigmap", "opt_clean"]
+    run_yosys([*commands, *ending, f"write_aiger -ascii -symbols -vmap {label}.map {label}.aag"], folder, name)
+    return read_aiger(folder / f"{label}.aag")
+
+
+def same_logic(one: str, other: str, name: str, boxes: Sequence[str], folder: Path) -> bool | None:
+    """Whether a module does the same in two files of Verilog, from any state; None if ABC finds no answer.
+
+    Parameters
+    ----------
+    one, other : str
+        Verilog with the module and those below it.
+    name : str
+        The module.
+    boxes : sequence of str
+        Modules below it that stay closed.
+    folder : Path
+        An existing folder for temporary files.
+    """
+    (folder / "edges.v").write_text(EDGES, encoding="utf-8")
+    views = []
+    for label, text in (("one", one), ("other", other)):
+        (folder / "rtl.v").write_text(text, encoding="utf-8")
+        views.append(_rtl(name, boxes, PLAIN, f"{label}_rtl", folder))
+    try:
+        verdict = _Pairs(views[0], views[1], name).proven(folder, PLAIN_SECONDS)
+    except SynthesisError:  # a register is gone, or became another
+        return None
+    return None if verdict is None else not verdict
+
+
+class _Pairs:
+    """What must be equal in two views of a module whose registers correspond by name.
+
+    A register of the first that the second has merged with another, or found constant, is what it was merged with; one
+    that the second lacks may hold anything.
+    """
+
+    def __init__(self, one: Registers, other: Registers, name: str) -> None:
+        if missing := set(one.outputs) ^ set(other.outputs):
+            raise SynthesisError(f"equivalence of {name}: the output {min(missing)[0]} is in one view only")
+        self._graph = graph = Graph()
+        places = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
+        first, second = ({literal: places[bit] for bit, literal in view.inputs.items()} for view in (one, other))
+        second |= {state: graph.input() for state in other.registers}
+        second.setdefault(0, 0)
+        counterparts = {state: _counterpart(bits, other) for state, bits in one.names.items()}
+        if lonely := set(other.registers) - {each & ~1 for each in counterparts.values() if each is not None}:
+            raise SynthesisError(f"equivalence of {name}: no register of the RTL is {other.names[min(lonely)][0]}")
+        for state, counterpart in counterparts.items():
+            first[state] = graph.input() if counterpart is None else second[counterpart & ~1] ^ (counterpart & 1)
+        graph.add(one, first)
+        graph.add(other, second)
+
+        def literal(known: dict[int, int], each: int) -> int:
+            return known[each & ~1] ^ (each & 1)
+
+        self.names: list[Bit] = []
+        self.pairs: list[tuple[int, int]] = []
+        for bit in sorted(one.outputs):
+            self.names.append(bit)
+            self.pairs.append((literal(first, one.outputs[bit]), literal(second, other.outputs[bit])))
+        for state, counterpart in counterparts.items():
+            if counterpart is not None:
+                self.names.append(one.names[state][0])
+                # A constant stays what it is.
+                became = other.registers.get(counterpart & ~1, 0) ^ (counterpart & 1)
+                self.pairs.append((literal(first, one.registers[state]), literal(second, became)))
+
+    def proven(self, folder: Path, seconds: int) -> str | None:
+        """Empty if all pairs are proven equal, the name of one that differs, None without an answer in time."""
+        for i, file in enumerate(("one.aig", "other.aig")):
+            self._graph.write(folder / file, [pair[i] for pair in self.pairs])
+        try:
+            done = subprocess.run(
+                [ABC, "-c", "&r one.aig; &ps; &cec -v other.aig"],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=seconds,
+            )
+        except subprocess.TimeoutExpired:
+            return None
+        words = done.stdout
+        # ABC goes on with an empty graph when it cannot read a file: the counts say what it has compared.
+        read = re.search(r"i/o = *(\d+)/ *(\d+)", words)
+        if read is None or (int(read[1]), int(read[2])) != (len(self._graph.inputs), len(self.pairs)):
+            raise SynthesisError(f"ABC did not read what was written: {' '.join(words.split())[-300:]}")
+        if "Networks are equivalent" in words:
+            return ""
+        return (self.tried() or "an output or a register differs") if "NOT EQUIVALENT" in words else None
+
+    def tried(self) -> str:
+        """Empty if all pairs are equal on random vectors."""
+        rng = np.random.default_rng(SEED)
+        values = rng.integers(0, 1 << 64, (len(self._graph.inputs), VECTORS // 64), np.uint64)
+        one, other = (self._graph.simulate(values, [pair[i] for pair in self.pairs]) for i in (0, 1))
+        wrong = np.flatnonzero((one != other).any(axis=1))
+        return "{}[{}] differs".format(*self.names[wrong[0]]) if len(wrong) else ""
+
+
+def _counterpart(bits: Sequence[Bit], other: Registers) -> int | None:
+    """The literal, in the other view, of a register with these names; None if it is not there."""
+    for bit in bits:
+        literal = other.nets.get(bit)
+        if literal is not None and (literal < 2 or literal & ~1 in other.registers):
+            return literal
+    return None
+
+
+def _multipliers(name: str, boxes: Sequence[str], folder: Path) -> str:
+    """Empty if Yosys' Booth multipliers, of every shape in a module, are right for all operands."""
+    commands = ["read_verilog rtl.v", *_blackbox(boxes), f"hierarchy -check -top {name}", *PLAIN]
+    commands.append("wreduce t:$mul")  # as the flow does: Verilog extends operands to the width of the product
+    text = run_yosys([*commands, "dump t:$mul"], folder, name)
+    shapes = set(_shapes(text))
+    for a, b, y, signed in sorted(shapes):
+        if a + b > 24:
+            raise SynthesisError(f"equivalence of {name}: a multiplier of {a}x{b} bits has too many operands to try")
+        kind = "signed " if signed else ""
+        source = f"module m (input {kind}[{a - 1}:0] a, input {kind}[{b - 1}:0] b, output {kind}[{y - 1}:0] y);"
+        (folder / "multiplier.v").write_text(f"{source} assign y = a * b; endmodule\n", encoding="utf-8")
+        read = ["read_verilog multiplier.v", ELABORATED.format(top="m")]
+        view = _graph(read, "multiplier", name, folder)
+        if not _right(view, a, b, y, signed):
+            return f"Yosys' {a}x{b} bit multiplier is wrong"
+    return ""
+
+
+def _shapes(text: str) -> Iterator[tuple[int, int, int, bool]]:
+    """Widths of operands and product, and whether they are signed, of every multiplier in a dump."""
+    for cell in text.split("cell $mul")[1:]:
+        a, b, y, signed = (
+            int(re.search(rf"parameter (?:signed )?\\{key} (?:\d+'(?=[01]+\s))?(\d+)", cell)[1])  # type: ignore[index]
+            for key in ("A_WIDTH", "B_WIDTH", "Y_WIDTH", "A_SIGNED")
+        )
+        yield a, b, y, bool(signed)
+
+
+def _right(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
+    """Whether a multiplier's logic gives the product of all operands."""
+    graph = Graph()
+    inputs = [("a", i) for i in range(a)] + [("b", i) for i in range(b)]
+    places = {bit: graph.input() for bit in inputs}
+    known = {literal: places[bit] for bit, literal in view.inputs.items()}
+    graph.add(view, known)
+    literals = [view.outputs["y", i] for i in range(y)]
+    runs = np.arange(max(64, 1 << (a + b)), dtype=np.int64)
+    one, other = runs & ((1 << a) - 1), (runs >> a) & ((1 << b) - 1)
+    values = np.stack([_packed(one >> i) for i in range(a)] + [_packed(other >> i) for i in range(b)])
+    found = graph.simulate(values, [known[each & ~1] ^ (each & 1) for each in literals])
+    if signed:
+        one, other = one - ((one >> (a - 1)) << a), other - ((other >> (b - 1)) << b)
+    return all((found[i] == _packed((one * other) >> i)).all() for i in range(y))
+
+
+def _packed(bits: np.ndarray) -> np.ndarray:
+    return np.packbits((bits & 1).astype(np.uint8), bitorder="little").view(np.uint64)

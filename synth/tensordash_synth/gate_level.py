@@ -1,0 +1,110 @@
+"""A tile's netlist as files for a Verilog simulator: cells as the library models them, registers random at power-up."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+from tensordash import TileConfig
+
+from .hierarchy import Hierarchy, Placement
+from .liberty import Liberty, LibertyError
+from .run import Progress, running
+
+__all__ = ["POWER_UP", "gate_level_files"]
+
+TILE = "tensordash_tile"
+POWER_UP = "power_up"
+"""The module that gives registers their first values: a root beside the tile."""
+# Before the first edge of the clock, which comes at 1 ns, and when nothing moves any more.
+AT_NS = 0.5
+
+
+def gate_level_files(
+    config: TileConfig,
+    folder: Path,
+    *,
+    seed: int = 0,
+    liberty: str | Path | None = None,
+    clock_ns: float = 2.0,
+    progress: Progress | None = None,
+    jobs: int | None = None,
+) -> list[Path]:
+    """Map a tile and write what a simulator needs of it.
+
+    No cell has a reset, and what the tile's reset leaves alone is unknown at power-up. Gates turn one unknown bit into
+    more than are unknown, so that every register begins with a random value instead, as it does on silicon.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    folder : Path
+        Where files go.
+    seed : int
+        Of the registers' values.
+    liberty, clock_ns, progress, jobs
+        As in `synthesize`.
+
+    Returns
+    -------
+    list of Path
+        The netlist, the cells' models, and the module `POWER_UP`.
+
+    Raises
+    ------
+    LibertyError
+        If the library cannot be used, or has no models.
+    SynthesisError
+        If Yosys or ABC fails.
+    """
+    from tensordash.verilog import render  # imports Amaranth, which takes its time
+
+    tile = Hierarchy(render(config)["tensordash.v"], TILE)
+    with running(liberty, clock_ns, progress, jobs) as run:
+        models = _models(run.library)
+        names = sorted({placement.module for placement in tile.placements})
+        pending = {name: run.submit(run.module, tile, name, name) for name in names}
+        run.wait()
+        netlists = {name: future.result().netlist for name, future in pending.items()}
+        start = _power_up(tile.placements, netlists, run.library, seed)
+    folder.mkdir(parents=True, exist_ok=True)
+    netlist, power_up = folder / "netlist.v", folder / f"{POWER_UP}.v"
+    netlist.write_text("\n".join(netlists.values()), encoding="utf-8")
+    power_up.write_text(start, encoding="utf-8")
+    return [netlist, models, power_up]
+
+
+def _models(library: Liberty) -> Path:
+    """The library's Verilog, which lies beside it."""
+    models = library.path.with_suffix(".v")
+    if not models.is_file():
+        raise LibertyError(f"{library.path}: no models of its cells in Verilog beside it ({models.name})")
+    return models
+
+
+def _power_up(placements: list[Placement], netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
+    """A module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do."""
+    states = _states(library.path.read_text(encoding="utf-8", errors="replace"))
+    kinds = "|".join(cell.name for cell in library.cells if cell.is_flip_flop)
+    registers = {
+        name: re.findall(rf"^  ({kinds}) (\\\S+ |\w+) \($", text, re.MULTILINE) for name, text in netlists.items()
+    }
+    random = Random(seed)
+    lines = []
+    for placement in placements:
+        path = "".join(f"{name} ." if name.startswith("\\") else f"{name}." for name in (TILE, *placement.path))
+        for kind, instance in registers[placement.module]:
+            lines.append(f"    $deposit({path}{instance}.{states[kind]}, 1'b{random.getrandbits(1)});")
+    return "\n".join([f"module {POWER_UP};", f"  initial #{AT_NS} begin", *lines, "  end", "endmodule", ""])
+
+
+def _states(text: str) -> dict[str, str]:
+    """What each flip-flop of a library calls its state."""
+    pattern = r"\bcell\s*\(\s*\"?(\w+)\"?\s*\)|\bff\s*\(\s*\"?(\w+)\"?\s*,"
+    states, cell = {}, ""
+    for found in re.finditer(pattern, text):
+        cell = found[1] or cell
+        if found[2]:
+            states[cell] = found[2]
+    return states
