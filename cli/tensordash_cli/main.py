@@ -29,6 +29,9 @@ COMMANDS = (
     "demo",
 )
 
+PARSER_SAYS = ("Missing ", "No such ", "Got unexpected ")
+"""How messages of click begin that do not say what is allowed."""
+
 
 class _Commands(click.Group):
     """Subcommands, each imported when it is used: one that only reads a configuration starts at once."""
