@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensordash import TileConfig, load_preset
+from tensordash.config import STAGINGS
 
 from .console import config_options, json_option, print_json, progress, progress_bar
 
@@ -48,7 +49,8 @@ class Numbers(click.ParamType):
 @click.option("--lanes", type=Numbers(2), default="4", show_default=True)
 @click.option("--rows", type=Numbers(1), default="4", show_default=True)
 @click.option("--columns", type=Numbers(1), default="4", show_default=True)
-@click.option("--options", "counts", type=Numbers(2), default="4,8", show_default=True, help="Options of a lane.")
+@click.option("--sources", type=Numbers(2), default="4,8", show_default=True, help="Inputs of a lane's mux.")
+@click.option("--staging", "stagings", default="shift,ring", show_default=True, help="shift, ring, or both.")
 @click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
 @click.option("--tries", type=click.IntRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
 @click.option("--row-steps", type=click.IntRange(min=1), default=1 << 14, show_default=True, help="Of each product.")
@@ -59,7 +61,7 @@ class Numbers(click.ParamType):
 def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bool, **arguments: Any) -> None:
     """Search tiles that are fast on traces, and small.
 
-    CONFIG gives what is not searched. For every combination of depth, lanes, rows, columns, number of options and row
+    CONFIG gives what is not searched. For every combination of depth, lanes, rows, columns, sources, staging and row
     order, sets and orders of options are tried on passes drawn from the traces (--row-steps of each product); the best
     is then simulated on all of them, exactly, and synthesized, next to the presets. What nothing beats in both is the
     Pareto front. DIR gets explore.json, and explore.svg and explore.png if matplotlib is installed.
@@ -72,9 +74,8 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
 
     if config.sparsity != "rows":
         raise click.UsageError(f'tile.sparsity must be "rows" to explore, not "{config.sparsity}"')
-    orders = tuple(dict.fromkeys(arguments["orders"].split(",")))
-    if not set(orders) <= set(ROW_ORDERS):
-        raise click.UsageError(f"--row-order must be of {', '.join(ROW_ORDERS)}, not {arguments['orders']!r}")
+    orders = _choices("--row-order", arguments["orders"], ROW_ORDERS)
+    stagings = _choices("--staging", arguments["stagings"], STAGINGS)
     output = arguments["output"]
     if output.exists() and not output.is_dir():
         raise click.UsageError(f"--output must be a folder, not the file {output}")
@@ -87,7 +88,7 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
         seed=arguments["seed"],
         folder=output,
     )
-    points = _search(campaign, orders, arguments)
+    points = _search(campaign, orders, stagings, arguments)
     points += campaign.presets(points)
     rows = _judge(campaign, points, area)
     document = {
@@ -107,21 +108,33 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
         _print(rows, [trace.path.stem for trace in campaign.traces])
 
 
+def _choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
+    chosen = tuple(dict.fromkeys(text.split(",")))
+    if not set(chosen) <= set(allowed):
+        raise click.UsageError(f"{option} must be of {', '.join(allowed)}, not {text!r}")
+    return chosen
+
+
 def _like(base: TileConfig, name: str) -> TileConfig:
     """A preset's shape and options, with all else as in the base."""
     preset = load_preset(name)
-    return replace(base, lanes=preset.lanes, depth=preset.depth, connectivity=preset.options)
+    return replace(base, lanes=preset.lanes, depth=preset.depth, connectivity=preset.options, staging=preset.staging)
 
 
-def _search(campaign: "Campaign", orders: Sequence[str], arguments: dict[str, Any]) -> "list[Point]":
+def _search(
+    campaign: "Campaign", orders: Sequence[str], stagings: Sequence[str], arguments: dict[str, Any]
+) -> "list[Point]":
     from tensordash_sim.explore import Structure
 
-    shapes = product(*(arguments[name] for name in ("lanes", "depths", "rows", "columns", "counts")))
+    shapes = product(*(arguments[name] for name in ("lanes", "depths", "rows", "columns", "sources")), stagings)
     structures = [Structure(*shape) for shape in shapes]
     possible = [structure for structure in structures if structure.is_possible]
     if not possible:
         most = max(len(structure.positions) + 1 for structure in structures)
-        raise click.UsageError(f"--options must be at most {most} for these lanes and depths")
+        given = ",".join(map(str, arguments["sources"]))
+        raise click.UsageError(
+            f"--sources must be at most {most} for these lanes and depths, of a ring a multiple of its depth, not {given}"
+        )
     points = []
     with progress_bar() as bar:
         task = bar.add_task("searching", total=len(possible) * len(orders) * campaign.tries)

@@ -7,7 +7,7 @@ import pytest
 
 from tensordash_cli.main import run
 
-SMALL = ("--depth", "2", "--options", "3", "--rows", "2", "--columns", "2", "--tries", "3", "--row-steps", "200")
+SMALL = ("--depth", "2", "--sources", "3,4", "--rows", "2", "--columns", "2", "--tries", "3", "--row-steps", "200")
 
 
 def tensordash(*arguments: str) -> int:
@@ -21,14 +21,15 @@ def test_finds_simulates_and_resumes(tmp_path: Path, capsys):
     document = json.loads(capsys.readouterr().out)
     assert json.loads((tmp_path / "explore.json").read_text()) == document
     labels = [point["label"] for point in document["points"]]
-    assert labels[0] == "4 lanes, 2 deep, 3 options, 2x2"
+    assert labels[0] == "4 lanes, 2 deep, 3 sources, 2x2"
+    assert labels[1:3] == ["4 lanes, 2 deep, 4 sources, 2x2", "4 lanes, 2 deep, 4 sources, ring, 2x2"]
     assert "paper 2x2" in labels
     assert all(1 < point["speedup"] < 4 for point in document["points"])
     kept = {
         path: path.stat().st_mtime_ns for folder in ("search", "simulate") for path in (tmp_path / folder).iterdir()
     }
     assert tensordash(*SMALL, "--no-area", "-o", str(tmp_path)) == 0
-    assert "4 lanes, 2 deep, 3 options, 2x2" in capsys.readouterr().out
+    assert "4 lanes, 2 deep, 3 sources, 2x2" in capsys.readouterr().out
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
 
 

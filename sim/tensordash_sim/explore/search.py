@@ -26,38 +26,51 @@ class Structure:
     ----------
     lanes, depth, rows, columns : int
         As in `TileConfig`.
-    options : int
-        Options of each lane: inputs of its muxes.
+    sources : int
+        Inputs of each lane's mux: its options, where steps shift. In a ring, a lane looks into every slot at the same
+        lane offsets, but may take only its own position of the oldest step: it has fewer options than sources.
+    staging : "shift" or "ring"
+        As in `TileConfig`.
     """
 
     lanes: int
     depth: int
     rows: int
     columns: int
-    options: int
+    sources: int
+    staging: str = "shift"
+
+    @property
+    def offsets(self) -> tuple[int, ...]:
+        """Lane offsets that are tried, the nearest first."""
+        # Offsets count modulo `lanes`: the far side of an even number of lanes is reached one way only.
+        reach = range(-min(REACH, (self.lanes - 1) // 2), min(REACH, self.lanes // 2) + 1)
+        return tuple(sorted(reach, key=lambda offset: (abs(offset), -offset)))
 
     @property
     def positions(self) -> tuple[Option, ...]:
         """What options may be, beside (0, 0): (step, lane offset), the oldest step first."""
-        # Offsets count modulo `lanes`: the far side of an even number of lanes is reached one way only.
-        reach = range(-min(REACH, (self.lanes - 1) // 2), min(REACH, self.lanes // 2) + 1)
-        offsets = sorted(reach, key=lambda offset: (abs(offset), -offset))
-        return tuple((step, offset) for step in range(1, self.depth) for offset in offsets)
+        return tuple((step, offset) for step in range(1, self.depth) for offset in self.offsets)
 
     @property
     def is_possible(self) -> bool:
-        """Whether there are that many options."""
-        return 1 <= self.options <= len(self.positions) + 1
+        """Whether a lane can have that many sources."""
+        if self.staging == "ring":
+            return self.sources % self.depth == 0 and self.sources // self.depth <= len(self.offsets)
+        return self.sources <= len(self.positions) + 1
 
     @property
     def label(self) -> str:
-        """In short, such as "4 lanes, 3 deep, 4 options, 4x4"."""
-        shape = f"{self.rows}x{self.columns}"
-        return f"{self.lanes} lanes, {self.depth} deep, {self.options} options, {shape}"
+        """In short, such as "4 lanes, 3 deep, 4 sources, 4x4"."""
+        ring = ", ring" if self.staging == "ring" else ""
+        return f"{self.lanes} lanes, {self.depth} deep, {self.sources} sources{ring}, {self.rows}x{self.columns}"
 
     def fits(self, config: TileConfig) -> bool:
         """Whether a tile's options are of this structure."""
-        return (config.lanes, config.depth, len(config.options)) == (self.lanes, self.depth, self.options)
+        if (config.lanes, config.depth, config.staging) != (self.lanes, self.depth, self.staging):
+            return False
+        connectivity = Connectivity(config.options, lanes=config.lanes, depth=config.depth)
+        return len(connectivity.sources(config.ring)) == self.sources
 
     def config(self, base: TileConfig, options: Sequence[Option]) -> TileConfig:
         """A tile with these options, and all else as in `base`."""
@@ -68,6 +81,7 @@ class Structure:
             rows=self.rows,
             columns=self.columns,
             connectivity=tuple(options),
+            staging=self.staging,
         )
 
 
@@ -98,11 +112,16 @@ class Found:
 def start_options(structure: Structure) -> tuple[Option, ...]:
     """Options to begin with: each lane's own first, then its neighbours', the oldest step first.
 
-    >>> start_options(Structure(lanes=4, depth=3, rows=4, columns=4, options=5))
+    >>> start_options(Structure(lanes=4, depth=3, rows=4, columns=4, sources=5))
     ((0, 0), (1, 0), (1, 1), (2, 0), (2, 1))
+    >>> start_options(Structure(lanes=4, depth=2, rows=4, columns=4, sources=6, staging="ring"))
+    ((0, 0), (1, 0), (1, 1), (1, -1))
     """
+    if structure.staging == "ring":
+        offsets = structure.offsets[: structure.sources // structure.depth]
+        return ((0, 0), *((step, offset) for step in range(1, structure.depth) for offset in offsets))
     nearest = sorted(structure.positions, key=lambda option: (abs(option[1]), -option[1]))
-    chosen = set(nearest[: structure.options - 1])
+    chosen = set(nearest[: structure.sources - 1])
     return ((0, 0), *(option for option in structure.positions if option in chosen))
 
 
@@ -117,6 +136,8 @@ def search(
     on_try: Callable[[float], None] = lambda best: None,
 ) -> Found:
     """Climb from the best start: swap two options in the order or replace one, and keep what is faster.
+
+    Of a ring, a lane offset is replaced, in every step.
 
     Parameters
     ----------
@@ -166,8 +187,18 @@ def _level_count(options: Sequence[Option], structure: Structure) -> int:
 
 def _neighbour(options: tuple[Option, ...], structure: Structure, random: Random) -> tuple[Option, ...]:
     changed = list(options)
-    reached = {(step, offset % structure.lanes) for step, offset in changed}
-    free = [each for each in structure.positions if (each[0], each[1] % structure.lanes) not in reached]
+    if structure.staging == "ring":
+        # A lane's own offset stays: the oldest step may be in any slot.
+        offsets = sorted({offset for _, offset in options[1:]} - {0})
+        used = {offset % structure.lanes for offset in offsets}
+        unused = [offset for offset in structure.offsets if offset != 0 and offset % structure.lanes not in used]
+        if offsets and unused and random.random() < 0.2:
+            old, new = random.choice(offsets), random.choice(unused)
+            return ((0, 0), *((step, new if offset == old else offset) for step, offset in options[1:]))
+        free: list[Option] = []
+    else:
+        reached = {(step, offset % structure.lanes) for step, offset in changed}
+        free = [each for each in structure.positions if (each[0], each[1] % structure.lanes) not in reached]
     if len(changed) > 2 and (not free or random.random() < 0.5):
         i, j = random.sample(range(1, len(changed)), 2)
         changed[i], changed[j] = changed[j], changed[i]

@@ -22,7 +22,7 @@ from tensordash_sim.explore import (
 from tensordash_sim.trace import Trace, example_trace
 
 PAPER = load_preset("paper")
-STRUCTURE = Structure(lanes=4, depth=3, rows=2, columns=2, options=4)
+STRUCTURE = Structure(lanes=4, depth=3, rows=2, columns=2, sources=4)
 
 
 @pytest.fixture(scope="module")
@@ -83,15 +83,27 @@ def test_the_same_seed_finds_the_same(trace):
 
 @pytest.mark.parametrize(("lanes", "depth", "options"), [(2, 2, 3), (4, 4, 8), (16, 3, 8), (5, 2, 4), (32, 2, 2)])
 def test_starts_are_valid(lanes, depth, options):
-    structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, options=options)
+    structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=options)
     chosen = start_options(structure)
     assert len(chosen) == options
     assert structure.config(PAPER, chosen).options == chosen
 
 
+@pytest.mark.parametrize(("lanes", "depth", "sources"), [(2, 2, 4), (4, 4, 8), (4, 4, 4), (16, 3, 9), (4, 3, 12)])
+def test_rings_stay_rings(lanes, depth, sources):
+    """Whatever the search tries has the same lane offsets at every step, or a tile of it could not be made."""
+    structure = Structure(lanes=lanes, depth=depth, rows=1, columns=1, sources=sources, staging="ring")
+    words = np.random.default_rng(0).integers(0, 1 << lanes, (4, 1, 40), np.uint32)
+    base = structure.config(PAPER, start_options(structure))
+    assert structure.fits(base)
+    found = search(structure, PAPER, [Workload(words=[words], weights=[np.ones(4)])], tries=40, seed=2)
+    assert structure.fits(structure.config(PAPER, found.options))
+
+
 def test_impossible_structures_are_seen():
-    assert Structure(lanes=2, depth=2, rows=1, columns=1, options=3).is_possible
-    assert not Structure(lanes=2, depth=2, rows=1, columns=1, options=4).is_possible
+    assert not Structure(lanes=4, depth=3, rows=1, columns=1, sources=8, staging="ring").is_possible
+    assert Structure(lanes=2, depth=2, rows=1, columns=1, sources=3).is_possible
+    assert not Structure(lanes=2, depth=2, rows=1, columns=1, sources=4).is_possible
 
 
 def test_what_was_found_is_kept(trace, tmp_path: Path):
@@ -107,7 +119,7 @@ def test_what_was_found_is_kept(trace, tmp_path: Path):
         )
 
     tried: list[float] = []
-    structure = Structure(lanes=4, depth=4, rows=4, columns=4, options=8)
+    structure = Structure(lanes=4, depth=4, rows=4, columns=4, sources=8)
     first = campaign(5).find(structure, "natural", tried.append)
     assert len(tried) == 5
     assert campaign(5).find(structure, "natural", tried.append) == first
