@@ -133,7 +133,8 @@ def _search(
         most = max(len(structure.positions) + 1 for structure in structures)
         given = ",".join(map(str, arguments["sources"]))
         raise click.UsageError(
-            f"--sources must be at most {most} for these lanes and depths, a multiple of the depth for rings, not {given}"
+            f"--sources must be at most {most} for these lanes and depths, and of a ring a multiple of its depth, "
+            f"not {given}"
         )
     points = []
     with progress_bar() as bar:
