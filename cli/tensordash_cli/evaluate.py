@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from . import synthesis_results
-from .console import json_option, print_json, progress_bar, writable
+from .console import WholeRange, json_option, print_json, progress_bar, writable, writable_folder
 
 if TYPE_CHECKING:
     from tensordash_sim.evaluate import Figure, Settings
@@ -27,7 +27,7 @@ __all__ = ["command"]
     help="Recorded networks, NAME.trace each; without them the trace that comes with the package stands in.",
 )
 @click.option("--scale", default="small", show_default=True, help="full, small or tiny: of networks, streams, samples.")
-@click.option("--seed", type=click.IntRange(min=0, max=2**31), default=0, show_default=True, help="Of random zeros.")
+@click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Of random zeros.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/evaluation"), show_default=True)
 @click.option(
     "--synth",
@@ -38,7 +38,7 @@ __all__ = ["command"]
 )
 @click.option("--no-synth", is_flag=True, help="No synthesis: areas are left out, power is the paper's.")
 @click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too, as a page.")
-@click.option("--workers", type=click.IntRange(min=1), help="Processes (default: one per core).")
+@click.option("--workers", type=WholeRange(min=1), help="Processes (default: one per core).")
 @click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster whose scheduler is there, instead.")
 @json_option
 def command(
@@ -76,8 +76,7 @@ def command(
     if not names and not everything:
         _list(EXPERIMENTS, as_json)
         return
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     if page is not None:
         writable(page, "--page")
     chosen = list(names or NAMES)

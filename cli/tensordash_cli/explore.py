@@ -11,7 +11,7 @@ import click
 from tensordash import TileConfig, load_preset
 from tensordash.config import STAGINGS
 
-from .console import config_options, json_option, print_json, progress, progress_bar
+from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
 
 if TYPE_CHECKING:
     from tensordash_sim.explore import Campaign, Point
@@ -52,9 +52,9 @@ class Numbers(click.ParamType):
 @click.option("--sources", type=Numbers(2), default="4,8", show_default=True, help="Inputs of a lane's mux.")
 @click.option("--staging", "stagings", default="shift,ring", show_default=True, help="shift, ring, or both.")
 @click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
-@click.option("--tries", type=click.IntRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
-@click.option("--row-steps", type=click.IntRange(min=1), default=1 << 14, show_default=True, help="Of each product.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--tries", type=WholeRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
+@click.option("--row-steps", type=WholeRange(min=1), default=1 << 14, show_default=True, help="Of each product.")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True)
 @click.option("--area/--no-area", default=True, help="Synthesize the tiles (a minute each; default).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/explore"), show_default=True)
 @json_option
@@ -77,8 +77,7 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
     orders = _choices("--row-order", arguments["orders"], ROW_ORDERS)
     stagings = _choices("--staging", arguments["stagings"], STAGINGS)
     output = arguments["output"]
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     campaign = Campaign(
         base=config,
         known={name: _like(config, name) for name in KNOWN},

@@ -7,20 +7,29 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckError, FiniteRange, config_options, json_option, print_json, progress_bar
+from .console import (
+    CheckError,
+    FiniteRange,
+    WholeRange,
+    config_options,
+    json_option,
+    print_json,
+    progress_bar,
+    writable_folder,
+)
 
 __all__ = ["command"]
 
 
 @click.command("mutate")
 @config_options
-@click.option("--count", type=click.IntRange(1, 60_000), default=300, show_default=True, help="Mutants.")
+@click.option("--count", type=WholeRange(1, 60_000), default=300, show_default=True, help="Mutants.")
 @click.option("--component", "components", metavar="NAME", multiple=True, help="Of this one only; may be repeated.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
-@click.option("--jobs", type=click.IntRange(min=1), help="Mutants at a time (default: one per core).")
+@click.option("--jobs", type=WholeRange(min=1), help="Mutants at a time (default: one per core).")
 @json_option
 def command(
     config: TileConfig,
@@ -49,8 +58,7 @@ def command(
         raise click.UsageError(f'tile.sparsity must be "rows" to have all components, not {config.sparsity!r}')
     if unknown := set(components) - set(COMPONENTS):
         raise click.UsageError(f"--component must be one of {', '.join(COMPONENTS)}, not {min(unknown)!r}")
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     output.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
         task = bar.add_task("mutants", total=count)

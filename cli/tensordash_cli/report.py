@@ -7,7 +7,7 @@ import click
 
 from tensordash import TileConfig
 
-from .console import chosen_config, json_option, preset_options, print_json, progress, writable
+from .console import WholeRange, chosen_config, json_option, preset_options, print_json, progress, writable
 
 if TYPE_CHECKING:
     from tensordash_sim.report import ScheduleRun
@@ -22,8 +22,8 @@ __all__ = ["command"]
 @click.option("--trace", metavar="RUN.trace", type=Path, help="Schedules of this trace (default: the package's).")
 @click.option("--layer", metavar="NAME", help="Layer whose schedules are shown (of the package's trace: CNN.conv2).")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
-@click.option("--passes", type=click.IntRange(1, 1000), default=8, show_default=True, help="Passes of an operation.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Which passes.")
+@click.option("--passes", type=WholeRange(1, 1000), default=8, show_default=True, help="Passes of an operation.")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Which passes.")
 @json_option
 def command(
     inputs: tuple[Path, ...],

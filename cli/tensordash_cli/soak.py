@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from .console import CheckError, json_option, print_json, progress, progress_bar, writable
+from .console import CheckError, WholeRange, json_option, print_json, progress, progress_bar, writable, writable_folder
 
 __all__ = ["command"]
 
@@ -32,17 +32,17 @@ class _JobName(click.ParamType):
 
 
 @click.command("soak")
-@click.option("--seed", type=click.IntRange(min=0, max=10**18 - 1), default=0, show_default=True, help="Of everything.")
+@click.option("--seed", type=WholeRange(min=0, max=10**18 - 1), default=0, show_default=True, help="Of everything.")
 @click.option(
     "--positions",
     metavar="N",
-    type=click.IntRange(min=1, max=10**12),
+    type=WholeRange(min=1, max=10**12),
     default=1_000_000,
     show_default=True,
     help="Multiply positions to feed at least: rows x columns x lanes x steps.",
 )
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
-@click.option("-j", "--jobs", metavar="N", type=click.IntRange(1, 256), help="Tiles at a time (default: one per core).")
+@click.option("-j", "--jobs", metavar="N", type=WholeRange(1, 256), help="Tiles at a time (default: one per core).")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
 @click.option("--cover", is_flag=True, help="Fail, too, if a point of the coverage that can be reached was not.")
 @click.option("--replay", metavar="SEED:INDEX", type=_JobName(), help="Instead: run one job of a campaign again.")
@@ -75,8 +75,7 @@ def command(
         return
     if waves is not None:
         raise click.UsageError("--waves needs --replay")
-    if output.exists() and not output.is_dir():
-        raise click.UsageError(f"--output must be a folder, not the file {output}")
+    writable_folder(output, "--output")
     _campaign(seed, positions, output, jobs or os.cpu_count() or 1, simulator, cover, as_json)
 
 

@@ -120,7 +120,7 @@ def test_list(capfd: pytest.CaptureFixture[str]) -> None:
         ("train.py --after 2 -o run.trace", "--after does not go with SCRIPT.py"),
         ("train.py --model ncf -o run.trace", "give one of .* not SCRIPT.py and --model"),
         ("--list -o run.trace", "--output does not go with --list"),
-        ("--model ncf --steps 0 -o run.trace", "0 is not in the range"),
+        ("--model ncf --steps 0 -o run.trace", "--steps.*must be an integer of at least 1, not .0."),
         ("--model ncf --scale tiny --layer conv* -o run.trace", "layers must match one of layers.0, .*, not only conv"),
     ],
 )

@@ -60,24 +60,3 @@ def test_a_fault_is_found_and_found_again(tmp_path, capfd, monkeypatch, sabotage
     status, _, err = call(shlex.join(arguments), capfd)
     assert status == 1
     assert f"differ in job {SEED}:0: {failure}" in err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ("--replay 12", "'12' must be SEED:INDEX, two numbers such as 1:12"),
-        ("--replay 1:2 --seed 3", "--replay excludes --seed"),
-        ("--waves run.vcd", "--waves needs --replay"),
-        ("--positions 0", "0 is not in the range"),
-        ("--simulator modelsim", "simulator must be one of auto, icarus, verilator, not 'modelsim'"),
-        ("-o file", "--output must be a folder, not the file file"),
-    ],
-)
-def test_wrong_use(arguments, message, tmp_path, capfd, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "file").write_text("")
-    status, out, err = call(f"soak {arguments}", capfd)
-    assert (status, out) == (2, "")
-    assert message in err
-    assert "Traceback" not in err
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
