@@ -21,10 +21,10 @@ from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import measure_areas, synthesize
 
 PAPER = load_preset("paper")
-TILES = {name: load_preset(name) for name in ("paper", "recommended", "paper-bf16", "paper-16lane")}
+TILES = {name: load_preset(name) for name in ("paper", "recommended", "paper-bf16")}
 TILES |= {name: load_preset(name) for name in ("paper-depth2", "paper-depth3", "paper-depth5")}
 TILES |= {"fp8_e4m3": replace(PAPER, format="fp8_e4m3"), "int8": replace(PAPER, format="int8")}
-TILES |= {"both": replace(PAPER, sparsity="both")}
+TILES |= {"both": replace(PAPER, sparsity="both"), "paper-16lane": load_preset("paper-16lane")}
 ROWS = {
     "compute_cores": "compute cores",
     "staging_buffers": "staging buffers",
