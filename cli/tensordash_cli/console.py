@@ -28,6 +28,7 @@ __all__ = [
     "print_json",
     "progress",
     "progress_bar",
+    "split_inputs",
     "writable",
     "writable_folder",
 ]
@@ -78,6 +79,15 @@ def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[
     if config_file is not None:
         return TileConfig.load(config_file, settings)
     return load_preset(preset if preset is not None else "paper", settings)
+
+
+def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Path | None]:
+    """A configuration and a folder, called `names`; each may be missing. A configuration is a file."""
+    configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
+    folders = [path for path in inputs if path not in configs]
+    if len(configs) > 1 or len(folders) > 1 or [*configs, *folders] != list(inputs):
+        raise click.UsageError(f"give {names}, not {' '.join(map(str, inputs))}")
+    return next(iter(configs), None), next(iter(folders), None)
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,16 @@ import click
 
 from tensordash import TileConfig
 
-from .console import WholeRange, chosen_config, json_option, preset_options, print_json, progress, writable
+from .console import (
+    WholeRange,
+    chosen_config,
+    json_option,
+    preset_options,
+    print_json,
+    progress,
+    split_inputs,
+    writable,
+)
 
 if TYPE_CHECKING:
     from tensordash_sim.report import ScheduleRun
@@ -44,7 +53,7 @@ def command(
     """
     from tensordash_sim.report import figure_3_run, load_results, write_report
 
-    config_file, folder = _split(inputs)
+    config_file, folder = split_inputs(inputs, "[CONFIG.toml] [DIR]")
     config = chosen_config(config_file, preset, settings)
     writable(output, "--output")
     results = load_results(folder) if folder is not None else []
@@ -65,15 +74,6 @@ def command(
     for run in runs:
         steps, cycles = run.counters.steps, run.counters.cycles
         click.echo(f"{run.title}: {steps} dense steps in {cycles} cycles ({steps / cycles:.3f}x)")
-
-
-def _split(inputs: tuple[Path, ...]) -> tuple[Path | None, Path | None]:
-    """CONFIG and DIR, each of which may be missing: a configuration is a file, results are a folder."""
-    configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
-    folders = [path for path in inputs if path not in configs]
-    if len(configs) > 1 or len(folders) > 1 or [*configs, *folders] != list(inputs):
-        raise click.UsageError(f"give [CONFIG.toml] [DIR], not {' '.join(map(str, inputs))}")
-    return next(iter(configs), None), next(iter(folders), None)
 
 
 def _runs(

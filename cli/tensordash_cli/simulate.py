@@ -19,6 +19,7 @@ from .console import (
     preset_options,
     print_json,
     progress_bar,
+    split_inputs,
     writable,
     writable_folder,
 )
@@ -83,7 +84,7 @@ def command(
 
     --random draws streams for one tile.
     """
-    config_file, trace = _split(inputs)
+    config_file, trace = split_inputs(inputs, "[CONFIG.toml] [RUN.trace]")
     config = chosen_config(config_file, preset, settings)
     default = click.core.ParameterSource.DEFAULT
     given = {name for name in context.params if context.get_parameter_source(name) is not default}
@@ -105,15 +106,6 @@ def command(
         _stream(config, arguments)
     else:
         _random(config, arguments)
-
-
-def _split(inputs: tuple[Path, ...]) -> tuple[Path | None, Path | None]:
-    """CONFIG and RUN.trace, each of which may be missing: a configuration is a file, a trace a folder."""
-    configs = [path for path in inputs if path.suffix == ".toml" or path.is_file()]
-    traces = [path for path in inputs if path not in configs]
-    if len(configs) > 1 or len(traces) > 1 or [*configs, *traces] != list(inputs):
-        raise click.UsageError(f"give [CONFIG.toml] [RUN.trace], not {' '.join(map(str, inputs))}")
-    return next(iter(configs), None), next(iter(traces), None)
 
 
 def _choice(option: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -9,25 +9,27 @@ from tensordash import TileConfig
 from tensordash.block import Block
 from tensordash.layouts import steps_layout
 from tensordash.staging_buffer import StagingBuffer, refill_layout
+from tensordash.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
 
-__all__ = ["PROOF"]
+__all__ = ["PROOF", "Windows"]
 
 
 class Windows(Block):
-    """A tile's staging buffers, one of each width, moved by the same `refill`."""
+    """A tile's staging buffers, or rings, one of each width, moved by the same input of theirs: `moves`."""
 
-    def __init__(self, config: TileConfig) -> None:
+    def __init__(self, config: TileConfig, kind: type[StagingBuffer] | type[StagingRing], moves: str) -> None:
         lanes, depth = config.lanes, config.window_depth
         widths = sorted({config.a_format.width, config.b_format.width})
-        self.buffers = {width: StagingBuffer(width=width, lanes=lanes, depth=depth) for width in widths}
-        members: dict[str, Any] = {"refill": In(refill_layout(depth))}
+        self.moves = moves
+        self.buffers = {width: kind(width=width, lanes=lanes, depth=depth) for width in widths}
+        members: dict[str, Any] = {moves: self.buffers[widths[0]].signature.members[moves]}
         for width in widths:
             layout = steps_layout(width, lanes, depth)
             members |= {f"steps_{width}": In(layout), f"window_{width}": Out(layout)}
-        super().__init__(members, identity=(config,))
+        super().__init__(members, identity=(config, moves))
 
     def elaborate(self, platform: Any) -> Module:
         """Nothing but the buffers."""
@@ -35,7 +37,7 @@ class Windows(Block):
         for width, buffer in self.buffers.items():
             m.submodules[f"buffer_{width}"] = buffer.place(platform)
             m.d.comb += [
-                buffer.refill.eq(self.refill),
+                getattr(buffer, self.moves).eq(getattr(self, self.moves)),
                 buffer.steps.eq(getattr(self, f"steps_{width}")),
                 getattr(self, f"window_{width}").eq(buffer.window),
             ]
@@ -48,7 +50,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     Source: docs/tile.md, "One cycle", steps 3 and 5; the docstrings of `refill_layout` and `StagingBuffer`.
     """
     depth = config.window_depth
-    dut = Windows(config)
+    dut = Windows(config, StagingBuffer, "refill")
     harness = Harness(dut, fault=fault)
     m = harness.m
 

@@ -3,43 +3,16 @@
 from typing import Any
 
 from amaranth.hdl import Module, Signal
-from amaranth.lib.wiring import In, Out
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.layouts import steps_layout
 from tensordash.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
+from .staging_buffer import Windows
 
 __all__ = ["PROOF"]
-
-
-class Rings(Block):
-    """A tile's staging rings, one of each width, written by the same `write`."""
-
-    def __init__(self, config: TileConfig) -> None:
-        lanes, depth = config.lanes, config.window_depth
-        widths = sorted({config.a_format.width, config.b_format.width})
-        self.rings = {width: StagingRing(width=width, lanes=lanes, depth=depth) for width in widths}
-        members: dict[str, Any] = {"write": In(depth)}
-        for width in widths:
-            layout = steps_layout(width, lanes, depth)
-            members |= {f"steps_{width}": In(layout), f"window_{width}": Out(layout)}
-        super().__init__(members, identity=(config,))
-
-    def elaborate(self, platform: Any) -> Module:
-        """Nothing but the rings."""
-        m = Module()
-        for width, ring in self.rings.items():
-            m.submodules[f"ring_{width}"] = ring.place(platform)
-            m.d.comb += [
-                ring.write.eq(self.write),
-                ring.steps.eq(getattr(self, f"steps_{width}")),
-                getattr(self, f"window_{width}").eq(ring.window),
-            ]
-        return m
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -47,12 +20,12 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
     Source: docs/tile.md, "Ports"; the docstring of `StagingRing`.
     """
-    dut = Rings(config)
+    dut = Windows(config, StagingRing, "write")
     harness = Harness(dut, fault=fault)
     running = harness.past(1)
     lane = harness.constant(range(config.lanes), "lane")
     harness.assume(lane < config.lanes)
-    for width in dut.rings:
+    for width in dut.buffers:
         steps, window = getattr(dut, f"steps_{width}"), getattr(dut, f"window_{width}")
         for slot in range(config.window_depth):
             value = Signal(width, name=f"value_{width}_{slot}")
