@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tensordash import TileConfig, load_preset
+from tensordash.kept import write_whole
 from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import measure_areas, synthesize
 
@@ -46,11 +47,7 @@ SHAPES: dict[str, dict[Any, TileConfig]] = {
 def kept(path: Path, measure: Any) -> Any:
     """A document that is there, or is measured and put there."""
     if not path.exists():
-        document = measure()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(".part")
-        part.write_text(json.dumps(document), encoding="utf-8")
-        part.replace(path)
+        write_whole(path, json.dumps(measure()))
     return json.loads(path.read_text(encoding="utf-8"))
 
 

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tensordash.kept import write_whole
+
 from . import synthesis_results
 from .console import WholeRange, json_option, print_json, progress_bar, writable, writable_folder
 
@@ -92,9 +94,7 @@ def command(
     settings = Settings(scale=scale, seed=seed, traces=traces, synthesis=results)
     figures = _evaluate(chosen, settings, output, workers or os.cpu_count() or 1, cluster)
     if page is not None:
-        partial = page.with_name(page.name + ".partial")
-        partial.write_text(render(figures), encoding="utf-8")
-        partial.replace(page)
+        write_whole(page, render(figures))
     if everything:
         write_report(figures, output / "index.html", runs=example_runs())
     if as_json:

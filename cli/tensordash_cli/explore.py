@@ -1,5 +1,6 @@
 """`tensordash explore`: connectivity, depth, lanes, geometry and row order, by speedup on traces and area."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -10,6 +11,7 @@ import click
 
 from tensordash import TileConfig, load_preset
 from tensordash.config import STAGINGS
+from tensordash.kept import write_whole
 
 from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
 
@@ -69,7 +71,7 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
     DIR keeps what is done: an interrupted search goes on where it was.
     """
     from tensordash_sim.chip import ROW_ORDERS
-    from tensordash_sim.explore import Campaign, keep
+    from tensordash_sim.explore import Campaign
     from tensordash_sim.trace import Trace, example_trace
 
     if config.sparsity != "rows":
@@ -98,7 +100,7 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
         },
         "points": rows,
     }
-    keep(output / "explore.json", document)
+    write_whole(output / "explore.json", json.dumps(document, indent=2) + "\n")
     if area:
         _draw(rows, output / "explore")
     if as_json:

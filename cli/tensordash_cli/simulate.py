@@ -1,6 +1,7 @@
 """`tensordash simulate`: exact cycles, of a trace on the chip or of streams on one tile."""
 
 import csv
+import io
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from zipfile import BadZipFile
 import click
 
 from tensordash import TileConfig
+from tensordash.kept import write_whole
 
 from .console import (
     FiniteRange,
@@ -194,12 +196,11 @@ def _document(trace: Any, machine: Any, results: list[Result], natural: list[Res
 
 def _write_csv(path: Path, results: list[Result]) -> None:
     lines = [_place(record) | dict(_flat(result)) for record, result in results]
-    partial = path.with_name(path.name + ".partial")
-    with partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
-    partial.replace(path)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(lines[0]))
+    writer.writeheader()
+    writer.writerows(lines)
+    write_whole(path, text.getvalue())
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from tensordash.kept import write_whole
+
 from .console import CheckError, WholeRange, json_option, print_json, progress, progress_bar, writable, writable_folder
 
 __all__ = ["command"]
@@ -113,9 +115,7 @@ def _campaign(
 
         summary = campaign.run(workers=workers, progress=show)
     document = summary.to_json()
-    partial = output / f"soak-{seed}.json.partial"
-    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    partial.replace(output / f"soak-{seed}.json")
+    write_whole(output / f"soak-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:

@@ -1,6 +1,5 @@
 """Results of synthesis that the evaluation reads: those of a folder, or made here and kept."""
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 
 import tensordash
 from tensordash import TileConfig, load_preset
+from tensordash.kept import code_digest, write_whole
 
 from .console import progress
 
@@ -49,10 +49,7 @@ def made(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
             found[preset] = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             found[preset] = _synthesize(config, preset)
-            folder.mkdir(parents=True, exist_ok=True)
-            partial = path.with_suffix(".partial")
-            partial.write_text(json.dumps(found[preset]), encoding="utf-8")
-            partial.replace(path)
+            write_whole(path, json.dumps(found[preset]))
     return found
 
 
@@ -70,8 +67,5 @@ def _key(config: TileConfig) -> str:
     import tensordash_synth
     from tensordash_synth.power import find_opensta
 
-    hashed = hashlib.sha256(f"{config.digest} {find_opensta() is not None}".encode())
-    for package in (tensordash, tensordash_synth):
-        for file in sorted(Path(str(package.__file__)).parent.glob("*.py")):
-            hashed.update(file.read_bytes())
-    return hashed.hexdigest()[:16]
+    code = code_digest(*(Path(package.__file__ or "").parent for package in (tensordash, tensordash_synth)))
+    return f"{config.digest}-{'power' if find_opensta() else 'area'}-{code[:16]}"

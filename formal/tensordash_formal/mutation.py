@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
+from tensordash.kept import code_digest, write_whole
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
@@ -195,11 +196,10 @@ class _Work:
         import tensordash
         import tensordash_sim
 
-        roots = [Path(package.__file__ or "").parent for package in (tensordash, tensordash_sim)]
-        files = [*roots[0].glob("*.py"), *roots[1].glob("golden/*.py"), *roots[1].glob("verify/**/*.py")]
-        code = b"".join(path.read_bytes() for path in [*sorted(files), Path(__file__).with_name("mutants.py")])
-        text = repr((self.config.digest, self.count, self.seed, self.effort, version("pyosys"))).encode()
-        return f"{self.component}-{hashlib.sha256(text + code).hexdigest()[:12]}"
+        hdl, sim = (Path(package.__file__ or "").parent for package in (tensordash, tensordash_sim))
+        code = code_digest(hdl, sim / "golden", sim / "verify", Path(__file__).with_name("mutants.py"))
+        text = repr((self.config.digest, self.count, self.seed, self.effort, version("pyosys"), code))
+        return f"{self.component}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _fate(work: _Work, folder: Path, number: int) -> Fate:
@@ -223,10 +223,7 @@ def _fate(work: _Work, folder: Path, number: int) -> Fate:
     )
     if fate == "survives" and not work.proofs:
         return found  # not the last word
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = folder / f"{number}.partial"
-    partial.write_text(json.dumps(asdict(found), indent=2) + "\n", encoding="utf-8")
-    partial.replace(answer)
+    write_whole(answer, json.dumps(asdict(found), indent=2) + "\n")
     return found
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 import pyosys
 
 from tensordash import TensorDashError
+from tensordash.kept import write_whole
 
 __all__ = ["Answer", "ProofError", "Question", "Solver"]
 
@@ -141,9 +142,7 @@ class Solver:
             (place / name).write_text(text, encoding="utf-8")
         (place / "model.sby").write_text(question.sby(), encoding="utf-8")
         answer = self._run(place)
-        partial = place / "answer.partial"
-        partial.write_text(json.dumps(asdict(answer), indent=2) + "\n", encoding="utf-8")
-        partial.replace(answer_file)
+        write_whole(answer_file, json.dumps(asdict(answer), indent=2) + "\n")
         return answer
 
     def _run(self, place: Path) -> Answer:

@@ -2,99 +2,18 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
-from amaranth.lib.data import ArrayLayout
+from amaranth.hdl import Module
 from amaranth.lib.wiring import In, Out
 
 from .block import Block
 from .config import TileConfig
-from .control import count_bits
 from .counters import COUNTERS, FLAGS, counter_members
-from .layouts import RESULT_BITS, steps_layout
+from .layouts import RESULT_BITS
 from .ring_feeder import RingFeeder
+from .step_feeder import StepFeeder
 from .tile import Tile
 
-__all__ = ["AxiStreamTile", "StepFeeder"]
-
-
-class StepFeeder(Block):
-    """Turns beats of `depth` steps into what a tile's port wants: as many steps as there are, at any offset.
-
-    Timing: a beat's steps are offered in the cycle after it was taken. It holds ``2 * depth - 1`` steps, enough that
-    the tile never waits while beats keep coming. `tready` depends on `taken` in the same cycle.
-
-    Parameters
-    ----------
-    width, lanes, depth : int
-        Shape of a beat: `depth` steps of `lanes` values of `width` bits, in whole bytes.
-
-    Members
-    -------
-    tdata, tkeep, tlast, tvalid, tready
-        AXI4-Stream. The oldest step is in the lowest bytes; `tkeep` marks the steps that are there, which only in a
-        stream's last beat may be fewer than `depth`; `tlast` ends the stream.
-    steps, available, last, taken
-        A tile's port.
-
-    Source: AMBA AXI4-Stream Protocol, section 2.
-    """
-
-    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
-        self.lanes, self.depth, self.width = lanes, depth, width
-        self.step_bits = width * lanes
-        super().__init__(
-            {
-                "tdata": In(self.step_bits * depth),
-                "tkeep": In(self.step_bits * depth // 8),
-                "tlast": In(1),
-                "tvalid": In(1),
-                "tready": Out(1),
-                "steps": Out(steps_layout(width, lanes, depth)),
-                "available": Out(count_bits(depth)),
-                "last": Out(1),
-                "taken": In(count_bits(depth)),
-            },
-            identity=(width, lanes, depth),
-        )
-
-    def elaborate(self, platform):
-        """A shift register of steps, each with the mark of a stream's end."""
-        m = Module()
-        depth, slots = self.depth, 2 * self.depth - 1
-        held = Signal(ArrayLayout(self.step_bits, slots), reset_less=True)
-        ending = Signal(slots)
-        count = Signal(range(slots + 1))
-        left = Signal(range(slots + 1))
-        arriving = Signal(range(depth + 1))
-
-        # Steps are whole: the first byte of each tells.
-        kept = [self.tkeep[step * (self.step_bits // 8)] for step in range(depth)]
-        entering = Signal()
-        m.d.comb += [
-            self.tready.eq(left <= slots - depth),
-            entering.eq(self.tvalid & self.tready),
-            left.eq(count - self.taken),
-            arriving.eq(Mux(entering, sum(kept), 0)),
-        ]
-        m.d.sync += count.eq(left + arriving)
-        shifted = held.as_value() >> (self.taken * self.step_bits)
-        shifted_ending = ending >> self.taken
-        for slot in range(slots):
-            value, end = shifted.word_select(slot, self.step_bits), shifted_ending[slot]
-            for step in range(min(depth, slot + 1)):
-                here = left == slot - step
-                ends = self.tlast & kept[step] & (Const(step == depth - 1) | ~Cat(kept[step + 1 :]).any())
-                value = Mux(here, self.tdata.word_select(step, self.step_bits), value)
-                end = Mux(here, entering & ends, end)
-            m.d.sync += [held[slot].eq(value), ending[slot].eq(end)]
-
-        # Offered: what is there, up to the first step that ends a stream.
-        m.d.comb += self.available.eq(Mux(count < depth, count, depth))
-        for step in reversed(range(depth)):
-            with m.If(ending[step] & (count > step) & ~ending[:step].any()):
-                m.d.comb += [self.available.eq(step + 1), self.last.eq(1)]
-        m.d.comb += [self.steps[step].eq(held[step]) for step in range(depth)]
-        return m
+__all__ = ["AxiStreamTile"]
 
 
 class AxiStreamTile(Block):
@@ -110,7 +29,7 @@ class AxiStreamTile(Block):
     Members
     -------
     s_axis_a0_*, ..., s_axis_b0_*, ...
-        One input stream per column (a) and per row (b), as in `StepFeeder`: beats have their oldest step in the lowest
+        One input stream per column (a) and per row (b), as in `Feeder`: beats have their oldest step in the lowest
         bytes whatever the tile's staging.
     m_axis_*
         Output beats: results (FP32; int8: INT32) of `out_rows` rows, the first column of the first row in the lowest

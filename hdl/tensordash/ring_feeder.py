@@ -5,57 +5,25 @@ from operator import or_
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out
 
-from .block import Block
-from .control import count_bits
-from .layouts import steps_layout
+from .feeder import Feeder
 from .staging_buffer import one_hot_mux
 
 __all__ = ["RingFeeder"]
 
 
-class RingFeeder(Block):
-    """Turns beats of `depth` steps into what a tile's port wants: step t since reset on line t modulo `depth`.
+class RingFeeder(Feeder):
+    """Offers step t since reset on line t modulo `depth`.
 
     A beat, whose oldest step is in its lowest bytes, is rotated on its way in; then no step moves. Two slots belong to
     each line.
 
-    Timing: a beat's steps are offered in the cycle after it was taken. It holds ``2 * depth`` steps, enough that the
-    tile never waits while beats keep coming. `tready` depends on `taken` in the same cycle.
+    Timing: as in `Feeder`. It holds ``2 * depth`` steps, enough that the tile never waits while beats keep coming.
 
-    Parameters
-    ----------
-    width, lanes, depth
-        As in `StepFeeder`.
+    Parameters and members: those of `Feeder`.
 
-    Members
-    -------
-    tdata, tkeep, tlast, tvalid, tready
-        As in `StepFeeder`.
-    steps, available, last, taken
-        A tile's port.
-
-    Source: AMBA AXI4-Stream Protocol, section 2; docs/tile.md, "Ports".
+    Source: docs/tile.md, "Ports".
     """
-
-    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
-        self.lanes, self.depth, self.width = lanes, depth, width
-        self.step_bits = width * lanes
-        super().__init__(
-            {
-                "tdata": In(self.step_bits * depth),
-                "tkeep": In(self.step_bits * depth // 8),
-                "tlast": In(1),
-                "tvalid": In(1),
-                "tready": Out(1),
-                "steps": Out(steps_layout(width, lanes, depth)),
-                "available": Out(count_bits(depth)),
-                "last": Out(1),
-                "taken": In(count_bits(depth)),
-            },
-            identity=(width, lanes, depth),
-        )
 
     def elaborate(self, platform):
         """Where the next steps enter and leave, one-hot; then what enters, and what is offered."""
@@ -110,10 +78,7 @@ class RingFeeder(Block):
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))
             m.d.comb += ending[step].eq(reduce(or_, here))
-        m.d.comb += self.available.eq(Mux(count < depth, count, depth))
-        for step in reversed(range(depth)):
-            with m.If(ending[step] & (count > step) & ~ending[:step].any()):
-                m.d.comb += [self.available.eq(step + 1), self.last.eq(1)]
+        self._offer_up_to_the_end(m, count, ending)
 
 
 def _turned(place, by):

@@ -77,7 +77,7 @@ class Transposer(Block):
         reads_columns = Signal()
         moves_in = Signal()
         moves_out = Signal()
-        ahead = Signal(lanes)  # slots of the resident group that have left
+        ahead = Signal(lanes - 1)  # slots of the resident group that have left; with the last one all have
         m.d.comb += [
             reads_columns.eq(by_column ^ turned),
             self.out.valid.eq(resident),

@@ -99,10 +99,13 @@ class GateNetlist:
     nets: int
 
     def verilog(self, top: str) -> str:
-        """One module, its cells called g0, g1, ..., for tools that read no more than that; the clock is a port."""
-        inputs = sorted({int(net) for direction, nets in self.ports.values() if direction == "input" for net in nets})
-        names = {0: "1'b0", 1: "1'b1"} | {net: f"n{net}" for net in range(2, self.nets)} | {self.clock: CLOCK}
-        given = ", ".join(names[net] for net in inputs if net > 1)
+        """One module, its cells called g0, g1, ..., for tools that read no more than that.
+
+        The clock is a port, and so are the constants n0 and n1: OpenSTA crashes on gates whose inputs are all constant.
+        """
+        inputs = {int(net) for direction, nets in self.ports.values() if direction == "input" for net in nets} | {0, 1}
+        names = {net: f"n{net}" for net in range(self.nets)} | {self.clock: CLOCK}
+        given = ", ".join(names[net] for net in sorted(inputs))
         lines = [f"module {top} ({given});", f"  input {given};"]
         for i, cell in enumerate(self.cells):
             pins = ", ".join(f".{name}({names[net]})" for name, net in cell.pins.items())

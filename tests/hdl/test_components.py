@@ -7,7 +7,7 @@ import pytest
 
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.accumulator import ExactAccumulator
-from tensordash.axi_stream import AxiStreamTile, StepFeeder
+from tensordash.axi_stream import AxiStreamTile
 from tensordash.block import Block
 from tensordash.connectivity import PAPER_OPTIONS
 from tensordash.control import Control, count_bits
@@ -32,6 +32,7 @@ from tensordash.scheduler import Scheduler
 from tensordash.self_scheduled_pe import SelfScheduledPE
 from tensordash.staging_buffer import StagingBuffer
 from tensordash.staging_ring import StagingRing
+from tensordash.step_feeder import StepFeeder
 from tensordash.transposer import Transposer
 from tensordash.verilog import members
 

@@ -6,10 +6,11 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash import TileConfig
-from tensordash.axi_stream import AxiStreamTile, StepFeeder
+from tensordash.axi_stream import AxiStreamTile
 from tensordash.block import Block
 from tensordash.counters import COUNTERS, FLAGS
 from tensordash.ring_feeder import RingFeeder
+from tensordash.step_feeder import StepFeeder
 from tensordash.tile import Tile
 from tensordash.verilog import members
 
@@ -38,7 +39,7 @@ class AnyTile(Elaboratable):
 class WrapperHarness(Harness):
     """An AXI4-Stream tile around any tile.
 
-    Source: docs/tile.md, "Ports"; the docstrings of `StepFeeder` and `AxiStreamTile`.
+    Source: docs/tile.md, "Ports"; the docstrings of `Feeder` and `AxiStreamTile`.
     """
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:

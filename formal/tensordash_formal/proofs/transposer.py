@@ -128,7 +128,8 @@ class Groups:
 
 def _inside(harness: Harness, lanes: int, width: int, groups: Groups) -> None:
     """The array, its pointers, and where the watched value lies in it."""
-    write, read, ahead = (harness.probe(name, lanes) for name in ("write", "read", "ahead"))
+    write, read = harness.probe("write", lanes), harness.probe("read", lanes)
+    ahead = harness.probe("ahead", lanes - 1)
     by_column, turned, turning = (harness.probe(name, 1) for name in ("by_column", "turned", "turning"))
     harness.lemma(write == 1 << groups.entering)
     harness.lemma(read == 1 << groups.leaving)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import tensordash
+from tensordash import kept
 
 from ..trace import Record, Trace
 from .operation import Machine, ratio, simulate_operation
@@ -19,12 +20,8 @@ __all__ = ["Results", "code_digest", "totals"]
 def code_digest() -> str:
     """Hash of all code that results depend on."""
     here = Path(__file__).parent
-    hashed = hashlib.sha256(tensordash.__version__.encode())
     # Of `tensordash` the connectivities, whose names alone are in a machine's mapping, and their levels.
-    for folder in (here, here.parent / "cycles", here.parent / "lowering", Path(tensordash.__file__).parent):
-        for file in sorted(folder.glob("*.py")):
-            hashed.update(file.read_bytes())
-    return hashed.hexdigest()
+    return kept.code_digest(here, here.parent / "cycles", here.parent / "lowering", Path(tensordash.__file__).parent)
 
 
 class Results:
@@ -47,25 +44,8 @@ class Results:
         key = json.dumps([trace.digest, machine.to_mapping(), code_digest()], sort_keys=True)
         self.path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
         self.machine = machine
-        self._done: dict[tuple[int, str, str, int], dict[str, Any]] = {}
-        if self.path.exists():
-            self._load()
-
-    def _load(self) -> None:
-        whole, content = 0, self.path.read_bytes()
-        for line in content.splitlines(keepends=True):
-            try:
-                document = json.loads(line)
-                place, result = tuple(document["place"]), document["result"]
-            except (ValueError, KeyError, TypeError):
-                break  # an interrupted run may have written half a line
-            if not line.endswith(b"\n"):
-                break  # or all of it, but not its end
-            self._done[place] = result
-            whole += len(line)
-        if whole < len(content):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
+        self._journal = kept.Journal(self.path, lambda line: (tuple(line["place"]), line["result"]))
+        self._done: dict[tuple[int, str, str, int], dict[str, Any]] = dict(self._journal.entries())
 
     def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Any]]]:
         """Simulate what is not there yet.
@@ -87,9 +67,7 @@ class Results:
             place = (*name, seen[name])
             if place not in self._done:
                 self._done[place] = self._simulate(record)
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                with self.path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps({"place": place, "result": self._done[place]}) + "\n")
+                self._journal.append({"place": place, "result": self._done[place]})
             yield record, self._done[place]
 
     def _simulate(self, record: Record) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from tensordash import kept
+
 from ..chip import code_digest
 
 __all__ = ["Job", "JobKind", "Store"]
@@ -19,11 +21,8 @@ JobKind = Callable[..., dict[str, Any]]
 @cache
 def _code() -> str:
     """Of all code that answers depend on: what is simulated, and how it is asked here."""
-    hashed = hashlib.sha256(code_digest().encode())
-    here = Path(__file__).parent
-    for file in sorted(here.glob("measure*.py")):
-        hashed.update(file.read_bytes())
-    return hashed.hexdigest()
+    asked = sorted(Path(__file__).parent.glob("measure*.py"))
+    return f"{code_digest()} {kept.code_digest(*asked)}"
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,7 @@ class Store:
 
     def put(self, job: Job, answer: Mapping[str, Any]) -> None:
         """Keep an answer."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(job)
-        partial = path.with_suffix(".partial")
-        partial.write_text(json.dumps(answer), encoding="utf-8")
-        partial.replace(path)
+        kept.write_whole(self._path(job), json.dumps(answer))
 
     def _path(self, job: Job) -> Path:
         return self.folder / f"{job.key}.json"

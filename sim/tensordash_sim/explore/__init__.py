@@ -1,6 +1,6 @@
 """Design-space search: which connectivity and shape of a tile is fastest on recorded training, and what it costs."""
 
-from .campaign import Campaign, Point, keep
+from .campaign import Campaign, Point
 from .pareto import pareto_front, plot_front
 from .search import Found, Structure, search, start_options
 from .workload import Workload, sample_workload
@@ -11,7 +11,6 @@ __all__ = [
     "Point",
     "Structure",
     "Workload",
-    "keep",
     "pareto_front",
     "plot_front",
     "sample_workload",

@@ -5,16 +5,16 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from tensordash import TileConfig
+from tensordash.kept import write_whole
 
 from ..chip import ChipConfig, Machine, Results, totals
 from ..trace import Trace
 from .search import Found, Structure, search
 from .workload import Workload, sample_workload
 
-__all__ = ["Campaign", "Point", "keep"]
+__all__ = ["Campaign", "Point"]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Campaign:
                 seed=self.seed,
                 on_try=on_try,
             )
-            keep(path, asdict(found))
+            write_whole(path, json.dumps(asdict(found), indent=2) + "\n")
         return Point(structure.label, structure.config(self.base, found.options), row_order)
 
     def _workloads(self, structure: Structure, row_order: str) -> list[Workload]:
@@ -115,11 +115,3 @@ class Campaign:
             ]
             for trace in self.traces
         ]
-
-
-def keep(path: Path, document: Any) -> None:
-    """Write JSON, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    partial.replace(path)

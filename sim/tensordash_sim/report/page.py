@@ -3,7 +3,6 @@
 import math
 import re
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import tensordash
+from tensordash.kept import write_whole
 
 from ..evaluate.figure import Figure, Point
 from .schedules import ScheduleRun
@@ -94,10 +94,7 @@ def write_report(
         library=Markup(_plotly()) if charted else None,
         scripts=[Markup(_asset(name)) for name in SCRIPTS],
     )
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tensordash-") as scratch:
-        complete = Path(scratch) / "report.html"
-        complete.write_text(html, encoding="utf-8")
-        complete.replace(path)
+    write_whole(path, html)
 
 
 @cache

@@ -1,6 +1,5 @@
 """A campaign: the jobs of a seed, several at a time, kept as they come, and what they covered together."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import tensordash
+from tensordash import kept
 
 from .. import golden, verify
 from ..verify.simulators import SimulatorError, choose_simulator
@@ -32,12 +32,8 @@ POLL = 0.1  # seconds between looks at a job's process
 @cache
 def code_digest() -> str:
     """Of all code that a job's outcome depends on: hardware, golden model, benches and what draws jobs."""
-    hashed = hashlib.sha256()
     folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, verify)]
-    for folder in (*folders, Path(__file__).parent):
-        for file in sorted(folder.rglob("*.py")):
-            hashed.update(file.read_bytes())
-    return hashed.hexdigest()[:16]
+    return kept.code_digest(*folders, Path(__file__).parent)[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,25 +145,9 @@ class Campaign:
         self.folder, self.seed, self.simulator = folder, seed, choose_simulator(simulator)
         self.jobs = tuple(jobs_for(seed, positions))
         self.path = folder / f"soak-{seed}-{self.simulator}-{code_digest()}.jsonl"
-        self.done: dict[int, Record] = {}
         self._lock, self._stopped = threading.Lock(), threading.Event()
-        if self.path.exists():
-            self._load()
-
-    def _load(self) -> None:
-        whole, content = 0, self.path.read_bytes()
-        for line in content.splitlines(keepends=True):
-            try:
-                record = Record(**json.loads(line))
-            except (ValueError, TypeError):
-                break  # an interrupted run may have written half a line
-            if not line.endswith(b"\n"):
-                break  # or all of it, but not its end
-            self.done[record.index] = record
-            whole += len(line)
-        if whole < len(content):
-            with self.path.open("r+b") as file:
-                file.truncate(whole)
+        self._journal = kept.Journal(self.path, lambda line: Record(**line))
+        self.done = {record.index: record for record in self._journal.entries()}
 
     @property
     def left(self) -> Sequence[SoakJob]:
@@ -218,8 +198,7 @@ class Campaign:
             shutil.rmtree(place, ignore_errors=True)
         with self._lock:
             self.done[job.index] = record
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(record.to_json()) + "\n")
+            self._journal.append(record.to_json())
             progress(job, record)
 
     def _execute(self, job: SoakJob, place: Path) -> Record | None:

@@ -6,7 +6,6 @@ import pytest
 from amaranth.hdl import Const
 
 from tensordash import TileConfig, generate, staging_buffer, transposer
-from tensordash.axi_stream import StepFeeder
 from tensordash.control import Control
 from tensordash.counters import Counters
 from tensordash.drain import Drain
@@ -15,6 +14,7 @@ from tensordash.ring_feeder import RingFeeder
 from tensordash.row_scheduler import RowScheduler
 from tensordash.scheduler import Scheduler
 from tensordash.staging_ring import StagingRing
+from tensordash.step_feeder import StepFeeder
 from tensordash_sim.verify import run_bench
 
 from .conftest import CONFIG, FOR_SMALL, says

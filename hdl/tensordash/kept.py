@@ -1,0 +1,103 @@
+"""How results are kept: files that are whole or not there, journals that an interrupted run goes on with."""
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Journal", "code_digest", "write_whole"]
+
+Entry = TypeVar("Entry")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file at once: whoever looks finds it whole, or what was there before. Its folder is made if need be.
+
+    Raises
+    ------
+    OSError
+        It cannot be written.
+
+    Examples
+    --------
+    >>> folder = getfixture("tmp_path")
+    >>> write_whole(folder / "made" / "results.json", "{}")
+    >>> [path.name for path in (folder / "made").iterdir()]
+    ['results.json']
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tensordash-") as scratch:
+        complete = Path(scratch) / path.name
+        complete.write_text(text, encoding="utf-8", newline="\n")
+        complete.replace(path)
+
+
+def code_digest(*places: Path) -> str:
+    """Of the code that results depend on, so that results of other code are never taken for this one's.
+
+    Parameters
+    ----------
+    *places : Path
+        Python files, and folders of which all Python files count.
+    """
+    hashed = hashlib.sha256()
+    for place in places:
+        for file in sorted(place.rglob("*.py")) if place.is_dir() else [place]:
+            content = file.read_bytes()
+            hashed.update(f"{file.name} {len(content)} ".encode() + content)
+    return hashed.hexdigest()
+
+
+class Journal(Generic[Entry]):
+    """A file with a line of JSON for each entry, in the order in which they came.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder is made with the first entry.
+    read : callable
+        An entry of a line's document. Raises ValueError, KeyError or TypeError for what is none.
+    """
+
+    def __init__(self, path: Path, read: Callable[[Any], Entry]) -> None:
+        self.path, self._read = path, read
+
+    def entries(self) -> Iterator[Entry]:
+        """Those that are whole; what follows, such as half a line of a run that was killed, is cut off.
+
+        Raises
+        ------
+        OSError
+            The file is there and cannot be read.
+        """
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            return
+        whole = 0
+        for line in content.splitlines(keepends=True):
+            try:
+                entry = self._read(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                break
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            yield entry
+        if whole < len(content):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+
+    def append(self, document: Any) -> None:
+        """Add an entry.
+
+        Parameters
+        ----------
+        document : Any
+            What `read` understands, as JSON types.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(document) + "\n")
