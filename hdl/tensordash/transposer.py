@@ -72,8 +72,8 @@ class Transposer(Block):
         read = Signal(lanes, init=1)
         by_column = Signal()  # how the group in the array lies, or is being written
         resident = Signal()  # a whole group is there
-        turned = Signal()  # it leaves the other way round
-        turning = Signal()  # the group that is being written will leave the other way round
+        turned = Signal(reset_less=True)  # it leaves the other way round
+        turning = Signal(reset_less=True)  # the group that is being written will leave the other way round
         reads_columns = Signal()
         moves_in = Signal()
         moves_out = Signal()

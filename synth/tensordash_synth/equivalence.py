@@ -246,8 +246,10 @@ def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Regi
     return read_aiger(folder / f"{label}.aag")
 
 
-def same_logic(one: str, other: str, name: str, boxes: Sequence[str], folder: Path) -> bool | None:
-    """Whether a module does the same in two files of Verilog, from any state; None if ABC finds no answer.
+def same_logic(one: str, other: str, name: str, folder: Path) -> bool | None:
+    """Whether a module, with those below it, does the same in two files of Verilog; None if ABC finds no answer.
+
+    From any state of the registers, which have the same names in both.
 
     Parameters
     ----------
@@ -255,8 +257,6 @@ def same_logic(one: str, other: str, name: str, boxes: Sequence[str], folder: Pa
         Verilog with the module and those below it.
     name : str
         The module.
-    boxes : sequence of str
-        Modules below it that stay closed.
     folder : Path
         An existing folder for temporary files.
     """
@@ -264,7 +264,7 @@ def same_logic(one: str, other: str, name: str, boxes: Sequence[str], folder: Pa
     views = []
     for label, text in (("one", one), ("other", other)):
         (folder / "rtl.v").write_text(text, encoding="utf-8")
-        views.append(_rtl(name, boxes, PLAIN, f"{label}_rtl", folder))
+        views.append(_rtl(name, (), PLAIN, f"{label}_rtl", folder))
     try:
         verdict = _Pairs(views[0], views[1], name).proven(folder, PLAIN_SECONDS)
     except SynthesisError:  # a register is gone, or became another

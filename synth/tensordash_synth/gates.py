@@ -98,15 +98,20 @@ class GateNetlist:
     clock: int
     nets: int
 
-    def verilog(self, top: str) -> str:
-        """One module, its cells called g0, g1, ..., for tools that read no more than that.
+    def verilog(self, top: str, source: str) -> str:
+        """One module, its cells called g0, g1, ..., for tools that read no more than that; the clock is its only port.
 
-        The clock is a port, and so are the constants n0 and n1: OpenSTA crashes on gates whose inputs are all constant.
+        Parameters
+        ----------
+        top : str
+            The module's name.
+        source : str
+            A cell with pins CK and Q, which drives what would be an input, or is constant.
         """
         inputs = {int(net) for direction, nets in self.ports.values() if direction == "input" for net in nets} | {0, 1}
         names = {net: f"n{net}" for net in range(self.nets)} | {self.clock: CLOCK}
-        given = ", ".join(names[net] for net in sorted(inputs))
-        lines = [f"module {top} ({given});", f"  input {given};"]
+        lines = [f"module {top} ({CLOCK});", f"  input {CLOCK};"]
+        lines += [f"  {source} s{net} (.CK({CLOCK}), .Q({names[net]}));" for net in sorted(inputs - {self.clock})]
         for i, cell in enumerate(self.cells):
             pins = ", ".join(f".{name}({names[net]})" for name, net in cell.pins.items())
             lines.append(f"  {cell.kind} g{i} ({pins});")

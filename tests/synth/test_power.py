@@ -117,6 +117,34 @@ def test_a_stopped_clock_takes_no_power(library, tmp_path: Path) -> None:
     assert watts[0.5] == pytest.approx(watts[1] / 2, rel=0.1)
 
 
+STEADY = """\
+module top(clk, x, y);
+  input clk, x;
+  output [2:0] y;
+  wire q, n, d;
+  DFF_X1 state (.D(x), .CK(clk), .Q(q));
+  INV_X1 i (.A(x), .ZN(n));
+  AND2_X1 never (.A1(x), .A2(n), .ZN(d));
+  INV_X1 o (.A(d), .ZN(y[0]));
+  NOR2_X1 constant (.A1(1'b0), .A2(1'b0), .ZN(y[1]));
+  INV_X1 p (.A(q), .ZN(y[2]));
+endmodule
+"""
+
+
+@needs_opensta
+def test_power_is_of_the_toggles_that_were_simulated(library, tmp_path: Path) -> None:
+    """Not of those that OpenSTA would estimate: an AND of a value and its complement never toggles."""
+    netlist = read_netlist(STEADY, "top", library, tmp_path)
+    simulation = GateSimulation(netlist)
+    for i in range(16):
+        simulation.drive(x=i % 2)
+        completed(simulation.tick())
+    (power,) = opensta_power(netlist, [simulation], "top", 2.0, tmp_path)
+    switching = dict(zip((cell.kind for cell in netlist.cells), power[:, 1], strict=True))
+    assert switching["AND2_X1"] == switching["NOR2_X1"] == 0 < switching["DFF_X1"]
+
+
 def test_what_is_not_simulated(library, tmp_path: Path) -> None:
     latch = "module top(g, d, q);\n  input g, d;\n  output q;\n  DLH_X1 l (.D(d), .G(g), .Q(q));\nendmodule\n"
     with pytest.raises(SynthesisError, match="DLH_X1 is not one that is simulated"):
