@@ -75,6 +75,19 @@ def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
     assert ratios["chip"] == pytest.approx(expected["energy_ratio"])
 
 
+def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) -> None:
+    figure = one("recommended", TINY, tmp_path)
+    trace = Trace.open(example_trace())
+    for preset in ("paper", "recommended"):
+        results = Results(tmp_path, trace, Machine(load_preset(preset), ChipConfig())).run(trace.records)
+        expected = totals(result for _, result in results)
+        assert value(figure, metric="speedup", series=preset, x="digits") == expected["compute_speedup"]
+        assert value(figure, metric="core energy efficiency", series=preset, x="mean") == pytest.approx(
+            expected["core_energy_ratio"]
+        )
+    assert figure.notes[0].startswith("`recommended` is as fast or faster on 1 of 1 networks: digits +")
+
+
 @pytest.mark.parametrize("zeros", PAPER)
 def test_random_zeros_agree_with_the_paper_and_the_page(zeros: float) -> None:
     speedups = SMALL.random_job(load_preset("paper"), zeros).run()["speedups"]
