@@ -60,7 +60,7 @@ def write_report(
     runs: Sequence[ScheduleRun] = (),
     title: str = "TensorDash: evaluation",
 ) -> None:
-    """Write the page; it is complete or not there.
+    """Write the page; it is complete or not there. Its folder is made if need be.
 
     The file needs no network: all scripts and data are in it. The same results and runs give the same bytes.
 
