@@ -3,7 +3,7 @@
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -64,7 +64,7 @@ class Journal(Generic[Entry]):
     def __init__(self, path: Path, read: Callable[[Any], Entry]) -> None:
         self.path, self._read = path, read
 
-    def entries(self) -> Iterator[Entry]:
+    def entries(self) -> list[Entry]:
         """Those that are whole; what follows, such as half a line of a run that was killed, is cut off.
 
         Raises
@@ -72,11 +72,10 @@ class Journal(Generic[Entry]):
         OSError
             The file is there and cannot be read.
         """
-        try:
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            return
-        whole = 0
+        if not self.path.exists():
+            return []
+        found: list[Entry] = []
+        whole, content = 0, self.path.read_bytes()
         for line in content.splitlines(keepends=True):
             try:
                 entry = self._read(json.loads(line))
@@ -85,10 +84,11 @@ class Journal(Generic[Entry]):
             if not line.endswith(b"\n"):
                 break
             whole += len(line)
-            yield entry
+            found.append(entry)
         if whole < len(content):
             with self.path.open("r+b") as file:
                 file.truncate(whole)
+        return found
 
     def append(self, document: Any) -> None:
         """Add an entry.

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 
+from tensordash.kept import write_whole
 from tensordash.user_cache import user_cache
 
 from . import mapping
@@ -46,8 +46,5 @@ def cached(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapp
         return tuple(Mapped(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
     mapped = make()
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with NamedTemporaryFile("w", dir=path.parent, suffix=".partial", delete=False, encoding="utf-8") as file:
-            json.dump([asdict(each) for each in mapped], file)
-        Path(file.name).replace(path)
+        write_whole(path, json.dumps([asdict(each) for each in mapped]))
     return mapped

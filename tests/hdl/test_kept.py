@@ -31,12 +31,12 @@ def test_a_journal_drops_what_follows_its_last_whole_entry(tmp_path, tail):
     def journal():
         return Journal(path, lambda line: line["n"])
 
-    assert list(journal().entries()) == []
+    assert journal().entries() == []
     for n in range(3):
         journal().append({"n": n})
     with path.open("a", encoding="latin-1") as file:
         file.write(tail)
-    assert list(journal().entries()) == [0, 1, 2]
+    assert journal().entries() == [0, 1, 2]
     journal().append({"n": 3})
     assert [json.loads(line)["n"] for line in path.read_text().splitlines()] == [0, 1, 2, 3]
 
