@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tensordash import TileConfig, load_preset
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import measure_areas, synthesize
 

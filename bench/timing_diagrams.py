@@ -15,7 +15,7 @@ from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from tensordash import Tile, TileConfig
-from tensordash.axi_stream import AxiStreamTile
+from tensordash.streams.axi_stream import AxiStreamTile
 from tensordash_sim.golden import Producer, encode
 
 Cycle = Mapping[str, int | str | None]

@@ -8,7 +8,7 @@ import pytest
 import wavedrom
 
 from tensordash import TileConfig, load_preset
-from tensordash.verilog import port_tables, render
+from tensordash.emission.verilog import port_tables, render
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/integration.md").read_text(encoding="utf-8")

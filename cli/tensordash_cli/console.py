@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 
 from tensordash import TileConfig, load_preset
-from tensordash.preset import preset_names
+from tensordash.configuration.preset import preset_names
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig, load_preset
-from tensordash.numerics import Exact
+from tensordash.configuration.numerics import Exact
 
 from .console import CheckError, json_option, print_json, progress, writable_folder
 
@@ -40,7 +40,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     arithmetic rounded once. Where the accumulator rounds in every cycle, the largest relative error takes the place of
     the latter. The cycle simulator counts all passes. Exit status 1 if anything differs.
     """
-    from tensordash.verilog import generate
+    from tensordash.emission.verilog import generate
     from tensordash_sim.trace import Trace, example_trace
 
     sparse = load_preset(preset)

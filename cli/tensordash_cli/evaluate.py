@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 
 from . import synthesis_results
 from .console import WholeRange, json_option, print_json, progress_bar, writable, writable_folder

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tensordash import TileConfig, load_preset
-from tensordash.config import STAGINGS
-from tensordash.kept import write_whole
+from tensordash.configuration.config import STAGINGS
+from tensordash.storage.files import write_whole
 
 from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
 

@@ -29,7 +29,7 @@ def command(config: TileConfig, output: Path, prefix: str, testbench: bool, as_j
     That is: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, tables of the ports, and the
     configuration.
     """
-    from tensordash.verilog import check_prefix, generate
+    from tensordash.emission.verilog import check_prefix, generate
 
     try:
         check_prefix(prefix)

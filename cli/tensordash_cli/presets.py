@@ -2,7 +2,7 @@
 
 import click
 
-from tensordash.preset import load_preset, preset_names, preset_text
+from tensordash.configuration.preset import load_preset, preset_names, preset_text
 
 from .console import json_option, print_json
 

@@ -11,7 +11,7 @@ from zipfile import BadZipFile
 import click
 
 from tensordash import TileConfig
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 
 from .console import (
     FiniteRange,

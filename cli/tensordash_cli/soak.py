@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 
 from .console import CheckError, WholeRange, json_option, print_json, progress, progress_bar, writable, writable_folder
 

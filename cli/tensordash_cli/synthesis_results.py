@@ -9,7 +9,7 @@ import click
 
 import tensordash
 from tensordash import TileConfig, load_preset
-from tensordash.kept import code_digest, write_whole
+from tensordash.storage.files import code_digest, write_whole
 
 from .console import progress
 

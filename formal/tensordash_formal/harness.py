@@ -10,7 +10,7 @@ from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, Res
 from amaranth.hdl._ir import PortDirection
 
 from tensordash.block import Block
-from tensordash.verilog import Library, members
+from tensordash.emission.verilog import Library, members
 
 __all__ = ["Fault", "Harness", "Stand"]
 

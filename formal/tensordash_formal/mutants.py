@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tensordash import TileConfig
-from tensordash.verilog import render
+from tensordash.emission.verilog import render
 from tensordash_synth.hierarchy import Hierarchy, role
 from tensordash_synth.yosys import run_yosys
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
-from tensordash.kept import code_digest, write_whole
+from tensordash.storage.files import code_digest, write_whole
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError

@@ -17,7 +17,7 @@ from pathlib import Path
 import pyosys
 
 from tensordash import TensorDashError
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 
 __all__ = ["Answer", "ProofError", "Question", "Solver"]
 

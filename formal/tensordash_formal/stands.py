@@ -7,13 +7,13 @@ does, so that a tagged int8 is never zero). A sum becomes two bits: `one` pair o
 
 from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
 
+from tensordash.arithmetic.fused_result import FusedResult
+from tensordash.arithmetic.initial_adder import InitialAdder
+from tensordash.arithmetic.integer_result import IntegerResult
+from tensordash.arithmetic.rounder import Rounder
+from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.block import Block
-from tensordash.fused_result import FusedResult
-from tensordash.initial_adder import InitialAdder
-from tensordash.integer_result import IntegerResult
-from tensordash.pe import PE
-from tensordash.rounder import Rounder
-from tensordash.sum_ports import starts_from_c
+from tensordash.tile.pe import PE
 
 from .harness import Stand
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig, load_preset
-from tensordash.preset import preset_names
+from tensordash.configuration.preset import preset_names
 
 from .proof import Broken, Proof, Refutation, Result
 from .proofs import PROOFS

@@ -5,10 +5,10 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Const, Mux, Signal, Value
 
 from tensordash import Tile, TileConfig
-from tensordash.axi_stream import AxiStreamTile
 from tensordash.block import Block
-from tensordash.connectivity import Connectivity
-from tensordash.scheduler import Scheduler
+from tensordash.configuration.connectivity import Connectivity
+from tensordash.schedule.scheduler import Scheduler
+from tensordash.streams.axi_stream import AxiStreamTile
 
 from .harness import Fault, Harness
 from .stands import STANDS

@@ -9,8 +9,8 @@ from operator import add, and_, or_
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from tensordash import Tile, TileConfig
-from tensordash.formats import FloatFormat
-from tensordash.numerics import Exact
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import Exact
 
 from .harness import Harness
 

@@ -4,17 +4,17 @@ Reading a configuration does not import Amaranth: `Tile` and `generate` are load
 """
 
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
-from .config import ConfigError, TileConfig
-from .connectivity import Connectivity
-from .errors import TensorDashError
-from .preset import load_preset, preset_names
+from .configuration.config import ConfigError, TileConfig
+from .configuration.connectivity import Connectivity
+from .configuration.errors import TensorDashError
+from .configuration.preset import load_preset, preset_names
+from .version import __version__
 
 if TYPE_CHECKING:
-    from .tile import Tile
-    from .verilog import generate
+    from .emission.verilog import generate
+    from .tile.tile import Tile
 
 __all__ = [
     "ConfigError",
@@ -27,12 +27,7 @@ __all__ = [
     "preset_names",
 ]
 
-try:
-    __version__ = version("tensordash-hdl")
-except PackageNotFoundError:  # a source tree on the path, not installed
-    __version__ = "0+unknown"
-
-_LAZY = {"Tile": ".tile", "generate": ".verilog"}
+_LAZY = {"Tile": ".tile.tile", "generate": ".emission.verilog"}
 
 
 def __getattr__(name: str) -> Any:

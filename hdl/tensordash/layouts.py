@@ -3,8 +3,8 @@
 from amaranth.hdl import Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
-from .formats import FloatFormat, IntegerFormat
-from .numerics import Fused, Numerics
+from .configuration.formats import FloatFormat, IntegerFormat
+from .configuration.numerics import Fused, Numerics
 
 __all__ = [
     "RESULT_BITS",

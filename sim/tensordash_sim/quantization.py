@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.formats import FloatFormat, Format
+from tensordash.configuration.formats import FloatFormat, Format
 
 from .golden import encode, to_float
 
@@ -29,7 +29,7 @@ def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> values = np.array([0.5, -0.0, 0.03125, -3.0], np.float32)
     >>> [hex(bits) for bits in quantized(values, FORMATS["fp16"])]
     ['0x3800', '0x8000', '0x2800', '0xc200']

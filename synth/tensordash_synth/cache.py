@@ -9,8 +9,8 @@ from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
-from tensordash.kept import write_whole
-from tensordash.user_cache import user_cache
+from tensordash.storage.files import write_whole
+from tensordash.storage.user_cache import user_cache
 
 from . import mapping
 from .mapping import Mapped

@@ -137,7 +137,7 @@ def prove_equivalence(
     SynthesisError
         If Yosys or ABC fails, or no correspondence of registers is found.
     """
-    from tensordash.verilog import render  # imports Amaranth, which takes its time
+    from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
 
     tile = Hierarchy(render(config)["tensordash.v"], TILE)
     with running(liberty, clock_ns, progress, jobs) as run:

@@ -104,7 +104,7 @@ class _Modules:
     """Both tiles and a transposer in Verilog, and the mapping of what they are made of."""
 
     def __init__(self, run: Run, config: TileConfig, transposers: int) -> None:
-        from tensordash.verilog import render  # imports Amaranth, which takes its time
+        from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
 
         files = render(config)
         self.run, self.config, self.transposers = run, config, transposers

@@ -99,7 +99,7 @@ def synthesize_fpga(
     SynthesisError
         If Yosys fails; nothing is left behind.
     """
-    from tensordash.verilog import render  # imports Amaranth, which takes its time
+    from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
 
     if config.sparsity == "none":
         raise ConfigError('tile.sparsity must be "rows" or "both" to compare with the baseline, not "none"')

@@ -58,7 +58,7 @@ def gate_level_files(
     SynthesisError
         If Yosys or ABC fails.
     """
-    from tensordash.verilog import render  # imports Amaranth, which takes its time
+    from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
 
     tile = Hierarchy(render(config)["tensordash.v"], TILE)
     with running(liberty, clock_ns, progress, jobs) as run:

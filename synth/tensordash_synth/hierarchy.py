@@ -70,7 +70,7 @@ class Hierarchy:
     Parameters
     ----------
     text : str
-        Verilog as `tensordash.verilog.render` gives it.
+        Verilog as `tensordash.emission.verilog.render` gives it.
     top : str
         Name of the top.
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
-from tensordash.config import SideFormats
-from tensordash.formats import FloatFormat
-from tensordash.numerics import ACCUMULATORS, Fused
+from tensordash.configuration.config import SideFormats
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import ACCUMULATORS, Fused
 
 from .hierarchy import Hierarchy
 from .mapping import LOGIC_SHARE, Mapped
@@ -204,7 +204,7 @@ class _Pending:
     """A core that is being mapped; `results` holds what makes results, by digest: most cores share it."""
 
     def __init__(self, run: Run, config: TileConfig, results: dict[str, Future[Mapped]]) -> None:
-        from tensordash.verilog import render  # imports Amaranth, which takes its time
+        from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
 
         self.config = config
         label = " ".join(_label(config))

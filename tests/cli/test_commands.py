@@ -125,7 +125,7 @@ def test_replay_with_c(name: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_replay_of_broken_verilog_exits_1(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
     """A mismatch is a failed check, and no results are written."""
-    from tensordash.multiplier import Multiplier
+    from tensordash.arithmetic.multiplier import Multiplier
 
     correct = Multiplier.elaborate
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tensordash import TileConfig
-from tensordash.scheduler import Scheduler
+from tensordash.schedule.scheduler import Scheduler
 from tensordash_formal import mutation
 from tensordash_formal.mutants import Mutants
 from tensordash_formal.mutation import mutate

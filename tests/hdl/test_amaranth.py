@@ -9,11 +9,11 @@ from amaranth.hdl import Elaboratable, Module, Signal
 from amaranth.sim import Simulator
 
 from tensordash import Connectivity, Tile, TileConfig, load_preset
-from tensordash.accumulator import ExactAccumulator
-from tensordash.formats import FORMATS
-from tensordash.multiplier import Multiplier
-from tensordash.rounder import Rounder
-from tensordash.scheduler import Scheduler
+from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.multiplier import Multiplier
+from tensordash.arithmetic.rounder import Rounder
+from tensordash.configuration.formats import FORMATS
+from tensordash.schedule.scheduler import Scheduler
 from tensordash_sim.golden import Kind, decode, matmul, round_fixed, schedule
 from tensordash_sim.golden.dot import ExactAccumulator as GoldenAccumulator
 

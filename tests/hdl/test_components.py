@@ -6,35 +6,35 @@ from typing import Any
 import pytest
 
 from tensordash import Connectivity, Tile, TileConfig, load_preset
-from tensordash.accumulator import ExactAccumulator
-from tensordash.axi_stream import AxiStreamTile
+from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.fused_accumulator import FusedAccumulator
+from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
+from tensordash.arithmetic.integer_result import IntegerResult
+from tensordash.arithmetic.multiplier import Multiplier
+from tensordash.arithmetic.rounder import Rounder
 from tensordash.block import Block
-from tensordash.connectivity import PAPER_OPTIONS
-from tensordash.control import Control, count_bits
-from tensordash.counters import Counters
-from tensordash.drain import Drain
-from tensordash.formats import FORMATS, FloatFormat
-from tensordash.fused_accumulator import FusedAccumulator
-from tensordash.initial_store import InitialStore
-from tensordash.integer_accumulator import IntegerAccumulator
-from tensordash.integer_result import IntegerResult
+from tensordash.configuration.connectivity import PAPER_OPTIONS
+from tensordash.configuration.formats import FORMATS, FloatFormat
+from tensordash.configuration.numerics import Exact, Fused, Numerics
+from tensordash.emission.verilog import members
 from tensordash.layouts import FixedPoint
-from tensordash.multiplier import Multiplier
-from tensordash.numerics import Exact, Fused, Numerics
-from tensordash.operand_flags import OperandFlags
-from tensordash.operand_mux import OperandMux
-from tensordash.pe import PE
-from tensordash.ring_feeder import RingFeeder
-from tensordash.rounder import Rounder
-from tensordash.row_scheduler import RowScheduler
-from tensordash.scheduled_pe import ScheduledPE
-from tensordash.scheduler import Scheduler
-from tensordash.self_scheduled_pe import SelfScheduledPE
-from tensordash.staging_buffer import StagingBuffer
-from tensordash.staging_ring import StagingRing
-from tensordash.step_feeder import StepFeeder
-from tensordash.transposer import Transposer
-from tensordash.verilog import members
+from tensordash.schedule.operand_flags import OperandFlags
+from tensordash.schedule.operand_mux import OperandMux
+from tensordash.schedule.row_scheduler import RowScheduler
+from tensordash.schedule.scheduler import Scheduler
+from tensordash.schedule.staging_buffer import StagingBuffer
+from tensordash.schedule.staging_ring import StagingRing
+from tensordash.streams.axi_stream import AxiStreamTile
+from tensordash.streams.ring_feeder import RingFeeder
+from tensordash.streams.step_feeder import StepFeeder
+from tensordash.streams.transposer import Transposer
+from tensordash.tile.control import Control, count_bits
+from tensordash.tile.counters import Counters
+from tensordash.tile.drain import Drain
+from tensordash.tile.initial_store import InitialStore
+from tensordash.tile.pe import PE
+from tensordash.tile.scheduled_pe import ScheduledPE
+from tensordash.tile.self_scheduled_pe import SelfScheduledPE
 
 FP16 = FORMATS["fp16"]
 assert isinstance(FP16, FloatFormat)

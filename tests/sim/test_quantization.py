@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import to_float
 from tensordash_sim.quantization import non_zeros, quantized
 from tensordash_sim.trace import Trace, example_trace

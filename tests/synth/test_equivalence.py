@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tensordash import TileConfig, load_preset
-from tensordash.verilog import render
+from tensordash.emission.verilog import render
 from tensordash_sim.verify import run_bench, simulator_names
 from tensordash_synth import POWER_UP, SynthesisError, gate_level_files, load_liberty, prove_equivalence
 from tensordash_synth import equivalence as module_under_test

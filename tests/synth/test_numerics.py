@@ -8,7 +8,7 @@ import pytest
 
 import tensordash_synth
 from tensordash import TileConfig, load_preset
-from tensordash.numerics import Fused
+from tensordash.configuration.numerics import Fused
 from tensordash_cli.main import run
 from tensordash_synth import LibertyError, every_numerics, numerics_costs, numerics_table, synthesize, yosys
 

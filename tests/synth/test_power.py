@@ -218,7 +218,7 @@ def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> No
 )
 def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     """Every module mapped, put together, and in every cycle what the golden tile is; unless a gate is another one."""
-    from tensordash.verilog import render
+    from tensordash.emission.verilog import render
     from tensordash_synth.hierarchy import Hierarchy
 
     config = replace(SMALL, **kind)

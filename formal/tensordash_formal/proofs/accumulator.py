@@ -11,11 +11,11 @@ from operator import add
 from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value, signed
 
 from tensordash import TileConfig
-from tensordash.accumulator import ExactAccumulator
+from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
 from tensordash.block import Block
-from tensordash.formats import FloatFormat, Format
-from tensordash.integer_accumulator import IntegerAccumulator
-from tensordash.pe import PE
+from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.tile.pe import PE
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

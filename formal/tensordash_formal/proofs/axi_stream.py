@@ -6,13 +6,13 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash import TileConfig
-from tensordash.axi_stream import AxiStreamTile
 from tensordash.block import Block
-from tensordash.counters import COUNTERS, FLAGS
-from tensordash.ring_feeder import RingFeeder
-from tensordash.step_feeder import StepFeeder
-from tensordash.tile import Tile
-from tensordash.verilog import members
+from tensordash.emission.verilog import members
+from tensordash.streams.axi_stream import AxiStreamTile
+from tensordash.streams.ring_feeder import RingFeeder
+from tensordash.streams.step_feeder import StepFeeder
+from tensordash.tile.counters import COUNTERS, FLAGS
+from tensordash.tile.tile import Tile
 
 from ..harness import Fault, Harness, Stand
 from ..proof import Broken, Proof

@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Module, Mux
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.counters import COUNTER_BITS, COUNTERS, FLAGS, Counters
+from tensordash.tile.counters import COUNTER_BITS, COUNTERS, FLAGS, Counters
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -6,7 +6,7 @@ from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.drain import Drain
+from tensordash.tile.drain import Drain
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -5,11 +5,11 @@ from typing import Any
 from amaranth.hdl import Array, Cat, Module, Mux, Signal
 
 from tensordash import TileConfig
+from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.block import Block
-from tensordash.formats import FloatFormat
-from tensordash.initial_store import InitialStore
+from tensordash.configuration.formats import FloatFormat
 from tensordash.layouts import RESULT_BITS
-from tensordash.sum_ports import starts_from_c
+from tensordash.tile.initial_store import InitialStore
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from amaranth.hdl import Const, Module, Mux, Value
 
 from tensordash import TileConfig
+from tensordash.arithmetic.integer_multiplier import IntegerMultiplier
+from tensordash.arithmetic.multiplier import Multiplier
 from tensordash.block import Block
-from tensordash.formats import FloatFormat, IntegerFormat
-from tensordash.integer_multiplier import IntegerMultiplier
-from tensordash.multiplier import Multiplier
+from tensordash.configuration.formats import FloatFormat, IntegerFormat
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
@@ -44,7 +44,7 @@ class Operand:
 def magnitude(fmt: FloatFormat, pattern: int) -> int | None:
     """The magnitude of a bit pattern without its sign, in units of the least subnormal; None if it is not a number.
 
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> magnitude(FORMATS["fp8_e4m3"], 0x7E) == 448 * 2**9, magnitude(FORMATS["fp8_e5m2"], 0x7B) == 57344 * 2**16
     (True, True)
 

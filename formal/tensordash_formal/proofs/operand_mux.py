@@ -8,9 +8,9 @@ from amaranth.lib.wiring import In, Out
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.connectivity import Connectivity
+from tensordash.configuration.connectivity import Connectivity
 from tensordash.layouts import steps_layout
-from tensordash.operand_mux import OperandMux
+from tensordash.schedule.operand_mux import OperandMux
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -3,11 +3,11 @@
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 
 from tensordash import TileConfig
+from tensordash.arithmetic.initial_adder import InitialAdder
+from tensordash.arithmetic.integer_result import IntegerResult
+from tensordash.arithmetic.rounder import Rounder
 from tensordash.block import Block
-from tensordash.initial_adder import InitialAdder
-from tensordash.integer_result import IntegerResult
 from tensordash.layouts import accumulator_shape
-from tensordash.rounder import Rounder
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -6,8 +6,8 @@ from amaranth.hdl import Cat, Const, Module
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.connectivity import Connectivity, Position
-from tensordash.scheduler import Scheduler
+from tensordash.configuration.connectivity import Connectivity, Position
+from tensordash.schedule.scheduler import Scheduler
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 from tensordash import TileConfig
 from tensordash.block import Block
 from tensordash.layouts import steps_layout
-from tensordash.staging_buffer import StagingBuffer, refill_layout
-from tensordash.staging_ring import StagingRing
+from tensordash.schedule.staging_buffer import StagingBuffer, refill_layout
+from tensordash.schedule.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

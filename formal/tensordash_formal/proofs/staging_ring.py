@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Signal
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.staging_ring import StagingRing
+from tensordash.schedule.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -7,15 +7,15 @@ from amaranth.hdl import Cat, Const, Mux, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.control import Control
-from tensordash.drain import Drain
-from tensordash.formats import FloatFormat
-from tensordash.initial_store import InitialStore
-from tensordash.operand_flags import OperandFlags
-from tensordash.scheduled_pe import ScheduledPE
-from tensordash.scheduler import Scheduler
-from tensordash.staging_buffer import StagingBuffer
-from tensordash.staging_ring import StagingRing
+from tensordash.configuration.formats import FloatFormat
+from tensordash.schedule.operand_flags import OperandFlags
+from tensordash.schedule.scheduler import Scheduler
+from tensordash.schedule.staging_buffer import StagingBuffer
+from tensordash.schedule.staging_ring import StagingRing
+from tensordash.tile.control import Control
+from tensordash.tile.drain import Drain
+from tensordash.tile.initial_store import InitialStore
+from tensordash.tile.scheduled_pe import ScheduledPE
 
 from ..harness import Fault
 from ..proof import Broken, Proof

@@ -8,12 +8,12 @@ from amaranth.hdl import Cat, Const, Mux, ResetSignal, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.control import Control
-from tensordash.counters import Counters
-from tensordash.drain import Drain
-from tensordash.formats import FloatFormat, Format
-from tensordash.initial_store import InitialStore
-from tensordash.operand_flags import OperandFlags
+from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.schedule.operand_flags import OperandFlags
+from tensordash.tile.control import Control
+from tensordash.tile.counters import Counters
+from tensordash.tile.drain import Drain
+from tensordash.tile.initial_store import InitialStore
 
 from ..harness import Fault
 from ..proof import Broken, Proof

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Mux, Signal
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.transposer import Transposer
+from tensordash.streams.transposer import Transposer
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof

@@ -9,7 +9,7 @@ from typing import Any
 import tomlkit
 
 from tensordash import ConfigError
-from tensordash.parameters import require_bool, require_int
+from tensordash.configuration.parameters import require_bool, require_int
 
 __all__ = ["ChipConfig", "Energy", "Memory", "Power"]
 

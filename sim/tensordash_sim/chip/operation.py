@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.parameters import require_choice
+from tensordash.configuration.parameters import require_choice
 
 from ..lowering import Convolution, Geometry, Operation, lower
 from .config import ChipConfig

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import tensordash
-from tensordash import kept
+from tensordash.storage import files
+from tensordash.storage.journal import Journal
 
 from ..trace import Record, Trace
 from .operation import Machine, ratio, simulate_operation
@@ -21,7 +22,7 @@ def code_digest() -> str:
     """Hash of all code that results depend on."""
     here = Path(__file__).parent
     # Of `tensordash` the connectivities, whose names alone are in a machine's mapping, and their levels.
-    return kept.code_digest(here, here.parent / "cycles", here.parent / "lowering", Path(tensordash.__file__).parent)
+    return files.code_digest(here, here.parent / "cycles", here.parent / "lowering", Path(tensordash.__file__).parent)
 
 
 class Results:
@@ -44,7 +45,7 @@ class Results:
         key = json.dumps([trace.digest, machine.to_mapping(), code_digest()], sort_keys=True)
         self.path = folder / f"{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsonl"
         self.machine = machine
-        self._journal = kept.Journal(self.path, lambda line: (tuple(line["place"]), line["result"]))
+        self._journal = Journal(self.path, lambda line: (tuple(line["place"]), line["result"]))
         self._done: dict[tuple[int, str, str, int], dict[str, Any]] = dict(self._journal.entries())
 
     def run(self, records: Iterable[Record]) -> Iterator[tuple[Record, dict[str, Any]]]:

@@ -8,7 +8,7 @@ from numba import get_num_threads
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.connectivity import Connectivity
+from tensordash.configuration.connectivity import Connectivity
 
 from .kernels import NARROW_BITS, count_narrow, count_wide, fill_table
 

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tensordash import TileConfig, load_preset
-from tensordash.connectivity import PAPER_OPTIONS
+from tensordash.configuration.connectivity import PAPER_OPTIONS
 
 from .experiment import Answers, Experiment, Plan, by_operation, mean
 from .figure import Point

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensordash.parameters import require_choice
+from tensordash.configuration.parameters import require_choice
 
 from .configuration import TABLE3
 from .connectivity import CONNECTIVITY

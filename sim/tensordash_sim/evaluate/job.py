@@ -8,7 +8,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
-from tensordash import kept
+from tensordash.storage import files
 
 from ..chip import code_digest
 
@@ -22,7 +22,7 @@ JobKind = Callable[..., dict[str, Any]]
 def _code() -> str:
     """Of all code that answers depend on: what is simulated, and how it is asked here."""
     asked = sorted(Path(__file__).parent.glob("measure*.py"))
-    return f"{code_digest()} {kept.code_digest(*asked)}"
+    return f"{code_digest()} {files.code_digest(*asked)}"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Store:
 
     def put(self, job: Job, answer: Mapping[str, Any]) -> None:
         """Keep an answer."""
-        kept.write_whole(self._path(job), json.dumps(answer))
+        files.write_whole(self._path(job), json.dumps(answer))
 
     def _path(self, job: Job) -> Path:
         return self.folder / f"{job.key}.json"

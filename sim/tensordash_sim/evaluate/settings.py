@@ -11,7 +11,7 @@ from typing import Any
 
 import tensordash
 from tensordash import TileConfig
-from tensordash.parameters import require_choice, require_int
+from tensordash.configuration.parameters import require_choice, require_int
 
 from ..models import NAMES, SCALES
 from ..trace import Trace, example_trace

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tensordash import TileConfig
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 
 from ..chip import ChipConfig, Machine, Results, totals
 from ..trace import Trace

@@ -6,7 +6,7 @@ from random import Random
 from typing import Any
 
 from tensordash import Connectivity, TileConfig
-from tensordash.connectivity import Option
+from tensordash.configuration.connectivity import Option
 
 from .workload import Workload
 

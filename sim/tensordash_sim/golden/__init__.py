@@ -4,7 +4,7 @@ Written from the definitions (docs/tile.md, docs/numerics.md), apart from the ha
 `matmul` is the way in; `Tile` is the model to run beside a simulation, `dot_exact` the mathematics above it all.
 """
 
-from tensordash.formats import FP32, INT32
+from tensordash.configuration.formats import FP32, INT32
 
 from .accumulators import Accumulator, make_accumulator
 from .dot import ExactAccumulator, IntegerAccumulator, product_bits

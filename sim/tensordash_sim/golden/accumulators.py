@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from tensordash.config import TileConfig
-from tensordash.formats import IntegerFormat
-from tensordash.numerics import Fused
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import IntegerFormat
+from tensordash.configuration.numerics import Fused
 
 from .dot import ExactAccumulator, IntegerAccumulator
 from .fused import FusedAccumulator

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tensordash.config import TileConfig
+from tensordash.configuration.config import TileConfig
 
 from .numbers import fixed_values
 from .ports import Offer

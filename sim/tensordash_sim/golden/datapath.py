@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from tensordash.config import TileConfig
-from tensordash.numerics import Fused
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.numerics import Fused
 
 from .accumulators import Accumulator, make_accumulator
 from .control import Pairs

@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from functools import cache
 
-from tensordash.config import TileConfig
-from tensordash.formats import FP32, INT32, FloatFormat, Format
-from tensordash.numerics import Exact
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32, INT32, FloatFormat, Format
+from tensordash.configuration.numerics import Exact
 
 from .numbers import FP32_NAN, decode, fixed_values, round_fixed
 from .specials import product_signs, special_bits, term_signs
@@ -17,7 +17,7 @@ __all__ = ["ExactAccumulator", "IntegerAccumulator", "product_bits"]
 def product_bits(a_format: Format, b_format: Format) -> int:
     """Bits of the largest product's magnitude in units of the least product above zero.
 
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> [product_bits(FORMATS[name], FORMATS[name]) for name in ("fp16", "fp8_e4m3", "int8")]
     [80, 36, 15]
     """

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensordash.formats import FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
 
 __all__ = ["encode"]
 
@@ -37,7 +37,7 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> [hex(bits) for bits in encode([1.0, -0.0, 1e6], FORMATS["fp16"])]
     ['0x3c00', '0x8000', '0x7c00']
     >>> [hex(bits) for bits in encode([1.0, -448.0, 1e6], FORMATS["fp8_e4m3"])]

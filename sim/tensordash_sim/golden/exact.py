@@ -11,8 +11,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensordash.config import TileConfig
-from tensordash.formats import FP32, INT32, Format, IntegerFormat
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32, INT32, Format, IntegerFormat
 
 __all__ = ["dot_exact", "matmul_exact", "round_fraction", "value_of"]
 
@@ -23,7 +23,7 @@ _NAN_BITS = 0x7FC00000
 def value_of(bits: int, fmt: Format) -> Fraction | float:
     """The value of a bit pattern: a fraction, or a float if it is an infinity or NaN.
 
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> value_of(0xB555, FORMATS["fp16"])
     Fraction(-1365, 4096)
     """
@@ -90,7 +90,7 @@ def dot_exact(
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> hex(dot_exact([0x3C00, 0x7BFF], [0x3C00, 0x8000], FORMATS["fp16"]))  # 1 * 1 + 65504 * -0
     '0x3f800000'
     """

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable
 
-from tensordash.config import TileConfig
-from tensordash.formats import FP32, FloatFormat
-from tensordash.numerics import Fused
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.numerics import Fused
 
 from .numbers import Kind, decode, float_values, round_fixed
 from .specials import product_signs, special_bits, term_signs

@@ -1,8 +1,8 @@
 """The C store: step 6 of docs/tile.md."""
 
-from tensordash.config import TileConfig
-from tensordash.formats import FP32
-from tensordash.numerics import Fused
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32
+from tensordash.configuration.numerics import Fused
 
 from .numbers import is_finite
 from .ports import Beat

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensordash.config import TileConfig
-from tensordash.formats import FP32, INT32, Format, IntegerFormat
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32, INT32, Format, IntegerFormat
 
 from .encoding import encode
 from .ports import Beat, Counters

@@ -6,7 +6,7 @@ from enum import Enum
 from functools import cache
 from typing import Generic, TypeVar
 
-from tensordash.formats import FP32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FP32, FloatFormat, Format, IntegerFormat
 
 __all__ = [
     "FP32_NAN",
@@ -78,7 +78,7 @@ def decode(bits: int, fmt: Format) -> Decoded:
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> one = decode(0x3C00, FORMATS["fp16"])  # 1.0 = 2**10 * 2**-10
     >>> one.significand, one.exponent
     (1024, -10)
@@ -140,7 +140,7 @@ def fixed_values(fmt: Format) -> dict[int, int | None]:
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> table = fixed_values(FORMATS["fp16"])
     >>> table[0x0001], table[0x8001], table[0x3C00] == 2**24, table[0x7C00]
     (1, -1, True, None)
@@ -165,7 +165,7 @@ def float_values(fmt: FloatFormat) -> dict[int, tuple[int, int] | None]:
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> table = float_values(FORMATS["bf16"])
     >>> table[0x3F80], table[0x8001], table[0x7F80]  # 1.0 = 2**7 * 2**-7, the least subnormal, infinity
     ((128, -7), (-1, -133), None)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tensordash.config import TileConfig
+from tensordash.configuration.config import TileConfig
 
 from .control import Control
 from .datapath import Datapath, Work

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from tensordash.parameters import require_choice, require_int
+from tensordash.configuration.parameters import require_choice, require_int
 
 __all__ = ["Axis", "Convolution", "Geometry", "MatrixProduct", "Operation", "geometry_from_json"]
 

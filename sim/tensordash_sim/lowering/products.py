@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.parameters import require_choice, require_int
+from tensordash.configuration.parameters import require_choice, require_int
 
 from .geometry import Axis, Convolution, Geometry, MatrixProduct, Operation
 from .planes import PlaneVectors

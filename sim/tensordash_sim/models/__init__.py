@@ -7,8 +7,8 @@ import inspect
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tensordash.errors import TensorDashError
-from tensordash.parameters import require_choice, require_int
+from tensordash.configuration.errors import TensorDashError
+from tensordash.configuration.parameters import require_choice, require_int
 
 from .catalogue import CATALOGUE, ModelInfo
 

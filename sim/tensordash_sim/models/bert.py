@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tensordash.errors import TensorDashError
+from tensordash.configuration.errors import TensorDashError
 
 from .data import available, dataset_folder
 from .images import classifier_loss

@@ -18,9 +18,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensordash.errors import TensorDashError
-from tensordash.parameters import require_choice
-from tensordash.user_cache import user_cache
+from tensordash.configuration.errors import TensorDashError
+from tensordash.configuration.parameters import require_choice
+from tensordash.storage.user_cache import user_cache
 
 __all__ = ["DATASETS", "DataError", "Dataset", "available", "cache_folder", "dataset_folder", "fetch"]
 

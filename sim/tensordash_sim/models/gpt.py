@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tensordash.parameters import require_int
+from tensordash.configuration.parameters import require_int
 
 from ..lowering import Geometry, MatrixProduct
 from .pruning import StaticSparsity, prunable

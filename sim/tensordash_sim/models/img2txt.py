@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tensordash.parameters import require_bool
+from tensordash.configuration.parameters import require_bool
 
 from .resnet50 import Trunk
 from .scenes import COLOURS, KINDS, paint

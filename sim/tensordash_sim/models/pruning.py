@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from tensordash.parameters import require_int
+from tensordash.configuration.parameters import require_int
 
 __all__ = ["DynamicReparameterization", "SparseMomentum", "StaticSparsity", "apportion", "prunable"]
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from tensordash.parameters import require_choice, require_int
+from tensordash.configuration.parameters import require_choice, require_int
 
 from .pruning import DynamicReparameterization, SparseMomentum, prunable
 from .resnet50 import ResNet50, build, training

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tensordash.parameters import require_choice
+from tensordash.configuration.parameters import require_choice
 
 from ..trace import Record, Trace
 

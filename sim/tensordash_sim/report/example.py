@@ -3,7 +3,7 @@
 import numpy as np
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 
 from ..golden import encode
 from ..trace import Trace, example_trace

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 import tensordash
-from tensordash.kept import write_whole
+from tensordash.storage.files import write_whole
 
 from ..evaluate.figure import Figure, Point
 from .schedules import ScheduleRun

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tensordash.errors import TensorDashError
+from tensordash.configuration.errors import TensorDashError
 
 from ..evaluate.figure import KINDS, Figure, Point
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.formats import Format
+from tensordash.configuration.formats import Format
 
 from ..cycles import count_words, pack
 from ..golden import Counters, Producer, Tile, TileSchedule, levels, to_float

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import tensordash
-from tensordash import kept
+from tensordash.storage import files
+from tensordash.storage.journal import Journal
 
 from .. import golden, verify
 from ..verify.simulators import SimulatorError, choose_simulator
@@ -33,7 +34,7 @@ POLL = 0.1  # seconds between looks at a job's process
 def code_digest() -> str:
     """Of all code that a job's outcome depends on: hardware, golden model, benches and what draws jobs."""
     folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, verify)]
-    return kept.code_digest(*folders, Path(__file__).parent)[:16]
+    return files.code_digest(*folders, Path(__file__).parent)[:16]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +147,7 @@ class Campaign:
         self.jobs = tuple(jobs_for(seed, positions))
         self.path = folder / f"soak-{seed}-{self.simulator}-{code_digest()}.jsonl"
         self._lock, self._stopped = threading.Lock(), threading.Event()
-        self._journal = kept.Journal(self.path, lambda line: Record(**line))
+        self._journal = Journal(self.path, lambda line: Record(**line))
         self.done = {record.index: record for record in self._journal.entries()}
 
     @property

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS, FP32, INT32, FloatFormat, Format, IntegerFormat
-from tensordash.numerics import ACCUMULATORS, Exact
+from tensordash.configuration.formats import FORMATS, FP32, INT32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.numerics import ACCUMULATORS, Exact
 
 from ..golden.numbers import Kind, decode
 from ..golden.ports import COUNTER_LIMIT, Counters, Outputs

@@ -6,8 +6,8 @@ from random import Random
 from typing import Any
 
 from tensordash import TileConfig
-from tensordash.connectivity import PAPER_OPTIONS, Option
-from tensordash.numerics import ACCUMULATORS
+from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
+from tensordash.configuration.numerics import ACCUMULATORS
 
 __all__ = ["SoakJob", "draw_job", "jobs_for"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from random import Random
 
 from tensordash import TileConfig
-from tensordash.formats import RESULT_FORMATS, Format, IntegerFormat
+from tensordash.configuration.formats import RESULT_FORMATS, Format, IntegerFormat
 
 from ..verify.stimulus import EXPONENTS, Arrival, largest, random_value, zeros
 

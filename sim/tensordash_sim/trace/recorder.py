@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tensordash.parameters import require_int
+from tensordash.configuration.parameters import require_int
 
 from .format import TraceError
 from .step_writer import StepWriter

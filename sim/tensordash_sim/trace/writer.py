@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 
 import tensordash
-from tensordash.parameters import require_int
+from tensordash.configuration.parameters import require_int
 
 from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, canonical
 from .step_writer import StepWriter

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.formats import FP32, INT32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FP32, INT32, FloatFormat, Format, IntegerFormat
 
 __all__ = ["FLOAT_KINDS", "INTEGER_KINDS", "DotCases", "corner_values", "dot_cases"]
 
@@ -82,7 +82,7 @@ def corner_values(
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> rng = np.random.default_rng(0)
     >>> values = corner_values(rng, FORMATS["fp16"], 20_000)
     >>> len(np.unique(values >> 10 & 31)), bool((values & 0x7FFF == 0).any()), bool((values & 0x7C00 == 0x7C00).any())
@@ -127,7 +127,7 @@ def dot_cases(
 
     Examples
     --------
-    >>> from tensordash.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS
     >>> cases = dot_cases(np.random.default_rng(0), FORMATS["fp8_e4m3"], FORMATS["fp8_e5m2"], 1000, steps=3)
     >>> cases.a.shape, cases.a.dtype, sorted(set(cases.kind.tolist())) == sorted(FLOAT_KINDS)
     ((1000, 3, 4), dtype('uint8'), True)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS, FloatFormat, Format
+from tensordash.configuration.formats import FORMATS, FloatFormat, Format
 
 from ..golden import to_float
 from ..lowering import Operation, Vectors, lower

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash import TileConfig
-from tensordash.verilog import generate
+from tensordash.emission.verilog import generate
 
 from ..golden import checked_operands
 from .job import JOB_VARIABLE, Job

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from tensordash import TensorDashError, TileConfig
-from tensordash.verilog import generate
+from tensordash.emission.verilog import generate
 
 from .job import JOB_VARIABLE, Job
 from .simulators import Simulation, SimulatorError, choose_simulator

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from random import Random
 
 from tensordash import TileConfig
-from tensordash.formats import RESULT_FORMATS, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat, Format, IntegerFormat
 
 from ..golden.ports import Beat, Offer
 from ..golden.producer import Producer

@@ -8,8 +8,8 @@ from random import Random
 import numpy as np
 
 from tensordash import TileConfig
-from tensordash.numerics import Exact
-from tensordash.verilog import check_prefix
+from tensordash.configuration.numerics import Exact
+from tensordash.emission.verilog import check_prefix
 
 from ..golden.matmul import MatmulResult, run_streams
 from .lockstep import COUNTERS, FLAGS
@@ -45,7 +45,7 @@ C_DRIVER = """
 
 
 def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
-    """Files of a self-checking testbench of `config`'s tile, by name, for `tensordash.verilog.render`.
+    """Files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
 
     It plays streams of random operands at full rate, then with gaps and back-pressure and a reset between, and compares
     every result and, at full rate, counters and flags with those of the golden model.

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tensordash import TileConfig, load_preset
-from tensordash.preset import preset_names
+from tensordash.configuration.preset import preset_names
 
 
 def random_config(rng: np.random.Generator) -> TileConfig:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig, load_preset
-from tensordash.preset import preset_names
+from tensordash.configuration.preset import preset_names
 from tensordash_sim.cycles import Scheduler, count, pack
 from tensordash_sim.golden import run_streams, schedule_stream
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tensordash.formats import FORMATS, FP32, FloatFormat, Format
+from tensordash.configuration.formats import FORMATS, FP32, FloatFormat, Format
 from tensordash_sim.golden import Beat, Offer, Outputs, Producer, Tile
 
 FP16 = FORMATS["fp16"]

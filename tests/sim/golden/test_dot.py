@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import (
     ExactAccumulator,
     FusedAccumulator,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import dot_exact, encode, matmul_exact
 from tensordash_sim.golden.exact import round_fraction, value_of
 

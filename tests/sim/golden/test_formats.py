@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from tensordash.formats import FORMATS, FloatFormat
+from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.golden import (
     FP32,
     INT32,

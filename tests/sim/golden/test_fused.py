@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.numerics import Fused
+from tensordash.configuration.numerics import Fused
 from tensordash_sim.golden import FusedAccumulator, make_accumulator
 
 ONE, MINUS_ONE, ZERO, INF, NEG_INF, NAN = 0x3C00, 0xBC00, 0x0000, 0x7C00, 0xFC00, 0x7E00

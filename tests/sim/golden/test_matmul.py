@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import checked_operands, encode, matmul, matmul_exact, run_streams, schedule_stream
 
 CONFIG = TileConfig(rows=3, columns=2)

@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from tensordash.formats import FORMATS, FloatFormat
+from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.golden import FP32, Kind, decode, encode, is_finite, is_nan, is_zero, round_fixed, to_float
 from tensordash_sim.golden.exact import round_fraction
 from tensordash_sim.golden.numbers import fixed_values

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig, load_preset
-from tensordash.numerics import Fused
+from tensordash.configuration.numerics import Fused
 from tensordash_sim.golden import (
     FP32,
     Tile,

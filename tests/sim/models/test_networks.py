@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tensordash.errors import TensorDashError
+from tensordash.configuration.errors import TensorDashError
 from tensordash_sim import models
 from tensordash_sim.models import NAMES, describe, load, options
 from tensordash_sim.models.gcn import SCALES as GCN_SCALES

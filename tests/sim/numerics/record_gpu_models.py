@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.verify.corner_cases import DotCases, dot_cases
 
 PATH = Path(__file__).with_name("gpu_models.json")

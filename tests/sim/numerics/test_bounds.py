@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from tensordash import TileConfig
-from tensordash.numerics import Fused
+from tensordash.configuration.numerics import Fused
 from tensordash_sim.golden import FP32, make_accumulator
 from tensordash_sim.golden.exact import value_of
 

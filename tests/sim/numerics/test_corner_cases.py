@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensordash.formats import FORMATS, FloatFormat
+from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.verify.corner_cases import FLOAT_KINDS, INTEGER_KINDS, corner_values, dot_cases
 
 from .reference import table

@@ -7,7 +7,7 @@ import pytest
 import softfloatpy as softfloat
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import make_accumulator
 from tensordash_sim.verify.corner_cases import corner_values, dot_cases
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS
+from tensordash.configuration.formats import FORMATS
 from tensordash_sim.golden import make_accumulator, product_bits
 from tensordash_sim.verify.corner_cases import dot_cases
 

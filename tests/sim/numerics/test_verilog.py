@@ -11,8 +11,8 @@ import pytest
 import softfloatpy as softfloat
 
 from tensordash import TileConfig
-from tensordash.formats import IntegerFormat
-from tensordash.numerics import Fused
+from tensordash.configuration.formats import IntegerFormat
+from tensordash.configuration.numerics import Fused
 from tensordash_sim.golden import FP32
 from tensordash_sim.trace import Trace, example_trace
 from tensordash_sim.verify import Replayer

@@ -1,7 +1,7 @@
 """What coverage counts, on runs small enough to count by hand."""
 
 from tensordash import TileConfig
-from tensordash.formats import FORMATS, FP32
+from tensordash.configuration.formats import FORMATS, FP32
 from tensordash_sim.golden.ports import Offer
 from tensordash_sim.golden.tile import Tile
 from tensordash_sim.soak.coverage import Coverage, merged, universe

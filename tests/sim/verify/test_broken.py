@@ -6,15 +6,15 @@ import pytest
 from amaranth.hdl import Const
 
 from tensordash import TileConfig, generate, staging_buffer, transposer
-from tensordash.control import Control
-from tensordash.counters import Counters
-from tensordash.drain import Drain
-from tensordash.pe import PE
-from tensordash.ring_feeder import RingFeeder
-from tensordash.row_scheduler import RowScheduler
-from tensordash.scheduler import Scheduler
-from tensordash.staging_ring import StagingRing
-from tensordash.step_feeder import StepFeeder
+from tensordash.schedule.row_scheduler import RowScheduler
+from tensordash.schedule.scheduler import Scheduler
+from tensordash.schedule.staging_ring import StagingRing
+from tensordash.streams.ring_feeder import RingFeeder
+from tensordash.streams.step_feeder import StepFeeder
+from tensordash.tile.control import Control
+from tensordash.tile.counters import Counters
+from tensordash.tile.drain import Drain
+from tensordash.tile.pe import PE
 from tensordash_sim.verify import run_bench
 
 from .conftest import CONFIG, FOR_SMALL, says

@@ -6,16 +6,16 @@ import pytest
 from amaranth.hdl import Const, Mux
 
 from tensordash import TileConfig, fused_accumulator, generate
-from tensordash.accumulator import ExactAccumulator
-from tensordash.fused_accumulator import FusedAccumulator
-from tensordash.fused_result import FusedResult
-from tensordash.initial_adder import InitialAdder
-from tensordash.initial_store import InitialStore
-from tensordash.integer_accumulator import IntegerAccumulator
-from tensordash.integer_multiplier import IntegerMultiplier
-from tensordash.integer_result import IntegerResult
+from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.fused_accumulator import FusedAccumulator
+from tensordash.arithmetic.fused_result import FusedResult
+from tensordash.arithmetic.initial_adder import InitialAdder
+from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
+from tensordash.arithmetic.integer_multiplier import IntegerMultiplier
+from tensordash.arithmetic.integer_result import IntegerResult
 from tensordash.layouts import FloatView
-from tensordash.tile import Tile
+from tensordash.tile.initial_store import InitialStore
+from tensordash.tile.tile import Tile
 from tensordash_sim.verify import run_bench
 
 from .conftest import FOR_SMALL, says

@@ -5,7 +5,7 @@ import shlex
 
 import pytest
 
-from tensordash.counters import Counters
+from tensordash.tile.counters import Counters
 from tensordash_cli.main import run
 from tensordash_sim.soak import Campaign, run_job
 

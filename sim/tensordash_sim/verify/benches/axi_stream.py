@@ -6,7 +6,7 @@ import cocotb
 import numpy as np
 
 from tensordash import TileConfig
-from tensordash.numerics import Exact
+from tensordash.configuration.numerics import Exact
 from tensordash_sim.golden.matmul import run_streams
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split

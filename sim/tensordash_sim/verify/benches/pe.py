@@ -6,7 +6,7 @@ from random import Random
 import cocotb
 
 from tensordash import TileConfig
-from tensordash.numerics import Exact, Fused
+from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.golden import FP32, make_accumulator
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins

@@ -8,7 +8,7 @@ from random import Random
 
 import cocotb
 
-from tensordash.formats import RESULT_FORMATS
+from tensordash.configuration.formats import RESULT_FORMATS
 from tensordash_sim.golden.ports import Outputs
 from tensordash_sim.soak.coverage import Coverage
 from tensordash_sim.soak.stimulus import ARRIVALS, STALLS, Inputs, draw_arrival, draw_inputs, draw_stalls

@@ -5,8 +5,8 @@ from random import Random
 
 import cocotb
 
-from tensordash.formats import RESULT_FORMATS, FloatFormat
-from tensordash.numerics import Exact
+from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat
+from tensordash.configuration.numerics import Exact
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep

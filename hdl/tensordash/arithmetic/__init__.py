@@ -1,0 +1,1 @@
+"""From operands to a result: multipliers, accumulators, rounding."""

@@ -1,0 +1,148 @@
+"""Exact accumulator: the sum of a stream's products in fixed point."""
+
+from functools import reduce
+from operator import add, or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In
+
+from ..block import Block
+from ..configuration.formats import FloatFormat
+from ..configuration.numerics import Exact, Numerics
+from ..configuration.parameters import require_int
+from ..layouts import FixedPoint, RawBlockLayout, product_layout
+from .sum_ports import sum_members
+
+__all__ = ["ExactAccumulator"]
+
+
+class ExactAccumulator(Block):
+    """Sums `lanes` products a cycle without rounding, and keeps the last finished sum while the next one grows.
+
+    Timing: products of one cycle are in the sum after `stages` cycles (1: the loop alone; 2: the products of a cycle
+    are added up first and registered); throughput one set of products per cycle.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Floating-point formats, and an `Exact` accumulator.
+    lanes : int
+        Products per cycle, at least 1.
+    stages : int
+        1 or 2.
+
+    Members
+    -------
+    products : In(product_layout, lanes)
+    active : In(lanes)
+        Which of the products count. Without any, the sum stays as it is.
+    hold : In(1)
+        The tile is frozen: nothing moves. `clear` and `take` are low.
+    clear : In(1)
+        The products that are due start a new sum. Due are those of `stages - 1` cycles ago.
+    take : In(1)
+        The sum with the products that are due becomes `block`.
+    block : Out(RawBlockLayout)
+        The last sum taken.
+    overflow : Out(1)
+        The addition of this cycle leaves the range; the sum wraps.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Source: paper, Fig. 2 (the sum and accumulator of a PE), in exact fixed point instead of FP32: a sum does not
+    depend on the order in which the schedule brings its terms.
+    """
+
+    def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
+        self.lanes = require_int("lanes", lanes, 1)
+        self.stages = require_int("stages", stages, 1, 2)
+        a, b, accumulator = numerics.a_format, numerics.b_format, numerics.accumulator
+        if not isinstance(accumulator, Exact) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
+            raise ValueError(f"numerics must be floating-point and exact, not {numerics}")
+        self.shape = FixedPoint(a, b, accumulator.headroom_bits)
+        super().__init__(
+            {
+                "products": In(ArrayLayout(product_layout(a, b), lanes)),
+                "active": In(lanes),
+                **sum_members(numerics),
+            },
+            identity=(numerics, lanes, stages),
+        )
+        self._active = Signal(lanes, name="counted")
+
+    def _term(self, m: Module, lane: int):
+        """A product in its place, as (one's complement number, sign): their sum is the product's value."""
+        product = self.products[lane]
+        counts = Signal(name=f"counts_{lane}")
+        negative = Signal(name=f"negative_{lane}")
+        m.d.comb += [
+            counts.eq(self._active[lane] & ~product.infinite & ~product.nan),
+            negative.eq(product.sign & counts),
+        ]
+        # Complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
+        width = self.shape.significand_bits
+        bits = list((product.significand & counts.replicate(width)) ^ negative.replicate(width))
+        for stage, selected in enumerate(product.shift):
+            reach = 1 << stage
+            grown = min(len(bits) + reach, self.shape.product_bits)
+            padded = [negative] * reach + bits + [negative] * (grown - len(bits))
+            shifted = Signal(grown, name=f"shifted_{lane}_{stage}")
+            m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
+            bits = list(shifted)
+        term = Signal(signed(self.shape.product_bits + 1), name=f"term_{lane}")
+        m.d.comb += term.eq(Cat(*bits, negative).as_signed())
+        return term, negative
+
+    def _infinity(self, sign: int):
+        """Whether an infinity of this sign, or a NaN, is among the products."""
+        marks = [
+            active & (product.nan | (product.infinite & (product.sign == sign)))
+            for active, product in zip(self._active, self.products, strict=True)
+        ]
+        return reduce(or_, marks)
+
+    def elaborate(self, platform):
+        """Align and add the products of a cycle; accumulate."""
+        m = Module()
+        width = self.shape.width
+        terms = [self._term(m, lane) for lane in range(self.lanes)]
+        total = Signal(signed(self.shape.product_bits + 1 + (self.lanes - 1).bit_length()), reset_less=True)
+        positive = Signal(reset_less=True)
+        negative = Signal(reset_less=True)
+        counting = Signal()
+        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        registered = self.stages > 1
+        m.d.comb += self._active.eq(self.active & ~self.hold.replicate(self.lanes))
+        with m.If(~self.hold | ~Const(registered)):
+            domain = "sync" if registered else "comb"
+            m.d[domain] += [
+                total.eq(reduce(add, [term for term, _ in terms] + [sign for _, sign in terms])),
+                positive.eq(self._infinity(0)),
+                negative.eq(self._infinity(1)),
+                counting.eq(self._active.any()),
+            ]
+
+        accumulated = Signal(RawBlockLayout(width), reset_less=True)
+        finished = Signal(RawBlockLayout(width), reset_less=True)
+        following = Signal(RawBlockLayout(width))
+        start = Signal(signed(width))
+        grown = Signal(signed(max(width, len(total)) + 1))
+        m.d.comb += [
+            start.eq(Mux(self.clear, 0, accumulated.number).as_signed()),
+            grown.eq(start + total),
+            following.number.eq(grown),
+            following.positive.eq((accumulated.positive & ~self.clear) | positive),
+            following.negative.eq((accumulated.negative & ~self.clear) | negative),
+            # Nothing is known of the sum before a first stream.
+            self.overflow.eq(counting & ~self.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
+            self.block.eq(finished),
+        ]
+        with m.If(~self.hold | ~Const(registered)):
+            m.d.sync += accumulated.eq(following)
+        with m.If(self.take):
+            m.d.sync += finished.eq(following)
+        return m

@@ -1,0 +1,45 @@
+"""Fused result: a finished FP32 sum gets the patterns of zero, infinities and NaN."""
+
+from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..layouts import RESULT_BITS, RawBlockLayout
+
+__all__ = ["FusedResult"]
+
+
+class FusedResult(Block):
+    """Registers a fused accumulator's sum as FP32 bits; zero is +0, NaN is 0x7FFFFFFF.
+
+    Timing: one cycle, one sum per cycle.
+
+    Members
+    -------
+    block : In(RawBlockLayout(32))
+        The sum: finite FP32 bits, and whether it is infinite or NaN instead.
+    load : In(1)
+        Take it; otherwise `value` stays.
+    value : Out(32)
+        FP32 bits.
+
+    Source: docs/numerics.md, "fused".
+    """
+
+    def __init__(self) -> None:
+        layout = RawBlockLayout(RESULT_BITS)
+        super().__init__({"block": In(layout), "load": In(1), "value": Out(RESULT_BITS)}, identity=())
+
+    def elaborate(self, platform):
+        """Patterns, register."""
+        m = Module()
+        positive, negative = self.block.positive, self.block.negative
+        value = Signal(RESULT_BITS, reset_less=True)
+        magnitude = self.block.number[:-1]
+        number = Cat(magnitude, self.block.number[-1] & magnitude.any())
+        not_a_number = positive & negative
+        infinity = Cat(C(0, 23), C(0xFF, 8), negative)
+        m.d.comb += self.value.eq(value)
+        with m.If(self.load):
+            m.d.sync += value.eq(Mux(not_a_number, 0x7FFFFFFF, Mux(positive | negative, infinity, number)))
+        return m

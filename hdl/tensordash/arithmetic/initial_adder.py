@@ -1,0 +1,111 @@
+"""Initial adder: C joins an exact sum on its way out, before the one rounding."""
+
+from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..layouts import RESULT_BITS, RawBlockLayout
+
+__all__ = ["InitialAdder"]
+
+FRACTION_BITS = 23
+BIAS = 127
+BELOW = FRACTION_BITS + 3
+ABOVE = FRACTION_BITS + 2
+
+
+class InitialAdder(Block):
+    """Adds an FP32 number of any magnitude to a fixed-point sum, exactly as far as one rounding can tell.
+
+    The sum gets `BELOW` bits at its lower end and `ABOVE` at its upper. What of C lies below them only says that C
+    is not a multiple of the least bit. A C above them outweighs every sum: the result is C itself, as it is when
+    the sum is zero, and passes by.
+
+    Timing: one cycle, one sum per cycle.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the sum, sign included.
+    least_exponent : int
+        Weight of its least bit, as a power of two.
+
+    Members
+    -------
+    block : In(RawBlockLayout)
+        The sum.
+    c : In(32)
+        C, as FP32.
+    load : In(1)
+        Take both; otherwise the outputs stay.
+    total : Out(RawBlockLayout)
+        Sum and C; `total_width` bits, the least of weight `total_least_exponent`.
+    bypass : Out(1), other : Out(32)
+        The result is `other`, unless `total` is infinite or NaN.
+
+    Source: docs/numerics.md, "exact".
+    """
+
+    def __init__(self, *, width: int, least_exponent: int) -> None:
+        self.width, self.least_exponent = width, least_exponent
+        self.total_width = width + BELOW + ABOVE + 1
+        self.total_least_exponent = least_exponent - BELOW
+        super().__init__(
+            {
+                "block": In(RawBlockLayout(width)),
+                "c": In(RESULT_BITS),
+                "load": In(1),
+                "total": Out(RawBlockLayout(self.total_width)),
+                "bypass": Out(1),
+                "other": Out(RESULT_BITS),
+            },
+            identity=(width, least_exponent),
+        )
+
+    def elaborate(self, platform):
+        """Place C's significand in the widened sum, add, register."""
+        m = Module()
+        fraction, field, sign = self.c[:FRACTION_BITS], self.c[FRACTION_BITS:-1], self.c[-1]
+        special = field.all()
+        # The exponent field at which C's significand ends right below the widened sum, all of it to be jammed.
+        lowest = self.total_least_exponent + BIAS - 1
+        # At this one, the half of C's last place is no less than the greatest magnitude of a sum.
+        dominant_field = self.least_exponent + self.width - 1 + FRACTION_BITS + 2 + BIAS
+        small, dominant = Signal(), Signal()
+        shift = Signal(range(dominant_field - lowest))
+        m.d.comb += [
+            small.eq(field < lowest),
+            dominant.eq(Const(0) if dominant_field > 2 * BIAS else (field >= dominant_field)),
+            shift.eq(Mux(small, 0, field - lowest)),
+        ]
+        # `significand` has the bits that are to be jammed at its lower end.
+        lower = FRACTION_BITS + 1
+        significand = Cat(fraction, ~small)
+        placed = Signal(self.total_width - 1 + lower)
+        m.d.comb += placed.eq(significand << shift)
+        nonzero = self.c[:-1].any()
+        magnitude = Cat(placed[lower] | placed[:lower].any() | (small & nonzero), placed[lower + 1 :])
+
+        # One bit more at the lower end, so that one carry chain adds the sum, C's complement and its sign.
+        widened = Cat(Const(1), C(0, BELOW), self.block.number).as_signed()
+        complemented = Cat(sign, magnitude ^ sign.replicate(len(magnitude)), sign).as_signed()
+        total = Signal(signed(self.total_width + 1))
+        infinite = special & ~fraction.any()
+        not_a_number = special & fraction.any()
+        number = Signal.like(self.total, reset_less=True)
+        bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+        m.d.comb += [
+            total.eq(widened + complemented),
+            self.total.eq(number),
+            self.bypass.eq(bypass),
+            self.other.eq(other),
+        ]
+        with m.If(self.load):
+            m.d.sync += [
+                number.number.eq(total[1:]),
+                number.positive.eq(self.block.positive | not_a_number | (infinite & ~sign)),
+                number.negative.eq(self.block.negative | not_a_number | (infinite & sign)),
+                bypass.eq(nonzero & (dominant | ~self.block.number.any())),
+                other.eq(self.c),
+            ]
+        return m

@@ -1,0 +1,98 @@
+"""Integer accumulator: the sum of a stream's integer products."""
+
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Const, Module, Mux, Signal, signed
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In
+
+from ..block import Block
+from ..configuration.numerics import Numerics
+from ..configuration.parameters import require_int
+from ..layouts import accumulator_shape, product_shape
+from .sum_ports import sum_members
+
+__all__ = ["IntegerAccumulator"]
+
+
+class IntegerAccumulator(Block):
+    """Sums `lanes` integer products a cycle, and keeps the last finished sum while the next one grows.
+
+    Timing: products of one cycle are in the sum after `stages` cycles (1: the loop alone; 2: the products of a cycle
+    are added up first and registered); throughput one set of products per cycle.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Integer formats; the width is that of the products and the headroom.
+    lanes : int
+        Products per cycle, at least 1.
+    stages : int
+        1 or 2.
+
+    Members
+    -------
+    products : In(signed, lanes)
+    active, hold, clear, take, overflow
+        As in `ExactAccumulator`.
+    block : Out(width)
+        The last sum taken, two's complement.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range.
+
+    Source: docs/numerics.md, "exact".
+    """
+
+    def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
+        self.lanes = require_int("lanes", lanes, 1)
+        self.stages = require_int("stages", stages, 1, 2)
+        self.width, _ = accumulator_shape(numerics)
+        self.product = product_shape(numerics)
+        if numerics.result != "int32":
+            raise ValueError(f"numerics must be integer, not {numerics}")
+        super().__init__(
+            {
+                "products": In(ArrayLayout(self.product, lanes)),
+                "active": In(lanes),
+                **sum_members(numerics),
+            },
+            identity=(numerics, lanes, stages),
+        )
+
+    def elaborate(self, platform):
+        """Add the products of a cycle; accumulate."""
+        m = Module()
+        width = self.width
+        terms = [
+            (product.as_unsigned() & (active & ~self.hold).replicate(len(product))).as_signed()
+            for product, active in zip(self.products, self.active, strict=True)
+        ]
+        total = Signal(signed(terms[0].shape().width + (self.lanes - 1).bit_length()), reset_less=True)
+        counting = Signal()
+        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        registered = self.stages > 1
+        with m.If(~self.hold | ~Const(registered)):
+            m.d["sync" if registered else "comb"] += [
+                total.eq(reduce(add, terms)),
+                counting.eq(self.active.any() & ~self.hold),
+            ]
+        accumulated = Signal(signed(width), reset_less=True)
+        finished = Signal(signed(width), reset_less=True)
+        start = Signal(signed(width))
+        grown = Signal(signed(max(width, len(total)) + 1))
+        m.d.comb += [
+            start.eq(Mux(self.clear, 0, accumulated)),
+            grown.eq(start + total),
+            # Nothing is known of the sum before a first stream.
+            self.overflow.eq(counting & ~self.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
+            self.block.eq(finished),
+        ]
+        with m.If(~self.hold | ~Const(registered)):
+            m.d.sync += accumulated.eq(grown)
+        with m.If(self.take):
+            m.d.sync += finished.eq(grown)
+        return m

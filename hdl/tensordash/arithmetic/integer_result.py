@@ -1,0 +1,62 @@
+"""Integer result: a finished integer sum becomes INT32."""
+
+from amaranth.hdl import Module, Signal, signed
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+from ..layouts import RESULT_BITS
+
+__all__ = ["IntegerResult"]
+
+
+class IntegerResult(Block):
+    """Extends a sum to INT32 and, where there is one, adds C.
+
+    Timing: one cycle, one sum per cycle.
+
+    Parameters
+    ----------
+    width : int
+        Bits of the sum, sign included, at most 32.
+    initial : bool
+        Whether there is a C.
+
+    Members
+    -------
+    block : In(width)
+        The sum.
+    load : In(1)
+        Take it; otherwise `value` stays.
+    value : Out(32)
+        Sum (and C) of the last load, modulo 2**32.
+    c : In(32), overflow : Out(1)
+        Only if `initial`: C, and whether the addition of this cycle leaves the range (whether or not it is loaded).
+
+    Raises
+    ------
+    ValueError
+        For a sum wider than the result.
+
+    Source: docs/numerics.md, "exact".
+    """
+
+    def __init__(self, *, width: int, initial: bool) -> None:
+        self.width = require_int("width", width, 2, RESULT_BITS)
+        self.initial = initial
+        members: dict = {"block": In(signed(width)), "load": In(1), "value": Out(RESULT_BITS)}
+        if initial:
+            members |= {"c": In(signed(RESULT_BITS)), "overflow": Out(1)}
+        super().__init__(members, identity=(width, initial))
+
+    def elaborate(self, platform):
+        """Extend, add, register."""
+        m = Module()
+        total = Signal(signed(RESULT_BITS + 1))
+        value = Signal(RESULT_BITS, reset_less=True)
+        m.d.comb += [total.eq(self.block), self.value.eq(value)]
+        if self.initial:
+            m.d.comb += [total.eq(self.block + self.c), self.overflow.eq(total[-1] ^ total[-2])]
+        with m.If(self.load):
+            m.d.sync += value.eq(total)
+        return m

@@ -1,0 +1,120 @@
+"""Rounder: an accumulated sum becomes an FP32 number."""
+
+from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+from ..layouts import RESULT_BITS, RawBlockLayout
+from .normalizer import normalize
+
+__all__ = ["Rounder"]
+
+BIAS = 127
+FRACTION_BITS = 23
+
+
+class Rounder(Block):
+    """Rounds a fixed-point sum once, to nearest even, to FP32.
+
+    A zero sum is +0, NaN is 0x7FC00000. Sums lie within FP32's normal numbers for every operand format and headroom of
+    an exact accumulator, so neither overflow nor subnormal results arise; the constructor checks it.
+
+    Timing: one cycle, one sum per cycle. Normalised in the cycle of `load`, rounded behind the register.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a sum, sign included, at least 27.
+    least_exponent : int
+        Weight of its least bit, as a power of two.
+    bypassed : bool
+        Whether a result may come from elsewhere.
+
+    Members
+    -------
+    block : In(RawBlockLayout)
+        The sum.
+    load : In(1)
+        Take `block` now; otherwise `value` stays.
+    value : Out(32)
+        FP32 bits of the sum loaded last.
+    bypass : In(1), other : In(32)
+        Only if `bypassed`: `value` is to be these bits, unless the sum is infinite or NaN.
+
+    Raises
+    ------
+    ValueError
+        If a sum could leave FP32's normal numbers.
+
+    Source: IEEE 754-2019, section 4.3.1; docs/numerics.md, "exact".
+    """
+
+    def __init__(self, *, width: int, least_exponent: int, bypassed: bool = False) -> None:
+        self.width = require_int("width", width, FRACTION_BITS + 4)
+        # The biased exponents of a sum's least and greatest bit; rounding up may carry into the next.
+        self.least, self.top = least_exponent + BIAS, least_exponent + width - 2 + BIAS
+        if self.least < 1 or self.top > 2 * BIAS - 1:
+            raise ValueError(
+                f"width {width} and least_exponent {least_exponent} must stay within FP32's normal numbers"
+            )
+        self.bypassed = bypassed
+        members: dict = {"block": In(RawBlockLayout(width)), "load": In(1), "value": Out(RESULT_BITS)}
+        if bypassed:
+            members |= {"bypass": In(1), "other": In(RESULT_BITS)}
+        super().__init__(members, identity=(width, least_exponent, bypassed))
+
+    def elaborate(self, platform):
+        """Normalise; register; round."""
+        m = Module()
+        # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
+        # behind it for the magnitude saves the carry chain of a negation.
+        sign = self.block.number[-1]
+        bits = Signal(self.width - 1)
+        m.d.comb += bits.eq(self.block.number[:-1] ^ sign.replicate(len(bits)))
+        normal, shift, below_any, below_all = normalize(m, bits, sign, kept=FRACTION_BITS + 2)
+
+        kept = Signal(FRACTION_BITS + 1, reset_less=True)
+        guard, rest_all, rest_any, sign_q = (
+            Signal(name=name, reset_less=True) for name in ("guard", "rest_all", "rest_any", "sign_q")
+        )
+        exponent = Signal(8, reset_less=True)
+        special = Signal(3, reset_less=True)
+        with m.If(self.load):
+            m.d.sync += [
+                kept.eq(normal[1:]),
+                guard.eq(normal[0]),
+                rest_all.eq(below_all),
+                rest_any.eq(below_any),
+                exponent.eq(C(self.top, 8) - shift),
+                sign_q.eq(sign),
+                special.eq(Cat(self.block.positive, self.block.negative, ~(normal[-1] | sign))),
+            ]
+
+        # Ones behind the number turn "guard 0, all ones after it" into a tie and "guard 1" into more than one.
+        up = Signal()
+        rounded = Signal(FRACTION_BITS + 8)
+        positive, negative, zero = special
+        m.d.comb += [
+            up.eq(
+                Mux(
+                    sign_q,
+                    guard | (rest_all & kept[0]),
+                    guard & (rest_any | kept[0]),
+                )
+            ),
+            rounded.eq(Cat(kept[:-1], exponent) + up),
+        ]
+        result = Mux(zero, 0, Cat(rounded, sign_q))
+        if self.bypassed:
+            bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+            with m.If(self.load):
+                m.d.sync += [bypass.eq(self.bypass), other.eq(self.other)]
+            result = Mux(bypass, other, result)
+        with m.If(positive & negative):
+            m.d.comb += self.value.eq(0x7FC00000)
+        with m.Elif(positive | negative):
+            m.d.comb += self.value.eq(Cat(C(0xFF << FRACTION_BITS, 31), negative))
+        with m.Else():
+            m.d.comb += self.value.eq(result)
+        return m

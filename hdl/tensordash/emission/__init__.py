@@ -1,0 +1,1 @@
+"""From components to the files of a configuration: Verilog and its companions."""

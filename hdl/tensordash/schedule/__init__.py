@@ -1,0 +1,1 @@
+"""Which pair each lane takes: staging, flags of zeros, schedulers, operand muxes."""

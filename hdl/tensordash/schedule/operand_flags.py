@@ -1,0 +1,69 @@
+"""Operand flags: what the tile needs to know of the values that a port offers."""
+
+from amaranth.hdl import Const, Module, Value
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.formats import FloatFormat, Format
+from ..configuration.parameters import require_int
+from ..layouts import FloatLayout, steps_layout
+
+__all__ = ["OperandFlags"]
+
+
+class OperandFlags(Block):
+    """Finds the zeros and the non-finite values of a port's steps, once, where they enter.
+
+    Timing: combinational.
+
+    Parameters
+    ----------
+    fmt : Format
+        Format of the values.
+    lanes, depth : int
+        Shape of the steps offered.
+    zeros : bool
+        Whether `nonzero` is wanted; without it, it is zero.
+
+    Members
+    -------
+    steps : In(steps_layout)
+        Steps offered, oldest first.
+    nonzero : Out(lanes, depth)
+        Values that are not zero (-0 is a zero).
+    non_finite : Out(depth)
+        Steps that hold an infinity or NaN.
+
+    Source: paper, section III-A ("using per value comparators").
+    """
+
+    def __init__(self, *, fmt: Format, lanes: int, depth: int, zeros: bool) -> None:
+        self.fmt = fmt
+        self.lanes = require_int("lanes", lanes, 1)
+        self.depth = require_int("depth", depth, 1)
+        self.zeros = zeros
+        super().__init__(
+            {
+                "steps": In(steps_layout(fmt.width, lanes, depth)),
+                "nonzero": Out(ArrayLayout(lanes, depth)),
+                "non_finite": Out(depth),
+            },
+            identity=(fmt, lanes, depth, zeros),
+        )
+
+    def elaborate(self, platform):
+        """One comparator per value and flag."""
+        m = Module()
+        for step in range(self.depth):
+            special: Value = Const(0)
+            for lane in range(self.lanes):
+                value = self.steps[step][lane]
+                is_zero = value == 0
+                if isinstance(self.fmt, FloatFormat):
+                    number = FloatLayout(self.fmt)(value)
+                    special, is_zero = special | number.is_special, number.is_zero
+                if self.zeros:
+                    m.d.comb += self.nonzero[step][lane].eq(~is_zero)
+            m.d.comb += self.non_finite[step].eq(special)
+        return m

@@ -1,0 +1,134 @@
+"""Row scheduler: the schedule of a row, and the window of effectual positions that it draws from."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.connectivity import Connectivity
+from .scheduler import Scheduler
+from .staging_buffer import one_hot_mux, refill_layout
+from .staging_ring import ring_refill_layout
+
+__all__ = ["RowScheduler", "window_members"]
+
+
+def window_members(depth: int, ring: bool) -> dict[str, Any]:
+    """Members that tell a row scheduler how its window moves."""
+    return {
+        "refill": In(ring_refill_layout(depth) if ring else refill_layout(depth)),
+        "eligible_next": In(depth),
+        "scheduled": In(1),
+        **({"head": In(depth)} if ring else {}),
+    }
+
+
+class RowScheduler(Block):
+    """Keeps which positions of the window are effectual and not yet consumed, and schedules them.
+
+    A row that consumed more steps than the tile advances keeps them here, marked consumed. The window is in order of
+    age even where the staging buffers are rings: it is a bit for each of their values, and the priorities are by age.
+
+    Timing: the schedule of a cycle is in registers when the cycle begins, so that muxes and multipliers have all of it:
+    it is made from what the window is going to be. The loop (advance, refill, levels) closes in one cycle.
+
+    Parameters
+    ----------
+    connectivity : Connectivity
+        Options of a lane.
+    ring : bool
+        Whether the staging buffers are rings.
+
+    Members
+    -------
+    nonzero : In(lanes, depth)
+        Which values of the steps offered are effectual.
+    refill : In(refill_layout or ring_refill_layout)
+        What each place of the window takes.
+    eligible_next : In(depth)
+        Steps that may be drawn from in the next cycle, as a thermometer.
+    scheduled : In(1)
+        This cycle's schedule counts: what it selects is consumed. If not, it is made again.
+    head : In(depth)
+        Only of a ring: the slot of the oldest step, one-hot.
+    select : Out(sources, lanes)
+        This cycle's schedule, as in `Scheduler`; of a ring, by slot instead of by step (`Connectivity.sources`). It
+        means nothing while there is no step that may be drawn from.
+    active : Out(lanes)
+        Lanes that consume a position in this cycle.
+    advance : Out(depth)
+        AS of this cycle's schedule, as in `Scheduler`; likewise.
+
+    Source: paper, section III-A, and Fig. 7 (the scheduler of a row).
+    """
+
+    def __init__(self, connectivity: Connectivity, *, ring: bool = False) -> None:
+        self.connectivity = connectivity
+        self.ring = ring
+        lanes, depth = connectivity.lanes, connectivity.depth
+        super().__init__(
+            {
+                "nonzero": In(ArrayLayout(lanes, depth)),
+                **window_members(depth, ring),
+                "select": Out(ArrayLayout(len(connectivity.sources(ring)), lanes)),
+                "active": Out(lanes),
+                "advance": Out(depth),
+            },
+            identity=(connectivity, ring),
+        )
+        self.scheduler = Scheduler(connectivity)
+
+    def elaborate(self, platform):
+        """What remains of the window and what enters are the next one; the schedule from it is registered."""
+        m = Module()
+        m.submodules.scheduler = self.scheduler.place(platform)
+        depth, lanes = self.connectivity.depth, self.connectivity.lanes
+        select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
+        # All of the oldest step is taken: every lane prefers its own position of it, which no other lane can reach.
+        remaining = Signal(ArrayLayout(lanes, depth - 1), reset_less=True)
+        further = Signal(depth - 1, reset_less=True)
+        window, following = Signal(ArrayLayout(lanes, depth)), Signal(ArrayLayout(lanes, depth))
+        m.d.sync += [
+            select.eq(self.scheduler.select),
+            further.eq(self.scheduler.advance[1:]),
+            remaining.eq(self.scheduler.remaining.as_value()[lanes:]),
+        ]
+        m.d.comb += [self.select.eq(self._by_slot(select) if self.ring else select), self.advance.eq(Cat(1, further))]
+        m.d.comb += [self.active[lane].eq(select[lane].any() & self.scheduled) for lane in range(lanes)]
+        taken: dict[tuple[int, int], list] = {(step, lane): [] for step in range(depth) for lane in range(lanes)}
+        for lane in range(lanes):
+            for option, position in enumerate(self.connectivity.positions(lane)):
+                taken[position].append(select[lane][option])
+        for (step, lane), takers in taken.items():
+            left = remaining[step - 1][lane] if step else 0
+            m.d.comb += window[step][lane].eq(left | Cat(takers).any())
+        for slot in range(depth):
+            # A step stays in its place only where no schedule was made: every schedule drains the oldest step.
+            sources = [window[slot], *(remaining[step - 1] for step in range(slot + 1, depth))]
+            if self.ring:  # what enters may stand on any line
+                lines = self.refill[f"slot_{slot}"]
+                sources += list(self.nonzero)
+            else:
+                lines = self.refill[slot]
+                sources += [self.nonzero[step] for step in range(slot + 1)]
+            m.d.comb += following[slot].eq(one_hot_mux(lines, sources))
+        m.d.comb += [self.scheduler.effectual.eq(following), self.scheduler.eligible.eq(self.eligible_next)]
+        return m
+
+    def _by_slot(self, select):
+        """The schedule turned by the place of the oldest step. The register stays in front: this is off the loop."""
+        lanes, depth = self.connectivity.lanes, self.connectivity.depth
+        turned = []
+        for lane in range(lanes):
+            for slot, offset in self.connectivity.sources(ring=True):
+                options = [
+                    self.head[(slot - step) % depth] & select[lane][option]
+                    for option, (step, at) in enumerate(self.connectivity.options)
+                    if at % lanes == offset
+                ]
+                turned.append(reduce(or_, options))
+        return Cat(turned)

@@ -1,0 +1,86 @@
+"""Scheduler: which pair each lane takes in this cycle, and how far the window can advance."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.connectivity import Connectivity
+
+__all__ = ["Scheduler"]
+
+
+class Scheduler(Block):
+    """Selects, level by level, an effectual position for every lane.
+
+    Timing: combinational. The path runs through all levels.
+
+    Parameters
+    ----------
+    connectivity : Connectivity
+        Options of a lane, and the levels that follow from them.
+
+    Members
+    -------
+    effectual : In(lanes, depth)
+        Bit (step, lane) is set while that position is effectual and not consumed (the paper's Z, inverted).
+    eligible : In(depth)
+        Steps that may be drawn from: ones from the oldest on. All zero: no schedule is made.
+    select : Out(options, lanes)
+        The paper's MS, one-hot, in priority order; all zero for a lane without work.
+    remaining : Out(lanes, depth)
+        `effectual` without the positions selected.
+    advance : Out(depth)
+        The paper's AS as a thermometer: ones for the leading eligible steps with nothing left in them.
+
+    Source: paper, section III-A, "The Hardware Scheduler", and Fig. 6.
+    """
+
+    def __init__(self, connectivity: Connectivity) -> None:
+        self.connectivity = connectivity
+        lanes, depth = connectivity.lanes, connectivity.depth
+        super().__init__(
+            {
+                "effectual": In(ArrayLayout(lanes, depth)),
+                "eligible": In(depth),
+                "select": Out(ArrayLayout(len(connectivity.options), lanes)),
+                "remaining": Out(ArrayLayout(lanes, depth)),
+                "advance": Out(depth),
+            },
+            identity=(connectivity,),
+        )
+
+    def elaborate(self, platform):
+        """Levels in order; within a level the lanes' positions are disjoint."""
+        m = Module()
+        lanes, depth = self.connectivity.lanes, self.connectivity.depth
+        selections: dict[tuple[int, int], list] = {}
+        free = {}
+        for step in range(depth):
+            for lane in range(lanes):
+                free[step, lane] = Signal(name=f"free_{step}_{lane}")
+                m.d.comb += free[step, lane].eq(self.effectual[step][lane] & self.eligible[step])
+        for level, members in enumerate(self.connectivity.levels):
+            left = dict(free)
+            for lane in members:
+                earlier = []
+                for option, position in enumerate(self.connectivity.positions(lane)):
+                    selected = self.select[lane][option]
+                    m.d.comb += selected.eq(free[position] & ~Cat(earlier).any())
+                    earlier.append(free[position])
+                    selections.setdefault(position, []).append(selected)
+                    left[position] = Signal(name=f"left_{level}_{position[0]}_{position[1]}")
+                    m.d.comb += left[position].eq(free[position] & ~selected)
+            free = left
+
+        drained = []
+        for step in range(depth):
+            for lane in range(lanes):
+                taken = reduce(or_, selections.get((step, lane), []), 0)
+                m.d.comb += self.remaining[step][lane].eq(self.effectual[step][lane] & ~taken)
+            drained.append(self.eligible[step] & ~self.remaining[step].any())
+            m.d.comb += self.advance[step].eq(Cat(drained).all())
+        return m

@@ -1,0 +1,87 @@
+"""Staging buffer: the window of one side."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+from ..layouts import steps_layout
+
+__all__ = ["StagingBuffer", "one_hot_mux", "refill_layout"]
+
+
+def refill_layout(depth: int) -> ArrayLayout:
+    """What each of `depth` slots takes next, one-hot, as the tile's control decides it for every buffer at once.
+
+    Slot j has `depth + 1` lines: the first ``depth - j`` take the step in slot j, j + 1, ... (line 0: stay), the others
+    take step 0, 1, ... j of those offered. What a slot with no line set takes means nothing.
+    """
+    return ArrayLayout(depth + 1, depth)
+
+
+def one_hot_mux(lines, sources):
+    """The source whose line is set, as an AND-OR: about half of what nested muxes need. Of a single one, that one."""
+    if len(sources) == 1:
+        return sources[0]
+    return reduce(or_, (source & line.replicate(len(source)) for source, line in zip(sources, lines, strict=True)))
+
+
+class StagingBuffer(Block):
+    """Holds the next `depth` steps of one side; each cycle up to `depth` leave and as many enter.
+
+    With one step it is the operand register of the baseline.
+
+    Timing: a step offered in one cycle is in the window in the next.
+
+    Parameters
+    ----------
+    width : int
+        Bits of a value.
+    lanes : int
+        Values of a step.
+    depth : int
+        Steps.
+
+    Members
+    -------
+    steps : In(steps_layout)
+        Steps offered, oldest first.
+    refill : In(refill_layout)
+        What each slot takes.
+    window : Out(steps_layout)
+        Steps held, oldest first. What stands in a slot that is not filled means nothing.
+
+    Raises
+    ------
+    ValueError
+        For a parameter below 1.
+
+    Source: paper, section III-A ("an array of registers with as many row-wide write ports as the number of rows").
+    """
+
+    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
+        require_int("width", width, 1)
+        require_int("lanes", lanes, 1)
+        self.depth = require_int("depth", depth, 1)
+        layout = steps_layout(width, lanes, depth)
+        super().__init__(
+            {"steps": In(layout), "refill": In(refill_layout(depth)), "window": Out(layout)},
+            identity=(width, lanes, depth),
+        )
+
+    def elaborate(self, platform):
+        """One AND-OR and register per slot."""
+        m = Module()
+        held = Signal.like(self.window, reset_less=True)
+        window = [held[j].as_value() for j in range(self.depth)]
+        offered = [self.steps[i].as_value() for i in range(self.depth)]
+        for slot in range(self.depth):
+            stays, *lines = self.refill[slot]
+            with m.If(~stays):  # an enable rather than a source: synthesis stops the clock of a slot that stays
+                m.d.sync += window[slot].eq(one_hot_mux(lines, [*window[slot + 1 :], *offered[: slot + 1]]))
+        m.d.comb += self.window.eq(held)
+        return m

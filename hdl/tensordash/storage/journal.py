@@ -1,0 +1,63 @@
+"""Journals that an interrupted run goes on with."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+__all__ = ["Journal"]
+
+Entry = TypeVar("Entry")
+
+
+class Journal(Generic[Entry]):
+    """A file with a line of JSON for each entry, in the order in which they came.
+
+    Parameters
+    ----------
+    path : Path
+        Its folder is made with the first entry.
+    read : callable
+        An entry of a line's document. Raises ValueError, KeyError or TypeError for what is none.
+    """
+
+    def __init__(self, path: Path, read: Callable[[Any], Entry]) -> None:
+        self.path, self._read = path, read
+
+    def entries(self) -> list[Entry]:
+        """Those that are whole; what follows, such as half a line of a run that was killed, is cut off.
+
+        Raises
+        ------
+        OSError
+            The file is there and cannot be read.
+        """
+        if not self.path.exists():
+            return []
+        found: list[Entry] = []
+        whole, content = 0, self.path.read_bytes()
+        for line in content.splitlines(keepends=True):
+            try:
+                entry = self._read(json.loads(line))
+            except (ValueError, KeyError, TypeError):
+                break
+            if not line.endswith(b"\n"):
+                break
+            whole += len(line)
+            found.append(entry)
+        if whole < len(content):
+            with self.path.open("r+b") as file:
+                file.truncate(whole)
+        return found
+
+    def append(self, document: Any) -> None:
+        """Add an entry.
+
+        Parameters
+        ----------
+        document : Any
+            What `read` understands, as JSON types.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(document) + "\n")

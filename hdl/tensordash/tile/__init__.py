@@ -1,0 +1,1 @@
+"""The tile: processing elements, control, counters, and the way of results out."""

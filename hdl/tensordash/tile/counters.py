@@ -1,0 +1,112 @@
+"""Counters and sticky flags of a tile."""
+
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+
+__all__ = ["COUNTERS", "COUNTER_BITS", "FLAGS", "Counters", "counter_members"]
+
+COUNTER_BITS = 32
+COUNTERS = ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")
+FLAGS = ("protocol_error", "non_finite", "overflow")
+
+
+def counter_members(rows: int) -> dict:
+    """Members of a tile that show its counters and flags, and `clear` them."""
+    return {
+        **{name: Out(COUNTER_BITS) for name in COUNTERS},
+        "row_wait": Out(ArrayLayout(COUNTER_BITS, rows)),
+        **{name: Out(1) for name in FLAGS},
+        "clear": In(1),
+    }
+
+
+class Counters(Block):
+    """Counts what a tile does; counters stay at their largest value.
+
+    Timing: what happens in a cycle shows in the next.
+
+    Parameters
+    ----------
+    rows, depth : int
+        Rows of the tile and steps of its window.
+    selections : int
+        Bits of `selected`.
+    weight : int
+        Positions that each of them stands for.
+
+    Members
+    -------
+    advance : In(depth)
+        The tile's AS, as a thermometer; zero without a schedule.
+    row_advance : In(depth, rows)
+        Each row's AS.
+    selected : In(selections)
+        A bit for every `weight` positions that can be consumed in a cycle.
+    frozen, starved, limited : In(1)
+        Causes of stalls and waits, as `Control` has them.
+    raised : In(3)
+        Flags to set, in the order of `FLAGS`.
+    clear : In(1)
+        Counters and flags are zero in the next cycle.
+    cycles, ..., overflow : Out
+        As docs/tile.md, "Counters and flags".
+    """
+
+    def __init__(self, *, rows: int, depth: int, selections: int, weight: int = 1) -> None:
+        self.rows = require_int("rows", rows, 1)
+        self.depth = require_int("depth", depth, 1)
+        self.weight = require_int("weight", weight, 1)
+        super().__init__(
+            {
+                "advance": In(depth),
+                "row_advance": In(ArrayLayout(depth, rows)),
+                "selected": In(require_int("selections", selections, 1)),
+                "frozen": In(1),
+                "starved": In(1),
+                "limited": In(1),
+                "raised": In(len(FLAGS)),
+                **counter_members(rows),
+            },
+            identity=(rows, depth, selections, weight),
+        )
+
+    def elaborate(self, platform):
+        """Saturating additions of small numbers."""
+        m = Module()
+        grows = {
+            "cycles": self.advance[0],
+            "steps": _ones(self.advance),
+            "effectual": _ones(self.selected) * self.weight,
+            "stall_input": self.starved,
+            "stall_output": self.frozen,
+            "input_limited": self.limited,
+        }
+        pairs = [(getattr(self, name), amount, name) for name, amount in grows.items()]
+        for row in range(self.rows):
+            # A row's AS is never below the tile's, so their difference is a count of bits.
+            waits = _ones(self.row_advance[row] & ~self.advance)
+            pairs.append((self.row_wait[row], waits, f"row_wait_{row}"))
+        for counter, amount, name in pairs:
+            grown = Signal(COUNTER_BITS + 1, name=f"{name}_grown")
+            m.d.comb += grown.eq(counter + amount)
+            m.d.sync += counter.eq(grown[:-1] | grown[-1].replicate(COUNTER_BITS))
+        flags = Cat(getattr(self, name) for name in FLAGS)
+        m.d.sync += flags.eq(flags | self.raised)
+        with m.If(self.clear):
+            m.d.sync += [*(counter.eq(0) for counter, _, _ in pairs), flags.eq(0)]
+        return m
+
+
+def _ones(bits):
+    """Number of ones, as a balanced tree of additions."""
+    counts = list(bits)
+    while len(counts) > 1:
+        counts = [reduce(add, counts[i : i + 2]) for i in range(0, len(counts), 2)]
+    return counts[0]

@@ -1,0 +1,157 @@
+"""Drain: moves a finished block out, row by row, rounding it on the way."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..arithmetic.fused_result import FusedResult
+from ..arithmetic.initial_adder import InitialAdder
+from ..arithmetic.integer_result import IntegerResult
+from ..arithmetic.rounder import Rounder
+from ..block import Block
+from ..configuration.numerics import Exact, Numerics
+from ..configuration.parameters import require_int
+from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, block_shape
+
+__all__ = ["Drain", "adds_c"]
+
+
+def adds_c(numerics: Numerics) -> bool:
+    """Whether C is added to sums as they leave. A fused one starts from it."""
+    return numerics.initial and isinstance(numerics.accumulator, Exact)
+
+
+class Drain(Block):
+    """Sends the block that the PEs hold as ``rows / out_rows`` beats; one rounder per result of a beat.
+
+    Timing: the first beat is valid two cycles after `take` (three, where C is added to floating-point sums), then one
+    beat per cycle that `out` allows.
+
+    Parameters
+    ----------
+    rows, columns, out_rows : int
+        Shape of a block, and rows of a beat.
+    numerics : Numerics
+        As in `PE`.
+
+    Members
+    -------
+    blocks : In(block_shape, columns, rows)
+        The PEs' finished sums.
+    take : In(1)
+        The PEs take a new block in this cycle. Only while `free`.
+    free : Out(1)
+        The block has moved out, or the rest of it does in this cycle.
+    moves : Out(1)
+        A beat leaves the block in this cycle.
+    c : In(32, columns, out_rows), overflow : Out(1)
+        Only where C is added: what is added to the beat that `moves`; the INT32 sum of the two leaves its range.
+    out : Out(stream of beat_layout)
+        Results.
+
+    Raises
+    ------
+    ValueError
+        If `out_rows` does not divide `rows`.
+
+    Source: docs/tile.md, "One cycle", step 1.
+    """
+
+    def __init__(self, *, rows: int, columns: int, out_rows: int, numerics: Numerics) -> None:
+        self.rows = require_int("rows", rows, 1)
+        self.columns = require_int("columns", columns, 1)
+        self.out_rows = require_int("out_rows", out_rows, 1, rows)
+        if rows % out_rows:
+            raise ValueError(f"out_rows must divide rows = {rows}, not {out_rows}")
+        self.numerics = numerics
+        self.adds_c = adds_c(numerics)
+        self.rounds_sum = self.adds_c and numerics.result == "fp32"
+        members: dict = {
+            "blocks": In(ArrayLayout(ArrayLayout(block_shape(numerics), columns), rows)),
+            "take": In(1),
+            "free": Out(1),
+            "moves": Out(1),
+            "out": Out(stream.Signature(beat_layout(out_rows, columns))),
+        }
+        if self.adds_c:
+            members |= {"c": In(ArrayLayout(ArrayLayout(RESULT_BITS, columns), out_rows)), "overflow": Out(1)}
+        super().__init__(members, identity=(rows, columns, out_rows, numerics))
+
+    def elaborate(self, platform):
+        """A one-hot beat counter, a row mux, and behind it the registers of a beat."""
+        m = Module()
+        beats = self.rows // self.out_rows
+        beat = Signal(beats)  # the one that moves next; none when the block has left
+        loads = self._beat_registers(m, beat)
+        m.d.comb += self.free.eq(~beat.any() | (beat[-1] & self.moves))
+        with m.If(self.take):
+            m.d.sync += beat.eq(1)
+        with m.Elif(self.moves):
+            m.d.sync += beat.eq(beat << 1)
+
+        overflows = []
+        for row in range(self.out_rows):
+            for column in range(self.columns):
+                choices = [Value.cast(self.blocks[i * self.out_rows + row][column]) for i in range(beats)]
+                chosen = reduce(or_, (choice & beat[i].replicate(len(choice)) for i, choice in enumerate(choices)))
+                value, overflow = self._value(m, platform, row, column, chosen, loads)
+                m.d.comb += self.out.payload.values[row][column].eq(value)
+                overflows.append(overflow)
+        if self.adds_c:
+            m.d.comb += self.overflow.eq(self.moves & Cat(overflows).any())
+        return m
+
+    def _beat_registers(self, m: Module, beat: Signal):
+        """Say when each register of a beat loads; the last one is the output's."""
+        free = Signal()
+        m.d.comb += free.eq(~self.out.valid | self.out.ready)
+        valid, final = beat.any(), beat[-1]
+        if not self.rounds_sum:
+            m.d.comb += self.moves.eq(valid & free)
+            loads = [self.moves]
+        else:
+            sum_valid = Signal()
+            sum_final = Signal(reset_less=True)
+            m.d.comb += self.moves.eq(valid & (~sum_valid | free))
+            with m.If(self.moves):
+                m.d.sync += [sum_valid.eq(1), sum_final.eq(final)]
+            with m.Elif(free):
+                m.d.sync += sum_valid.eq(0)
+            valid, final = sum_valid, sum_final
+            loads = [self.moves, valid & free]
+        last = Signal(reset_less=True)
+        m.d.comb += self.out.payload.last.eq(last)
+        with m.If(loads[-1]):
+            m.d.sync += [self.out.valid.eq(1), last.eq(final)]
+        with m.Elif(self.out.ready):
+            m.d.sync += self.out.valid.eq(0)
+        return loads
+
+    def _value(self, m: Module, platform, row: int, column: int, chosen, loads):
+        """A result's bits, and whether adding C overflowed."""
+        place = f"{row}_{column}"
+        width, least_exponent = accumulator_shape(self.numerics)
+        c = self.c[row][column] if self.adds_c else Const(0)
+        if least_exponent is None:
+            result: Block = FusedResult()
+        elif self.numerics.result == "int32":
+            result = IntegerResult(width=width, initial=self.adds_c)
+        elif self.adds_c:
+            adder = InitialAdder(width=width, least_exponent=least_exponent)
+            m.submodules[f"initial_adder_{place}"] = adder.place(platform)
+            m.d.comb += [Value.cast(adder.block).eq(chosen), adder.c.eq(c), adder.load.eq(loads[0])]
+            chosen = adder.total
+            result = Rounder(width=adder.total_width, least_exponent=adder.total_least_exponent, bypassed=True)
+            m.d.comb += [result.bypass.eq(adder.bypass), result.other.eq(adder.other)]
+        else:
+            result = Rounder(width=width, least_exponent=least_exponent)
+        m.submodules[f"result_{place}"] = result.place(platform)
+        m.d.comb += [Value.cast(result.block).eq(chosen), result.load.eq(loads[-1])]
+        if isinstance(result, IntegerResult) and self.adds_c:
+            m.d.comb += result.c.eq(c)
+            return result.value, result.overflow
+        return result.value, Const(0)

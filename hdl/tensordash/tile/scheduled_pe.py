@@ -1,0 +1,83 @@
+"""Processing element that follows the schedule of its row."""
+
+from amaranth.hdl import Module
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In
+
+from ..arithmetic.sum_ports import pass_through, sum_members
+from ..block import Block
+from ..configuration.connectivity import Connectivity
+from ..configuration.numerics import Numerics
+from ..layouts import steps_layout
+from ..schedule.operand_mux import OperandMux
+from .pe import PE
+
+__all__ = ["ScheduledPE"]
+
+
+class ScheduledPE(Block):
+    """A PE behind an A-side mux; its row has selected, and muxed the B side for all of its PEs.
+
+    Timing: a selection of one cycle is in the sum `stages` cycles later; one selection per cycle.
+
+    Parameters
+    ----------
+    numerics, stages
+        As in `PE`.
+    connectivity : Connectivity
+        Options of a lane; gives the number of lanes.
+    ring : bool
+        As in `OperandMux`.
+
+    Members
+    -------
+    a_window : In(steps_layout)
+        The column's staging buffer.
+    select : In(sources, lanes)
+        The row's selection.
+    b : In(width, lanes)
+        The row's B operands: those selected.
+    active : In(lanes)
+        Lanes that consume what they selected.
+    hold, clear, take, c, block, overflow
+        As in `PE`.
+
+    Source: paper, Fig. 7 ("A-side multiplexer blocks per row share the same MS signal").
+    """
+
+    def __init__(
+        self,
+        *,
+        numerics: Numerics,
+        connectivity: Connectivity,
+        stages: int,
+        ring: bool = False,
+    ) -> None:
+        lanes = connectivity.lanes
+        super().__init__(
+            {
+                "a_window": In(steps_layout(numerics.a_format.width, lanes, connectivity.depth)),
+                "select": In(ArrayLayout(len(connectivity.sources(ring)), lanes)),
+                "b": In(ArrayLayout(numerics.b_format.width, lanes)),
+                "active": In(lanes),
+                **sum_members(numerics),
+            },
+            identity=(numerics, connectivity, stages, ring),
+        )
+        self.mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
+        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
+
+    def elaborate(self, platform):
+        """Mux, then the compute core."""
+        m = Module()
+        m.submodules.a_mux = self.mux.place(platform)
+        m.submodules.pe = self.pe.place(platform)
+        m.d.comb += [
+            self.mux.window.eq(self.a_window),
+            self.mux.select.eq(self.select),
+            self.pe.a.eq(self.mux.operands),
+            self.pe.b.eq(self.b),
+            self.pe.active.eq(self.active),
+            *pass_through(self, self.pe, self.pe.numerics),
+        ]
+        return m

@@ -1,0 +1,114 @@
+"""FuseSoC takes the core file: every target does what it says."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tensordash import TileConfig, generate
+from tensordash.emission.fusesoc import core_file
+from tensordash_sim.verify import render_testbench, simulator_names
+from tensordash_sim.verify.simulators import _environment
+
+CONFIG = TileConfig(rows=2, columns=1, format="fp8_e4m3")
+
+
+@pytest.fixture(scope="module")
+def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("core")
+    generate(CONFIG, folder, "mine", render_testbench(CONFIG, "mine"))
+    return folder
+
+
+def fusesoc(root: Path, arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(root), *arguments.split()]
+    with _environment({"XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}):
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+
+
+needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+needs_verilator = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+
+
+def test_core_is_known(core: Path, tmp_path: Path) -> None:
+    shown = fusesoc(core, "core show mine", tmp_path)
+    assert shown.returncode == 0, shown.stderr
+    assert CONFIG.digest in shown.stdout
+    for target in ("default", "axi_stream", "lint", "sim", "sim_verilator"):
+        assert target in shown.stdout
+
+
+@needs_verilator
+def test_lint(core: Path, tmp_path: Path) -> None:
+    run = fusesoc(core, "run --target=lint mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "%Warning" not in run.stdout + run.stderr
+    assert "mine_axi_stream_tile" in next((tmp_path / "build").rglob("*.vc")).read_text()
+
+
+@needs_icarus
+def test_sim(core: Path, tmp_path: Path) -> None:
+    run = fusesoc(core, "run --target=sim mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "PASS: 8 streams" in run.stdout
+
+
+@needs_icarus
+def test_sim_that_fails(core: Path, tmp_path: Path) -> None:
+    shutil.copytree(core, tmp_path / "core")
+    results = tmp_path / "core" / "mine_tile_tb_out.hex"
+    results.write_text(results.read_text().replace("1", "0"))
+    run = fusesoc(tmp_path / "core", "run --target=sim mine", tmp_path)
+    assert run.returncode != 0
+    assert "FAIL: " in run.stdout
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_sim_verilator(core: Path, tmp_path: Path) -> None:
+    run = fusesoc(core, "run --target=sim_verilator mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "PASS: 8 streams" in run.stdout
+
+
+USER = """\
+CAPI=2:
+name: ::user:1.0
+filesets:
+  rtl:
+    files: [user.v]
+    file_type: verilogSource-2005
+    depend: ["mine"]
+targets:
+  lint:
+    filesets: [rtl]
+    flow: lint
+    flow_options:
+      tool: verilator
+    toplevel: user
+"""
+
+
+@needs_verilator
+def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
+    """Which gets the Verilog and its waivers, but not the constraints, which name ports that are no longer there."""
+    top = "module user(input clk, input rst, output ready);\n  mine_transposer t (.clk(clk), .rst(rst), "
+    top += ".blocks_payload(33'd0), .blocks_valid(1'b0), .blocks_ready(ready), .out_ready(1'b0), "
+    top += ".out_payload(), .out_valid());\nendmodule\n"
+    root = tmp_path / "cores"
+    root.mkdir()
+    (root / "user.v").write_text(top)
+    (root / "user.core").write_text(USER)
+    run = fusesoc(root, f"--cores-root {core} run --target=lint user", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    description = next((tmp_path / "build").rglob("*.eda.yml")).read_text()
+    assert "mine.v" in description
+    assert "mine.vlt" in description
+    assert ".sdc" not in description
+
+
+def test_sim_only_with_a_testbench() -> None:
+    assert "sim" not in core_file("mine", "0")
+    assert "sim:" in core_file("mine", "0", ["mine_tile_tb.v", "mine_tile_tb_a.hex"])

@@ -1,0 +1,343 @@
+"""Emitted Verilog: the same bytes everywhere, one module per distinct component, no warnings."""
+
+import hashlib
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from tensordash import TileConfig, generate, load_preset
+from tensordash.configuration.numerics import Exact
+from tensordash.emission.verilog import render
+from tensordash_sim.verify.simulators import _environment, simulator_names
+
+CONFIGS = {
+    "paper": load_preset("paper"),
+    "dense": load_preset("dense"),
+    "paper-16lane": load_preset("paper-16lane"),
+    "ring-2x2": load_preset("recommended", ["tile.rows=2", "tile.columns=2"]),
+    "both-2x2": TileConfig(rows=2, columns=2, sparsity="both"),
+    "bf16-c": load_preset("paper-bf16", ["tile.rows=2", "tile.columns=2", "tile.initial=true"]),
+    "fp8-c": TileConfig(rows=2, columns=2, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, initial=True, pipeline=3),
+    "int8-c": TileConfig(rows=2, columns=2, format="int8", initial=True, out_rows=2, sparsity="none"),
+    "nearest": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator={"fused": 10, "rounding": "nearest"}),
+}
+TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")
+
+
+# Once per process: pytest-xdist would make a fixture of the module anew whenever a worker's tests jump between configs.
+cached_render = cache(render)
+
+
+@pytest.fixture(params=CONFIGS)
+def rendered(request):
+    config = CONFIGS[request.param]
+    return config, cached_render(config)
+
+
+@pytest.fixture
+def folder(rendered, tmp_path):
+    for name, text in rendered[1].items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def tops_to_lint(config) -> list[tuple[str, str]]:
+    """Tops and their files; the wrapper holds the tile, which need not be checked alone as well each time."""
+    tops = [("tensordash_axi_stream_tile", "tensordash.v"), ("tensordash_transposer", "tensordash_transposer.v")]
+    return [*tops, ("tensordash_tile", "tensordash.v")] if config == CONFIGS["paper"] else tops
+
+
+def modules(text: str) -> dict[str, str]:
+    """Module name to its text."""
+    return {match[1]: match[0] for match in re.finditer(r"^module (\w+)\(.*?^endmodule$", text, re.M | re.S)}
+
+
+def instances(text: str) -> list[tuple[str, str]]:
+    """(module, instance) of every instance in a module's text."""
+    return re.findall(r"^  (tensordash_\w+|mytile_\w+) (\w+) \($", text, re.M)
+
+
+def test_files(rendered):
+    config, texts = rendered
+    assert list(texts) == [
+        "tensordash.v",
+        "tensordash_transposer.v",
+        "tensordash.vlt",
+        "tensordash.f",
+        "tensordash.core",
+        "tensordash_tile.sdc",
+        "tensordash_axi_stream_tile.sdc",
+        "tensordash_ports.md",
+        "config.toml",
+        "config.json",
+    ]
+    assert texts["tensordash.f"].split() == ["tensordash.v", "tensordash_transposer.v"]
+    assert all(text.endswith("\n") and "\r" not in text for text in texts.values())
+    assert config.digest in texts["tensordash.v"].splitlines()[0]
+
+
+def test_same_bytes_everywhere(tmp_path):
+    script = (
+        "import hashlib, json; from tensordash import load_preset; from tensordash.emission.verilog import render; "
+        "texts = render(load_preset('paper')); "
+        "print(json.dumps({name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}))"
+    )
+    runs = []
+    for seed in ("0", "1"):
+        folder = tmp_path / f"somewhere {seed}"
+        folder.mkdir()
+        runs.append(
+            subprocess.Popen(
+                [sys.executable, "-c", script],
+                cwd=folder,
+                env={"PYTHONHASHSEED": seed},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+        )
+    outputs = []
+    for run in runs:
+        output, _ = run.communicate(timeout=300)
+        assert run.returncode == 0
+        outputs.append(json.loads(output))
+    here = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in render(load_preset("paper")).items()}
+    assert outputs[0] == outputs[1] == here
+
+
+def test_generate_writes_what_render_gives(tmp_path):
+    config = CONFIGS["both-2x2"]
+    folder = tmp_path / "new" / "folder"
+    written = generate(config, folder)
+    assert sorted(written) == sorted(folder.iterdir())
+    assert {path.name: path.read_text(encoding="utf-8") for path in written} == cached_render(config)
+
+
+def test_generate_over_old_files(tmp_path):
+    config = TileConfig(rows=1, columns=1)
+    (tmp_path / "tensordash.v").write_text("old")
+    written = generate(config, str(tmp_path))
+    assert sorted(written) == sorted(tmp_path.iterdir())
+    assert (tmp_path / "tensordash.v").read_text(encoding="utf-8") == render(config)["tensordash.v"]
+
+
+def test_no_absolute_paths(rendered):
+    for name, text in rendered[1].items():
+        # A slash that begins a word, but neither a comment nor a division.
+        assert not re.search(r"(?<![\w/*])/(?![/*\s])[\w.]+", text), name
+        assert ".py" not in text, name
+        assert "src" not in text, name
+
+
+def test_no_module_twice(rendered):
+    _, texts = rendered
+    names = re.findall(r"^module (\S+?)\(", texts["tensordash.v"] + texts["tensordash_transposer.v"], re.M)
+    assert Counter(names).most_common(1)[0][1] == 1
+    assert set(TOPS) <= set(names)
+    assert all(re.fullmatch(r"tensordash_[a-z0-9_]+", name) for name in names)
+
+
+def test_every_module_is_used(rendered):
+    _, texts = rendered
+    defined = modules(texts["tensordash.v"])
+    used = {kind for text in defined.values() for kind, _ in instances(text)}
+    assert used | {"tensordash_axi_stream_tile"} == set(defined)
+
+
+def test_no_two_modules_are_the_same(rendered):
+    bodies = [text.partition("(")[2] for text in modules(rendered[1]["tensordash.v"]).values()]
+    assert len(set(bodies)) == len(bodies)
+
+
+def test_equal_components_are_one_module():
+    defined = modules(cached_render(CONFIGS["paper"])["tensordash.v"])
+    count = Counter(kind for kind, _ in instances(defined["tensordash_tile"]))
+    assert count == {
+        "tensordash_control": 1,
+        "tensordash_counters": 1,
+        "tensordash_drain": 1,
+        "tensordash_operand_flags": 4,
+        "tensordash_operand_flags_2": 4,
+        "tensordash_operand_mux": 4,
+        "tensordash_row_scheduler": 4,
+        "tensordash_scheduled_pe": 16,
+        "tensordash_staging_buffer": 8,
+    }
+    named = {name: kind for kind, name in instances(defined["tensordash_tile"])}
+    assert {named[f"pe_{row}_{column}"] for row in range(4) for column in range(4)} == {"tensordash_scheduled_pe"}
+    inside = Counter(kind for kind, _ in instances(defined["tensordash_pe"]))
+    assert inside == {"tensordash_multiplier": 4, "tensordash_exact_accumulator": 1}
+    wrapped = Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))
+    assert wrapped == {"tensordash_tile": 1, "tensordash_step_feeder": 8}
+
+
+def test_a_ring_has_no_staging_buffer():
+    text = cached_render(CONFIGS["ring-2x2"])
+    defined = modules(text["tensordash.v"])
+    assert not {"tensordash_staging_buffer", "tensordash_step_feeder"} & set(defined)
+    assert Counter(kind for kind, _ in instances(defined["tensordash_tile"]))["tensordash_staging_ring"] == 4
+    assert Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))["tensordash_ring_feeder"] == 4
+    order = "step t since reset on line t modulo 4"
+    assert f" Inputs of tensordash_tile: {order} of steps.\n" in text["tensordash.v"]
+    assert json.loads(text["config.json"])["derived"]["step_order"] == order
+    paper = cached_render(CONFIGS["paper"])
+    assert "Inputs of" not in paper["tensordash.v"]
+    assert json.loads(paper["config.json"])["derived"]["step_order"] == "the oldest on line 0"
+
+
+def test_pes_of_other_tiles():
+    both = modules(cached_render(CONFIGS["both-2x2"])["tensordash.v"])
+    assert Counter(kind for kind, _ in instances(both["tensordash_tile"]))["tensordash_self_scheduled_pe"] == 4
+    dense = modules(cached_render(CONFIGS["dense"])["tensordash.v"])
+    assert Counter(kind for kind, _ in instances(dense["tensordash_tile"]))["tensordash_pe"] == 16
+    assert not {name for name in dense if "scheduler" in name or "mux" in name}
+
+
+@pytest.mark.parametrize("top", ["tile", "axi_stream_tile"])
+def test_constraints_name_every_port(rendered, top):
+    ports = json.loads(rendered[1]["config.json"])["modules"][f"tensordash_{top}"]
+    listed = dict(re.findall(r"^(\w+) .*\[get_ports \{?([^}\n]*?)\}?\]$", rendered[1][f"tensordash_{top}.sdc"], re.M))
+    assert listed["create_clock"] == "clk"
+    for command, direction in (("set_input_delay", "input"), ("set_output_delay", "output")):
+        names = {name + "[*]" * (port["width"] > 1) for name, port in ports.items() if port["direction"] == direction}
+        assert set(listed[command].split()) == names - {"clk"}
+
+
+def test_submodules_have_names(rendered):
+    assert "U$" not in rendered[1]["tensordash.v"]
+
+
+def test_prefix():
+    texts = render(TileConfig(rows=1, columns=1), prefix="mytile")
+    assert list(texts)[:4] == ["mytile.v", "mytile_transposer.v", "mytile.vlt", "mytile.f"]
+    assert texts["mytile.f"].split() == ["mytile.v", "mytile_transposer.v"]
+    for name in ("mytile.v", "mytile_transposer.v"):
+        defined = modules(texts[name])
+        assert defined
+        assert all(module.startswith("mytile_") for module in defined)
+        assert "tensordash_" not in texts[name]
+    assert set(json.loads(texts["config.json"])["modules"]) == {
+        "mytile_tile",
+        "mytile_axi_stream_tile",
+        "mytile_transposer",
+    }
+    plain = render(TileConfig(rows=1, columns=1))["tensordash.v"]
+    assert texts["mytile.v"] == re.sub(r"\btensordash_", "mytile_", plain)
+
+
+@pytest.mark.parametrize("prefix", ["", "9lives", "my-tile", "my tile", "../evil", "tile;", "_x", "a\n"])
+def test_bad_prefix(prefix, tmp_path):
+    with pytest.raises(ValueError, match="prefix must be a letter followed by letters, digits or underscores, at most"):
+        generate(TileConfig(rows=1, columns=1), tmp_path / "out", prefix)
+    assert not (tmp_path / "out").exists()
+
+
+def test_config_toml(rendered, tmp_path):
+    config, texts = rendered
+    path = tmp_path / "config.toml"
+    path.write_text(texts["config.toml"], encoding="utf-8")
+    assert TileConfig.load(path) == config
+    header = [line.removeprefix("//").strip() for line in texts["tensordash.v"].splitlines() if line.startswith("//")]
+    assert TileConfig.from_toml("\n".join(header[2:])) == config
+
+
+def accumulator_bits(config: TileConfig) -> int:
+    """Those of docs/numerics.md."""
+    if config.numerics.accumulator != Exact(config.headroom_bits):
+        return 32
+    products = {"fp16": 80, "int8": 15}.get(str(config.format), 50)
+    return products + 1 + config.headroom_bits
+
+
+def test_config_json(rendered):
+    config, texts = rendered
+    document = json.loads(texts["config.json"])
+    assert document["digest"] == config.digest
+    assert TileConfig.from_mapping(document["config"]) == config
+    derived = document["derived"]
+    assert [tuple(option) for option in derived["options"]] == list(config.options)
+    assert derived["window_depth"] == config.window_depth
+    assert derived["accumulator_bits"] == accumulator_bits(config)
+    assert derived["output_beats"] * config.out_rows == config.rows
+    assert sorted(lane for level in derived["levels"] for lane in level) == list(range(config.lanes))
+
+
+def test_json_ports_are_the_verilog_ports(rendered):
+    _, texts = rendered
+    defined = modules(texts["tensordash.v"]) | modules(texts["tensordash_transposer.v"])
+    described = json.loads(texts["config.json"])["modules"]
+    assert set(described) == {*TOPS, "tensordash_transposer"}
+    for module, ports in described.items():
+        text = defined[module]
+        found = {
+            name: {"direction": direction, "width": int(high) + 1 if high else 1}
+            for direction, high, name in re.findall(
+                r"^  (input|output) (?:signed )?(?:\[(\d+):0\] )?(\w+);$", text, re.M
+            )
+        }
+        assert found == ports, module
+        order = re.match(r"module \w+\((.*?)\);", text, re.S)
+        assert order is not None
+        assert {name.strip() for name in order[1].split(",")} == set(ports)
+
+
+def test_json_schedule_times_are_the_tiles():
+    derived = json.loads(render(TileConfig(rows=1, columns=1, pipeline=3))["config.json"])["derived"]
+    assert (derived["stages"], derived["schedule_to_accumulation_cycles"]) == (3, 2)
+    assert derived["schedule_to_output_cycles"] == 4
+    late = json.loads(render(TileConfig(rows=1, columns=1, pipeline=3, initial=True))["config.json"])["derived"]
+    assert late["schedule_to_output_cycles"] == 5
+
+
+def verilator_lint(folder, top: str, *files: str) -> tuple[int, list[str]]:
+    """Exit status and what it says, without its banner."""
+    with _environment():
+        command = ["verilator", "--lint-only", "-Wall", "--top-module", top, *files]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    lines = (run.stdout + run.stderr).splitlines()
+    return run.returncode, [line for line in lines if line and not line.startswith("- ")]
+
+
+@pytest.mark.skipif(shutil.which("iverilog") is None, reason="Icarus Verilog (iverilog) is not installed")
+def test_icarus_has_no_warnings(rendered, folder):
+    for top, file in tops_to_lint(rendered[0]):
+        command = ["iverilog", "-Wall", "-g2005", "-t", "null", "-s", top, file]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(
+    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
+)
+def test_verilator_has_no_warnings(rendered, folder):
+    for top, file in tops_to_lint(rendered[0]):
+        assert verilator_lint(folder, top, "tensordash.vlt", file) == (0, [])
+
+
+@pytest.mark.skipif(
+    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
+)
+def test_waivers_hold_for_any_prefix(tmp_path):
+    generate(TileConfig(rows=2, columns=1), tmp_path, "mytile")
+    assert verilator_lint(tmp_path, "mytile_axi_stream_tile", "mytile.vlt", "mytile.v") == (0, [])
+
+
+def test_most_lanes():
+    """Logic grows with lanes, and no faster than their number."""
+    config = TileConfig(rows=1, columns=1, lanes=32, sparsity="none", format="bf16", accumulator="hopper")
+    few = len(render(replace(config, lanes=8))["tensordash.v"])
+    assert len(render(config)["tensordash.v"]) < 5 * few
+
+
+def test_c_input_is_free_when_off():
+    text = cached_render(CONFIGS["paper"])["tensordash.v"]
+    assert not [name for name in modules(text) if "initial" in name]
+    assert not re.search(r"\b(c_valid|c_ready|c_payload|s_axis_c_tdata|startable)\b", text)
+    with_c = cached_render(CONFIGS["fp8-c"])["tensordash.v"]
+    assert {"tensordash_initial_store", "tensordash_initial_adder"} <= set(modules(with_c))
