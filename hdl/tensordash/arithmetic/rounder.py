@@ -74,7 +74,7 @@ class Rounder(Block):
         m.d.comb += bits.eq(self.block.number[:-1] ^ sign.replicate(len(bits)))
         normal, shift, below_any, below_all = normalize(m, bits, sign, kept=FRACTION_BITS + 2)
 
-        kept = Signal(FRACTION_BITS + 1, reset_less=True)
+        kept = Signal(FRACTION_BITS, reset_less=True)
         guard, rest_all, rest_any, sign_q = (
             Signal(name=name, reset_less=True) for name in ("guard", "rest_all", "rest_any", "sign_q")
         )
@@ -82,7 +82,7 @@ class Rounder(Block):
         special = Signal(3, reset_less=True)
         with m.If(self.load):
             m.d.sync += [
-                kept.eq(normal[1:]),
+                kept.eq(normal[1 : FRACTION_BITS + 1]),
                 guard.eq(normal[0]),
                 rest_all.eq(below_all),
                 rest_any.eq(below_any),
@@ -103,11 +103,12 @@ class Rounder(Block):
                     guard & (rest_any | kept[0]),
                 )
             ),
-            rounded.eq(Cat(kept[:-1], exponent) + up),
+            rounded.eq(Cat(kept, exponent) + up),
         ]
         result = Mux(zero, 0, Cat(rounded, sign_q))
         if self.bypassed:
-            bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+            bypass = Signal(reset_less=True)
+            other = Signal(RESULT_BITS, reset_less=True)
             with m.If(self.load):
                 m.d.sync += [bypass.eq(self.bypass), other.eq(self.other)]
             result = Mux(bypass, other, result)
