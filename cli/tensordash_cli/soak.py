@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import copy_whole, write_whole
 
 from .console import CheckError, WholeRange, json_option, print_json, progress, progress_bar, writable, writable_folder
 
@@ -182,7 +182,7 @@ def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: 
             dump = Path(scratch) / "job" / "run" / "dump.vcd"
             if not dump.exists():
                 raise SimulatorError(f"job {job.name} left no waveforms")
-            waves.write_bytes(dump.read_bytes())
+            copy_whole(dump, waves)
     if as_json:
         print_json({"config": job.config.to_mapping(), **record.to_json()})
     elif not record.failure:

@@ -194,3 +194,29 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # What is answered is not asked again.
     assert f"{len(names)} properties of 1 tile" in call(arguments, capfd)
     assert json.loads((folder / "proofs" / "prove.json").read_text()) == document
+
+
+def test_flags_of_a_replay_are_told(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Infinity comes in and goes out; int8 sums leave the accumulator without headroom."""
+    tile = f"--set tile.rows=1 --set tile.columns=2 --simulator {SIMULATOR}"
+    b = np.ones((1, 3, 4), np.float16)
+    a = np.stack([np.ones((3, 4)), np.full((3, 4), np.inf)]).astype(np.float16)
+    np.savez("in.npz", a=a, b=b)
+    text = call(f"verify {tile} --operands in.npz -o out.npz", capfd)
+    assert "non_finite is set" in text
+    assert "1 of 2 results are infinity or NaN" in text
+    assert "overflow" not in text
+    with np.load("out.npz") as out:
+        assert (bool(out["non_finite"]), bool(out["overflow"])) == (True, False)
+    integers = {"a": np.full((2, 3, 4), 127, np.int8), "b": np.full((1, 3, 4), -128, np.int8)}
+    np.savez("in.npz", **integers)
+    text = call(
+        f"verify {tile} --set tile.format=int8 --set tile.headroom_bits=0 --operands in.npz -o out.npz --json", capfd
+    )
+    document = json.loads(text)
+    assert (document["overflow"], document["non_finite"], document["non_finite_results"]) == (True, False, 0)
+    text = call(f"verify {tile} --set tile.format=int8 --set tile.headroom_bits=0 --operands in.npz -o out.npz", capfd)
+    assert "overflow is set" in text
+    assert "infinity" not in text
+    with np.load("out.npz") as out:
+        assert (bool(out["non_finite"]), bool(out["overflow"])) == (False, True)

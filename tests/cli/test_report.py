@@ -77,7 +77,8 @@ def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert first.startswith("page.html: 0 results, 0.")
     assert second.startswith("fc AxW: 24 dense steps in ")
     html = (folder / "page.html").read_text(encoding="utf-8")
-    assert "3 passes drawn with seed 1; A is scheduled; values drawn at random where the trace has masks only." in html
+    assert "3 passes drawn with seed 1; A on the row side, W on the column side; " in html
+    assert "side; values drawn at random where the trace has masks only." in html
     assert '"rows":2,"columns":4' in html
     assert "Plotly, Inc." not in html
 

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from tensordash import TensorDashError, TileConfig
 from tensordash.emission.verilog import generate
+from tensordash.storage.files import copy_whole
 
 from .job import JOB_VARIABLE, Job
 from .simulators import Simulation, SimulatorError, choose_simulator
@@ -220,5 +221,5 @@ def verify(
                 dump = folder / "dump.vcd"
                 if not dump.exists():
                     raise SimulatorError(f"bench {bench} left no waveforms")
-                waves.write_bytes(dump.read_bytes())
+                copy_whole(dump, waves)
     return results
