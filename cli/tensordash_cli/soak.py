@@ -11,7 +11,16 @@ import click
 
 from tensordash.storage.files import copy_whole, write_whole
 
-from .console import CheckError, WholeRange, json_option, print_json, progress, progress_bar, writable, writable_folder
+from .console import (
+    CheckError,
+    WholeRange,
+    json_option,
+    print_json,
+    progress,
+    progress_bar,
+    waves_file,
+    writable_folder,
+)
 
 __all__ = ["command"]
 
@@ -174,7 +183,7 @@ def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: 
     from tensordash_sim.verify import SimulatorError
 
     if waves is not None:
-        writable(waves, "--waves")
+        waves_file(waves, "--waves")
     job = draw_job(seed, index)
     with progress.status(f"job {job.name}, {_tile(job.config)}"), TemporaryDirectory(prefix="tensordash-") as scratch:
         record = run_job(job, Path(scratch) / "job", simulator=simulator, waves=waves is not None)

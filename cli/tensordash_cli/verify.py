@@ -6,7 +6,18 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckError, FiniteRange, WholeRange, config_options, json_option, print_json, progress, writable
+from .console import (
+    CheckError,
+    FiniteRange,
+    WholeRange,
+    config_options,
+    json_option,
+    not_among,
+    print_json,
+    progress,
+    waves_file,
+    writable,
+)
 
 __all__ = ["command"]
 
@@ -56,9 +67,10 @@ def command(
     only, non-zeros are drawn. The sparser operand is on the row side. Cycles are compared with the cycle simulator,
     too.
     """
-    for path, option in ((output, "--output"), (waves, "--waves")):
-        if path is not None:
-            writable(path, option)
+    if output is not None:
+        writable(output, "--output")
+    if waves is not None:
+        waves_file(waves, "--waves")
     if netlist:
         if trace is not None or operands is not None or output is not None or waves is not None:
             raise click.UsageError("--netlist goes with --bench tile, --seed, --effort and --simulator icarus only")
@@ -233,8 +245,8 @@ def _layer(
     records = list(Trace.open(path).records)
     record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
     if record is None:
-        places = dict.fromkeys(f"{one.layer} {one.operation}" for one in records)
-        raise click.UsageError(f"--layer and --op must be one of {', '.join(places)}, not {layer} {operation}")
+        places = (f"{one.layer} {one.operation}" for one in records)
+        raise not_among("--layer and --op", f"{layer} {operation}", places, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
         replayer = Replayer(config, Path(folder), simulator=simulator)

@@ -1,6 +1,8 @@
 """The commands as a user calls them."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,10 @@ import pytest
 
 import tensordash
 from tensordash_cli.main import run
+from tensordash_sim.chip import ChipConfig
 from tensordash_sim.golden import matmul
+from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.trace import TraceWriter
 from tensordash_sim.verify import simulator_names
 
 # Verilator takes seconds to build what Icarus builds at once.
@@ -39,6 +44,48 @@ def test_presets(capfd: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in listed] == tensordash.preset_names()
     document = json.loads(call("presets --json", capfd))
     assert document["paper-16lane"]["tile"]["lanes"] == 16
+
+
+def test_the_default_chip_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "chip.toml").write_text(call("presets --chip", capfd))
+    assert ChipConfig.load(folder / "chip.toml") == ChipConfig()
+    assert json.loads(call("presets --chip --json", capfd)) == ChipConfig().to_mapping()
+
+
+def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a trace of many layers the closest ones, and how to see all."""
+    layer = MatrixProduct(batch=1, samples=2, in_features=4, out_features=4)
+    with TraceWriter("run.trace") as writer, writer.step(0) as step:
+        for index in range(300):
+            masks = {name: np.ones(layer.shapes[name], bool) for name in "AW"}
+            step.record(f"Encoder.block{index}.dense", "AxW", layer, masks)
+    for command, given in (
+        ("simulate run.trace", "--layer Encoder.block17.dens"),
+        ("verify --trace run.trace", "--layer Encoder.block17.dens --op AxW"),
+        ("report -o page.html --trace run.trace", "--layer Encoder.block17.dens --op AxW"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run(f"{command} {given}".split())
+        assert stop.value.code == 2
+        said = capfd.readouterr().err
+        assert "one of the 300 of run.trace" in said
+        assert "closest: Encoder.block17.dense" in said
+        assert "(tensordash inspect run.trace lists them)" in said
+        assert len(said) < 300
+
+
+def test_hints_work_in_a_checkout() -> None:
+    """The distribution is on no index: extras are those of a checkout, and there are such ones."""
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = set()
+    for folder in ("hdl", "sim", "synth", "formal", "cli", "docs", "examples"):
+        for file in (root / folder).rglob("*"):
+            if file.suffix in (".py", ".md"):
+                text = file.read_text(encoding="utf-8")
+                assert "tensordash-hdl[" not in text, file
+                named |= set(re.findall(r"pip\s+install '\.\[([a-z]+)\]'", text))
+    assert {"trace", "evaluate", "cluster", "prove"} <= named <= set(extras)
 
 
 @pytest.mark.parametrize("name", tensordash.preset_names())

@@ -156,9 +156,9 @@ def test_traces_that_are_asked_for_have_to_be_there(
     own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folder / "empty").mkdir()
-    with TraceWriter(folder / "wrong" / "ncf.trace", conditions={"model": "ncf", "scale": "full"}) as writer:
-        with writer.step(0):
-            pass
+    conditions = {"model": "ncf", "scale": "full"}
+    with TraceWriter(folder / "wrong" / "ncf.trace", conditions=conditions) as writer, writer.step(0):
+        pass
     for traces, message in (
         ("empty", "empty is a folder without any"),
         ("missing", "missing is missing"),

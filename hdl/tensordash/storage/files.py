@@ -11,8 +11,15 @@ __all__ = ["code_digest", "copy_whole", "naming", "whole", "write_whole"]
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def naming(path: Path, *, if_nameless: bool = False) -> Iterator[None]:
     """What cannot be written is called by its name: a full disk alone says no more than that it is full.
+
+    Parameters
+    ----------
+    path : Path
+        The file; or a folder that many are written to.
+    if_nameless : bool
+        Only errors that name no file are changed.
 
     Raises
     ------
@@ -29,6 +36,8 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if if_nameless and error.filename is not None:
+            raise
         if error.errno is None:  # NumPy's
             raise OSError(f"{path}: cannot be written: {error}") from error
         raise OSError(error.errno, error.strerror, str(path)) from error

@@ -111,8 +111,8 @@ def _depth_points(settings: Settings, answers: Answers) -> tuple[list[Point], li
         matters = slopes[0] < means[0] and slopes[1] > means[1]
         notes.append(
             f"{'The more zeros, the more depth matters: r' if matters else 'R'}elative to 4 steps, networks with at "
-            f"least {FAST}x ({', '.join(steep)}) have {slopes[0]:.3f} with 2 and {slopes[1]:.3f} with 5 steps (paper, whose mean is "
-            "1.95x: 0.769 and 1.051)."
+            f"least {FAST}x ({', '.join(steep)}) have {slopes[0]:.3f} with 2 and {slopes[1]:.3f} with 5 steps (paper, "
+            "whose mean is 1.95x: 0.769 and 1.051)."
         )
     notes.append("2 and 3 steps have four options a lane, 4 and 5 eight; the paper prints only the eight of 4 steps.")
     return points, notes

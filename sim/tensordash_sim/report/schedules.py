@@ -171,9 +171,10 @@ def layer_runs(records: Sequence[Record], config: TileConfig, *, passes: int, se
             for pair in zip(found.a, found.b, strict=True)
         ]
         other = next(name for name in record.operands if name != record.sparser)
+        values = told_values(record, config, operand_scales(record, config))
         about = (
-            f"{len(streams)} pass{'es' * (len(streams) != 1)} drawn with seed {seed}; {record.sparser} on the row side, "
-            f"{other} on the column side; {told_values(record, config, operand_scales(record, config))}."
+            f"{len(streams)} pass{'es' * (len(streams) != 1)} drawn with seed {seed}; "
+            f"{record.sparser} on the row side, {other} on the column side; {values}."
         )
         runs.append(record_run(streams, config, f"{record.layer} {record.operation}", about))
     return runs

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensordash import TileConfig
 from tensordash.emission.verilog import generate
-from tensordash.storage.files import copy_whole, whole
+from tensordash.storage.files import copy_whole, naming, whole
 
 from ..golden import checked_operands
 from .job import JOB_VARIABLE, Job
@@ -163,9 +163,10 @@ class Replayer:
             if bits is not None
         }
         operands, results, job = (self.folder / name for name in ("operands.npz", "results.npz", "job.json"))
-        np.savez(operands, **arrays)  # type: ignore[arg-type]
-        Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
-        report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
+        with naming(self.folder, if_nameless=True):
+            np.savez(operands, **arrays)  # type: ignore[arg-type]
+            Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
+            report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
         tests, failures = read_results(report)
         if tests != 1:
             raise SimulatorError(f"{self._simulation.simulator} ran {tests} tests, not 1")
