@@ -127,7 +127,7 @@ def run_bench(
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     job = folder / "job.json"
-    Job(config=config, seed=seed, effort=effort).write(job)
+    Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
     file = f"{PREFIX}_transposer.v" if bench == "transposer" else f"{PREFIX}.v"
     simulation = Simulation(
         chosen,
