@@ -130,7 +130,7 @@ def run_bench(
     job = folder / "job.json"
     file = f"{PREFIX}_transposer.v" if bench == "transposer" else f"{PREFIX}.v"
     with naming(folder, if_nameless=True):
-        Job(config=config, seed=seed, effort=effort).write(job)
+        Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
         simulation = Simulation(
             chosen,
             f"{PREFIX}_{BENCHES[bench][0]}",

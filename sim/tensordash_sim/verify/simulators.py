@@ -13,6 +13,8 @@ from cocotb_tools.runner import Runner, get_runner
 
 from tensordash import TensorDashError
 
+from .registers import REGISTER
+
 __all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
 
 REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py"}
@@ -102,6 +104,7 @@ class Simulation:
             prefix = self.top.partition("_")[0]
             modules = {self.top, f"{prefix}_control", f"{prefix}_counters"}
             lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
+            lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
             visible.write_text("`verilator_config\n" + "".join(lines))
             sources = [visible, *sources]
             arguments = ["--no-public-flat-rw", "-Wno-fatal", "--x-initial", "fast"]
