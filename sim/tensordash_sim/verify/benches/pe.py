@@ -41,8 +41,8 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
     cocotb.log.info("seed %s", job.seed)
     golden, pins = make_accumulator(config), Pins(dut)
     has_c = config.initial and isinstance(config.numerics.accumulator, Fused)
-    start = {"c": 0} if has_c else {}
-    await pins.reset(a=0, b=0, active=0, hold=0, clear=0, take=0, **start)
+    start = {"sum_c": 0} if has_c else {}
+    await pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **start)
     formats = config.a_format, config.b_format
     (operand_exponents, c_exponents), density = EXPONENTS[0], 1.0
 
@@ -54,7 +54,7 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
         return random.choice(zeros(fmt))
 
     flying, begun = [Entry()] * (config.stages - 1), False
-    finished, blocks, overflows, width = None, 0, 0, len(dut.block)
+    finished, blocks, overflows, width = None, 0, 0, len(dut.sum_value)
     for _ in range(max(600, round(800 * job.effort))):
         # What enters now is accumulated stages - 1 cycles later, together with its marks.
         first = not begun or (not extreme and random.random() < 0.2)
@@ -72,14 +72,14 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
             a=packed([a for a, _ in pairs], formats[0].width),
             b=packed([b for _, b in pairs], formats[1].width),
             active=packed(active, 1),
-            hold=int(hold),
-            clear=int(due.first and not hold),
-            take=int(due.last and not hold),
-            **({"c": c} if has_c else {}),
+            sum_hold=int(hold),
+            sum_start=int(due.first and not hold),
+            sum_take=int(due.last and not hold),
+            **({"sum_c": c} if has_c else {}),
         )
         await pins.settle()
         if finished is not None:
-            found = pins.read("block")
+            found = pins.read("sum_value")
             assert same_block(found, finished, config, width), (
                 f"cycle {pins.cycle}: block is {found:#x}, golden says {finished:#x}"
             )
@@ -87,14 +87,14 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
             started = blocks or due.first
             overflow = golden.accumulate(due.pairs, due.first, c if has_c else 0)
             if started:
-                assert pins.read("overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
+                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
             overflows += overflow
             blocks += due.first
             if due.last and started:
                 finished = golden.block_bits()
             flying, begun = [*flying, entering][1:], True
         else:
-            assert pins.read("overflow") == 0
+            assert pins.read("sum_overflow") == 0
         await pins.tick()
     assert blocks > 0
     accumulator = config.numerics.accumulator
