@@ -18,7 +18,11 @@ from amaranth.lib.wiring import In
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import accumulator_shape
+<<<<<<< HEAD
 from ..storage.user_cache import usable_cache_home
+=======
+from ..storage.files import naming
+>>>>>>> main
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
@@ -247,7 +251,8 @@ def generate(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
     with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-") as scratch:
         for name, text in texts.items():
-            (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
+            with naming(folder / name):
+                (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
         return [(Path(scratch) / name).replace(folder / name) for name in texts]
 
 

@@ -14,6 +14,7 @@ from cocotb_tools.runner import Runner, get_runner
 from tensordash import TensorDashError
 
 from .builds import BuildError, Program, verilator_environment
+from .registers import REGISTER
 
 __all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
 
@@ -183,6 +184,7 @@ def _visible(top: str, folder: Path) -> Path:
     prefix = top.partition("_")[0]
     modules = {top, f"{prefix}_control", f"{prefix}_counters"}
     lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
+    lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
     path = folder / "visible.vlt"
     path.write_text("`verilator_config\n" + "".join(lines))
     return path
