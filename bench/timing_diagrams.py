@@ -269,14 +269,19 @@ def diagrams() -> dict[str, dict[str, Any]]:
     }
 
 
+def on_white(picture: str) -> str:
+    """A picture that can be read on a dark page, too: its lines are black."""
+    end = picture.index(">") + 1
+    return f'{picture[:end]}<rect width="100%" height="100%" fill="white" />{picture[end:]}'
+
+
 def main(folder: Path) -> None:
     """Write every diagram's source and picture."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in diagrams().items():
         text = json.dumps(source, indent=1) + "\n"
         (folder / f"{name}.json").write_text(text, encoding="utf-8")
-        picture = wavedrom.render(text).tostring()
-        (folder / f"{name}.svg").write_text(picture + "\n", encoding="utf-8")
+        (folder / f"{name}.svg").write_text(on_white(wavedrom.render(text).tostring()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
