@@ -11,7 +11,8 @@ from tensordash.emission.verilog import members
 from tensordash.streams.axi_stream import AxiStreamTile
 from tensordash.streams.ring_feeder import RingFeeder
 from tensordash.streams.step_feeder import StepFeeder
-from tensordash.tile.counters import COUNTERS, FLAGS
+from tensordash.tile.flags import FLAGS
+from tensordash.tile.status import counter_names
 from tensordash.tile.tile import Tile
 
 from ..harness import Fault, Harness, Stand
@@ -170,9 +171,15 @@ class WrapperHarness(Harness):
         self.claim("results_pass", ~dut.m_axis_tvalid, when=~valid)
         self.claim("results_pass", Cat(dut.m_axis_tdata, dut.m_axis_tlast) == payload, when=valid)
         self.claim("results_pass", self.at_tile("out_ready") == dut.m_axis_tready)
-        for name in (*COUNTERS, "row_wait", *FLAGS):
+        for name in (*counter_names(self.config), *FLAGS):
             self.claim("counters_and_flags_pass", Value.cast(getattr(dut, name)) == self.at_tile(name))
         self.claim("counters_and_flags_pass", self.at_tile("clear") == dut.clear)
+        if self.config.snapshot:
+            self.claim("counters_and_flags_pass", self.at_tile("snapshot") == dut.snapshot)
+        waiting = Cat(self.at_tile(f"{side}_{index}_available") for side, index, _ in dut.sides).any()
+        idle = self.at_tile("idle") & ~waiting
+        self.claim("idle_when_nothing_waits", dut.idle, when=idle)
+        self.claim("idle_when_nothing_waits", ~dut.idle, when=~idle)
         if self.config.initial:
             c = Cat(dut.s_axis_c_tdata, dut.s_axis_c_tlast, dut.s_axis_c_tvalid)
             self.claim("c_passes", Cat(self.at_tile("c_payload"), self.at_tile("c_valid")) == c)
@@ -227,6 +234,10 @@ def _clears_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.clear.eq(0)
 
 
+def _feeders_do_not_count(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.idle.eq(1)
+
+
 def _c_always_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.s_axis_c_tready.eq(1)
 
@@ -256,6 +267,7 @@ BROKEN = (
     _broken("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
     _broken("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
     _broken("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
+    _broken("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
     _broken("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
 )
 

@@ -21,6 +21,7 @@ __all__ = ["ConfigError", "SideFormats", "TileConfig"]
 
 SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
+SNAPSHOT = "snapshot"
 FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
 
 
@@ -75,6 +76,10 @@ class TileConfig:
     full_window : "auto" or bool
         Schedule only when the window holds all the steps it can; "auto": true for fused accumulators, whose results
         would otherwise depend on when operands arrive; false for exact ones.
+    registered_ready : bool
+        Two beats are buffered at the output, so that nothing inside is combinational from `out_ready`.
+    counters : bool or "snapshot"
+        Whether the tile counts what it does; "snapshot": what a bus reads is a copy that it takes of all counters.
 
     Raises
     ------
@@ -105,6 +110,8 @@ class TileConfig:
     out_rows: int = 1
     pipeline: str | int = "auto"
     full_window: str | bool = "auto"
+    registered_ready: bool = False
+    counters: str | bool = True
 
     def __post_init__(self) -> None:
         require_int("tile.rows", self.rows, 1, 16)
@@ -121,6 +128,9 @@ class TileConfig:
             require_int("tile.pipeline", self.pipeline, 1, 3, alternative='"auto" or ')
         if self.full_window != "auto":
             require_bool("tile.full_window", self.full_window, alternative='"auto", ')
+        require_bool("tile.registered_ready", self.registered_ready)
+        if self.counters != SNAPSHOT:
+            require_bool("tile.counters", self.counters, alternative='"snapshot", ')
         self._check_formats()
         self._check_accumulator()
         self._check_connectivity()
@@ -241,6 +251,16 @@ class TileConfig:
         if self.full_window == "auto":
             return isinstance(self.numerics.accumulator, Fused)
         return bool(self.full_window)
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are counters."""
+        return bool(self.counters)
+
+    @property
+    def snapshot(self) -> bool:
+        """Whether the counters' outputs are a copy of them."""
+        return self.counters == SNAPSHOT
 
     @property
     def baseline(self) -> "TileConfig":

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import RESULT_BITS
-from ..tile.counters import COUNTERS, FLAGS, counter_members
+from ..tile.status import status_members
 from ..tile.tile import Tile
 from .ring_feeder import RingFeeder
 from .step_feeder import StepFeeder
@@ -36,8 +36,8 @@ class AxiStreamTile(Block):
         bytes; `tlast` on a block's final beat.
     s_axis_c_*
         Only with `initial`: beats of C, in the same shape.
-    clear, and counters and flags
-        As in `Tile`.
+    clear, idle, and counters and flags
+        As in `Tile`; `idle` says of the feeders as well that they hold no step.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -70,7 +70,7 @@ class AxiStreamTile(Block):
                 "m_axis_tlast": Out(1),
                 "m_axis_tvalid": Out(1),
                 "m_axis_tready": In(1),
-                **counter_members(config.rows),
+                **status_members(config),
             },
             identity=(config,),
         )
@@ -109,7 +109,17 @@ class AxiStreamTile(Block):
             self.m_axis_tlast.eq(tile.out.payload.last),
             self.m_axis_tvalid.eq(tile.out.valid),
             tile.out.ready.eq(self.m_axis_tready),
-            tile.clear.eq(self.clear),
-            *(getattr(self, name).eq(getattr(tile, name)) for name in (*COUNTERS, "row_wait", *FLAGS)),
         ]
+        self._status(m)
         return m
+
+    def _status(self, m: Module) -> None:
+        """The tile's own, but that it is not idle while steps are on their way to it."""
+        tile = self.tile
+        offered = Cat(getattr(tile, side)[index].available for side, index, _ in self.sides)
+        for name, member in status_members(self.config).items():
+            outer, inner = getattr(self, name), getattr(tile, name)
+            if name == "idle":
+                m.d.comb += outer.eq(inner & ~offered.any())
+            else:
+                m.d.comb += outer.eq(inner) if member.flow == Out else inner.eq(outer)
