@@ -19,7 +19,10 @@ COUNTED = {
     "protocol_error": "sticky: ports disagreed on the end of a stream, or C's `last` on the end of a block",
     "non_finite": "sticky: an infinity or NaN came in",
     "overflow": "sticky: an exact accumulator or an INT32 result overflowed",
+    "result_non_finite": "sticky: a result left as an infinity or NaN",
+    "idle": "nothing is in flight: all that came in has left",
     "clear": "counters and flags are zero in the next cycle",
+    "snapshot": "the counters' ports show, from the next cycle on, what was counted up to this one",
 }
 
 MEANINGS = {
@@ -29,13 +32,14 @@ MEANINGS = {
         "b_R_steps": "likewise to a row: the side whose zeros are skipped",
         "S_available": "how many steps are offered",
         "S_last": "the step at `available - 1` ends its stream",
-        "S_taken": "how many enter in this cycle: the same on every port",
+        "S_taken": "how many enter in this cycle: the same on every port; none in reset",
         "out_payload": "a beat of results, the first column of the first row lowest; top bit: the block's final beat",
         "out_valid": "there is a beat; it stays until it is taken",
         "out_ready": "the beat is taken",
         "c_payload": "a beat of C, as `out_payload`",
         "c_valid": "a beat of C is offered; it must stay until it is taken",
-        "c_ready": "it is taken; depends on no input of the same cycle",
+        "c_ready": "it is taken; depends on no input of the same cycle but `rst`",
+        "head": "the line of the next step to enter, one-hot",
         **COUNTED,
     },
     "axi_stream_tile": {

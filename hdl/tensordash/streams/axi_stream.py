@@ -1,13 +1,13 @@
 """AXI4-Stream wrapper: a tile behind standard streams."""
 
-from amaranth.hdl import Cat, Module, ResetSignal, Signal
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import RESULT_BITS
-from ..tile.counters import COUNTERS, FLAGS, counter_members
+from ..tile.status import status_members
 from ..tile.tile import Tile
 from .ring_feeder import RingFeeder
 from .signature import AxiStreamSignature
@@ -36,8 +36,9 @@ class AxiStreamTile(Block):
         bytes; `tlast` on a block's final beat.
     s_axis_c : In(AxiStreamSignature)
         Only with `initial`: beats of C, in the same shape.
-    clear, and counters and flags
-        As in `Tile`; `protocol_error` is also set by a beat that breaks the rules.
+    clear, idle, and counters and flags
+        As in `Tile`; `protocol_error` is also set by a beat that breaks the rules, and `idle` says of the feeders as
+        well that they hold no step.
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -53,7 +54,7 @@ class AxiStreamTile(Block):
                 },
                 **({"s_axis_c": In(AxiStreamSignature(beat, keep=False))} if config.initial else {}),
                 "m_axis": Out(AxiStreamSignature(beat, keep=False)),
-                **counter_members(config.rows),
+                **status_members(config),
             },
             identity=(config,),
         )
@@ -76,16 +77,24 @@ class AxiStreamTile(Block):
                 tile.c.payload.values.eq(self.s_axis_c.tdata),
                 tile.c.payload.last.eq(self.s_axis_c.tlast),
                 tile.c.valid.eq(self.s_axis_c.tvalid),
-                self.s_axis_c.tready.eq(tile.c.ready & ~ResetSignal()),
+                self.s_axis_c.tready.eq(tile.c.ready),
             ]
         m.d.comb += [
             self.m_axis.tdata.eq(tile.out.payload.values),
             self.m_axis.tlast.eq(tile.out.payload.last),
             self.m_axis.tvalid.eq(tile.out.valid),
             tile.out.ready.eq(self.m_axis.tready),
-            tile.clear.eq(self.clear),
-            *(getattr(self, name).eq(getattr(tile, name)) for name in (*COUNTERS, "row_wait", *FLAGS)),
-            self.protocol_error.eq(tile.protocol_error | self._wrong),
         ]
-        m.d.sync += self._wrong.eq((self._wrong | Cat(feeder.wrong for feeder in self.feeders).any()) & ~self.clear)
+        self._status(m)
         return m
+
+    def _status(self, m: Module) -> None:
+        """The tile's own, and what the feeders add to it."""
+        m.d.sync += self._wrong.eq((self._wrong | Cat(feeder.wrong for feeder in self.feeders).any()) & ~self.clear)
+        added = {
+            "idle": self.tile.idle & Cat(feeder.empty for feeder in self.feeders).all(),
+            "protocol_error": self.tile.protocol_error | self._wrong,
+        }
+        for name, member in status_members(self.config).items():
+            outer, inner = getattr(self, name), getattr(self.tile, name)
+            m.d.comb += outer.eq(added.get(name, inner)) if member.flow == Out else inner.eq(outer)

@@ -2,8 +2,8 @@
 
 from .campaign import Campaign, Point
 from .pareto import pareto_front, plot_front
-from .search import Found, Structure, search, start_options
-from .workload import Workload, sample_workload
+from .search import Found, Structure, climb, search, start_options
+from .workload import Workload, random_workload, sample_workload
 
 __all__ = [
     "Campaign",
@@ -11,8 +11,10 @@ __all__ = [
     "Point",
     "Structure",
     "Workload",
+    "climb",
     "pareto_front",
     "plot_front",
+    "random_workload",
     "sample_workload",
     "search",
     "start_options",

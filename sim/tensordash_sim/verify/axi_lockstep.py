@@ -9,7 +9,7 @@ from tensordash import TileConfig
 from ..golden.feeder import AxiBeat, Feeder
 from ..golden.ports import Beat
 from ..golden.tile import Tile
-from .lockstep import COUNTERS
+from .lockstep import COUNTERS, FLAGS
 from .pins import Pins, split
 from .stimulus import BlockSource, packed
 
@@ -126,6 +126,8 @@ class AxiLockstep:
             inputs |= {f"{name}_{pin}": 0 for pin in ("tdata", "tkeep", "tlast", "tvalid")}
         if self.config.initial:
             inputs |= {f"s_axis_c_{pin}": 0 for pin in ("tdata", "tlast", "tvalid")}
+        if self.config.snapshot:
+            inputs["snapshot"] = 0
         await self.pins.reset(**inputs)
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> None:
@@ -143,13 +145,16 @@ class AxiLockstep:
             pins.drive(
                 s_axis_c_tvalid=int(c is not None), s_axis_c_tdata=values, s_axis_c_tlast=int(bool(c and c.last))
             )
+        snapshot = self.config.snapshot and random.random() < 0.2
+        if self.config.snapshot:
+            pins.drive(snapshot=int(snapshot))
         await pins.settle()
         offers = [feeder.offer() for feeder in self.feeders]
-        columns = self.config.columns
-        expected = self.golden.cycle(offers[:columns], offers[columns:], ready, clear, c)
-        self._same("protocol_error", expected.protocol_error or self.wrong_beat)
-        self._same("non_finite", expected.non_finite)
-        self._same("overflow", expected.overflow)
+        a, b = offers[: self.config.columns], offers[self.config.columns :]
+        expected = self.golden.cycle(a, b, ready, clear, c, snapshot=snapshot, reset=reset)
+        for flag in FLAGS:
+            self._same(flag, getattr(expected, flag) or (flag == "protocol_error" and self.wrong_beat))
+        self._same("idle", expected.idle and all(feeder.empty for feeder in self.feeders))
         self._same("m_axis_tvalid", expected.out_valid)
         if expected.out is not None:
             values = [value for row in expected.out.values for value in row]
@@ -158,7 +163,7 @@ class AxiLockstep:
             self._same("m_axis_tlast", expected.out.last)
             if ready:
                 self.results.append(tuple(values))
-        if pins.cycle % self.compare_every == 0:
+        if self.config.counts and pins.cycle % self.compare_every == 0:
             for name in COUNTERS:
                 self._same(name, getattr(expected.counters, name))
         wrong = False
@@ -169,13 +174,11 @@ class AxiLockstep:
             if takes and beat is not None:
                 sender.take()
         if self.config.initial:
-            takes = expected.c_ready and not reset
-            self._same("s_axis_c_tready", takes)
-            if takes and c is not None:
+            self._same("s_axis_c_tready", expected.c_ready)
+            if expected.c_ready and c is not None:
                 self.c.take()
         self.wrong_beat = (self.wrong_beat or wrong) and not clear
         if reset:
-            self.golden.reset()
             self.wrong_beat = False
             for feeder in self.feeders:
                 feeder.reset()

@@ -109,7 +109,7 @@ class TestRing:
         assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
 
     def test_selections_are_not_turned(self, caught, sabotage):
-        sabotage(Control, lambda self: self.head.eq(1))
+        sabotage(Control, lambda self: self.motion.oldest.eq(1))
         assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
 
     def test_beats_are_not_turned(self, caught, sabotage):
@@ -144,16 +144,16 @@ class TestPE:
         monkeypatch.setattr(PE, "elaborate", broken)
         assert says(caught("pe"), "block is", "golden says")
 
-    def test_clear_is_ignored(self, caught, sabotage):
-        sabotage(PE, lambda self: self.accumulator.clear.eq(0))
+    def test_start_is_ignored(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.sum.start.eq(0))
         caught("pe")
 
-    def test_clear_is_ignored_now_and_then(self, caught, sabotage):
-        sabotage(PE, lambda self: self.accumulator.clear.eq(self.clear & ~self.take))
+    def test_start_is_ignored_now_and_then(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.sum.start.eq(self.sum.start & ~self.sum.take))
         assert says(caught("pe"), "block is", "golden says")
 
     def test_hold_is_ignored(self, caught, sabotage):
-        sabotage(PE, lambda self: self.accumulator.hold.eq(0))
+        sabotage(PE, lambda self: self.accumulator.sum.hold.eq(0))
         assert says(caught("pe"), "golden says")
 
 
@@ -178,7 +178,7 @@ class TestTile:
 
     def test_stream_boundary_is_ignored(self, caught, sabotage):
         def assignments(self):
-            return self.eligible_next.eq(~0)
+            return self.motion.eligible_next.eq(~0)
 
         sabotage(Control, assignments)
         assert says(caught("tile", only="random_traffic"), "golden says")
@@ -192,7 +192,9 @@ class TestTile:
         assert says(caught("tile", only="blocked"), "golden says")
 
     def test_counter_is_off_by_one(self, caught, sabotage):
-        sabotage(Counters, lambda self: self.input_limited.eq(self.input_limited + self.starved), domain="sync")
+        sabotage(
+            Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
+        )
         assert says(caught("tile", only="random_traffic"), "input_limited is", "golden says")
 
     def test_more_is_taken_than_offered(self, caught, sabotage):
