@@ -22,6 +22,7 @@ __all__ = [
     "random_lengths",
     "random_streams",
     "random_value",
+    "signed_value",
     "zeros",
 ]
 
@@ -75,6 +76,14 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: 
     else:
         exponent = random.randint(1, top)
     return sign | min(max(exponent << fmt.fraction_bits | fraction, 1), fmt.largest)
+
+
+def signed_value(random: Random, fmt: Format, sign: int, exponents: Exponents = None) -> int:
+    """Bits of a finite value of a sign (1: below zero), as `random_value` has them."""
+    while True:
+        bits = random_value(random, fmt, exponents=exponents)
+        if bits >> (fmt.width - 1) == sign:
+            return bits
 
 
 def zeros(fmt: Format) -> tuple[int, ...]:

@@ -77,7 +77,7 @@ def caught(tmp_path, monkeypatch):
     return run
 
 
-class _Recorder:
+class Recorder:
     """Stands for Amaranth's Signal in a module, and remembers what it made by name."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ def sabotage(monkeypatch):
         original = getattr(component, method)
 
         def broken(self, argument):
-            inside = _Recorder()
+            inside = Recorder()
             with monkeypatch.context() as within:
                 within.setattr(sys.modules[component.__module__], "Signal", inside, raising=False)
                 made = original(self, argument)

@@ -7,19 +7,26 @@ import cocotb
 
 from tensordash import TileConfig
 from tensordash.configuration.numerics import Exact, Fused
-from tensordash_sim.golden import FP32, make_accumulator
+from tensordash_sim.golden import FP32, FusedAccumulator, make_accumulator
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.stimulus import EXPONENTS, largest, packed, random_value, zeros
+from tensordash_sim.verify.registers import near_the_ends, set_sum
+from tensordash_sim.verify.stimulus import EXPONENTS, largest, packed, random_value, signed_value, zeros
 
 
 @dataclass(frozen=True)
 class Entry:
     """What enters the PE in one cycle, with the marks that follow it to its accumulation."""
 
-    pairs: tuple[tuple[int, int], ...] = ()
+    lanes: tuple[tuple[int, int, bool], ...] = ()
+    """Both operands, and whether they count."""
     first: bool = False
     last: bool = False
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        """Those that count."""
+        return tuple((a, b) for a, b, counts in self.lanes if counts)
 
 
 def same_block(found: int, expected: int, config: TileConfig, width: int) -> bool:
@@ -34,15 +41,76 @@ def same_block(found: int, expected: int, config: TileConfig, width: int) -> boo
     return found == expected
 
 
+class Bench:
+    """A PE and its golden accumulator after reset; every call of `cycle` is one clock cycle of both.
+
+    Parameters
+    ----------
+    dut : cocotb handle
+        The PE.
+    name : str
+        Of the test; with the job's seed, it decides everything.
+
+    Attributes
+    ----------
+    blocks, overflows : int
+        Sums begun, and additions that left the range.
+    """
+
+    def __init__(self, dut, name: str) -> None:
+        job = current_job()
+        cocotb.log.info("seed %s", job.seed)
+        self.config, self.effort, self.random = job.config, job.effort, Random(f"{job.seed} {name}")
+        self.dut, self.pins, self.golden = dut, Pins(dut), make_accumulator(self.config)
+        self.has_c = self.config.initial and isinstance(self.config.numerics.accumulator, Fused)
+        self.blocks = self.overflows = 0
+        self._width, self._finished = len(dut.sum_value), None
+        self._flying = [Entry()] * (self.config.stages - 1)
+
+    async def start(self) -> None:
+        """Reset."""
+        c = {"sum_c": 0} if self.has_c else {}
+        await self.pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **c)
+
+    async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
+        """What enters now is accumulated stages - 1 cycles later, together with its marks."""
+        config, pins = self.config, self.pins
+        due = (*self._flying, entering)[0]
+        pins.drive(
+            a=packed([a for a, _, _ in entering.lanes], config.a_format.width),
+            b=packed([b for _, b, _ in entering.lanes], config.b_format.width),
+            active=packed([counts for _, _, counts in entering.lanes], 1),
+            sum_hold=int(hold),
+            sum_start=int(due.first and not hold),
+            sum_take=int(due.last and not hold),
+            **({"sum_c": c} if self.has_c else {}),
+        )
+        await pins.settle()
+        if self._finished is not None:
+            found = pins.read("sum_value")
+            assert same_block(found, self._finished, config, self._width), (
+                f"cycle {pins.cycle}: block is {found:#x}, golden says {self._finished:#x}"
+            )
+        if hold:
+            assert pins.read("sum_overflow") == 0
+        else:
+            started = self.blocks or due.first
+            overflow = self.golden.accumulate(due.pairs, due.first, c if self.has_c else 0)
+            if started:
+                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
+            self.overflows += overflow
+            self.blocks += due.first
+            if due.last and started:
+                self._finished = self.golden.block_bits()
+            self._flying = [*self._flying, entering][1:]
+        await pins.tick()
+
+
 async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
     """Streams of random operands with idle lanes, empty cycles and holds."""
-    job = current_job()
-    config, random = job.config, Random(f"{job.seed} {name}")
-    cocotb.log.info("seed %s", job.seed)
-    golden, pins = make_accumulator(config), Pins(dut)
-    has_c = config.initial and isinstance(config.numerics.accumulator, Fused)
-    start = {"sum_c": 0} if has_c else {}
-    await pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **start)
+    bench = Bench(dut, name)
+    await bench.start()
+    config, random = bench.config, bench.random
     formats = config.a_format, config.b_format
     (operand_exponents, c_exponents), density = EXPONENTS[0], 1.0
 
@@ -53,53 +121,23 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
             return random_value(random, fmt, specials, operand_exponents)
         return random.choice(zeros(fmt))
 
-    flying, begun = [Entry()] * (config.stages - 1), False
-    finished, blocks, overflows, width = None, 0, 0, len(dut.sum_value)
-    for _ in range(max(600, round(800 * job.effort))):
-        # What enters now is accumulated stages - 1 cycles later, together with its marks.
+    begun = False
+    for _ in range(max(600, round(800 * bench.effort))):
         first = not begun or (not extreme and random.random() < 0.2)
         if first:
             (operand_exponents, c_exponents), density = random.choice(EXPONENTS), random.choice((0.5, 0.95))
         pairs = [(operand(formats[0]), operand(formats[1])) for _ in range(config.lanes)]
         share = 0.7 if random.random() < 0.8 else 0.0
-        active = [random.random() < share for _ in range(config.lanes)]
-        counted = tuple(pair for pair, counts in zip(pairs, active, strict=True) if counts)
-        entering = Entry(counted, first, random.random() < 0.3)
+        lanes = tuple((a, b, random.random() < share) for a, b in pairs)
+        entering = Entry(lanes, first, random.random() < 0.3)
         hold = random.random() < 0.2
         c = random_value(random, FP32, specials, c_exponents) if random.random() < 0.7 else random.choice(zeros(FP32))
-        due = (*flying, entering)[0]
-        pins.drive(
-            a=packed([a for a, _ in pairs], formats[0].width),
-            b=packed([b for _, b in pairs], formats[1].width),
-            active=packed(active, 1),
-            sum_hold=int(hold),
-            sum_start=int(due.first and not hold),
-            sum_take=int(due.last and not hold),
-            **({"sum_c": c} if has_c else {}),
-        )
-        await pins.settle()
-        if finished is not None:
-            found = pins.read("sum_value")
-            assert same_block(found, finished, config, width), (
-                f"cycle {pins.cycle}: block is {found:#x}, golden says {finished:#x}"
-            )
-        if not hold:
-            started = blocks or due.first
-            overflow = golden.accumulate(due.pairs, due.first, c if has_c else 0)
-            if started:
-                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
-            overflows += overflow
-            blocks += due.first
-            if due.last and started:
-                finished = golden.block_bits()
-            flying, begun = [*flying, entering][1:], True
-        else:
-            assert pins.read("sum_overflow") == 0
-        await pins.tick()
-    assert blocks > 0
+        await bench.cycle(entering, hold=hold, c=c)
+        begun |= not hold
+    assert bench.blocks > 0
     accumulator = config.numerics.accumulator
     if extreme and isinstance(accumulator, Exact) and accumulator.headroom_bits <= 8:  # one sum, never cleared
-        assert overflows
+        assert bench.overflows
 
 
 @cocotb.test()
@@ -118,3 +156,39 @@ async def special_operands(dut) -> None:
 async def largest_operands(dut) -> None:
     """The largest products: the accumulator's upper end."""
     await run(dut, "largest", 0.0, extreme=True)
+
+
+@cocotb.test()
+async def ends_of_the_range(dut) -> None:
+    """Sums around the accumulator's ends, and in every binade of its headroom."""
+    bench = Bench(dut, "ends")
+    await bench.start()
+    config, random = bench.config, bench.random
+    exact = isinstance(config.numerics.accumulator, Exact)
+    nothing = Entry()
+    for sign in (0, 1) * max(1, round(2 * bench.effort)):
+        # Products of one sign; of a fused accumulator, around the last place of its largest numbers.
+        exponents = random.choice(EXPONENTS)[0] if exact else (50, 53)
+        sides = [(a, b) for a in (0, 1) for b in (0, 1) if a ^ b == sign]
+        lanes = []
+        for _ in range(config.lanes):
+            a, b = random.choice(sides)
+            lanes.append(
+                (
+                    signed_value(random, config.a_format, a, exponents),
+                    signed_value(random, config.b_format, b, exponents),
+                    True,
+                )
+            )
+        final = Entry(tuple(lanes), last=True)
+        alone = make_accumulator(config)
+        alone.accumulate(final.pairs, first=True)
+        added = 0 if isinstance(alone, FusedAccumulator) else alone.total
+        before = bench.overflows
+        for number in near_the_ends(random, config, bench.golden, added):
+            for entering in (Entry(tuple(lanes), first=True), *[nothing] * (config.stages - 1)):
+                await bench.cycle(entering)
+            set_sum(dut.accumulator, bench.golden, number)
+            for entering in (final, *[nothing] * config.stages):
+                await bench.cycle(entering)
+        assert not exact or bench.overflows > before

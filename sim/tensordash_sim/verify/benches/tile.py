@@ -1,22 +1,21 @@
 """Bench of the tile: everything visible, in every cycle, against the golden tile."""
 
 from dataclasses import replace
+from itertools import islice
 from random import Random
 
 import cocotb
 
+from tensordash import TileConfig
 from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat
 from tensordash.configuration.numerics import Exact
+from tensordash_sim.golden import Accumulator, make_accumulator
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.job import Job, current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.stimulus import (
-    largest,
-    random_inputs,
-    random_lengths,
-    zeros,
-)
+from tensordash_sim.verify.registers import accumulator_in, near_the_ends, set_sum
+from tensordash_sim.verify.stimulus import EXPONENTS, largest, random_inputs, random_lengths, signed_value, zeros
 
 STREAMS = 80
 
@@ -122,6 +121,143 @@ async def largest_values(dut) -> None:
         assert lockstep.golden.overflow
     lockstep.feed(*random_inputs(random, config, [3]))
     await lockstep.run()
+
+
+def has_a_range(job: Job) -> bool:
+    """Whether sums can leave a range; and whether they can be set: a netlist has no register of all of a sum."""
+    return isinstance(job.config.numerics.accumulator, Exact) and not job.options.get("gates")
+
+
+class Gate:
+    """How many steps may enter: the place of `Lockstep.arrival`."""
+
+    def __init__(self) -> None:
+        self.allowed = 0
+
+    def most(self, depth: int) -> int:
+        """Steps to offer in this cycle, at most."""
+        return min(self.allowed, depth)
+
+
+async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], final: tuple[list, list]) -> None:
+    """One stream, whose sums are set before its `final` step enters.
+
+    Parameters
+    ----------
+    dut : cocotb handle
+        The tile.
+    lockstep : Lockstep
+        It and its model, at rest.
+    sums : dict of (row, column) to int
+        As `set_sum` has them.
+    final : tuple of two lists, (columns or rows, lanes)
+        Bit patterns of the last step of both sides.
+    """
+    config, arrival, gate = lockstep.config, lockstep.arrival, Gate()
+    lockstep.arrival = gate
+    # A window's worth, of which nothing stays there, so that nothing but the last step is missing in the sums.
+    nothing = [[0] * config.lanes] * (config.window_depth - 1)
+    a, b = ([[[step, *nothing, step]] for step in side] for side in final)
+    lockstep.feed(a, b, [[[0] * config.columns] * config.rows] if config.initial else [])
+    gate.allowed = config.window_depth
+    for _ in range(config.window_depth + config.stages + config.rows // config.out_rows + 2):
+        gate.allowed -= (await lockstep.cycle()).taken
+    assert gate.allowed == 0
+    for (row, column), number in sums.items():
+        golden = lockstep.golden.datapath.accumulators[row][column]
+        set_sum(accumulator_in(dut, row, column), golden, number)
+    gate.allowed = 1
+    await lockstep.run()
+    lockstep.arrival = arrival
+
+
+def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, list]:
+    """A step for every port of both sides, (columns, lanes) and (rows, lanes), whose products all have a sign."""
+    exponents, flipped = random.choice(EXPONENTS)[0], random.getrandbits(1)
+    return tuple(  # type: ignore[return-value]
+        [[signed_value(random, fmt, side, exponents) for _ in range(config.lanes)] for _ in range(count)]
+        for fmt, side, count in (
+            (config.a_format, flipped, config.columns),
+            (config.b_format, flipped ^ sign, config.rows),
+        )
+    )
+
+
+def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], Accumulator]:
+    """The sum of a step's products in each PE of a tile."""
+    sums = {}
+    for row, b in enumerate(final[1]):
+        for column, a in enumerate(final[0]):
+            sums[row, column] = make_accumulator(config)
+            sums[row, column].accumulate(zip(a, b, strict=True), first=True)
+    return sums
+
+
+@cocotb.test()
+async def one_overflow(dut) -> None:
+    """Each PE leaves the range alone, by one, upwards or downwards; all others come to the last sum within."""
+    job, random, lockstep = await started(dut, "overflow")
+    config = job.config
+    if not has_a_range(job):
+        return
+    for row in range(config.rows):
+        for column in range(config.columns):
+            sign = random.getrandbits(1)
+            final = signed_steps(random, config, sign)
+            sums = {}
+            for place, golden in products(config, final).items():
+                half = 1 << (golden.width - 1)
+                sums[place] = (-half if sign else half - 1) - golden.total
+            if row == 0:  # which PE is beyond makes no difference to this
+                await from_sums(dut, lockstep, sums, final)
+                assert not lockstep.golden.overflow
+            sums[row, column] += -1 if sign else 1
+            await from_sums(dut, lockstep, sums, final)
+            assert lockstep.golden.overflow
+            await lockstep.cycle(clear=True)
+
+
+@cocotb.test()
+async def headroom(dut) -> None:
+    """Results from sums in every binade of the headroom, in every PE."""
+    job, random, lockstep = await started(dut, "headroom")
+    config = job.config
+    if not has_a_range(job):
+        return
+    for sign in (0, 1) * max(1, round(job.effort)):
+        final = signed_steps(random, config, sign)
+        each = {
+            place: list(near_the_ends(random, config, golden, golden.total))
+            for place, golden in products(config, final).items()
+        }
+        for place in each:
+            random.shuffle(each[place])
+        enough = max(8, 4 * len(each[0, 0]) // len(each))  # each rounder meets every binade
+        for some in islice(zip(*each.values(), strict=False), enough):
+            await from_sums(dut, lockstep, dict(zip(each, some, strict=True)), final)
+    assert lockstep.golden.overflow
+
+
+@cocotb.test()
+async def one_overflow_of_c(dut) -> None:
+    """Each value of C overflows alone (int8)."""
+    job, random, lockstep = await started(dut, "overflow of C")
+    config = job.config
+    if not config.initial or config.numerics.result != "int32":
+        return
+    for row in range(config.rows):
+        for column in range(config.columns):
+            sign = random.getrandbits(1)
+            a, b = signed_steps(random, config, sign)
+            total = products(config, (a, b))[row, column].total
+            last = (-(1 << 31) if sign else (1 << 31) - 1) - total
+            for number, overflows in ((last, False), (last + (-1 if sign else 1), True)):
+                c = [[0] * config.columns for _ in range(config.rows)]
+                c[row][column] = number % (1 << 32)
+                lockstep.feed([[[step]] for step in a], [[[step]] for step in b], [c])
+                await lockstep.run()
+                assert lockstep.golden.overflow == overflows
+            await lockstep.cycle(clear=True)
 
 
 @cocotb.test()

@@ -1,0 +1,81 @@
+"""Accumulators whose sums a bench sets: in the Verilog's register and in the golden model alike.
+
+Operands alone take `2**headroom_bits` of the largest products to the top of an exact accumulator: 16,384 cycles of the
+paper's PE. A register that is set goes on exactly as one that came there.
+"""
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from tensordash import TileConfig
+from tensordash.configuration.formats import FP32
+
+from ..golden import Accumulator, ExactAccumulator, FusedAccumulator, IntegerAccumulator
+
+__all__ = ["REGISTER", "accumulator_in", "near_the_ends", "set_sum"]
+
+REGISTER = "accumulated"
+"""The register that holds an accumulator's sum, by its name in the Verilog: two's complement, or FP32 bits, and above
+them the marks of infinities and NaN."""
+
+
+def accumulator_in(dut: Any, row: int, column: int) -> Any:
+    """The accumulator of a PE of a tile in a simulation."""
+    pe = getattr(dut, f"pe_{row}_{column}")
+    return (pe if hasattr(pe, "accumulator") else pe.pe).accumulator
+
+
+def set_sum(accumulator: Any, golden: Accumulator, number: int) -> None:
+    """Make a number the sum so far, free of infinities and NaN.
+
+    Parameters
+    ----------
+    accumulator : cocotb handle
+        The component in the simulation.
+    golden : Accumulator
+        Its model.
+    number : int
+        The sum in units of the least bit; of a fused accumulator its FP32 bits, finite and not -0.
+    """
+    if isinstance(golden, FusedAccumulator):
+        golden.bits = number
+    else:
+        assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
+        golden.total, golden.infinities = number, frozenset()
+    getattr(accumulator, REGISTER).value = golden.block_bits()
+
+
+def near_the_ends(random: Random, config: TileConfig, golden: Accumulator, added: int) -> Iterator[int]:
+    """Sums to set so that the next one, `added` more, lies around the accumulator's ends.
+
+    Of an exact accumulator: the last sum within the range and the first one beyond, at both ends; and a sum of each
+    binade of the headroom, of either sign. Of a fused one: its largest numbers.
+
+    Parameters
+    ----------
+    random : Random
+        Chooses what lies below a binade's first bit.
+    config : TileConfig
+        The tile.
+    golden : Accumulator
+        Gives the width.
+    added : int
+        What the next products come to.
+    """
+    if isinstance(golden, FusedAccumulator):
+        for sign in (0, 1 << 31):
+            yield sign | FP32.largest
+            yield sign | FP32.largest - random.getrandbits(23)
+        return
+    assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
+    half = 1 << (golden.width - 1)
+    for end in (half - 1, half, -half, -half - 1):
+        number = end - added
+        if -half <= number < half:
+            yield number
+    headroom = config.numerics.accumulator.headroom_bits  # type: ignore[union-attr]
+    for binade in range(golden.width - 2 - headroom, golden.width - 1):
+        magnitude = 1 << binade | random.getrandbits(binade)
+        yield min(magnitude, half - 1)
+        yield -magnitude

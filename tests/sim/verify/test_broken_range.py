@@ -1,0 +1,157 @@
+"""Benches can fail, continued: faults that show where a sum comes to an end of its range, or leaves it."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import Cat, Const, Mux
+
+from tensordash import TileConfig, load_preset
+from tensordash.arithmetic import normalizer
+from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.fused_accumulator import FusedAccumulator
+from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
+from tensordash.arithmetic.rounder import Rounder
+from tensordash.tile.drain import Drain
+from tensordash.tile.pe import PE
+from tensordash.tile.scheduled_pe import ScheduledPE
+from tensordash.tile.tile import Tile
+from tensordash_sim.verify import run_bench
+
+from .conftest import FOR_SMALL, Recorder, says
+
+PAPER = load_preset("paper")
+SMALL = TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)))
+E5M2 = TileConfig(format="fp8_e5m2", headroom_bits=4)
+INT8 = replace(SMALL, format="int8", initial=True)
+BF16 = load_preset("paper-bf16")
+OVERFLOW = "one_overflow$"
+RANGE = f"ends_of_the_range|{OVERFLOW}|headroom"
+
+
+@pytest.fixture
+def found(caught):
+    """The tests of the range must find a fault."""
+
+    def run(bench: str, config: TileConfig = SMALL, only: str = RANGE) -> tuple[str, ...]:
+        return caught(bench, config=config, effort=0.05, only=only)
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("bench", "config"),
+    [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)],
+)
+def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
+    """What the faults below are measured against."""
+    monkeypatch.setenv("COCOTB_TEST_FILTER", f"{RANGE}|overflow_of_c")
+    result = run_bench(bench, config, verilog(config), tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
+    assert result.passed, result.failures
+
+
+class TestFlag:
+    @pytest.mark.parametrize(
+        ("config", "place"),
+        [(PAPER, 15), (E5M2, 0), (SMALL, 1), (SMALL, 2)],
+        ids=["3_3-paper", "0_0-e5m2", "0_1-small", "1_0-small"],
+    )
+    def test_a_pe_is_not_wired(self, config, place, found, sabotage):
+        sabotage(Tile, lambda self: self._overflows[place].eq(0))
+        assert says(found("tile", config, OVERFLOW), "overflow is 0, golden says 1")
+
+    def test_a_pe_overflows_with_another(self, found, sabotage):
+        sabotage(Tile, lambda self: self._overflows[3].eq(self._pes_by_place[0, 0].overflow))
+        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden says 1")
+
+    @pytest.mark.parametrize("component", [PE, ScheduledPE])
+    def test_a_pe_never_overflows(self, component, found, sabotage):
+        sabotage(component, lambda self: self.overflow.eq(0))
+        assert says(found("tile", SMALL, OVERFLOW), "overflow is 0, golden says 1")
+
+    def test_a_pe_alone_never_overflows(self, found, sabotage):
+        sabotage(PE, lambda self: self.overflow.eq(0))
+        assert says(found("pe"), "golden says overflow True")
+
+    @pytest.mark.parametrize("place", [(0, 0), (0, 1)])
+    def test_a_sum_with_c_is_not_wired(self, place, found, monkeypatch):
+        original = Drain._value
+
+        def wrong(self, m, platform, row, column, *rest):
+            value, overflow = original(self, m, platform, row, column, *rest)
+            return value, Const(0) if (row, column) == place else overflow
+
+        monkeypatch.setattr(Drain, "_value", wrong)
+        assert says(found("tile", INT8, "overflow_of_c"), "overflow is 0, golden says 1")
+
+
+class TestOverflow:
+    """The comparison that sets the flag."""
+
+    @pytest.mark.parametrize("component", [ExactAccumulator, IntegerAccumulator])
+    @pytest.mark.parametrize("sign", [0, 1])
+    def test_of_one_sign_only(self, sign, component, found, sabotage):
+        def assignments(self, inside):
+            grown = inside["grown"]
+            left = grown[-1] ^ grown[-2]
+            return self.overflow.eq(inside["counting"] & ~self.hold & left & (grown[-1] == sign))
+
+        sabotage(component, assignments)
+        assert says(found("pe", INT8 if component is IntegerAccumulator else SMALL), "golden says overflow True")
+
+    def test_one_bit_too_few(self, found, sabotage):
+        def assignments(self, inside):
+            top = inside["grown"][self.shape.width :]
+            return self.overflow.eq(inside["counting"] & ~self.hold & ~(top.all() | ~top.any()))
+
+        sabotage(ExactAccumulator, assignments)
+        assert says(found("tile", SMALL), "overflow is 0, golden says 1")
+
+    @pytest.mark.parametrize("bench", ["pe", "tile"])
+    def test_one_bit_too_many(self, bench, found, sabotage):
+        def assignments(self, inside):
+            top = inside["grown"][self.shape.width - 2 :]
+            return self.overflow.eq(inside["counting"] & ~self.hold & ~(top.all() | ~top.any()))
+
+        sabotage(ExactAccumulator, assignments)
+        assert says(found(bench), "golden says overflow False" if bench == "pe" else "overflow is 1, golden says 0")
+
+
+class TestTop:
+    """The upper bits of a sum."""
+
+    @pytest.mark.parametrize("bench", ["pe", "tile"])
+    @pytest.mark.parametrize("kept", [91, 95])
+    def test_replaced_by_the_sign(self, kept, bench, found, sabotage):
+        def assignments(self, inside):
+            number = inside["accumulated"].number
+            cut = Cat(number[:kept], number[-1].replicate(self.shape.width - kept))
+            return inside["start"].eq(Mux(self.clear, 0, cut).as_signed())
+
+        sabotage(ExactAccumulator, assignments)
+        assert says(found(bench), "golden says")
+
+    @pytest.mark.parametrize("bench", ["pe", "tile"])
+    def test_sign_is_that_of_the_bit_below(self, bench, found, sabotage):
+        sabotage(ExactAccumulator, lambda self, inside: inside["following"].number[-1].eq(inside["grown"][-3]))
+        assert says(found(bench), "golden says")
+
+    def test_of_the_first_shift_of_the_rounder(self, found, monkeypatch):
+        """The top four bits behind the normaliser's first stage."""
+        original = normalizer.normalize
+
+        def wrong(m, bits, *args, **kwargs):
+            inside = Recorder()
+            with monkeypatch.context() as within:
+                within.setattr(normalizer, "Signal", inside)
+                made = original(m, bits, *args, **kwargs)
+            m.d.comb += inside.made[f"normal_{len(bits).bit_length() - 1}"][-4:].eq(0)
+            return made
+
+        monkeypatch.setattr(sys.modules[Rounder.__module__], "normalize", wrong)
+        assert says(found("tile", SMALL, "headroom"), "out_payload is", "golden says")
+
+    def test_of_a_fused_sum(self, found, sabotage):
+        """2**128 is not an infinity."""
+        sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(inside["rounded"][23:] > 0xFF))
+        assert says(found("pe", BF16), "block is", "golden says")
