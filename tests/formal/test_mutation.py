@@ -16,6 +16,7 @@ from tensordash_formal.mutation import MutationReport, mutate
 from tensordash_formal.solver import Solver
 from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
+from tensordash_synth.equivalence import same_logic
 
 pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="mutants run on Icarus")
 SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=2, format="fp8_e4m3", connectivity=((0, 0), (1, 0), (1, 1)))
@@ -147,26 +148,19 @@ def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
     assert all(f".{each.port}(" in mutants.source(each) for each in mutants.mutants)
 
 
-def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
+def test_two_overflows_that_are_swapped_change_nothing(tmp_path):
     """The flag is set by any: no bench can tell, and the comparison of the module alone says so."""
-    monkeypatch.setattr(mutation, "_run", lambda work, simulation, mutant: "")
-    work = work_of(replace(SMALL, columns=2), "tile", 60, "wires")
+    work = work_of(replace(SMALL, columns=2), "tile", kind="wires")
     mutants = work.campaign.mutants("tile", 1, tmp_path)
-    swap = replace(
-        mutants.mutants[0],
-        module="tensordash_tile",
-        kind="swapped",
-        cell="pe_0_0",
-        port="sum_overflow",
-        other="pe_0_1",
-        bit=-1,
+    place = {"module": "tensordash_tile", "cell": "pe_0_0", "port": "sum_overflow", "other": "pe_0_1", "bit": -1}
+    swap = replace(mutants.mutants[0], kind="swapped", **place)
+    assert mutation._without_bench(work, mutants, swap, tmp_path) == (
+        "equivalent",
+        "cec of its module without what is in it",
     )
-    monkeypatch.setattr(mutation, "_prepared", lambda work: (mutants, None))
-    mutants.mutants = [swap]
-    fate = mutation._fate(work, tmp_path, 1)
-    assert (fate.fate, fate.by) == ("equivalent", "cec of its module without what is in it")
-    mutants.mutants = [replace(swap, kind="neighbour")]
-    assert mutation._fate(work, tmp_path / "another", 1).fate == "survives"
+    alone, *_ = mutants.cuts("tensordash_tile")
+    both = mutants.verilog(replace(swap, kind="neighbour"))
+    assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
 
 
 def test_wires_at_full_size_are_found(tmp_path):
