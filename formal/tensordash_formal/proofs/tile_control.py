@@ -115,7 +115,7 @@ class ControlledTile(TileHarness):
             when=(state.held != 0) & (state.may_start | ~state.first) & ~state.frozen & self._complete(),
         )
         if self.config.initial:
-            waits = state.first & ~state.may_start & ~self.tile.c.ready
+            waits = state.first & ~state.may_start & ~self.tile.c.ready & self.calm
             self.claim("c_waits_only_while_results_leave", state.pipe_made.any() | (state.left != 0), when=waits)
 
     def _complete(self) -> Value:

@@ -1,7 +1,7 @@
 """Design-space search: which connectivity and shape of a tile is fastest on recorded training, and what it costs."""
 
 from .campaign import Campaign, Point
-from .pareto import pareto_front, plot_front
+from .pareto import pareto_front, plot_front, ties
 from .search import Found, Structure, climb, search, start_options
 from .workload import Workload, random_workload, sample_workload
 
@@ -18,4 +18,5 @@ __all__ = [
     "sample_workload",
     "search",
     "start_options",
+    "ties",
 ]

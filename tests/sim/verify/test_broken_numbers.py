@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from amaranth.hdl import Const, Mux
 
-from tensordash import TileConfig, fused_accumulator, generate
+from tensordash import TileConfig, generate
+from tensordash.arithmetic import fused_accumulator
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_result import FusedResult
