@@ -47,10 +47,10 @@ def test_damaged(folder: Path, content: str) -> None:
     assert make.calls == 2
 
 
-def test_other_tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otherrecipe_digest(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Maker()
     cached(["a"], make)
-    monkeypatch.setattr("tensordash_synth.cache._tools", lambda: "another Yosys")
+    monkeypatch.setattr("tensordash_synth.cache.recipe_digest", lambda: "another Yosys")
     cached(["a"], make)
     assert make.calls == 2
 
