@@ -1,4 +1,4 @@
-"""What tiles cost: every figure of docs/cost.md and docs/numerics.md that synthesis gives, measured and written there.
+"""What tiles cost: every figure of synthesis in docs/cost.md, numerics.md, simulator.md and README.md, measured here.
 
     python bench/cost.py                  # measure what is out of date, then write the pages and docs/scaling.svg
     python bench/cost.py paper numerics   # of the parts that are out of date only these
@@ -12,13 +12,15 @@ import argparse
 import hashlib
 import json
 import resource
+import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cost_pages import PAGES, draw_scaling, written
+from cost_pages import PAGES, added, written
+from scaling_picture import draw
 
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
@@ -126,6 +128,13 @@ def _scaling(jobs: int) -> Any:
     }
 
 
+def _explore() -> Any:
+    """What the command prints without arguments, but for the line that names its folder."""
+    command = [sys.executable, "-m", "tensordash_cli", "explore", "-o", str(ROOT / "build" / "explore")]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return {"table": "\n".join(line.rstrip() for line in printed.splitlines() if not line.startswith("*:"))}
+
+
 def parts() -> dict[str, Part]:
     """All of them, the quick ones first."""
     cores = tuple(every_numerics(PAPER))
@@ -143,6 +152,7 @@ def parts() -> dict[str, Part]:
     every = tuple(config for configs in SHAPES.values() for config in configs.values())
     found["scaling"] = Part(every, _scaling)
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
+    found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 
 
@@ -183,7 +193,7 @@ def write() -> None:
     for page in PAGES:
         path = ROOT / page
         write_whole(path, written(path.read_text(encoding="utf-8"), results))
-    draw_scaling(results["scaling"], ROOT / "docs" / "scaling.svg")
+    draw({name: added(points) for name, points in results["scaling"].items()}, ROOT / "docs" / "scaling.svg")
 
 
 def check() -> bool:

@@ -3,14 +3,13 @@
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
+from scaling_picture import fitted
 
-__all__ = ["PAGES", "draw_scaling", "written"]
+__all__ = ["PAGES", "added", "written"]
 
-PAGES = ("docs/cost.md", "docs/numerics.md", "README.md")
+PAGES = ("docs/cost.md", "docs/numerics.md", "docs/simulator.md", "README.md")
 REGION = re.compile(r"(?<=<!-- cost: )([\w-]+)( -->\n).*?(?=<!-- /cost -->)", re.DOTALL)
 
 Results = Mapping[str, Any]
@@ -90,7 +89,7 @@ def _change(new: float, old: float) -> str:
 
 def _module(document: Any, role: str) -> Any:
     """The module of a role that takes longest; its name may end in what tells it from others."""
-    found = [each for name, each in document["modules"].items() if re.match(rf"tensordash_{role}(_|$|\W)", name)]
+    found = [each for name, each in document["modules"].items() if re.match(rf"tensordash_{role}($|__| )", name)]
     return max(found, key=lambda each: each["delay_ns"])
 
 
@@ -335,39 +334,19 @@ def scaling(results: Results) -> str:
 def scaling_words(results: Results) -> str:
     fits = []
     for parameter, points in results["scaling"].items():
-        slope, constant, worst = _fit(parameter, points)
-        over = f"{slope:,.0f} {'/' if parameter in ('rows', 'columns') else '*'} {parameter}"
-        fits.append(f"{over} {'+' if constant >= 0 else '-'} {abs(constant):,.0f} (at most {worst:.1%} off)")
+        fit = fitted(parameter, added(points))
+        over = f"{fit.slope:,.0f} {'/' if parameter in ('rows', 'columns') else '*'} {parameter}"
+        sign = "+" if fit.constant >= 0 else "-"
+        fits.append(f"{over} {sign} {abs(fit.constant):,.0f} (at most {fit.worst:.1%} off)")
     return _filled(f"Added per PE, fitted: {'; '.join(fits)}.")
 
 
-def _fit(parameter: str, points: Mapping[str, Sequence[float]]) -> tuple[float, float, float]:
-    """Slope, constant and the largest deviation of what is added per PE."""
-    at = np.array(list(map(float, points)))
-    added = np.array([sparse - dense for sparse, dense in points.values()])
-    # What rows or columns share is divided among them; lanes and steps multiply.
-    terms = 1 / at if parameter in ("rows", "columns") else at
-    (slope, constant), *_ = np.linalg.lstsq(np.stack([terms, np.ones_like(at)], axis=1), added, rcond=None)
-    return float(slope), float(constant), float(np.abs((slope * terms + constant) / added - 1).max())
+def added(points: Mapping[str, Sequence[float]]) -> dict[int, float]:
+    """Gates per PE beyond the baseline's."""
+    return {int(n): sparse - dense for n, (sparse, dense) in points.items()}
 
 
-def draw_scaling(points_of: Mapping[str, Mapping[str, Sequence[float]]], path: Path) -> None:
-    """What is added per PE over each parameter, with the fits."""
-    import matplotlib.pyplot as plt
-
-    plt.rcParams["svg.hashsalt"] = "tensordash"
-    figure, axes = plt.subplots(1, len(points_of), figsize=(12, 3), layout="constrained")
-    for axis, (parameter, points) in zip(axes, points_of.items(), strict=True):
-        at = np.array(list(map(float, points)))
-        slope, constant, _ = _fit(parameter, points)
-        terms = 1 / at if parameter in ("rows", "columns") else at
-        axis.plot(at, [sparse - dense for sparse, dense in points.values()], "o", at, slope * terms + constant, "-")
-        axis.set(xlabel=parameter, ylim=(0, None), xticks=at, xticklabels=list(points))
-    axes[0].set_ylabel("added GE per PE")
-    figure.savefig(path, metadata={"Date": None})
-
-
-# Regions of docs/numerics.md and of README.md
+# Regions of the other pages
 
 
 def numerics(results: Results) -> str:
@@ -389,7 +368,23 @@ def numerics_words(results: Results) -> str:
 
 
 def summary(results: Results) -> str:
-    return "\n".join(["```", "\n\n".join(_paragraphs(results["paper"])[:5]), "```"])
+    return "\n".join(["```", results["paper"]["table"], "```"])
+
+
+def summary_of_recommended(results: Results) -> str:
+    found = results["recommended"]
+    ratio = found["ratio"]
+    return _filled(
+        "`--preset recommended` is smaller, faster and takes less power: its staging buffers are rings, in which a value "
+        f"is written once and never shifted. Area {ratio['area']:.3f} of the baseline's, power without zeros "
+        f"{ratio['power']:.3f}, energy {ratio['energy']['50% zeros']:.3f} at 50% zeros and "
+        f"{ratio['energy']['digits trace']:.3f} on the digits trace. Its ports want step t on line t modulo 4 "
+        "([docs/tile.md](docs/tile.md))."
+    )
+
+
+def explore(results: Results) -> str:
+    return "\n".join(["```", results["explore"]["table"], "```"])
 
 
 REGIONS: dict[str, Callable[[Results], str]] = {
@@ -410,4 +405,6 @@ REGIONS: dict[str, Callable[[Results], str]] = {
     "numerics": numerics,
     "numerics-words": numerics_words,
     "summary": summary,
+    "summary-recommended": summary_of_recommended,
+    "explore": explore,
 }

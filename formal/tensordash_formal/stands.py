@@ -56,8 +56,9 @@ class _TagPE(Elaboratable):
             entering = held
         start = Signal(TAGS)
         total = Signal(TAGS)
-        sums = Signal(TAGS)
-        block = Signal(TAGS, name="block_tags")
+        # As in the components, of which some have no reset.
+        sums = Signal(TAGS, reset_less=True)
+        block = Signal(TAGS, name="block_tags", reset_less=True)
         c = pe.sum.c[-1] if starts_from_c(pe.numerics) else Const(0)
         m.d.comb += [
             start.eq(Mux(pe.sum.start, Cat(Const(0, 2), c), sums)),
@@ -80,7 +81,7 @@ class _TagResult(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         result = self.result
-        held = Signal(TAGS)
+        held = Signal(TAGS, reset_less=True)
         tags = Value.cast(result.sum)[:TAGS]
         c = result.c[-1] if hasattr(result, "c") else Const(0)
         with m.If(result.load):

@@ -65,7 +65,7 @@ class TileHarness(Harness):
         self.lemma(self.probe("control.first", 1) == state.first)
         if self.config.ring:
             self.lemma(count(state.oldest) == 1)
-            self.lemma(self.probe("control.oldest", depth) == state.oldest)
+            self.lemma(self.probe("control.motion_oldest", depth) == state.oldest)
 
     def _schedulers(self) -> None:
         """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.

@@ -184,8 +184,9 @@ class FusedAccumulator(Block):
         field, sign = number[FRACTION_BITS:-1], number[-1]
         normal = field.any()
         c_level = Signal(self.level_bits)
-        c_above, top_level = Signal(), Signal(self.level_bits)
-        up, down = Signal(self.level_bits + 1), Signal(self.level_bits + 1)
+        c_above = Signal()
+        top_level = Signal(self.level_bits)
+        up, down = (Signal(self.level_bits + 1, name=name) for name in ("up", "down"))
         m.d.comb += [
             c_level.eq(Cat(field[0] | ~normal, field[1:])),
             up.eq(c_level - level),
@@ -235,7 +236,7 @@ class FusedAccumulator(Block):
             rounded.eq(Cat(normal[-(FRACTION_BITS + 1) : -1], field) + up),
         ]
         result = Signal(RawSumLayout(RESULT_BITS))
-        special, overflow = Signal(), Signal()
+        special, overflow = (Signal(name=name) for name in ("special", "overflow"))
         infinite = (basis.positive | marks.positive, basis.negative | marks.negative)
         m.d.comb += [
             special.eq(infinite[0] | infinite[1]),

@@ -71,7 +71,7 @@ class InitialAdder(Block):
         lowest = self.total_least_exponent + BIAS - 1
         # At this one, the half of C's last place is no less than the greatest magnitude of a sum.
         dominant_field = self.least_exponent + self.width - 1 + FRACTION_BITS + 2 + BIAS
-        small, dominant = Signal(), Signal()
+        small, dominant = (Signal(name=name) for name in ("below", "dominant"))
         shift = Signal(range(dominant_field - lowest))
         m.d.comb += [
             small.eq(field < lowest),
@@ -93,7 +93,8 @@ class InitialAdder(Block):
         infinite = special & ~fraction.any()
         not_a_number = special & fraction.any()
         number = Signal.like(self.total, reset_less=True)
-        bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+        bypass = Signal(reset_less=True)
+        other = Signal(RESULT_BITS, reset_less=True)
         m.d.comb += [
             total.eq(widened + complemented),
             self.total.eq(number),

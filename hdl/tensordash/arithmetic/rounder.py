@@ -76,7 +76,7 @@ class Rounder(Block):
         m.d.comb += bits.eq(self.sum.number[:-1] ^ sign.replicate(len(bits)))
         normal, shift, below_any, below_all = normalize(m, bits, sign, wanted=FRACTION_BITS + 2)
 
-        significand = Signal(FRACTION_BITS + 1, reset_less=True)
+        significand = Signal(FRACTION_BITS, reset_less=True)
         guard, rest_all, rest_any, sign_q = (
             Signal(name=name, reset_less=True) for name in ("guard", "rest_all", "rest_any", "sign_q")
         )
@@ -84,7 +84,7 @@ class Rounder(Block):
         special = Signal(3, reset_less=True)
         with m.If(self.load):
             m.d.sync += [
-                significand.eq(normal[1:]),
+                significand.eq(normal[1 : FRACTION_BITS + 1]),
                 guard.eq(normal[0]),
                 rest_all.eq(below_all),
                 rest_any.eq(below_any),
@@ -106,11 +106,12 @@ class Rounder(Block):
                     guard & (rest_any | significand[0]),
                 )
             ),
-            rounded.eq(Cat(significand[:-1], exponent) + up),
+            rounded.eq(Cat(significand, exponent) + up),
         ]
         result = Mux(zero, 0, Cat(rounded, sign_q))
         if self.bypassed:
-            bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+            bypass = Signal(reset_less=True)
+            other = Signal(RESULT_BITS, reset_less=True)
             with m.If(self.load):
                 m.d.sync += [bypass.eq(self.bypass), other.eq(self.other)]
             result = Mux(bypass, other, result)

@@ -74,7 +74,7 @@ class RowScheduler(Block):
         # All of the oldest step is taken: every lane prefers its own position of it, which no other lane can reach.
         remaining = Signal(ArrayLayout(lanes, depth - 1), reset_less=True)
         further = Signal(depth - 1, reset_less=True)
-        window, following = Signal(ArrayLayout(lanes, depth)), Signal(ArrayLayout(lanes, depth))
+        window, following = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "following"))
         m.d.sync += [
             select.eq(self.scheduler.select),
             further.eq(self.scheduler.advance[1:]),

@@ -138,7 +138,7 @@ class Control(Block):
         present, ending = self._present, self._ending
         complete = present[-1] | ending.any() if self.full_window else Const(1)
         startable = self.startable | ~self._first if self.initial else Const(1)
-        possible, least = Signal(), Signal(self.depth)
+        possible, least = Signal(name="possible"), Signal(self.depth, name="least")
         scheduled = self.motion.scheduled
         m.d.comb += [
             possible.eq(present[0] & complete & startable),

@@ -3,6 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from tensordash.storage.files import whole
+
+from ..plots import COLORS, MUTED, style
+
 __all__ = ["pareto_front", "plot_front", "ties"]
 
 TIE = 0.01
@@ -56,17 +60,19 @@ def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], pat
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axis = figure.subplots()
-    on_front = pareto_front(points)
-    front = sorted(point for point, best in zip(points, on_front, strict=True) if best)
-    axis.plot(*zip(*front, strict=True), drawstyle="steps-post", color="tab:blue", label="Pareto front")
-    axis.scatter(*zip(*points, strict=True), color=["tab:blue" if best else "tab:gray" for best in on_front])
-    for label, point, best in zip(labels, points, on_front, strict=True):
-        if best:
-            axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
-    axis.set(xlabel="area over the baseline's", ylabel="speedup over the baseline, mean over traces")
-    axis.grid(alpha=0.3)
-    axis.legend()
-    for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+    with style("front"):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axis = figure.subplots()
+        on_front = pareto_front(points)
+        front = sorted(point for point, best in zip(points, on_front, strict=True) if best)
+        axis.plot(*zip(*front, strict=True), drawstyle="steps-post", marker="", label="Pareto front")
+        axis.scatter(*zip(*points, strict=True), color=[COLORS[0] if best else MUTED for best in on_front], zorder=3)
+        for label, point, best in zip(labels, points, on_front, strict=True):
+            if best:
+                axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
+        axis.set(xlabel="area over the baseline's", ylabel="speedup over the baseline, mean over traces")
+        axis.grid(True, axis="both")
+        axis.legend()
+        for suffix in (".svg", ".png"):
+            with whole(path.with_suffix(suffix)) as place:
+                figure.savefig(place, metadata={"Date": None} if suffix == ".svg" else {"Software": None})
