@@ -130,8 +130,11 @@ def _scaling(jobs: int) -> Any:
 
 def _explore() -> Any:
     """What the command prints without arguments, but for the line that names its folder."""
-    command = [sys.executable, "-m", "tensordash_cli", "explore", "-o", str(ROOT / "build" / "explore")]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    command = "from tensordash_cli.main import run; run()"
+    arguments = ["explore", "-o", str(ROOT / "build" / "explore")]
+    printed = subprocess.run(
+        [sys.executable, "-c", command, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     return {"table": "\n".join(line.rstrip() for line in printed.splitlines() if not line.startswith("*:"))}
 
 

@@ -375,8 +375,8 @@ def summary_of_recommended(results: Results) -> str:
     found = results["recommended"]
     ratio = found["ratio"]
     return _filled(
-        "`--preset recommended` is smaller, faster and takes less power: its staging buffers are rings, in which a value "
-        f"is written once and never shifted. Area {ratio['area']:.3f} of the baseline's, power without zeros "
+        "`--preset recommended` is smaller, faster and takes less power: its staging buffers are rings, in which a "
+        f"value is written once and never shifted. Area {ratio['area']:.3f} of the baseline's, power without zeros "
         f"{ratio['power']:.3f}, energy {ratio['energy']['50% zeros']:.3f} at 50% zeros and "
         f"{ratio['energy']['digits trace']:.3f} on the digits trace. Its ports want step t on line t modulo 4 "
         "([docs/tile.md](docs/tile.md))."
