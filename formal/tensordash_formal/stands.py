@@ -3,9 +3,10 @@
 A value's tag is its sign bit, which nothing between a tile's ports and its multipliers looks at (int8: its zero test
 does, so that a tagged int8 is never zero). A sum becomes two bits: `one` pair of tagged values, and whether anything
 `wrong` was added: a second such pair, or a tagged value with an untagged partner. A third one is the tag of its C.
+Whether a sum leaves its range may be said of any, in any cycle.
 """
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.initial_adder import InitialAdder
@@ -30,6 +31,11 @@ def _added(pairs):
     for more, other in pairs[1:]:
         one, wrong = one ^ more, wrong | other | (one & more)
     return one, wrong
+
+
+def _any_value(m: Module, output: Value) -> None:
+    """Make an output anything, another value in every cycle."""
+    m.submodules.any = Instance("$anyseq", p_WIDTH=len(output), o_Y=output)
 
 
 class _TagPE(Elaboratable):
@@ -67,6 +73,7 @@ class _TagPE(Elaboratable):
         with m.If(pe.take):
             m.d.sync += block.eq(total)
         m.d.comb += Value.cast(pe.block).eq(block)
+        _any_value(m, pe.overflow)
         return m
 
 
@@ -85,6 +92,8 @@ class _TagResult(Elaboratable):
         with m.If(result.load):
             m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
         m.d.comb += Value.cast(result.total if isinstance(result, InitialAdder) else result.value).eq(held)
+        if hasattr(result, "overflow"):
+            _any_value(m, result.overflow)
         return m
 
 

@@ -149,6 +149,24 @@ class ControlledTile(TileHarness):
         self._sticks("protocol_error_is_right", tile.protocol_error, state.disagree | wrong_c)
         floating = isinstance(config.a_format, FloatFormat)
         self._sticks("non_finite_is_right", tile.non_finite, special, floating)
+        self._sticks("overflow_is_right", tile.overflow, self._overflows())
+
+    def _overflows(self) -> Value:
+        """A PE's sum leaves its range, or (int8) one that C is added to and that leaves the block in this cycle."""
+        config, state = self.config, self.state
+        pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
+        causes = [
+            self.port(f"{pe.format(row, column)}.overflow", 1)
+            for row in range(config.rows)
+            for column in range(config.columns)
+        ]
+        if state.adds_c and not state.has_sum:
+            causes += [
+                self.port(f"drain.result_{row}_{column}.overflow", 1) & state.moves
+                for row in range(config.out_rows)
+                for column in range(config.columns)
+            ]
+        return Cat(causes).any()
 
     def _consumed(self) -> Value:
         """Positions consumed in the cycle before: that many lanes had work."""
@@ -340,6 +358,12 @@ BROKEN = (
         Control,
         lambda m, sound, outer: outer.write.eq(sound.entering),
         replace(SMALL, connectivity=((0, 0), (1, 0), (1, 1), (2, 0), (2, 1)), staging="ring"),
+    ),
+    _broken(
+        "overflow_is_right",
+        "an overflow is not seen beside an infinity or NaN",
+        Counters,
+        lambda m, sound, outer: sound.raised[2].eq(outer.raised[2] & ~outer.raised[1]),
     ),
     _broken(
         "c_is_ready_while_there_is_room",

@@ -1,0 +1,73 @@
+"""The proofs see every PE: a fault in one place of a tile, which no fault of a component can be."""
+
+import pytest
+from amaranth.hdl import Const
+
+from tensordash import TileConfig
+from tensordash.tile.drain import Drain
+from tensordash.tile.tile import Tile
+from tensordash_formal.proofs.tile_control import PROOF
+from tensordash_formal.solver import Solver
+
+SMALL = TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)))
+BOTH = TileConfig(rows=2, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), sparsity="both")
+DENSE = TileConfig(rows=1, columns=2, lanes=2, sparsity="none")
+INT8 = TileConfig(rows=2, columns=2, lanes=2, sparsity="none", format="int8", initial=True)
+CLAIM = "overflow_is_right"
+
+
+@pytest.fixture
+def refuted(tmp_path):
+    """Whether a run exists in which the flag is not as it must be."""
+
+    def ask(config: TileConfig) -> bool:
+        harness = PROOF.build(config)
+        wanted = [f"claim_{cell}" for cell in harness.claims[CLAIM]]
+        answer = Solver(tmp_path).solve(PROOF.question(harness, wanted, "bmc", 4))
+        return bool(answer.failed)
+
+    return ask
+
+
+@pytest.mark.parametrize("config", [SMALL, BOTH, DENSE, INT8], ids=["rows", "both", "none", "int8-with-c"])
+def test_a_sound_tile_is_not_refuted(config, refuted):
+    """What the faults below are measured against."""
+    assert not refuted(config)
+
+
+@pytest.mark.parametrize(("config", "place"), [(SMALL, 3), (SMALL, 1), (BOTH, 0), (DENSE, 1)])
+def test_a_pe_is_not_wired(config, place, refuted, monkeypatch):
+    original = Tile.elaborate
+
+    def wrong(self, platform):
+        m = original(self, platform)
+        m.d.comb += self._overflows[place].eq(0)
+        return m
+
+    monkeypatch.setattr(Tile, "elaborate", wrong)
+    assert refuted(config)
+
+
+@pytest.mark.parametrize("place", [(0, 0), (0, 1)])
+def test_a_sum_with_c_is_not_wired(place, refuted, monkeypatch):
+    original = Drain._value
+
+    def wrong(self, m, platform, row, column, *rest):
+        value, overflow = original(self, m, platform, row, column, *rest)
+        return value, Const(0) if (row, column) == place else overflow
+
+    monkeypatch.setattr(Drain, "_value", wrong)
+    assert refuted(INT8)
+
+
+def test_a_sum_with_c_overflows_at_rest(refuted, monkeypatch):
+    """The flag of a sum that has not moved yet."""
+    original = Tile.elaborate
+
+    def wrong(self, platform):
+        m = original(self, platform)
+        m.d.comb += self.overflow.eq(self.counters.overflow | self.drain.overflow)
+        return m
+
+    monkeypatch.setattr(Tile, "elaborate", wrong)
+    assert refuted(INT8)
