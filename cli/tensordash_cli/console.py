@@ -3,8 +3,10 @@
 import functools
 import json
 import math
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +25,21 @@ __all__ = [
     "WholeRange",
     "chosen_config",
     "config_options",
+    "is_writable",
     "json_option",
+    "not_among",
     "preset_options",
     "print_json",
     "progress",
     "progress_bar",
     "split_inputs",
+    "waves_file",
     "writable",
     "writable_folder",
 ]
+
+MOST_LISTED = 8
+"""Names that an error lists."""
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
@@ -130,6 +138,28 @@ class WholeRange(click.IntRange):
         return number
 
 
+def not_among(option: str, given: str, known: Iterable[str], trace: Path | None) -> click.UsageError:
+    """What is wrong with a layer's name: all that a trace has, or the closest ones and how to list the rest."""
+    names = list(dict.fromkeys(known))
+    said = f"{option} must be one of {', '.join(names) or 'nothing'}, not {given}"
+    if len(names) > MOST_LISTED:
+        folded = {name.casefold(): name for name in reversed(names)}
+        close = [folded[name] for name in get_close_matches(given.casefold(), folded, n=3, cutoff=0.4)]
+        where = trace if trace is not None else "the package's trace"
+        said = f"{option} must be one of the {len(names)} of {where}, not {given}"
+        said += f"; closest: {', '.join(close)}" if close else ""
+        said += f" (tensordash inspect {trace} lists them)" if trace is not None else ""
+    return click.UsageError(said)
+
+
+def waves_file(path: Path, option: str) -> Path:
+    """A file for waveforms, which are written as VCD, checked before the long work begins."""
+    writable(path, option)
+    if path.suffix.lower() != ".vcd":
+        raise click.UsageError(f"{option} must be a .vcd file, the only kind that is written, not {path}")
+    return path
+
+
 def writable(path: Path, option: str) -> Path:
     """A file that can be written later, checked before the long work begins."""
     if path.is_dir():
@@ -137,6 +167,12 @@ def writable(path: Path, option: str) -> Path:
     if not path.parent.is_dir():
         raise click.UsageError(f"{option} must be in a folder that exists, not {path}")
     return path
+
+
+def is_writable(path: Path) -> bool:
+    """Whether something can be written to a folder, which may have to be made."""
+    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
 
 
 def writable_folder(path: Path, option: str) -> Path:

@@ -1,6 +1,7 @@
 """`tensordash evaluate`: the paper's figures and tables, ours beside them."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,7 +27,8 @@ __all__ = ["command"]
     type=Path,
     default=Path("build/traces"),
     show_default=True,
-    help="Recorded networks, NAME.trace each; without them the trace that comes with the package stands in.",
+    help="Recorded networks, NAME.trace each, your own among them; if it is not given and has none, "
+    "the trace that comes with the package stands in.",
 )
 @click.option("--scale", default="small", show_default=True, help="full, small or tiny: of networks, streams, samples.")
 @click.option("--seed", type=WholeRange(min=0, max=2**31), default=0, show_default=True, help="Of random zeros.")
@@ -43,7 +45,9 @@ __all__ = ["command"]
 @click.option("--workers", type=WholeRange(min=1), help="Processes (default: one per core).")
 @click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster whose scheduler is there, instead.")
 @json_option
+@click.pass_context
 def command(
+    context: click.Context,
     names: tuple[str, ...],
     everything: bool,
     traces: Path,
@@ -86,13 +90,16 @@ def command(
         raise click.UsageError(f"--traces must be a folder, not the file {traces}")
     if synthesis is not None and no_synth:
         raise click.UsageError("--synth and --no-synth exclude each other")
+    given = context.get_parameter_source("traces") is not click.core.ParameterSource.DEFAULT
+    settings = Settings(scale=scale, seed=seed, traces=traces, stand_in=not given)
+    if any(EXPERIMENTS[name].uses_networks for name in chosen):
+        _ = settings.networks  # an error now, not after minutes of synthesis
     presets = list(dict.fromkeys(preset for name in chosen for preset in EXPERIMENTS[name].presets))
     if synthesis is not None:
         results = synthesis_results.read(presets, synthesis)
     else:
         results = {} if no_synth else synthesis_results.made(presets, output / "synth")
-    settings = Settings(scale=scale, seed=seed, traces=traces, synthesis=results)
-    figures = _evaluate(chosen, settings, output, workers or os.cpu_count() or 1, cluster)
+    figures = _evaluate(chosen, replace(settings, synthesis=results), output, workers or os.cpu_count() or 1, cluster)
     if page is not None:
         write_whole(page, render(figures))
     if everything:
@@ -119,7 +126,7 @@ def _list(experiments: Any, as_json: bool) -> None:
 def _evaluate(
     names: list[str], settings: "Settings", output: Path, workers: int, cluster: str | None
 ) -> list["Figure"]:
-    from tensordash_sim.evaluate import evaluate
+    from tensordash_sim.evaluate import evaluate, write_figure
 
     figures = []
     with progress_bar() as bar:
@@ -129,7 +136,7 @@ def _evaluate(
             bar.update(task, completed=done, total=total)
 
         for figure in evaluate(names, settings, output, workers=workers, cluster=cluster, progress=show):
-            figure.write(output)
+            write_figure(figure, output)
             figures.append(figure)
     return figures
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
+from tensordash.storage.files import write_whole
 
 from .console import (
     CheckError,
@@ -74,7 +75,7 @@ def command(
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     document = report.to_json()
-    (output / "mutate.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_whole(output / "mutate.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:

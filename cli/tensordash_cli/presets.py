@@ -11,9 +11,15 @@ __all__ = ["command"]
 
 @click.command("presets")
 @click.argument("name", required=False)
+@click.option("--chip", is_flag=True, help="Instead: the chip that `simulate` takes unless it is given another one.")
 @json_option
-def command(name: str | None, as_json: bool) -> None:
+def command(name: str | None, chip: bool, as_json: bool) -> None:
     """List the presets, or print one as TOML to start a configuration of your own."""
+    if chip:
+        if name is not None:
+            raise click.UsageError(f"--chip goes with no NAME, not with {name}")
+        _chip(as_json)
+        return
     if name is not None:
         preset_text(name)  # complains of an unknown name
     names = [name] if name else preset_names()
@@ -25,6 +31,17 @@ def command(name: str | None, as_json: bool) -> None:
         width = max(map(len, names))
         for each in names:
             click.echo(f"{each:{width}}  {_about(each)}")
+
+
+def _chip(as_json: bool) -> None:
+    from tensordash_sim.chip import ChipConfig
+
+    chip = ChipConfig()
+    if as_json:
+        print_json(chip.to_mapping())
+    else:
+        about = "for simulate --chip; power: of one tile, in mW"
+        click.echo(f"# The chip of the paper's Table III, {about}\n{chip.to_toml()}", nl=False)
 
 
 def _about(name: str) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
+from tensordash.storage.files import write_whole
 
 from .console import CheckError, WholeRange, config_options, json_option, print_json, progress, writable_folder
 
@@ -47,7 +48,7 @@ def command(
     output.mkdir(parents=True, exist_ok=True)
     report = suite.run(output / "prove", jobs=jobs, progress=show)
     document = report.to_json()
-    (output / "prove.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    write_whole(output / "prove.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:

@@ -11,6 +11,7 @@ from .console import (
     WholeRange,
     chosen_config,
     json_option,
+    not_among,
     preset_options,
     print_json,
     progress,
@@ -92,9 +93,9 @@ def _runs(
     wanted = LAYER if layer is None and trace is None else layer
     chosen = [one for one in records if one.layer == wanted and (not operations or one.operation in operations)]
     if not chosen:
-        places = dict.fromkeys(f"{one.layer} {one.operation}" for one in records)
+        places = (f"{one.layer} {one.operation}" for one in records)
         given = " ".join((str(wanted), *operations))
-        raise click.UsageError(f"--layer and --op must be of {', '.join(places) or 'nothing'}, not {given}")
+        raise not_among("--layer and --op", given, places, trace or example_trace())
     # A layer that is called repeatedly has a record for each call; the first stands for all.
     first = {one.operation: one for one in reversed(chosen)}
     with progress.status("making schedules"):

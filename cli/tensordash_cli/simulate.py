@@ -3,8 +3,11 @@
 import csv
 import io
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
@@ -17,9 +20,12 @@ from .console import (
     FiniteRange,
     WholeRange,
     chosen_config,
+    is_writable,
     json_option,
+    not_among,
     preset_options,
     print_json,
+    progress,
     progress_bar,
     split_inputs,
     writable,
@@ -29,9 +35,10 @@ from .console import (
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+    from rich.table import Table
 
     from tensordash_sim.cycles import Counts
-    from tensordash_sim.trace import Record
+    from tensordash_sim.trace import Record, Trace
 
 __all__ = ["command"]
 
@@ -46,9 +53,17 @@ MOST_WORDS = 1 << 27
 @click.argument("inputs", metavar="[CONFIG.toml] [RUN.trace]", nargs=-1, type=Path)
 @preset_options
 @click.option(
-    "--chip", metavar="CHIP.toml", type=Path, help="The chip around the tiles (default: the paper's Table III)."
+    "--chip",
+    metavar="CHIP.toml",
+    type=Path,
+    help="The chip around the tiles (default: the paper's Table III, which\n    `tensordash presets --chip` prints).",
 )
-@click.option("--side", default="sparser", show_default=True, help="What is skipped: sparser, left or right operand.")
+@click.option(
+    "--side",
+    default="sparser",
+    show_default=True,
+    help="The operand on the row side, whose zeros are skipped: sparser, left or right.",
+)
 @click.option(
     "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
 )
@@ -57,9 +72,9 @@ MOST_WORDS = 1 << 27
 @click.option("--csv", "csv_file", metavar="FILE.csv", type=Path, help="Write the table there, too.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
 @click.option(
-    "--stream", metavar="MASK.npy", type=Path, help="Instead of a trace: side B of one stream, non-zeros true."
+    "--stream", metavar="MASK.npy", type=Path, help="Instead of a trace: row side of one stream, non-zeros true."
 )
-@click.option("--stream-a", metavar="MASK.npy", type=Path, help='Side A, needed with tile.sparsity = "both".')
+@click.option("--stream-a", metavar="MASK.npy", type=Path, help='Column side, needed with tile.sparsity = "both".')
 @click.option("--random", "zeros", metavar="SHARE", type=FiniteRange(0, 1), help="Instead of a trace: random zeros.")
 @click.option("--steps", type=WholeRange(min=1), default=1_000_000, show_default=True, help="Of --random.")
 @click.option("--length", type=WholeRange(min=1), help="Steps of a stream of --random (default: all in one).")
@@ -80,7 +95,9 @@ def command(
 
     RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `with memory` is that of the chip,
     where an operation takes as long as tiles, DRAM, banks or transposers need, whichever is slowest (`limit`).
-    DIR/simulate keeps what is done: an interrupted run goes on where it was.
+    `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace says
+    was not captured is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
+    where it was.
 
     --stream takes an array of bool (rows, T, lanes), --stream-a (columns, T, lanes): one tile.
 
@@ -103,7 +120,7 @@ def command(
     _choice("--row-order", arguments["row_order"], ("natural", "density"))
     _use(threads)
     if trace is not None:
-        _trace(config, trace, arguments)
+        _trace(config, trace, arguments, keeps="output" in given)
     elif arguments["stream"] is not None:
         _stream(config, arguments)
     else:
@@ -126,7 +143,7 @@ def _use(threads: int | None) -> None:
         numba.set_num_threads(threads)
 
 
-def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
+def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: bool) -> None:
     from tensordash_sim.chip import SIDES, ChipConfig, Machine, Results
     from tensordash_sim.lowering import Operation
     from tensordash_sim.trace import Trace
@@ -144,7 +161,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     known = dict.fromkeys(record.layer for record in records)
     for layer in arguments["layers"]:
         if layer not in known:
-            raise click.UsageError(f"--layer must be one of {', '.join(known)}, not {layer!r}")
+            raise not_among("--layer", repr(layer), known, path)
     chosen = [
         record
         for record in records
@@ -155,11 +172,11 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
     # Another order is shown next to the natural one, which is the paper's.
     machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
     runs: list[list[Result]] = []
-    with progress_bar() as bar:
+    with _kept(arguments["output"], keeps) as folder, progress_bar() as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
         for one in machines:
             runs.append([])
-            for record, result in Results(arguments["output"] / "simulate", trace, one).run(chosen):
+            for record, result in Results(folder, trace, one).run(chosen):
                 runs[-1].append((record, result))
                 bar.update(task, advance=1, description=f"{record.layer} {record.operation}")
     natural, results = runs[0], runs[-1]
@@ -169,6 +186,35 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any]) -> None:
         print_json(_document(trace, machine, results, natural))
     else:
         _print_results(results, natural, machine)
+        _print_uncaptured(_uncaptured(trace))
+
+
+@contextmanager
+def _kept(output: Path, asked_for: bool) -> Iterator[Path]:
+    """Where results are kept; for this run alone, where nobody has asked for a folder that cannot be written."""
+    if asked_for or is_writable(output):
+        yield output / "simulate"
+        return
+    progress.print(f"{output} cannot be written: results are not kept (-o DIR)", markup=False)
+    with TemporaryDirectory(prefix="tensordash-") as scratch:
+        yield Path(scratch)
+
+
+def _uncaptured(trace: "Trace") -> list[dict[str, Any]]:
+    """What the recorder has seen and could not record, and in which steps."""
+    steps: dict[str, list[int]] = {}
+    for step in trace.steps:
+        for what in step.uncaptured:
+            steps.setdefault(what, []).append(step.index)
+    return [{"what": what, "steps": indices} for what, indices in steps.items()]
+
+
+def _print_uncaptured(notes: list[dict[str, Any]]) -> None:
+    if notes:
+        click.echo("\nnot captured, and in no number above:")
+    for note in notes:
+        count = len(note["steps"])
+        click.echo(f"  in {count} step{'s' * (count != 1)}: {note['what']}")
 
 
 def _place(record: "Record") -> dict[str, Any]:
@@ -184,12 +230,22 @@ def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
     return added | {"all": totals(result for _, result in results)}
 
 
-def _document(trace: Any, machine: Any, results: list[Result], natural: list[Result]) -> dict[str, Any]:
+def _layers(results: list[Result]) -> dict[str, dict[str, dict[str, Any]]]:
+    """`_totals` of each layer, over all steps."""
+    found: dict[str, list[Result]] = {}
+    for record, result in results:
+        found.setdefault(record.layer, []).append((record, result))
+    return {layer: _totals(group) for layer, group in found.items()}
+
+
+def _document(trace: "Trace", machine: Any, results: list[Result], natural: list[Result]) -> dict[str, Any]:
     document = {
         "trace": {"path": str(trace.path), "digest": trace.digest, "conditions": dict(trace.conditions)},
         "machine": machine.to_mapping(),
         "operations": [_place(record) | result for record, result in results],
+        "layers": _layers(results),
         "totals": _totals(results),
+        "uncaptured": _uncaptured(trace),
     }
     return document | ({"natural_totals": _totals(natural)} if natural is not results else {})
 
@@ -217,12 +273,13 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False)
+    counts = Counter(layer for _, layer in {(record.step, record.layer) for record, _ in results})
     has_steps = len({record.step for record, _ in results}) > 1
     has_order = natural is not results
     numbers = ("ideal", "dense compute", "compute", "speedup", *(["natural"] if has_order else []), "with memory")
     for header in (*(["step"] if has_steps else []), "layer", "operation"):
-        table.add_column(header, overflow="fold")
-    for header in ("skips", "zeros", "padding", *numbers):
+        table.add_column(header, no_wrap=True)
+    for header in ("row side", "zeros", "padding", *numbers):
         table.add_column(header, justify="right")
     table.add_column("limit")
     lines = zip(_merged(results).items(), _merged(natural).values(), strict=True)
@@ -231,16 +288,33 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
         place = ([str(step)] if has_steps else []) + [escape(layer), operation + calls]
         shares = [result["scheduled"], f"{result['zeros']:.1%}", f"{result['padding_share']:.1%}"]
         table.add_row(*place, *shares, *_numbers(result, in_order if has_order else None), result["limit"])
+    if has_steps:
+        table.add_section()
+        sums, natural_sums = _layers(results), _layers(natural)
+        for layer, of_layer in sums.items():
+            for name, added in of_layer.items():
+                place = [f"{counts[layer]} steps", escape(layer), name, "", "", ""]
+                in_order = natural_sums[layer][name] if has_order else None
+                table.add_row(*place, *_numbers(added, in_order), "")
     totals, natural_totals = _totals(results), _totals(natural)
     for name, added in totals.items():
         place = ([""] if has_steps else []) + ["total", name, "", "", ""]
         table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
-    Console(highlight=False, width=max(Console().width, 140)).print(table)
+    # As wide as it has to be: names are whole, in a terminal, too.
+    Console(highlight=False, width=_width(table)).print(table)
     provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
     click.echo(
         f"\nenergy efficiency over the baseline{provisional}: {_times(totals['all']['core_energy_ratio'])} tiles, "
         f"{_times(totals['all']['energy_ratio'])} with SRAM and DRAM"
     )
+
+
+def _width(table: "Table") -> int:
+    from rich.console import Console
+    from rich.measure import Measurement
+
+    console = Console(width=1 << 16)
+    return Measurement.get(console, console.options, table).maximum
 
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:

@@ -9,9 +9,18 @@ from typing import Any
 
 import click
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import copy_whole, write_whole
 
-from .console import CheckError, WholeRange, json_option, print_json, progress, progress_bar, writable, writable_folder
+from .console import (
+    CheckError,
+    WholeRange,
+    json_option,
+    print_json,
+    progress,
+    progress_bar,
+    waves_file,
+    writable_folder,
+)
 
 __all__ = ["command"]
 
@@ -174,7 +183,7 @@ def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: 
     from tensordash_sim.verify import SimulatorError
 
     if waves is not None:
-        writable(waves, "--waves")
+        waves_file(waves, "--waves")
     job = draw_job(seed, index)
     with progress.status(f"job {job.name}, {_tile(job.config)}"), TemporaryDirectory(prefix="tensordash-") as scratch:
         record = run_job(job, Path(scratch) / "job", simulator=simulator, waves=waves is not None)
@@ -182,7 +191,7 @@ def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: 
             dump = Path(scratch) / "job" / "run" / "dump.vcd"
             if not dump.exists():
                 raise SimulatorError(f"job {job.name} left no waveforms")
-            waves.write_bytes(dump.read_bytes())
+            copy_whole(dump, waves)
     if as_json:
         print_json({"config": job.config.to_mapping(), **record.to_json()})
     elif not record.failure:

@@ -6,7 +6,18 @@ import click
 
 from tensordash import TileConfig
 
-from .console import CheckError, FiniteRange, WholeRange, config_options, json_option, print_json, progress, writable
+from .console import (
+    CheckError,
+    FiniteRange,
+    WholeRange,
+    config_options,
+    json_option,
+    not_among,
+    print_json,
+    progress,
+    waves_file,
+    writable,
+)
 
 __all__ = ["command"]
 
@@ -52,12 +63,14 @@ def command(
     cells. Registers begin with random values (--seed).
 
     --trace draws passes of one layer and operation of a trace's first step (--seed) and rounds their values to the
-    tile's formats; where the trace holds masks only, non-zeros are drawn. Cycles are compared with the cycle simulator,
+    tile's formats, for an 8-bit one scaled by a power of two before, which is printed; where the trace holds masks
+    only, non-zeros are drawn. The sparser operand is on the row side. Cycles are compared with the cycle simulator,
     too.
     """
-    for path, option in ((output, "--output"), (waves, "--waves")):
-        if path is not None:
-            writable(path, option)
+    if output is not None:
+        writable(output, "--output")
+    if waves is not None:
+        waves_file(waves, "--waves")
     if netlist:
         if trace is not None or operands is not None or output is not None or waves is not None:
             raise click.UsageError("--netlist goes with --bench tile, --seed, --effort and --simulator icarus only")
@@ -188,6 +201,7 @@ def _replay(
                 "elapsed_cycles": result.elapsed,
                 "non_finite": result.non_finite,
                 "overflow": result.overflow,
+                "non_finite_results": result.non_finite_results,
                 "totals": totals,
                 "counters": {**counters, "row_wait": result.row_wait.tolist()},
             }
@@ -198,6 +212,12 @@ def _replay(
             f"{totals['steps']} dense steps in {totals['cycles']} cycles ({speedup:.3f}x), "
             f"equal to the golden model in every cycle ({result.simulator})"
         )
+        if result.non_finite:
+            click.echo("non_finite is set: an operand is infinity or NaN")
+        if result.overflow:
+            click.echo("overflow is set: an exact accumulator or an INT32 result has overflowed, and wrapped")
+        if result.non_finite_results:
+            click.echo(f"{result.non_finite_results} of {result.c_bits.size} results are infinity or NaN")
     if result.mismatches:
         raise CheckError(f"Verilog and golden model differ: {result.mismatches[0]}")
 
@@ -220,13 +240,13 @@ def _layer(
     from tensordash_sim.quantization import non_zeros
     from tensordash_sim.trace import Trace
     from tensordash_sim.verify import Replayer
-    from tensordash_sim.verify.layer import layer_passes
+    from tensordash_sim.verify.layer import layer_passes, operand_scales, told_values
 
     records = list(Trace.open(path).records)
     record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
     if record is None:
-        places = dict.fromkeys(f"{one.layer} {one.operation}" for one in records)
-        raise click.UsageError(f"--layer and --op must be one of {', '.join(places)}, not {layer} {operation}")
+        places = (f"{one.layer} {one.operation}" for one in records)
+        raise not_among("--layer and --op", f"{layer} {operation}", places, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
         replayer = Replayer(config, Path(folder), simulator=simulator)
@@ -245,11 +265,14 @@ def _layer(
             totals["passes"] += len(b)
             for counter in ("steps", "cycles"):
                 totals[counter] += int(found.counters[counter].sum())
+    scales = operand_scales(record, config)
     document = {
         "digest": config.digest,
         "layer": layer,
         "operation": operation,
         "values": all(operand.values is not None for operand in record.operands.values()),
+        "sides": {"row": record.sparser, "column": next(name for name in record.operands if name != record.sparser)},
+        "scales": {name: 2.0**exponent for name, exponent in scales.items()},
         "equal_to_golden": True,
         "simulator": simulator,
         **totals,
@@ -257,9 +280,10 @@ def _layer(
     if as_json:
         print_json(document)
         return
-    drawn = "" if document["values"] else ", values drawn at random where the trace has masks only"
+    sides = document["sides"]
     click.echo(
         f"{totals['passes']} passes, {totals['steps']} dense steps in {totals['cycles']} cycles "
         f"({totals['steps'] / totals['cycles']:.3f}x), "
-        f"equal to the golden model in every cycle and to the cycle simulator ({simulator}{drawn})"
+        f"equal to the golden model in every cycle and to the cycle simulator ({simulator})\n"
+        f"{sides['row']} on the row side, {sides['column']} on the column side; {told_values(record, config, scales)}"
     )

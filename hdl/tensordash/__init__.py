@@ -22,6 +22,7 @@ __all__ = [
     "TensorDashError",
     "Tile",
     "TileConfig",
+    "__version__",
     "generate",
     "load_preset",
     "preset_names",

@@ -8,9 +8,10 @@ from tensordash import ConfigError, TileConfig
 
 from .hierarchy import Hierarchy, Placement
 from .mapping import Mapped
-from .power_report import NO_OPENSTA, measure_power
+from .power_report import NO_OPENSTA
 from .report import Areas, CostReport, Design
 from .run import Progress, Run, running
+from .tile_power import measure_power
 
 __all__ = ["measure_areas", "synthesize"]
 

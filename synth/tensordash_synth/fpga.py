@@ -132,10 +132,8 @@ def synthesize_fpga(
 
 def _map(tile: Hierarchy, name: str, target: str, folder: Path, progress: Progress) -> Counter[str]:
     """Resources of a module, without what stands below it."""
-    (folder / "tile.v").write_text(tile.text, encoding="utf-8")
-    boxes = tile.black_boxes(name)
-    commands = ["read_verilog tile.v", *([f"blackbox {' '.join(boxes)}"] if boxes else [])]
-    commands += [f"hierarchy -check -top {name}", "flatten", TARGETS[target].format(top=name)]
+    (folder / "module.v").write_text(tile.source(name), encoding="utf-8")
+    commands = ["read_verilog module.v", f"hierarchy -check -top {name}", "flatten", TARGETS[target].format(top=name)]
     run_yosys([*commands, f"tee -q -o stat.json stat -json -top {name}"], folder, name)
     cells = statistics(folder / "stat.json", name)["num_cells_by_type"]
     counts: Counter[str] = Counter()

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from .canonical import canonical, interface
+
 __all__ = ["PREFIX", "Hierarchy", "Module", "Placement", "role"]
 
 PREFIX = "tensordash_"
@@ -115,41 +117,28 @@ class Hierarchy:
             for instance, child in self.modules[module].children:
                 if role(child) not in MERGED:
                     names.setdefault(child, []).append(instance)
-            yield from ((module, child, instances[1:]) for child, instances in names.items() if instances[1:])
+            yield from (
+                (module, child, sorted(instances)[1:]) for child, instances in sorted(names.items()) if instances[1:]
+            )
+
+    def source(self, module: str) -> str:
+        """Everything that is mapped with a module, in one form, and the ports of the black boxes below it."""
+        parts = self._merged(module)
+        texts = [canonical(self.modules[name].text) for name in parts]
+        return "\n".join([*texts, *(interface(self.modules[name].text) for name in self.black_boxes(module))])
 
     def digest(self, module: str) -> str:
-        """Hash of everything that is mapped with a module, whatever its own name."""
-        text = self._merged_text(module).replace(f"module {module}(", "module (", 1)
-        return _hash(_canonical(text))
+        """Hash of a module's source, whatever its own name."""
+        text = self.source(module).replace(f"module {module}(", "module (", 1)
+        return hashlib.sha256(text.encode()).hexdigest()
 
-    def _merged_text(self, module: str) -> str:
-        merged = sorted({child for _, child in self.modules[module].children if role(child) in MERGED})
-        return "\n".join([self.modules[module].text, *map(self._merged_text, merged)])
+    @cached_property
+    def whole(self) -> str:
+        """The source of the top with everything below it."""
+        names = sorted({name for placement in self.placements for name in self._merged(placement.module)})
+        return "\n".join(canonical(self.modules[name].text) for name in names)
 
-
-def _hash(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _canonical(text: str) -> str:
-    """Lines of a module whatever the numbers that Yosys gave to its own wires, which depend on the rest of the file.
-
-    >>> _canonical("  assign _1_ = a;\\n  assign x = _1_;") == _canonical("  assign x = _7_;\\n  assign _7_ = a;")
-    True
-    >>> _canonical("  assign _1_ = a;\\n  assign x = _1_;") == _canonical("  assign _1_ = b;\\n  assign x = _1_;")
-    False
-    """
-    numbered = re.compile(r"\b_\d+_\b")
-    meanings = dict(re.findall(r"^  assign (_\d+_) = (.*);$", text, re.MULTILINE))
-    names: dict[str, str] = {}
-
-    def name(found: re.Match[str]) -> str:
-        wire = found[0]
-        if wire in meanings and wire not in names:
-            names[wire] = f"_{_hash(numbered.sub(name, meanings[wire]))}_"
-        return names.get(wire, wire)
-
-    try:
-        return "\n".join(sorted(numbered.sub(name, text).splitlines()))
-    except RecursionError:  # thousands of wires in a row: compared as they are
-        return text
+    def _merged(self, module: str) -> list[str]:
+        """A module and the parts that are mapped with it, each once."""
+        children = sorted({child for _, child in self.modules[module].children if role(child) in MERGED})
+        return list(dict.fromkeys([module, *(name for child in children for name in self._merged(child))]))

@@ -4,13 +4,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .hierarchy import Placement
 from .mapping import LOGIC_SHARE, Mapped
-
-if TYPE_CHECKING:
-    from .power_report import PowerReport
+from .power_report import PowerReport
 
 __all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "Areas", "CostReport", "Design"]
 
@@ -162,7 +160,7 @@ class CostReport(Areas):
     """
 
     delays: dict[str, tuple[Mapped, Mapped]]
-    power: "PowerReport | None" = None
+    power: PowerReport | None = None
     power_reason: str = "not asked for"
 
     @property

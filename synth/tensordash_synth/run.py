@@ -57,19 +57,22 @@ class Run:
         """Map a module on its own to the target clock; what stands below it are black boxes."""
         period = self.clock_ns * PERIOD_SHARES.get(role(name), 1.0)
 
-        def make() -> tuple[Mapped, ...]:
-            return (map_for_area(self._alone(hierarchy, name), name, self.library, period, self.room()),)
+        text = hierarchy.source(name)
 
-        (mapped,) = cached([*self._key, "area", repr(period), name, hierarchy.digest(name)], make)
+        def make() -> tuple[Mapped, ...]:
+            return (map_for_area(self._read(text), name, self.library, period, self.room()),)
+
+        (mapped,) = cached([*self._key, "area", repr(period), name, text], make)
         return self._say(label, mapped)
 
     def module_fastest(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
         """Map a module on its own for speed."""
+        text = hierarchy.source(name)
 
         def make() -> tuple[Mapped, ...]:
-            return (map_fastest(self._alone(hierarchy, name), name, self.library, self.room()),)
+            return (map_fastest(self._read(text), name, self.library, self.room()),)
 
-        (mapped,) = cached([*self._key, "speed", name, hierarchy.digest(name)], make)
+        (mapped,) = cached([*self._key, "speed", name, text], make)
         return self._say(f"{label}, for speed", mapped)
 
     def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
@@ -79,14 +82,14 @@ class Run:
         equal, and they would take most of the time.
         """
         at_target, fastest = cached(
-            [*self._key, "whole", repr(self.clock_ns), *sorted(map(hierarchy.digest, hierarchy.modules))],
+            [*self._key, "whole", repr(self.clock_ns), hierarchy.top, hierarchy.whole],
             lambda: self._whole(hierarchy),
         )
         self._say(f"{label}, flattened", at_target)
         return at_target, self._say(f"{label}, flattened, for speed", fastest)
 
     def _whole(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
-        commands = [self._read(hierarchy)]
+        commands = self._read(hierarchy.whole)
         loads = {child: f"{child}_load" for _, child, _ in hierarchy.twins()}
         commands += [f"copy {child} {load}" for child, load in loads.items()]
         commands += [f"blackbox {load}" for load in loads.values()]
@@ -129,14 +132,11 @@ class Run:
             if future.done():
                 future.result()
 
-    def _alone(self, hierarchy: Hierarchy, name: str) -> list[str]:
-        boxes = hierarchy.black_boxes(name)
-        return [self._read(hierarchy), *([f"blackbox {' '.join(boxes)}"] if boxes else [])]
-
-    def _read(self, hierarchy: Hierarchy) -> str:
+    def _read(self, text: str) -> list[str]:
+        """Commands that read a text: what is mapped is what it is kept under, and nothing else."""
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".v", delete=False, encoding="utf-8") as file:
-            file.write(hierarchy.text)
-        return f"read_verilog {file.name}"
+            file.write(text)
+        return [f"read_verilog {file.name}"]
 
     def room(self) -> Path:
         """A new, empty folder."""

@@ -1,6 +1,8 @@
 """The commands as a user calls them."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +10,10 @@ import pytest
 
 import tensordash
 from tensordash_cli.main import run
+from tensordash_sim.chip import ChipConfig
 from tensordash_sim.golden import matmul
+from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.trace import TraceWriter
 from tensordash_sim.verify import simulator_names
 
 # Verilator takes seconds to build what Icarus builds at once.
@@ -39,6 +44,48 @@ def test_presets(capfd: pytest.CaptureFixture[str]) -> None:
     assert [line.split()[0] for line in listed] == tensordash.preset_names()
     document = json.loads(call("presets --json", capfd))
     assert document["paper-16lane"]["tile"]["lanes"] == 16
+
+
+def test_the_default_chip_is_printed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "chip.toml").write_text(call("presets --chip", capfd))
+    assert ChipConfig.load(folder / "chip.toml") == ChipConfig()
+    assert json.loads(call("presets --chip --json", capfd)) == ChipConfig().to_mapping()
+
+
+def test_an_unknown_layer_is_told_in_short(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Of a trace of many layers the closest ones, and how to see all."""
+    layer = MatrixProduct(batch=1, samples=2, in_features=4, out_features=4)
+    with TraceWriter("run.trace") as writer, writer.step(0) as step:
+        for index in range(300):
+            masks = {name: np.ones(layer.shapes[name], bool) for name in "AW"}
+            step.record(f"Encoder.block{index}.dense", "AxW", layer, masks)
+    for command, given in (
+        ("simulate run.trace", "--layer Encoder.block17.dens"),
+        ("verify --trace run.trace", "--layer Encoder.block17.dens --op AxW"),
+        ("report -o page.html --trace run.trace", "--layer Encoder.block17.dens --op AxW"),
+    ):
+        with pytest.raises(SystemExit) as stop:
+            run(f"{command} {given}".split())
+        assert stop.value.code == 2
+        said = capfd.readouterr().err
+        assert "one of the 300 of run.trace" in said
+        assert "closest: Encoder.block17.dense" in said
+        assert "(tensordash inspect run.trace lists them)" in said
+        assert len(said) < 300
+
+
+def test_hints_work_in_a_checkout() -> None:
+    """The distribution is on no index: extras are those of a checkout, and there are such ones."""
+    root = Path(__file__).parents[2]
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    named = set()
+    for folder in ("hdl", "sim", "synth", "formal", "cli", "docs", "examples"):
+        for file in (root / folder).rglob("*"):
+            if file.suffix in (".py", ".md"):
+                text = file.read_text(encoding="utf-8")
+                assert "tensordash-hdl[" not in text, file
+                named |= set(re.findall(r"pip\s+install '\.\[([a-z]+)\]'", text))
+    assert {"trace", "evaluate", "cluster", "prove"} <= named <= set(extras)
 
 
 @pytest.mark.parametrize("name", tensordash.preset_names())
@@ -194,3 +241,29 @@ def test_prove(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     # What is answered is not asked again.
     assert f"{len(names)} properties of 1 tile" in call(arguments, capfd)
     assert json.loads((folder / "proofs" / "prove.json").read_text()) == document
+
+
+def test_flags_of_a_replay_are_told(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Infinity comes in and goes out; int8 sums leave the accumulator without headroom."""
+    tile = f"--set tile.rows=1 --set tile.columns=2 --simulator {SIMULATOR}"
+    b = np.ones((1, 3, 4), np.float16)
+    a = np.stack([np.ones((3, 4)), np.full((3, 4), np.inf)]).astype(np.float16)
+    np.savez("in.npz", a=a, b=b)
+    text = call(f"verify {tile} --operands in.npz -o out.npz", capfd)
+    assert "non_finite is set" in text
+    assert "1 of 2 results are infinity or NaN" in text
+    assert "overflow" not in text
+    with np.load("out.npz") as out:
+        assert (bool(out["non_finite"]), bool(out["overflow"])) == (True, False)
+    integers = {"a": np.full((2, 3, 4), 127, np.int8), "b": np.full((1, 3, 4), -128, np.int8)}
+    np.savez("in.npz", **integers)
+    text = call(
+        f"verify {tile} --set tile.format=int8 --set tile.headroom_bits=0 --operands in.npz -o out.npz --json", capfd
+    )
+    document = json.loads(text)
+    assert (document["overflow"], document["non_finite"], document["non_finite_results"]) == (True, False, 0)
+    text = call(f"verify {tile} --set tile.format=int8 --set tile.headroom_bits=0 --operands in.npz -o out.npz", capfd)
+    assert "overflow is set" in text
+    assert "infinity" not in text
+    with np.load("out.npz") as out:
+        assert (bool(out["non_finite"]), bool(out["overflow"])) == (False, True)

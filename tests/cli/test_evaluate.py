@@ -1,12 +1,16 @@
 """`tensordash evaluate` as a user calls it."""
 
 import json
+import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tensordash_cli.main import run
 from tensordash_sim.evaluate import NAMES
+from tensordash_sim.lowering import MatrixProduct, Operation
+from tensordash_sim.trace import TraceWriter
 
 
 def call(*arguments: str) -> int | str:
@@ -93,3 +97,76 @@ def test_wrong_use(arguments: tuple[str, ...], message: str, folder: Path, capsy
     assert message in error
     assert len(error.splitlines()) == 1
     assert not (folder / "build" / "evaluation" / "fig8.json").exists()
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One's own networks: many zeros in one, none in the other."""
+    folder = tmp_path_factory.mktemp("own")
+    layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
+    rng = np.random.default_rng(0)
+    for name, density in (("mine", 0.05), ("full", 1.0)):
+        with TraceWriter(folder / f"{name}.trace", conditions={"script": "train.py"}) as writer, writer.step(3) as step:
+            for operation in Operation:
+                masks = {side: rng.random(layer.shapes[side]) < density for side in (operation.left, operation.right)}
+                step.record("fc", operation, layer, masks)
+    return folder
+
+
+OWN = ("--scale", "tiny", "--no-synth", "--workers", "1", "-o", "out", "--json")
+
+
+def test_own_networks_are_used(own: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("fig8", "--traces", str(own), *OWN) == 0
+    (figure,) = json.loads(capsys.readouterr().out)
+    speedups = {point["x"]: point["ours"] for point in figure["points"] if point["series"] == "all"}
+    assert list(speedups) == ["full", "mine", "mean"]
+    assert speedups["full"] == 1
+    assert speedups["mine"] > 2.6
+    assert list(figure["conditions"]["data"]) == ["full", "mine"]
+    assert "Means are over full, mine: none of the paper's networks is recorded." in figure["notes"]
+
+
+def test_no_sentence_that_the_numbers_do_not_support(
+    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fewer zeros explain a smaller speedup, and no larger one."""
+    for network, fewer in (("full", True), ("mine", False)):
+        (folder / network).mkdir()
+        shutil.copytree(own / f"{network}.trace", folder / network / f"{network}.trace")
+        assert call("fig1", "fig8", "fig9", "--traces", network, *OWN) == 0
+        figures = json.loads(capsys.readouterr().out)
+        notes = " ".join(note for figure in figures for note in figure["notes"])
+        assert ("zeros that are fewer" in notes) == fewer
+        assert "docs/models.md" not in notes
+        assert "first steps" not in notes
+
+
+def test_the_name_of_a_paper_s_network_is_not_its_recording(
+    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(own / "full.trace", folder / "traces" / "bert.trace")
+    assert call("fig1", "--traces", "traces", *OWN) == 0
+    (figure,) = json.loads(capsys.readouterr().out)
+    point = next(point for point in figure["points"] if point["series"] == "all")
+    assert (point["x"], point["paper"]) == ("bert.trace", None)
+
+
+def test_traces_that_are_asked_for_have_to_be_there(
+    own: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "empty").mkdir()
+    conditions = {"model": "ncf", "scale": "full"}
+    with TraceWriter(folder / "wrong" / "ncf.trace", conditions=conditions) as writer, writer.step(0):
+        pass
+    for traces, message in (
+        ("empty", "empty is a folder without any"),
+        ("missing", "missing is missing"),
+        (str(own / "mine.trace"), "mine.trace is a trace itself"),
+        ("wrong", "wrong is a folder with none of scale tiny: left out ncf.trace (scale full)"),
+    ):
+        assert call("fig8", "--traces", traces, *OWN) == 2
+        assert message in capsys.readouterr().err
+        assert call("table3", "--traces", traces, *OWN) == 0, "it uses no network"
+        capsys.readouterr()
+    assert not list((folder / "out").glob("fig8*"))

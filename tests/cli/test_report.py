@@ -77,7 +77,8 @@ def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert first.startswith("page.html: 0 results, 0.")
     assert second.startswith("fc AxW: 24 dense steps in ")
     html = (folder / "page.html").read_text(encoding="utf-8")
-    assert "3 passes drawn with seed 1; A is scheduled; values drawn at random where the trace has masks only." in html
+    assert "3 passes drawn with seed 1; A on the row side, W on the column side; " in html
+    assert "side; values drawn at random where the trace has masks only." in html
     assert '"rows":2,"columns":4' in html
     assert "Plotly, Inc." not in html
 
@@ -94,9 +95,9 @@ def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -
         ("results empty -o page.html", r"give [CONFIG.toml] [DIR], not results empty"),
         ("missing.toml -o page.html", "cannot read the configuration missing.toml"),
         ("-o page.html --op FxG", "--op must be one of AxW, WxG, AxG, not 'FxG'"),
-        ("-o page.html --layer fc9", "--layer and --op must be of CNN.conv1 AxW, "),
-        ("-o page.html --trace run.trace", "--layer and --op must be of fc AxW, not None"),
-        ("-o page.html --trace run.trace --layer fc --op AxG", "must be of fc AxW, not fc AxG"),
+        ("-o page.html --layer fc9", "--layer and --op must be one of the "),
+        ("-o page.html --trace run.trace", "--layer and --op must be one of fc AxW, not None"),
+        ("-o page.html --trace run.trace --layer fc --op AxG", "must be one of fc AxW, not fc AxG"),
         ("-o page.html --trace results", "results"),
         ("-o page.html --passes 0", "--passes"),
         ("-o page.html --set tile.rows=0", "tile.rows must be an integer from 1 to 16, not 0"),

@@ -2,6 +2,10 @@
 
 import csv
 import json
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +93,7 @@ def call_json(arguments: str, capfd: Capture) -> Any:
 class TestTrace:
     def test_table(self, folder: Path, capfd: Capture) -> None:
         lines = [line.split() for line in call("run.trace --chip chip.toml", capfd).splitlines()]
-        assert lines[0][:4] == ["layer", "operation", "skips", "zeros"]
+        assert lines[0][:5] == ["layer", "operation", "row", "side", "zeros"]
         operations = ["AxW", "WxG", "AxG"]
         assert [line[:2] for line in lines[1:7]] == [[name, op] for name in ("conv[red]", "fc") for op in operations]
         assert [line[:2] for line in lines[7:11]] == [["total", name] for name in (*operations, "all")]
@@ -118,6 +122,94 @@ class TestTrace:
         assert lines[1][4] == f"{sum(result['zeros'] for result in calls) / 3:.1%}"
         assert lines[1][7:9] == [f"{sum(result[name] for result in calls):,}" for name in ("dense_compute", "compute")]
         assert lines[2][:2] == ["total", "AxW"]
+
+    def test_sums_of_layers_over_steps(self, folder: Path, capfd: Capture) -> None:
+        rng = np.random.default_rng(2)
+        name = "Network.encoder.layers.11.self_attention.output.dense" * 3
+        with TraceWriter("steps.trace") as writer:
+            for index in (2, 4, 9):
+                with writer.step(index) as step:
+                    for layer in (name, "fc") if index != 4 else (name,):
+                        for operation in ("AxW", "AxG"):
+                            shapes = {side: LINEAR.shapes[side] for side in operation.split("x")}
+                            masks = {side: rng.random(shape) < 0.3 for side, shape in shapes.items()}
+                            step.record(layer, operation, LINEAR, masks)
+        document = call_json("steps.trace", capfd)
+        assert list(document["layers"]) == [name, "fc"]
+        for layer, sums in document["layers"].items():
+            assert list(sums) == ["AxW", "AxG", "all"]
+            for operation, added in sums.items():
+                chosen = [
+                    result
+                    for result in document["operations"]
+                    if result["layer"] == layer and operation in ("all", result["operation"])
+                ]
+                assert added["compute"] == sum(result["compute"] for result in chosen)
+                assert added["compute_speedup"] == added["dense_compute"] / added["compute"]
+        # Names of 156 letters are whole, as a pipe gets them.
+        lines = [line.split() for line in call("steps.trace", capfd).splitlines()]
+        sums = [line for line in lines if line[1:2] == ["steps"]]
+        assert [line[:4] for line in sums] == [
+            [count, "steps", layer, operation]
+            for count, layer in (("3", name), ("2", "fc"))
+            for operation in ("AxW", "AxG", "all")
+        ]
+        for line in sums:
+            added = document["layers"][line[2]][line[3]]
+            assert line[5:8] == [
+                f"{added['dense_compute']:,}",
+                f"{added['compute']:,}",
+                f"{added['compute_speedup']:.2f}x",
+            ]
+        assert sum(line[1:2] == [name] for line in lines) == 6
+
+    def test_what_was_not_captured_is_listed(self, folder: Path, capfd: Capture) -> None:
+        with TraceWriter("part.trace") as writer:
+            for index in range(2):
+                with writer.step(index) as step:
+                    masks = {name: np.ones(LINEAR.shapes[name], bool) for name in "AW"}
+                    step.record("fc", "AxW", LINEAR, masks)
+                    step.add_uncaptured("aten::_fused_rnn of layer [gru]")
+                    if index:
+                        step.add_uncaptured("aten::conv3d")
+        assert call_json("part.trace", capfd)["uncaptured"] == [
+            {"what": "aten::_fused_rnn of layer [gru]", "steps": [0, 1]},
+            {"what": "aten::conv3d", "steps": [1]},
+        ]
+        assert call("part.trace", capfd).endswith(
+            "\nnot captured, and in no number above:\n"
+            "  in 2 steps: aten::_fused_rnn of layer [gru]\n  in 1 step: aten::conv3d\n"
+        )
+        assert call_json("run.trace", capfd)["uncaptured"] == []
+        assert "not captured" not in call("run.trace", capfd)
+
+    def test_a_folder_that_cannot_be_written(self, folder: Path) -> None:
+        """Trace and working folder are read-only: nobody has asked for anything to be kept."""
+        program = [sys.executable, "-c", "from tensordash_cli.main import run; run()", "simulate", "run.trace"]
+        command = shlex.join(program)
+        wanted = subprocess.run([*program, "--json", "-o", "kept"], cwd=folder, capture_output=True, text=True)
+        assert wanted.returncode == 0, wanted.stderr
+        script = f"{command} --json || exit 1; {command} -o elsewhere; test $? = 2"
+        if os.geteuid() == 0:  # whom permissions do not stop
+            locked = [
+                "unshare",
+                "-m",
+                "sh",
+                "-c",
+                f"mount --bind . . && mount -o remount,ro,bind . && cd . && {script}",
+            ]
+            if subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+                pytest.skip("root, and no namespace of mounts")
+        else:
+            locked = ["sh", "-c", f"chmod -R a-w . && {{ {script}; }}"]
+        try:
+            done = subprocess.run(locked, cwd=folder, capture_output=True, text=True)
+        finally:
+            subprocess.run(["chmod", "-R", "u+w", folder], check=True)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout) == json.loads(wanted.stdout)
+        assert "build cannot be written: results are not kept" in done.stderr
+        assert "Read-only file system" in done.stderr or "Permission denied" in done.stderr
 
     def test_json(self, folder: Path, capfd: Capture) -> None:
         document = call_json("run.trace", capfd)

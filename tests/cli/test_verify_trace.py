@@ -8,7 +8,7 @@ import pytest
 
 from tensordash_cli.main import run
 from tensordash_sim.lowering import MatrixProduct
-from tensordash_sim.trace import TraceWriter
+from tensordash_sim.trace import Trace, TraceWriter
 from tensordash_sim.verify import simulator_names
 
 SIMULATOR = "icarus" if "icarus" in simulator_names() else "auto"
@@ -45,3 +45,23 @@ def test_a_layer(arguments, passes, values, trace, capfd):
     assert document["equal_to_golden"]
     assert (document["passes"], document["values"]) == (passes, values)
     assert document["cycles"] < document["steps"]
+
+
+def test_the_scale_is_told(trace, capfd):
+    """8-bit formats: by what values were multiplied before they were rounded."""
+    tile = f"--set tile.rows=1 --set tile.columns=1 --set tile.format=int8 --simulator {SIMULATOR} --sample 1"
+    status, out, _ = call(f"--trace {trace} --layer fc --op AxW {tile} --json", capfd)
+    document = json.loads(out)
+    assert status == 0
+    record = next(iter(Trace.open(trace).records))
+    for name, scale in document["scales"].items():
+        largest = np.abs(record.values(name)).max()
+        assert largest * scale <= 127 < 2 * largest * scale
+    status, out, _ = call(f"--trace {trace} --layer fc --op AxW {tile}", capfd)
+    sides = document["sides"]
+    assert f"{sides['row']} on the row side, {sides['column']} on the column side" in out
+    for name, scale in document["scales"].items():
+        assert f"{name} scaled by 2^{int(np.log2(scale))} and rounded to int8" in out
+    _, out, _ = call(f"--trace {trace} --layer fc --op AxW {tile.replace('int8', 'fp16')}", capfd)
+    assert "rounded to fp16" in out
+    assert "scaled" not in out

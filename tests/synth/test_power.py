@@ -12,8 +12,9 @@ from tensordash_synth import load_liberty, synthesize
 from tensordash_synth.gate_simulation import GateSimulation
 from tensordash_synth.gates import read_netlist
 from tensordash_synth.power import Activity, _simulate, design_power, find_opensta, opensta_power, random_streams
-from tensordash_synth.power_report import NO_OPENSTA, _netlist, measure_power
+from tensordash_synth.power_report import NO_OPENSTA
 from tensordash_synth.run import running
+from tensordash_synth.tile_power import _netlist, measure_power
 from tensordash_synth.yosys import SynthesisError
 
 SMALL = TileConfig(rows=1, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), format="fp8_e4m3")
@@ -241,7 +242,7 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
 
 @needs_opensta
 def test_without_opensta(report, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tensordash_synth.power_report.find_opensta", lambda: None)
+    monkeypatch.setattr("tensordash_synth.tile_power.find_opensta", lambda: None)
     with running(None, 2.0, None, None) as run:
         assert measure_power(run, SMALL, report) is None
     document = replace(report, power=None, power_reason=NO_OPENSTA).to_json()

@@ -9,7 +9,7 @@ __all__ = ["core_file"]
 
 CORE = """\
 CAPI=2:
-# fusesoc --cores-root FOLDER run --target=lint {prefix}
+# fusesoc --cores-root FOLDER run --target=lint {prefix}   (lint and sim_verilator: with verilator on the PATH)
 name: ::{prefix}:{version}
 description: TensorDash tile, configuration {digest}
 

@@ -18,6 +18,7 @@ from amaranth.lib.wiring import In
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import accumulator_shape
+from ..storage.files import naming
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
@@ -246,7 +247,8 @@ def generate(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
     with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-") as scratch:
         for name, text in texts.items():
-            (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
+            with naming(folder / name):
+                (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
         return [(Path(scratch) / name).replace(folder / name) for name in texts]
 
 

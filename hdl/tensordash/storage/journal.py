@@ -5,6 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from .files import naming
+
 __all__ = ["Journal"]
 
 Entry = TypeVar("Entry")
@@ -58,6 +60,7 @@ class Journal(Generic[Entry]):
         document : Any
             What `read` understands, as JSON types.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(document) + "\n")
+        with naming(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(document) + "\n")

@@ -2,7 +2,7 @@
 
     settings = Settings(scale="small", traces=Path("build/traces"))
     for figure in evaluate(["fig15"], settings, Path("build/evaluation")):
-        figure.write(Path("build/evaluation"))
+        write_figure(figure, Path("build/evaluation"))
 
 docs/evaluation.md has the results. This package reads results of synthesis, and never runs it.
 """
@@ -12,6 +12,7 @@ from .experiment import Experiment
 from .figure import Figure, Point
 from .page import page, section
 from .settings import PAPER_MODELS, Settings
+from .write import write_figure
 
 __all__ = [
     "EXPERIMENTS",
@@ -24,4 +25,5 @@ __all__ = [
     "evaluate",
     "page",
     "section",
+    "write_figure",
 ]

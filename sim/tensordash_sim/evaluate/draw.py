@@ -42,7 +42,7 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
         from cycler import cycler
         from matplotlib.figure import Figure as Canvas
     except ImportError:
-        raise TensorDashError("figures need matplotlib: pip install 'tensordash-hdl[evaluate]'") from None
+        raise TensorDashError("figures need matplotlib: pip install '.[evaluate]' in TensorDash's checkout") from None
     metrics = figure.metrics
     # The same bytes for the same numbers: names of elements are hashed with a salt, and no date is written.
     colors = matplotlib.rcParams["axes.prop_cycle"].by_key()["color"]

@@ -7,7 +7,7 @@ from typing import Any
 from ..chip import totals
 from .figure import Figure, Point
 from .job import Job
-from .settings import Settings, configurations_digest
+from .settings import PAPER_MODELS, Settings, configurations_digest
 
 __all__ = ["Answers", "Experiment", "Label", "Plan", "by_operation", "mean", "mean_of", "missing_networks"]
 
@@ -81,14 +81,19 @@ class Experiment:
 
 
 def missing_networks(settings: Settings) -> list[str]:
-    """A note on networks that are not recorded."""
+    """Notes on networks that are not recorded or not used, and on what means are over."""
+    notes = []
     if not settings.recorded:
         where = settings.traces or "no folder"
-        return [
+        notes.append(
             f"No network recorded at scale {settings.scale} in {where}: the trace of digits stands in. "
             "`make traces` records them."
-        ]
-    return []
+        )
+    elif not set(settings.averaged) <= set(PAPER_MODELS):
+        notes.append(f"Means are over {', '.join(settings.averaged)}: none of the paper's networks is recorded.")
+    if settings.left_out:
+        notes.append(f"Left out: {', '.join(settings.left_out)}.")
+    return notes
 
 
 def by_operation(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -105,5 +110,5 @@ def mean(values: list[float]) -> float | None:
 
 
 def mean_of(settings: Settings, speedups: Mapping[str, float]) -> float | None:
-    """Over the paper's networks, of those that are there."""
+    """Over the paper's networks, of those that are there; over all, if it is none of them."""
     return mean([speedups[name] for name in settings.averaged])

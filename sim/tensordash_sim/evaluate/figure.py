@@ -1,10 +1,7 @@
 """A figure or table of the evaluation: its numbers, the paper's beside them, and how they came about."""
 
-import csv
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 __all__ = ["KINDS", "Figure", "Point"]
@@ -100,37 +97,3 @@ class Figure:
         document = {key: getattr(self, key) for key in ("name", "title", "source", "kind", "x_label", "y_label")}
         points = [point.to_json() for point in self.points]
         return document | {"points": points, "notes": list(self.notes), "conditions": dict(self.conditions)}
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write NAME.json, NAME.csv, NAME.svg and NAME.png; a file is whole or not there.
-
-        Parameters
-        ----------
-        folder : Path
-            Made if it is missing.
-
-        Returns
-        -------
-        list of Path
-            The files.
-
-        Raises
-        ------
-        TensorDashError
-            matplotlib is not installed.
-        """
-        from .draw import draw
-
-        folder.mkdir(parents=True, exist_ok=True)
-        files = [folder / f"{self.name}.{ending}" for ending in ("json", "csv", "svg", "png")]
-        partial = [folder / f".{self.name}.partial.{ending}" for ending in ("json", "csv", "svg", "png")]
-        partial[0].write_text(json.dumps(self.to_json(), indent=2) + "\n", encoding="utf-8")
-        lines = [point.to_json() for point in self.points]
-        with partial[1].open("w", encoding="utf-8", newline="") as file:
-            writer = csv.DictWriter(file, list(dict.fromkeys(key for line in lines for key in line)))
-            writer.writeheader()
-            writer.writerows(lines)
-        draw(self, partial[2:])
-        for made, wanted in zip(partial, files, strict=True):
-            made.replace(wanted)
-        return files

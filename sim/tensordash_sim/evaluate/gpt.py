@@ -45,7 +45,7 @@ def _block(scale: str) -> Shape:
     try:
         from ..models.gpt import SCALES, gpt_geometries
     except ImportError:
-        raise TensorDashError("gpt needs PyTorch: pip install 'tensordash-hdl[trace]'") from None
+        raise TensorDashError("gpt needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from None
     key = "tiny" if scale == "tiny" else "full"
     shape = SCALES[key]
     products = {}

@@ -82,7 +82,9 @@ def _in_processes(jobs: Sequence[Job], workers: int) -> Generator[Answered, None
     try:
         from joblib import Parallel, delayed, parallel_config
     except ImportError:
-        raise TensorDashError("several workers need joblib: pip install 'tensordash-hdl[evaluate]'") from None
+        raise TensorDashError(
+            "several workers need joblib: pip install '.[evaluate]' in TensorDash's checkout"
+        ) from None
     # Numba's threads are the workers' business: each has one.
     with parallel_config(backend="loky", inner_max_num_threads=1):
         parallel = Parallel(n_jobs=workers, return_as="generator_unordered", batch_size=1)
@@ -93,7 +95,7 @@ def _on_cluster(jobs: Sequence[Job], address: str) -> Generator[Answered, None, 
     try:
         from distributed import Client, as_completed
     except ImportError:
-        raise TensorDashError("a cluster needs Dask: pip install 'tensordash-hdl[cluster]'") from None
+        raise TensorDashError("a cluster needs Dask: pip install '.[cluster]' in TensorDash's checkout") from None
     try:
         client = Client(address, timeout=20)
     except (OSError, ValueError) as error:

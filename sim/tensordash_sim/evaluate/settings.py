@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import tensordash
-from tensordash import TileConfig
+from tensordash import TensorDashError, TileConfig
 from tensordash.configuration.parameters import require_choice, require_int
 
 from ..models import NAMES, SCALES
 from ..trace import Trace, example_trace
+from ..trace.format import INDEX
 from .job import Job
 from .measure import random_streams, recorded_step
 
@@ -39,7 +40,7 @@ class Network:
     Attributes
     ----------
     name : str
-        A network of `tensordash_sim.models`, or `DIGITS`.
+        A network of `tensordash_sim.models`, `DIGITS`, or what its trace is called.
     trace : Trace
         Its recording; the last step stands for the network where one is simulated.
     """
@@ -64,7 +65,10 @@ class Settings:
     seed : int
         Of everything random.
     traces : Path or None
-        Folder of recordings, NAME.trace each.
+        Folder of recordings, NAME.trace each: of the networks of `tensordash_sim.models` those at this scale, and
+        whatever else was recorded.
+    stand_in : bool
+        Whether the trace that comes with the package stands in where there is no recording.
     synthesis : dict of str to dict
         Documents of ``tensordash synth --json`` by preset.
     """
@@ -72,6 +76,7 @@ class Settings:
     scale: str = "small"
     seed: int = 0
     traces: Path | None = None
+    stand_in: bool = True
     synthesis: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -89,27 +94,71 @@ class Settings:
         return STEPS[self.scale]
 
     @cached_property
-    def recorded(self) -> dict[str, Network]:
-        """Networks recorded at this scale, in the order of `tensordash_sim.models`."""
-        found = {}
-        for name in NAMES:
-            path = self.traces / f"{name}.trace" if self.traces is not None else None
-            if path is None or not path.exists():
+    def _found(self) -> tuple[dict[str, Network], list[str]]:
+        """Recordings that are used, and those that are not, with the reason."""
+        if self.traces is None or not self.traces.is_dir():
+            return {}, []
+        found: dict[str, Network] = {}
+        left_out = []
+        for path in sorted(self.traces.iterdir()):
+            if not (path.suffix == ".trace" or (path / INDEX).is_file()) or not path.is_dir():
                 continue
-            trace = Trace.open(path)
-            if trace.steps and trace.conditions.get("scale") == self.scale and trace.conditions.get("model") == name:
+            trace, name = Trace.open(path), path.stem
+            model, scale = trace.conditions.get("model"), trace.conditions.get("scale")
+            if not trace.steps:
+                left_out.append(f"{path.name} (no step)")
+            elif model in NAMES and scale != self.scale:
+                left_out.append(f"{path.name} (scale {scale})")
+            elif name in NAMES and model in NAMES and model != name:
+                left_out.append(f"{path.name} (of {model})")
+            else:
+                # No number of the paper's stands beside a network that only has the name.
+                name = path.name if name in (*NAMES, DIGITS) and model != name else name
                 found[name] = Network(name, trace)
-        return found
+        known = [name for name in NAMES if name in found]
+        return {name: found[name] for name in (*known, *(name for name in found if name not in known))}, left_out
+
+    @property
+    def recorded(self) -> dict[str, Network]:
+        """Networks recorded: those of `tensordash_sim.models` in its order, then others."""
+        return self._found[0]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Recordings that are not used, each with the reason."""
+        return self._found[1]
 
     @cached_property
     def networks(self) -> dict[str, Network]:
-        """Those that are recorded; the trace that comes with the package if there is none."""
+        """Those that are recorded; the trace that comes with the package if there is none and it may stand in.
+
+        Raises
+        ------
+        TensorDashError
+            If there is none.
+        """
+        if not self.recorded and not self.stand_in:
+            where = "a folder without any"
+            if self.traces is not None and (self.traces / INDEX).is_file():
+                where = "a trace itself"
+            elif self.traces is not None and not self.traces.exists():
+                where = "missing"
+            elif self.left_out:
+                where = f"a folder with none of scale {self.scale}: left out {', '.join(self.left_out)}"
+            raise TensorDashError(
+                f"--traces must be a folder of recorded networks, NAME.trace each; {self.traces} is {where}"
+            )
         return self.recorded or {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
 
     @property
+    def built_in(self) -> list[str]:
+        """Recordings of the networks of `tensordash_sim.models`."""
+        return [name for name in self.recorded if name in NAMES]
+
+    @property
     def averaged(self) -> list[str]:
-        """Networks that means are over: the paper's, of those that are recorded."""
-        return [name for name in self.networks if name in PAPER_MODELS or name == DIGITS]
+        """Networks that means are over: the paper's, of those that are recorded; all, if it is none of them."""
+        return [name for name in self.networks if name in PAPER_MODELS] or list(self.networks)
 
     def network_job(
         self, name: str, tile: TileConfig, *, step: int | None = None, tiles: int = 256, row_order: str = "natural"

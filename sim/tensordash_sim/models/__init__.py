@@ -87,4 +87,4 @@ def _family(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise TensorDashError("the networks need PyTorch: pip install 'tensordash-hdl[trace]'") from error
+        raise TensorDashError("the networks need PyTorch: pip install '.[trace]' in TensorDash's checkout") from error

@@ -39,7 +39,7 @@ def digits() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:
     try:
         from sklearn.datasets import load_digits
     except ModuleNotFoundError:
-        needed = "pip install 'tensordash-hdl[trace]', or tensordash data fetch mnist"
+        needed = "pip install '.[trace]' in TensorDash's checkout, or tensordash data fetch mnist"
         raise DataError(f"the digits need the package scikit-learn, or MNIST: {needed}") from None
 
     small = load_digits()

@@ -14,7 +14,7 @@ from ..cycles import count_words, pack
 from ..golden import Counters, Producer, Tile, TileSchedule, levels, to_float
 from ..quantization import non_zeros
 from ..trace import Record
-from ..verify.layer import layer_passes
+from ..verify.layer import layer_passes, operand_scales, told_values
 
 __all__ = ["ScheduleRun", "layer_runs", "record_run"]
 
@@ -170,10 +170,11 @@ def layer_runs(records: Sequence[Record], config: TileConfig, *, passes: int, se
             for found in layer_passes(record, config, sample=passes, seed=seed)
             for pair in zip(found.a, found.b, strict=True)
         ]
-        recorded = all(operand.values is not None for operand in record.operands.values())
+        other = next(name for name in record.operands if name != record.sparser)
+        values = told_values(record, config, operand_scales(record, config))
         about = (
-            f"{len(streams)} pass{'es' * (len(streams) != 1)} drawn with seed {seed}; {record.sparser} is scheduled; "
-            f"values {'as recorded' if recorded else 'drawn at random where the trace has masks only'}."
+            f"{len(streams)} pass{'es' * (len(streams) != 1)} drawn with seed {seed}; "
+            f"{record.sparser} on the row side, {other} on the column side; {values}."
         )
         runs.append(record_run(streams, config, f"{record.layer} {record.operation}", about))
     return runs

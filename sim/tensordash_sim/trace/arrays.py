@@ -9,6 +9,8 @@ import zarr
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
+from tensordash.storage.files import naming
+
 from .format import DTYPES, Operand, TraceError
 
 __all__ = [
@@ -135,17 +137,18 @@ def store(path: Path, array: NDArray) -> None:
         The array.
     """
     flat = array.reshape(-1)
-    target = zarr.create_array(
-        path,
-        shape=flat.shape,
-        chunks=(min(flat.size, CHUNK_BYTES // flat.itemsize),),
-        dtype=flat.dtype,
-        zarr_format=3,
-        compressors=[ZstdCodec(), Crc32cCodec()],
-        config={"write_empty_chunks": True},  # so that a chunk that is not there is one that was lost
-        overwrite=True,
-    )
-    target[:] = flat
+    with naming(path):
+        target = zarr.create_array(
+            path,
+            shape=flat.shape,
+            chunks=(min(flat.size, CHUNK_BYTES // flat.itemsize),),
+            dtype=flat.dtype,
+            zarr_format=3,
+            compressors=[ZstdCodec(), Crc32cCodec()],
+            config={"write_empty_chunks": True},  # so that a chunk that is not there is one that was lost
+            overwrite=True,
+        )
+        target[:] = flat
 
 
 def load_mask(folder: Path, operand: Operand, where: str) -> NDArray[np.bool_]:

@@ -58,7 +58,9 @@ class Recorder:
         elif steps is not None and not all(isinstance(step, int) and step >= 0 for step in steps):
             raise ValueError(f"steps must be a number of steps, or their indices from 0 up, not {steps!r}")
         if importlib.util.find_spec("torch") is None:
-            raise TraceError("recording needs PyTorch, which is not installed: pip install 'tensordash-hdl[trace]'")
+            raise TraceError(
+                "recording needs PyTorch, which is not installed: pip install '.[trace]' in TensorDash's checkout"
+            )
         self._model = model
         self._steps = steps
         self._every = every

@@ -1,5 +1,6 @@
 """Passes of a recorded layer as operands of a tile."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,13 +11,15 @@ from tensordash.configuration.formats import FORMATS, FloatFormat, Format
 
 from ..golden import to_float
 from ..lowering import Operation, Vectors, lower
-from ..quantization import quantized
+from ..quantization import quantized, scale
 from ..trace import Record, TraceError
 
-__all__ = ["LayerPasses", "layer_passes"]
+__all__ = ["LayerPasses", "layer_passes", "operand_scales", "told_values"]
 
 PATTERNS = {"bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
 """Types whose values a trace holds as bit patterns, and their formats here."""
+EXACT = PATTERNS | {"float16": "fp16"}
+"""Types of a trace that a format holds as they are."""
 
 
 class LayerPasses(NamedTuple):
@@ -26,7 +29,7 @@ class LayerPasses(NamedTuple):
     ----------
     a : array of unsigned int, (passes, columns, T, lanes)
     b : array of unsigned int, (passes, rows, T, lanes)
-        Bit patterns in the tile's formats; B is the sparser operand.
+        Bit patterns in the tile's formats; the sparser operand is on the row side.
     """
 
     a: NDArray
@@ -62,7 +65,7 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
     rng = np.random.default_rng(seed)
     operation: Operation = record.operation
     sparser = record.sparser
-    formats = {name: config.b_format if name == sparser else config.a_format for name in record.operands}
+    formats = _formats(record, config)
     bits = {name: _bits(record, name, formats[name], rng) for name in record.operands}
     masks = {name: pattern != 0 for name, pattern in bits.items()}
     sides = [
@@ -88,26 +91,83 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
     return [LayerPasses(a=found[index, 1], b=found[index, 0]) for index in chosen]
 
 
+def operand_scales(record: Record, config: TileConfig) -> dict[str, int]:
+    """By which powers of two `layer_passes` multiplies the recorded operands before it rounds them.
+
+    Parameters
+    ----------
+    record : Record
+        The operation.
+    config : TileConfig
+        The tile.
+
+    Returns
+    -------
+    dict of str to int
+        Exponents, by operand. Of an operand whose values are drawn there is none.
+
+    Raises
+    ------
+    TraceError
+        If an operand is missing or damaged, or has infinities or NaN.
+    """
+    formats = _formats(record, config)
+    return {
+        name: scale(_recorded(record, name), formats[name])
+        for name, operand in record.operands.items()
+        if operand.values is not None
+    }
+
+
+def told_values(record: Record, config: TileConfig, scales: Mapping[str, int]) -> str:
+    """What became of an operation's values, in words.
+
+    Parameters
+    ----------
+    record : Record
+        The operation.
+    config : TileConfig
+        The tile.
+    scales : mapping of str to int
+        `operand_scales`.
+    """
+    if len(scales) < len(record.operands):
+        return "values drawn at random where the trace has masks only"
+    formats = _formats(record, config)
+    changed = []
+    for name, exponent in scales.items():
+        scaled = f" scaled by 2^{exponent} and" * (exponent != 0)
+        if exponent or EXACT.get(record.operands[name].dtype) != formats[name].name:
+            changed.append(f"{name}{scaled} rounded to {formats[name].name}")
+    return f"values {', '.join(changed)}" if changed else "values as recorded"
+
+
+def _formats(record: Record, config: TileConfig) -> dict[str, Format]:
+    """Of each operand; the sparser one is on the row side."""
+    return {name: config.b_format if name == record.sparser else config.a_format for name in record.operands}
+
+
 def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> NDArray:
     """An operand in a format."""
-    operand = record.operands[name]
-    if operand.values is None:
-        mask = record.mask(name)
-        drawn = rng.uniform(0.25, 4, mask.shape) * rng.choice([-1.0, 1.0], mask.shape)
-        values = np.where(mask, drawn, 0).astype(np.float32)
-    else:
-        stored = record.values(name)
-        if operand.dtype in PATTERNS:
-            decoded = FORMATS[PATTERNS[operand.dtype]]
-            assert isinstance(decoded, FloatFormat)
-            patterns, places = np.unique(stored, return_inverse=True)
-            stored = np.array([to_float(int(pattern), decoded) for pattern in patterns])[places].reshape(stored.shape)
-        values = stored.astype(np.float32)
-        if not np.isfinite(values).all():
-            raise TraceError(
-                f"{record.trace}: operand {name} of {record.layer} {record.operation} has infinities or NaN"
-            )
-    return quantized(values, fmt)
+    if record.operands[name].values is not None:
+        return quantized(_recorded(record, name), fmt)
+    mask = record.mask(name)
+    drawn = rng.uniform(0.25, 4, mask.shape) * rng.choice([-1.0, 1.0], mask.shape)
+    return quantized(np.where(mask, drawn, 0).astype(np.float32), fmt)
+
+
+def _recorded(record: Record, name: str) -> NDArray[np.float32]:
+    """An operand's values."""
+    stored = record.values(name)
+    if (dtype := record.operands[name].dtype) in PATTERNS:
+        decoded = FORMATS[PATTERNS[dtype]]
+        assert isinstance(decoded, FloatFormat)
+        patterns, places = np.unique(stored, return_inverse=True)
+        stored = np.array([to_float(int(pattern), decoded) for pattern in patterns])[places].reshape(stored.shape)
+    values: NDArray[np.float32] = stored.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise TraceError(f"{record.trace}: operand {name} of {record.layer} {record.operation} has infinities or NaN")
+    return values
 
 
 def _chosen(

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensordash import TileConfig
 from tensordash.emission.verilog import generate
+from tensordash.storage.files import copy_whole, naming, whole
 
 from ..golden import checked_operands
 from .job import JOB_VARIABLE, Job
@@ -64,6 +65,11 @@ class ReplayResult:
     def c(self) -> NDArray:
         """The results as float32; of int8 operands as int32."""
         return self.c_bits.view(np.int32 if self.result == "int32" else np.float32)
+
+    @property
+    def non_finite_results(self) -> int:
+        """How many results are infinity or NaN."""
+        return int((~np.isfinite(self.c)).sum())
 
 
 def load_operands(path: Path, config: TileConfig) -> dict[str, NDArray]:
@@ -157,9 +163,10 @@ class Replayer:
             if bits is not None
         }
         operands, results, job = (self.folder / name for name in ("operands.npz", "results.npz", "job.json"))
-        np.savez(operands, **arrays)  # type: ignore[arg-type]
-        Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
-        report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
+        with naming(self.folder, if_nameless=True):
+            np.savez(operands, **arrays)  # type: ignore[arg-type]
+            Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
+            report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
         tests, failures = read_results(report)
         if tests != 1:
             raise SimulatorError(f"{self._simulation.simulator} ran {tests} tests, not 1")
@@ -211,14 +218,13 @@ def replay(
         replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None)
         result = replayer.run(a, b, c)
         if waves is not None:
-            waves.write_bytes((Path(scratch) / "run" / "dump.vcd").read_bytes())
+            copy_whole(Path(scratch) / "run" / "dump.vcd", waves)
         return result
 
 
 def save_results(result: ReplayResult, path: Path) -> None:
-    """Write `c`, `c_bits` and the counters to an .npz file; it is complete or not there."""
+    """Write `c`, `c_bits`, the counters and the flags to an .npz file; it is complete or not there."""
     arrays: dict[str, NDArray] = {"c": result.c, "c_bits": result.c_bits, "row_wait": result.row_wait}
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tensordash-") as scratch:
-        complete = Path(scratch) / "results.npz"
-        np.savez(complete, **arrays, **result.counters)  # type: ignore[arg-type]
-        complete.replace(path)
+    arrays |= {"non_finite": np.array(result.non_finite), "overflow": np.array(result.overflow)}
+    with whole(path) as place, place.open("wb") as file:  # by name, it would add .npz to another ending
+        np.savez(file, **arrays, **result.counters)  # type: ignore[arg-type]

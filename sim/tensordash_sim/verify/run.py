@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 from tensordash import TensorDashError, TileConfig
 from tensordash.emission.verilog import generate
+from tensordash.storage.files import copy_whole, naming
 
 from .job import JOB_VARIABLE, Job
 from .simulators import Simulation, SimulatorError, choose_simulator
@@ -127,18 +128,19 @@ def run_bench(
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     job = folder / "job.json"
-    Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
     file = f"{PREFIX}_transposer.v" if bench == "transposer" else f"{PREFIX}.v"
-    simulation = Simulation(
-        chosen,
-        f"{PREFIX}_{BENCHES[bench][0]}",
-        list(sources) or [verilog / f"{PREFIX}.vlt", verilog / file],
-        folder,
-        waves=waves,
-        roots=roots,
-    )
-    results = simulation.run(f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
-    tests, failures = read_results(results)
+    with naming(folder, if_nameless=True):
+        Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
+        simulation = Simulation(
+            chosen,
+            f"{PREFIX}_{BENCHES[bench][0]}",
+            list(sources) or [verilog / f"{PREFIX}.vlt", verilog / file],
+            folder,
+            waves=waves,
+            roots=roots,
+        )
+        results = simulation.run(f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+        tests, failures = read_results(results)
     return BenchResult(
         bench=bench,
         simulator=chosen,
@@ -220,5 +222,5 @@ def verify(
                 dump = folder / "dump.vcd"
                 if not dump.exists():
                     raise SimulatorError(f"bench {bench} left no waveforms")
-                waves.write_bytes(dump.read_bytes())
+                copy_whole(dump, waves)
     return results

@@ -48,6 +48,19 @@ def test_lint(core: Path, tmp_path: Path) -> None:
     assert "mine_axi_stream_tile" in next((tmp_path / "build").rglob("*.vc")).read_text()
 
 
+@needs_verilator
+def test_the_docs_find_a_verilator() -> None:
+    """The lines of docs/integration.md, where there is none on the path."""
+    text = (Path(__file__).parents[3] / "docs" / "integration.md").read_text(encoding="utf-8")
+    lines = "\n".join(line for line in text.splitlines() if line.startswith("export "))
+    assert "VERILATOR_ROOT" in lines
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    script = f"{lines}\ncommand -v verilator && verilator --version"
+    run = subprocess.run(["bash", "-c", script], env={"PATH": path}, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert "site-packages" in run.stdout
+
+
 @needs_icarus
 def test_sim(core: Path, tmp_path: Path) -> None:
     run = fusesoc(core, "run --target=sim mine", tmp_path)

@@ -10,7 +10,7 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash_cli.main import run
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
-from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, section
+from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, section, write_figure
 from tensordash_sim.evaluate.gpt import _block as gpt_block
 from tensordash_sim.evaluate.gpt import element_wise
 from tensordash_sim.evaluate.measure import masked_outputs
@@ -45,7 +45,7 @@ def trace_model(name: str, *options: str) -> None:
 @pytest.mark.parametrize("name", ["fig8", "fig9", "gcn", "table3"])
 def test_every_kind_is_written(name: str, tmp_path: Path) -> None:
     figure = one(name, TINY, tmp_path / "work")
-    files = figure.write(tmp_path / "out")
+    files = write_figure(figure, tmp_path / "out")
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in files)
     document = json.loads((tmp_path / "out" / f"{name}.json").read_text())
     assert document["name"] == name
@@ -56,7 +56,7 @@ def test_every_kind_is_written(name: str, tmp_path: Path) -> None:
     assert [row["series"] for row in rows] == [point["series"] for point in document["points"]]
     assert (tmp_path / "out" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     drawn = (tmp_path / "out" / f"{name}.svg").read_bytes()
-    figure.write(tmp_path / "again")
+    write_figure(figure, tmp_path / "again")
     assert (tmp_path / "again" / f"{name}.svg").read_bytes() == drawn
 
 
@@ -138,6 +138,7 @@ def test_networks_of_another_scale_are_not_taken(tmp_path: Path) -> None:
     for model in ("ncf", "snli"):
         trace_model(model, "--scale", "tiny", "-o", str(tmp_path / f"{model}.trace"))
     (tmp_path / "snli.trace").rename(tmp_path / "bert.trace")
+    assert Settings(scale="tiny", traces=tmp_path).left_out == ["bert.trace (of snli)"]
     assert list(Settings(scale="tiny", traces=tmp_path).networks) == ["ncf"]
     assert list(Settings(scale="small", traces=tmp_path).networks) == ["digits"]
     figure = one("fig8", Settings(scale="tiny", traces=tmp_path), tmp_path)

@@ -1,6 +1,7 @@
 """What the viewer shows is what the golden model does, and what the cycle simulator counts."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -82,7 +83,30 @@ def test_layer_says_whether_values_are_recorded() -> None:
     record = next(iter(Trace.open(example_trace()).records))
     (run,) = layer_runs([record], TileConfig(), passes=2, seed=3)
     assert run.title == f"{record.layer} {record.operation}"
-    assert run.about == f"2 passes drawn with seed 3; {record.sparser} is scheduled; values as recorded."
+    (other,) = set(record.operands) - {record.sparser}
+    sides = f"2 passes drawn with seed 3; {record.sparser} on the row side, {other} on the column side"
+    assert run.about == f"{sides}; values as recorded."
+
+
+@pytest.mark.parametrize("name", ["int8", "fp8_e4m3", "fp8_e5m2", "bf16"])
+def test_what_became_of_values_is_told(name: str) -> None:
+    """The scale is that of the values shown, and the largest that fits."""
+    record = next(record for record in Trace.open(example_trace()).records if record.layer == "CNN.fc1")
+    config = TileConfig(format=name, accumulator="volta") if name == "bf16" else TileConfig(format=name)
+    (run,) = layer_runs([record], config, passes=2, seed=3)
+    shown = run.to_json()
+    for side, operand in (("b", record.sparser), ("a", next(n for n in record.operands if n != record.sparser))):
+        told = re.search(rf"{operand}(?: scaled by 2\^(-?\d+) and)? rounded to {name}", run.about)
+        assert told is not None
+        scale = 2.0 ** int(told[1] or 0)
+        values = np.abs(record.values(operand).astype(float))
+        if name != "bf16":
+            top = {"int8": 127, "fp8_e4m3": 448, "fp8_e5m2": 57344}[name]
+            assert top / 2 < values.max() * scale <= top
+        least = values[values > 0].min() * scale
+        for value in np.abs(np.array(shown[side])).ravel():
+            nearest = np.abs(values * scale - value).min()
+            assert nearest <= max(value * 2**-3, least, 0.5)
 
 
 def test_real_schedule_is_compact(runs: dict[str, ScheduleRun]) -> None:

@@ -337,4 +337,5 @@ except tensordash_sim.trace.TraceError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path)
-    assert done.stdout == "recording needs PyTorch, which is not installed: pip install 'tensordash-hdl[trace]'\n"
+    needed = "recording needs PyTorch, which is not installed: pip install '.[trace]' in TensorDash's checkout"
+    assert done.stdout == f"{needed}\n"

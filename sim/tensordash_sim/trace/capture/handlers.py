@@ -1,83 +1,19 @@
 """What is recorded of each operation that is captured."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from ...lowering import Operation
 from . import fused, operators
+from .call import Call, Recording
 from .operators import Convolved
 from .roles import Entry, geometry_of
 
-if TYPE_CHECKING:
-    from .mode import Capture
-
-__all__ = ["HANDLERS", "Call"]
+__all__ = ["HANDLERS"]
 
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Operation
-
-
-@dataclass
-class Call:
-    """An operation that has run.
-
-    Attributes
-    ----------
-    func, args, kwargs, result : Any
-        What was called, and what came of it.
-    name : str
-        Of the operation.
-    phase : str
-        forward, backward, repeated (a forward pass, in a backward pass) or none.
-    number : int or None
-        Of the autograd node that it belongs to.
-    task : int
-        The backward pass, -1 outside of one.
-    node : str
-        Name of the node that is at work in the backward pass.
-    repeats : Entry or None
-        What a repeated one repeats, where that is known.
-    """
-
-    func: Any
-    args: Any
-    kwargs: Any
-    result: Any
-    name: str = ""
-    phase: str = "none"
-    number: int | None = None
-    task: int = -1
-    node: str = ""
-    repeats: Entry | None = None
-
-    @property
-    def tensors(self) -> list[torch.Tensor]:
-        """Its tensors, but for those in lists."""
-        return [value for value in (*self.args, *self.kwargs.values()) if isinstance(value, torch.Tensor)]
-
-    @property
-    def requires_grad(self) -> bool:
-        """Whether autograd makes a node of it."""
-        return any(tensor.requires_grad for tensor in self.tensors)
-
-    @property
-    def unfit(self) -> str | None:
-        """Why its operands cannot be recorded, if so."""
-        for tensor in self.tensors:
-            if tensor.layout is not torch.strided:
-                return str(tensor.layout).removeprefix("torch.")
-            if tensor.is_complex() or tensor.is_quantized or tensor.device.type == "meta":
-                return "quantized" if tensor.is_quantized else str(tensor.dtype).removeprefix("torch.")
-        return None
-
-    def named(self) -> dict[str, Any]:
-        """Its arguments by name, defaults included."""
-        arguments = self.func._schema.arguments
-        given = {argument.name: argument.default_value for argument in arguments if argument.has_default_value()}
-        given |= {argument.name: value for argument, value in zip(arguments, self.args, strict=False)}
-        return given | self.kwargs
 
 
 def _needs(**tensors: torch.Tensor) -> frozenset[Operation]:
@@ -86,7 +22,7 @@ def _needs(**tensors: torch.Tensor) -> frozenset[Operation]:
     return frozenset(gradients[name] for name, tensor in tensors.items() if tensor.requires_grad)
 
 
-def _matrix_product(capture: "Capture", call: Call) -> None:
+def _matrix_product(capture: Recording, call: Call) -> None:
     left, right, x, y = operators.factors(call.name, call.args)
     if call.phase == "backward":
         gradient = None if call.number is None else capture.roles.gradient(x, y, call.number, call.task)
@@ -111,11 +47,11 @@ def _matrix_product(capture: "Capture", call: Call) -> None:
             capture.uncaptured(call, f" (gradients without sums: products of vectors, {layer})")
 
 
-def _layer(capture: "Capture", call: Call, kind: str, operand: torch.Tensor | None) -> str:
+def _layer(capture: Recording, call: Call, kind: str, operand: torch.Tensor | None) -> str:
     return call.repeats.layer if call.repeats is not None else capture.names.layer(kind, operand)
 
 
-def _convolution(capture: "Capture", call: Call) -> None:
+def _convolution(capture: Recording, call: Call) -> None:
     given, weight, _, *settings = call.args
     if call.phase == "backward":
         capture.uncaptured(call, " (role unknown)")
@@ -130,7 +66,7 @@ def _convolution(capture: "Capture", call: Call) -> None:
             capture.put(layer, operation, convolved.geometry, convolved.operands(given, weight, call.result))
 
 
-def _convolution_backward(capture: "Capture", call: Call) -> None:
+def _convolution_backward(capture: Recording, call: Call) -> None:
     grad, given, weight, _, *settings, (for_input, for_weight, _) = call.args
     if weight.dim() not in (3, 4):
         capture.uncaptured(call, f" ({weight.dim() - 2}d)")
@@ -147,7 +83,7 @@ def _convolution_backward(capture: "Capture", call: Call) -> None:
         capture.put(layer, WEIGHT_GRADIENT, convolved.geometry, operands)
 
 
-def _attention(capture: "Capture", call: Call) -> None:
+def _attention(capture: Recording, call: Call) -> None:
     """Two products: of Q and K, and of their result P and V."""
     given = call.named()
     layer = _layer(capture, call, "attention", None)
@@ -172,7 +108,7 @@ def _attention_operands(given: Mapping[str, Any]) -> fused.Attention:
     )
 
 
-def _attention_backward(capture: "Capture", call: Call) -> None:
+def _attention_backward(capture: Recording, call: Call) -> None:
     given = call.named()
     entries = capture.roles.entries(call.number) if call.number is not None else []
     entry = next((entry for entry in entries if entry.parts), None)
@@ -198,7 +134,7 @@ def _attention_backward(capture: "Capture", call: Call) -> None:
             capture.put(layer, WEIGHT_GRADIENT, geometry, operands)
 
 
-def _lstm(capture: "Capture", call: Call) -> None:
+def _lstm(capture: Recording, call: Call) -> None:
     """One product of all inputs, and one of the state for each time."""
     given = call.named()
     of_input, of_state = given["weight0"], given["weight1"]
@@ -216,7 +152,7 @@ def _lstm(capture: "Capture", call: Call) -> None:
             _put_times(capture, parts[1], FORWARD, state.h[time], of_state, None)
 
 
-def _lstm_backward(capture: "Capture", call: Call) -> None:
+def _lstm_backward(capture: Recording, call: Call) -> None:
     given = call.named()
     entries = capture.roles.entries(call.number) if call.number is not None else []
     entry = next((entry for entry in entries if entry.parts), None)
@@ -255,7 +191,7 @@ def _lstm_arguments(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _put_times(
-    capture: "Capture", layer: str, operation: Operation, a: torch.Tensor, w: torch.Tensor, g: torch.Tensor | None
+    capture: Recording, layer: str, operation: Operation, a: torch.Tensor, w: torch.Tensor, g: torch.Tensor | None
 ) -> None:
     """One product of all that is before the last dimension."""
     operands = {"A": a.flatten(0, -2)[None], "W": w[None]}
@@ -266,7 +202,7 @@ def _put_times(
 
 _ATTENTIONS = ("flash_attention_for_cpu", "flash_attention", "efficient_attention", "cudnn_attention")
 
-HANDLERS: dict[str, Callable[["Capture", Call], None]] = {
+HANDLERS: dict[str, Callable[[Recording, Call], None]] = {
     **dict.fromkeys(operators.MATRIX_PRODUCTS, _matrix_product),
     operators.CONVOLUTION: _convolution,
     operators.CONVOLUTION_BACKWARD: _convolution_backward,

@@ -13,7 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ...lowering import Operation
 from ..format import TraceError
 from . import functions, operators
-from .handlers import HANDLERS, Call
+from .call import Call
+from .handlers import HANDLERS
 from .names import Names
 from .roles import Roles
 from .sink import Sink

@@ -1,0 +1,70 @@
+"""Power of both tiles of a report: on random operands and on recorded ones."""
+
+from concurrent.futures import Future
+
+from tensordash import TileConfig
+
+from .hierarchy import Placement
+from .power import DesignPower, find_opensta, random_streams, recorded_streams
+from .power_report import PowerReport, PowerRun
+from .report import CostReport, Design, component_sums, table_rows
+from .run import Run
+
+__all__ = ["measure_power"]
+
+ZEROS = (0.0, 0.5, 0.8, 0.9)
+
+
+def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerReport | None:
+    """Measure power of both tiles of a report, at its clock; None without OpenSTA.
+
+    Parameters
+    ----------
+    run : Run
+        Where the report's modules were mapped.
+    config : TileConfig
+        The tile that skips zeros.
+    report : CostReport
+        Its areas, and netlists of its modules.
+
+    Raises
+    ------
+    SynthesisError
+        If a netlist differs from the golden model, or OpenSTA fails.
+    """
+    if find_opensta() is None:
+        return None
+    activities = [*(random_streams(config, zeros) for zeros in ZEROS), recorded_streams(config)]
+    pending: dict[str, Future[list[DesignPower]]] = {
+        name: run.submit(run.power, of, _netlist(design, report), activities, name)
+        for name, of, design in (
+            ("TensorDash", config, report.tensordash),
+            ("baseline", config.baseline, report.baseline),
+        )
+    }
+    run.wait()
+    sparse, dense = (pending[name].result() for name in ("TensorDash", "baseline"))
+    return PowerReport(
+        runs=[
+            PowerRun(
+                name=activity.name,
+                rows=table_rows(_sums(report.tensordash, in_sparse), _sums(report.baseline, in_dense)),
+                cycles=(in_sparse.cycles, in_dense.cycles),
+            )
+            for activity, in_sparse, in_dense in zip(activities, sparse, dense, strict=True)
+        ]
+    )
+
+
+def _netlist(design: Design, report: CostReport) -> str:
+    """Mapped modules of a tile under their own names: equal ones of both tiles were mapped once, under one."""
+    texts = []
+    for name in sorted({placement.module for placement in design.placements}):
+        head, _, rest = report.modules[design.keys[name]].netlist.partition("module ")
+        texts.append(f"{head}module {name}{rest[rest.index('(') :]}")
+    return "\n".join(texts)
+
+
+def _sums(design: Design, power: DesignPower) -> dict[str, float]:
+    modules = {placement.path: placement.module for placement in design.placements}
+    return component_sums((Placement(path, modules[path]), part.total) for path, part in power.parts.items())

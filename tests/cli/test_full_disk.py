@@ -1,0 +1,120 @@
+"""What does not fit on the disk: status 2, one line that names the file, and no part of it."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash.emission import verilog
+from tensordash.storage.files import copy_whole, whole, write_whole
+from tensordash_cli.main import run
+from tensordash_sim.trace import example_trace
+from tensordash_sim.verify import Replayer, simulator_names
+
+LIMIT = 2000
+"""Bytes that a file may have. The system says so as it says that a disk is full: when a write comes back."""
+
+
+@contextmanager
+def full(limit: int = LIMIT) -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fail(arguments: str, capfd: pytest.CaptureFixture[str]) -> str:
+    """Run the command, which fails; return what it says."""
+    with pytest.raises(SystemExit) as stop:
+        run(arguments.split())
+    _, err = capfd.readouterr()
+    assert stop.value.code == 2, err
+    assert err.count("\n") == 1, err
+    return err
+
+
+TRACE = example_trace()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        ("report -o page.html", "page.html"),
+        (f"simulate {TRACE} -o out --csv table.csv", "out/simulate/"),
+        ("evaluate table3 --no-synth --workers 1 -o out", "out/table3.svg"),
+    ],
+)
+def test_a_file_that_does_not_fit(arguments: str, file: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with full():
+        said = fail(arguments, capfd)
+    assert os.strerror(errno.EFBIG) in said
+    assert file in said
+    assert ".tensordash-" not in said, "where it was begun is nobody's business"
+    journal = Path("out/simulate")
+    left = [path for path in folder.rglob("*") if path.is_file() and path.parent != folder / journal]
+    assert left == []
+
+
+def test_verilog_that_does_not_fit(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verilog, "render", lambda *_: {"small.json": "{}", "tensordash.v": "x" * 2 * LIMIT})
+    with full():  # Yosys itself could not run so
+        assert "'out/tensordash.v'" in fail("generate -o out", capfd)
+    assert list((folder / "out").iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--waves run.vcd", "-o run.npz"])
+def test_a_run_s_files(
+    option: str, folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The simulator has run; what it leaves does not fit where the user wants it."""
+    simulate = Replayer.run
+
+    def then_full(self, *arguments):
+        result = simulate(self, *arguments)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+        return result
+
+    monkeypatch.setattr(Replayer, "run", then_full)
+    np.savez("in.npz", a=np.ones((1, 2, 4), np.float16), b=np.ones((1, 2, 4), np.float16))
+    simulator = "icarus" if "icarus" in simulator_names() else "auto"
+    with full(resource.RLIM_INFINITY):
+        said = fail(
+            f"verify --set tile.rows=1 --set tile.columns=1 --simulator {simulator} --operands in.npz {option}", capfd
+        )
+    assert option.split()[1] in said
+    assert [path.name for path in folder.iterdir()] == ["in.npz"]
+
+
+def test_what_was_there_stays(folder: Path) -> None:
+    path = folder / "results.json"
+    write_whole(path, "before")
+    source = folder / "source"
+    source.write_bytes(b"x" * 2 * LIMIT)
+    with full():
+        for write in (lambda: write_whole(path, "x" * 2 * LIMIT), lambda: copy_whole(source, path)):
+            with pytest.raises(OSError, match="results.json"):
+                write()
+    assert path.read_text() == "before"
+    assert sorted(folder.iterdir()) == [path, source]
+
+
+def test_a_device_is_not_replaced() -> None:
+    write_whole(Path("/dev/null"), "gone")
+    assert not Path("/dev/null").is_file()
+    with whole(Path("/dev/null")) as place:
+        assert place == Path("/dev/null")
