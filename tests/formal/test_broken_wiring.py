@@ -1,4 +1,7 @@
-"""The proofs see every PE: a fault in one place of a tile, which no fault of a component can be."""
+"""The proofs see every PE: a fault in one place of a tile, which no fault of a component can be.
+
+That sound tiles pass is in `test_proofs.py`.
+"""
 
 import pytest
 from amaranth.hdl import Const
@@ -23,16 +26,10 @@ def refuted(tmp_path):
     def ask(config: TileConfig) -> bool:
         harness = PROOF.build(config)
         wanted = [f"claim_{cell}" for cell in harness.claims[CLAIM]]
-        answer = Solver(tmp_path).solve(PROOF.question(harness, wanted, "bmc", 4))
+        answer = Solver(tmp_path).solve(PROOF.question(harness, wanted, "bmc", 8))
         return bool(answer.failed)
 
     return ask
-
-
-@pytest.mark.parametrize("config", [SMALL, BOTH, DENSE, INT8], ids=["rows", "both", "none", "int8-with-c"])
-def test_a_sound_tile_is_not_refuted(config, refuted):
-    """What the faults below are measured against."""
-    assert not refuted(config)
 
 
 @pytest.mark.parametrize(("config", "place"), [(SMALL, 3), (SMALL, 1), (BOTH, 0), (DENSE, 1)])
