@@ -1,7 +1,7 @@
-"""What tiles of many shapes and formats cost: the tables and the figure of docs/cost.md.
+"""What tiles of many shapes and formats cost: the tables of docs/cost.md.
 
     python bench/cost.py presets    # Table IV of other formats, lanes and depths; area, clock, power, energy (hours)
-    python bench/cost.py scaling    # areas over rows, columns, lanes and depth, with fits and build/cost/scaling.svg
+    python bench/cost.py scaling    # areas over rows, columns, lanes and depth, with fits
     python bench/cost.py library --liberty FILE.lib --clock 5    # the paper's tile in another library
 
 Results are kept in the folder of -o (build/cost): what is there is not measured again.
@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from scaling_picture import fitted
 
 from tensordash import TileConfig, load_preset
 from tensordash.storage.files import write_whole
@@ -90,11 +90,8 @@ def print_one(name: str, document: Any, config: TileConfig) -> None:
 
 
 def print_scaling(folder: Path) -> None:
-    """A table for each parameter, a fit of what is added per PE, and the figure."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(SHAPES), figsize=(12, 3), layout="constrained")
-    for axis, (parameter, configs) in zip(axes, SHAPES.items(), strict=True):
+    """A table for each parameter, and a fit of what is added per PE; bench/scaling_picture.py draws them."""
+    for parameter, configs in SHAPES.items():
         points = {}
         for value, config in configs.items():
             totals = kept(
@@ -108,19 +105,10 @@ def print_scaling(folder: Path) -> None:
                 for n, (sparse, dense) in points.items()
             ],
         )
-        at = np.array(list(points), float)
-        added = np.array([sparse - dense for sparse, dense in points.values()])
-        # What rows or columns share is divided among them; lanes and steps multiply.
-        terms = 1 / at if parameter in ("rows", "columns") else at
-        (slope, constant), *_ = np.linalg.lstsq(np.stack([terms, np.ones_like(at)], axis=1), added, rcond=None)
-        fitted = slope * terms + constant
-        worst = np.abs(fitted / added - 1).max()
+        fit = fitted(parameter, {n: sparse - dense for n, (sparse, dense) in points.items()})
+        slope, constant, worst = fit.slope, fit.constant, fit.worst
         over = f"{slope:,.0f} / {parameter}" if parameter in ("rows", "columns") else f"{slope:,.0f} * {parameter}"
         print(f"added per PE: {over} {'+' if constant >= 0 else '-'} {abs(constant):,.0f}; at most {worst:.1%} off\n")
-        axis.plot(at, added, "o", at, fitted, "-")
-        axis.set(xlabel=parameter, ylim=(0, None), xticks=at, xticklabels=[f"{n:g}" for n in at])
-    axes[0].set_ylabel("added GE per PE")
-    figure.savefig(folder / "scaling.svg", metadata={"Date": None})
 
 
 def print_library(folder: Path, liberty: Path, clock: float) -> None:

