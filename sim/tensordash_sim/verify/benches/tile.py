@@ -9,15 +9,24 @@ import cocotb
 from tensordash import TileConfig
 from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat
 from tensordash.configuration.numerics import Exact
-from tensordash_sim.golden import Accumulator, make_accumulator
+from tensordash_sim.golden import ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.job import Job, current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.registers import accumulator_in, near_the_ends, set_sum
-from tensordash_sim.verify.stimulus import EXPONENTS, largest, random_inputs, random_lengths, signed_value, zeros
+from tensordash_sim.verify.stimulus import (
+    EXPONENTS,
+    Arrival,
+    largest,
+    random_inputs,
+    random_lengths,
+    signed_value,
+    zeros,
+)
 
 STREAMS = 80
+FixedPoint = ExactAccumulator | IntegerAccumulator
 
 
 def constant_inputs(job, lengths: list[int], a: int, b: int, c: int):
@@ -128,10 +137,11 @@ def has_a_range(job: Job) -> bool:
     return isinstance(job.config.numerics.accumulator, Exact) and not job.options.get("gates")
 
 
-class Gate:
-    """How many steps may enter: the place of `Lockstep.arrival`."""
+class Gate(Arrival):
+    """A producer that offers as many steps as are allowed to enter."""
 
-    def __init__(self) -> None:
+    def __init__(self, random: Random) -> None:
+        super().__init__(random, idle=0)
         self.allowed = 0
 
     def most(self, depth: int) -> int:
@@ -153,7 +163,7 @@ async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], f
     final : tuple of two lists, (columns or rows, lanes)
         Bit patterns of the last step of both sides.
     """
-    config, arrival, gate = lockstep.config, lockstep.arrival, Gate()
+    config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
     lockstep.arrival = gate
     # A window's worth, of which nothing stays there, so that nothing but the last step is missing in the sums.
     nothing = [[0] * config.lanes] * (config.window_depth - 1)
@@ -183,13 +193,15 @@ def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, l
     )
 
 
-def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], Accumulator]:
-    """The sum of a step's products in each PE of a tile."""
+def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], FixedPoint]:
+    """The sum of a step's products in each PE of a tile whose sums have a range."""
     sums = {}
     for row, b in enumerate(final[1]):
         for column, a in enumerate(final[0]):
-            sums[row, column] = make_accumulator(config)
-            sums[row, column].accumulate(zip(a, b, strict=True), first=True)
+            accumulator = make_accumulator(config)
+            assert isinstance(accumulator, FixedPoint)
+            accumulator.accumulate(zip(a, b, strict=True), first=True)
+            sums[row, column] = accumulator
     return sums
 
 
