@@ -18,11 +18,8 @@ from amaranth.lib.wiring import In
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import accumulator_shape
-<<<<<<< HEAD
-from ..storage.user_cache import usable_cache_home
-=======
 from ..storage.files import naming
->>>>>>> main
+from ..storage.user_cache import usable_cache_home
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
