@@ -39,6 +39,11 @@ def constant_inputs(job, lengths: list[int], a: int, b: int, c: int):
     return columns, rows, [[[c] * config.columns] * config.rows] * len(lengths) if config.initial else []
 
 
+def nan(fmt: FloatFormat) -> int:
+    """A NaN of a format: every format's pattern of ones below the sign is one."""
+    return (1 << (fmt.width - 1)) - 1
+
+
 async def started(dut, name: str, **parameters) -> tuple:
     """Job, random source and tile after reset."""
     job = current_job()
@@ -280,10 +285,38 @@ async def special_values(dut) -> None:
     a, b, c = random_inputs(random, job.config, lengths, specials=0.01)
     has_specials = isinstance(job.config.a_format, FloatFormat)
     if has_specials:
-        a[0][-1][-1][0] = (1 << (job.config.a_format.width - 1)) - 1  # a NaN, whatever the seed
+        a[0][-1][-1][0] = nan(job.config.a_format)  # whatever the seed
     lockstep.feed(a, b, c)
     await lockstep.run()
     assert lockstep.golden.non_finite == lockstep.golden.result_non_finite == has_specials
+
+
+@cocotb.test()
+async def special_results(dut) -> None:
+    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set.
+
+    Flags that stay would hide a result that is not looked at, and beats that wait a flag that comes too early.
+    """
+    job, random, lockstep = await started(dut, "special results", idle=0.1, stall=0.6)
+    config = job.config
+    if not isinstance(config.a_format, FloatFormat):
+        return
+    ports = [("a", index) for index in range(config.columns)] + [("b", index) for index in range(config.rows)]
+    lengths = [random.randint(1, 3) for _ in range(2 * len(ports))]
+    a, b, c = random_inputs(random, config, lengths)
+    for (side, index), stream in zip(ports, range(0, len(lengths), 2), strict=True):  # of two streams, one
+        special, others, fmt = (a, b, config.a_format) if side == "a" else (b, a, config.b_format)
+        step = random.randrange(lengths[stream])
+        special[index][stream][step] = [nan(fmt)] * config.lanes
+        for port in others:
+            port[stream][step] = [1] * config.lanes  # which is not zero
+    lockstep.feed(a, b, c)
+    risen = 0
+    while len(lockstep.results) < lockstep.due:
+        seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite)
+        risen += seen.result_non_finite
+        assert lockstep.pins.cycle < 4000
+    assert risen > 1
 
 
 @cocotb.test()
