@@ -281,8 +281,8 @@ def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
 _kept: list[tempfile.TemporaryDirectory] = []
 
 
-def _run(work: _Work, simulation: Simulation, mutant: Mutant | None) -> str:
-    """What a component's bench says of a mutant; empty if it passes."""
+def _run(work: _Work, simulation: Simulation, mutant: Mutant | None, testcase: str | None = None) -> str:
+    """What a component's bench, or one of its tests, says of a mutant; empty if it passes."""
     job = simulation.folder / "job.json"
     Job(config=work.campaign.config, seed=work.seed, effort=work.effort).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
@@ -293,7 +293,7 @@ def _run(work: _Work, simulation: Simulation, mutant: Mutant | None) -> str:
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS, hard))
     try:
-        tests, failures = read_results(simulation.run(module, environment, work.seed, plusargs=chosen))
+        tests, failures = read_results(simulation.run(module, environment, work.seed, testcase, plusargs=chosen))
     except SimulatorError:
         if mutant is None:
             raise

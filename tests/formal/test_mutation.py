@@ -16,6 +16,7 @@ from tensordash_formal.mutation import MutationReport, mutate
 from tensordash_formal.solver import Solver
 from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
+from tensordash_synth.equivalence import same_logic
 
 pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="mutants run on Icarus")
 SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=2, format="fp8_e4m3", connectivity=((0, 0), (1, 0), (1, 1)))
@@ -83,10 +84,12 @@ def with_dead_logic(config):
     text = files["tensordash.v"]
     module = re.search(r"^module tensordash_pe\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)[0]
     instance = (
-        "  wire dead;\n  tensordash_unreached unreached (\n    .clk(clk), .rst(rst), .in(take), .out(dead)\n  );\n"
+        "  wire dead;\n  tensordash_unreached unreached (\n    .clk(clk), .rst(rst), .in(sum_take), .out(dead)\n  );\n"
     )
-    changed = module.replace(".hold(hold)", ".hold(hold | dead)", 1).replace("endmodule", f"{instance}endmodule")
-    assert ".hold(hold | dead)" in changed
+    changed = module.replace(".sum_hold(sum_hold)", ".sum_hold(sum_hold | dead)", 1).replace(
+        "endmodule", f"{instance}endmodule"
+    )
+    assert ".sum_hold(sum_hold | dead)" in changed
     return {**files, "tensordash.v": text.replace(module, changed) + UNREACHED}
 
 
@@ -139,37 +142,32 @@ def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
     everything = {(name, *place) for name, nets in mutants._nets.items() for place in nets.places()}
     assert drawn == everything
     pes = "tensordash_tile", "tensordash_scheduled_pe"
-    assert {(*pes, port) for port in ("a_window", "b", "select", "active", "clear", "hold", "rst", "overflow")} <= drawn
+    ports = ("a_window", "b", "select", "active", "sum_start", "sum_hold", "rst", "sum_overflow", "sum_value")
+    assert {(*pes, port) for port in ports} <= drawn
     assert len({(each.module, each.title) for each in mutants.mutants}) == 200
     assert all(f".{each.port}(" in mutants.source(each) for each in mutants.mutants)
 
 
-def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
+def test_two_overflows_that_are_swapped_change_nothing(tmp_path):
     """The flag is set by any: no bench can tell, and the comparison of the module alone says so."""
-    monkeypatch.setattr(mutation, "_run", lambda work, simulation, mutant: "")
-    work = work_of(replace(SMALL, columns=2), "tile", 60, "wires")
-    mutants, simulation = mutation._prepared(work)
-    swap = replace(
-        mutants.mutants[0],
-        module="tensordash_tile",
-        kind="swapped",
-        cell="pe_0_0",
-        port="overflow",
-        other="pe_0_1",
-        bit=-1,
+    work = work_of(replace(SMALL, columns=2), "tile", kind="wires")
+    mutants = work.campaign.mutants("tile", 1, tmp_path)
+    place = {"module": "tensordash_tile", "cell": "pe_0_0", "port": "sum_overflow", "other": "pe_0_1", "bit": -1}
+    swap = replace(mutants.mutants[0], kind="swapped", **place)
+    assert mutation._without_bench(work, mutants, swap, tmp_path) == (
+        "equivalent",
+        "cec of its module without what is in it",
     )
-    monkeypatch.setattr(mutation, "_prepared", lambda work: (mutants, simulation))
-    mutants.mutants = [swap]
-    fate = mutation._fate(work, tmp_path, 1)
-    assert (fate.fate, fate.by) == ("equivalent", "cec of its module without what is in it")
-    mutants.mutants = [replace(swap, kind="neighbour")]
-    assert mutation._fate(work, tmp_path / "another", 1).fate == "survives"
+    alone, *_ = mutants.cuts("tensordash_tile")
+    both = mutants.verilog(replace(swap, kind="neighbour"))
+    assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
 
 
 def test_wires_at_full_size_are_found(tmp_path):
-    """One of each kind, of another module or port each, in the paper's 4x4 tile."""
+    """One of each kind, each of another port, in the paper's 4x4 tile."""
     work = work_of(PAPER, "tile", 200, "wires")
-    mutants, _ = mutation._prepared(work)
+    mutants, simulation = mutation._prepared(work)
+    assert not mutation._run(work, simulation, None, "single_steps")
     chosen = {}
     for each in mutants.mutants:
         if each.module == "tensordash_tile" and each.port not in {other.port for other in chosen.values()}:

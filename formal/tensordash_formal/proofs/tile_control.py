@@ -7,7 +7,6 @@ from operator import and_, or_
 from amaranth.hdl import Cat, Const, Mux, ResetSignal, Signal, Value
 
 from tensordash import TileConfig
-from tensordash.arithmetic.rounder import Rounder
 from tensordash.block import Block
 from tensordash.configuration.formats import FloatFormat, Format
 from tensordash.schedule.operand_flags import OperandFlags
@@ -150,9 +149,7 @@ class ControlledTile(TileHarness):
         self._sticks("protocol_error_is_right", tile.protocol_error, state.disagree | wrong_c)
         floating = isinstance(config.a_format, FloatFormat)
         self._sticks("non_finite_is_right", tile.non_finite, special, floating)
-        results = [f"drain.result_{row}_{column}" for row in range(config.out_rows) for column in range(config.columns)]
-        leaves = Cat(self.port(f"{path}.non_finite", 1) for path in results).any() if floating else Const(0)
-        raised = state.out_leaves & leaves
+        raised = state.out_leaves & self.port("drain.non_finite", 1)  # which is right (`drain`, `rounder`)
         self._sticks("result_non_finite_is_right", tile.result_non_finite, raised, floating)
 
     def _count(self) -> None:
@@ -402,9 +399,9 @@ BROKEN = (
     ),
     _broken(
         "result_non_finite_is_right",
-        "the last column's results are not looked at",
-        Rounder,
-        lambda m, sound, outer: outer.non_finite.eq(0),
+        "results raise the flag of operands",
+        Flags,
+        lambda m, sound, outer: sound.raised.eq((outer.raised | (outer.raised[3] << 1)) & 0b0111),
     ),
     _broken("idle_when_all_has_left", "the tile is always idle", Tile, lambda m, sound, outer: outer.idle.eq(1)),
     _broken(

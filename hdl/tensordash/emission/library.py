@@ -72,6 +72,7 @@ class Library:
             }
             fragment = Fragment.get(block, self)
             with self._named_wires(block, fragment) as (driven, read):
+                driven |= {signal.name for signal in _registers(fragment)}
                 text = rtlil.convert(fragment, name=name, platform=self, ports=ports, emit_src=False)
             text = tidy(text, driven, read)
             clocked = frozenset(re.findall(r"^ *wire width 1 input \d+ +\\(clk|rst)$", text, re.MULTILINE))
@@ -95,7 +96,7 @@ class Library:
     def _named_wires(self, block: Block, fragment: Fragment) -> Iterator[tuple[set[str], set[str]]]:
         """Call members as they are called in this module: own ones by their port, an instance's `instance__port`.
 
-        Gives the names of what instances drive and what they read.
+        Gives the names of what instances drive, and of what they read.
         """
         driven: set[str] = set()
         read: set[str] = set()
@@ -127,6 +128,15 @@ class Library:
         base = f"{self.prefix}_{words}" + f"__{block.variant}" * bool(block.variant)
         numbered = (base if i == 1 else f"{base}__{i}" for i in range(1, len(taken) + 2))
         return next(name for name in numbered if name not in taken)
+
+
+def _registers(fragment: Fragment) -> Iterator[Signal]:
+    for domain, statements in fragment.statements.items():
+        if domain != "comb":
+            for statement in statements:
+                yield from statement._lhs_signals()
+    for inner, _, _ in fragment.subfragments:
+        yield from _registers(inner)
 
 
 def emit(block: Block, prefix: str = "tensordash", *, optimise: bool = True) -> str:

@@ -17,7 +17,7 @@ def tidy(text: str, driven: set[str], read: set[str]) -> str:
     text : str
         As Amaranth wrote it.
     driven, read : set of str
-        Names of the wires that instances drive, and of those that they read.
+        Names of the wires that registers and instances drive, and of those that instances read.
 
     Returns
     -------
