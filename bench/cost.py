@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from scaling_picture import fitted
+from scaling_picture import fitted  # type: ignore[import-not-found]  # beside this script
 
 from tensordash import TileConfig, load_preset
 from tensordash.storage.files import write_whole
