@@ -85,7 +85,6 @@ def full_campaigns() -> tuple[Campaign, ...]:
     small = TileConfig(rows=2, columns=1, format="fp8_e5m2", headroom_bits=4)
     paper, recommended, bf16 = (load_preset(name) for name in ("paper", "recommended", "paper-bf16"))
     with_c = load_preset("paper", ("tile.initial=true", "tile.out_rows=2"))
-    wires = (("pe", 20), ("tile", 90), ("axi_stream", 60))
     bits = {
         "paper": (paper, (("pe", 80), ("tile", 60), ("staging_buffer", 20))),
         "recommended": (recommended, (("staging_ring", 20), ("tile", 40), ("axi_stream", 20))),

@@ -63,3 +63,4 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     assert cached(["a"], make) == (MAPPED, MAPPED) == cached(["a"], make)
     assert make.calls == 1
     assert not cache_folder().is_relative_to(tmp_path)
+    assert (tmp_path / "file").read_text() == ""
