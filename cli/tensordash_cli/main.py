@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 import tensordash
+from tensordash.storage.user_cache import usable_cache_home
 
 __all__ = ["cli", "run"]
 
@@ -55,6 +56,8 @@ def run(arguments: list[str] | None = None) -> Any:
     """Run the command; exit 0 when it did what was asked, 1 when a check failed, 2 for wrong use or input."""
     from .console import CheckError
 
+    if not usable_cache_home():
+        click.echo("tensordash: the cache folder cannot be written, and a temporary one is used", err=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # what runs elsewhere ends with the command
     try:
         sys.exit(cli.main(arguments, prog_name="tensordash", standalone_mode=False))

@@ -249,10 +249,12 @@ def _layer(
         raise not_among("--layer and --op", f"{layer} {operation}", places, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
-        replayer = Replayer(config, Path(folder), simulator=simulator)
-        for a, b in layer_passes(record, config, sample=sample, seed=seed):
-            c = np.zeros((len(b), config.rows, config.columns), np.uint32) if config.initial else None
-            found = replayer.run(a, b, c)
+        passes = layer_passes(record, config, sample=sample, seed=seed)
+        steps = sum(b.shape[0] * b.shape[2] for _, b in passes)
+        replayer = Replayer(config, Path(folder), simulator=simulator, steps=steps)
+        zeros = [np.zeros((len(b), config.rows, config.columns), np.uint32) for _, b in passes]
+        operands = [(a, b, c) if config.initial else (a, b) for (a, b), c in zip(passes, zeros, strict=True)]
+        for (a, b), found in zip(passes, replayer.run_each(operands), strict=True):
             if found.mismatches:
                 raise CheckError(f"Verilog and golden model differ (seed {seed}): {found.mismatches[0]}")
             sides = [non_zeros(b, config.b_format), non_zeros(a, config.a_format)]

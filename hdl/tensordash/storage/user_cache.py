@@ -1,14 +1,72 @@
 """Where things are kept between runs."""
 
+import atexit
+import errno
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
-__all__ = ["user_cache"]
+__all__ = ["usable_cache", "usable_cache_home", "user_cache"]
+
+
+_replaced: dict[str, str] = {}
+"""Temporary folders that stand in for the cache folder, and what XDG_CACHE_HOME was before."""
 
 
 def user_cache(name: str) -> Path:
-    """``tensordash/NAME`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
+    """``tensordash/NAME`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``).
+
+    It is the user's own even where `usable_cache_home` put another in its place: a download must not vanish unseen.
+
+    Raises
+    ------
+    OSError
+        There is no such folder: the user has no home.
+    """
+    return _home(own=True) / "tensordash" / name
+
+
+def usable_cache(name: str) -> Path:
+    """Likewise, for what is made anew where it is missed: in a folder that can be written; see `usable_cache_home`."""
+    usable_cache_home()
+    return _home(own=False) / "tensordash" / name
+
+
+def usable_cache_home() -> bool:
+    """See that this process and those that it starts have a cache folder that can be written.
+
+    Where the user's cannot, as in a container without a home, XDG_CACHE_HOME becomes a temporary folder that goes when
+    this process ends: the WebAssembly of Yosys and numba insist on one.
+
+    Returns
+    -------
+    bool
+        Whether it is the user's own.
+    """
+    if os.environ.get("XDG_CACHE_HOME", "") in _replaced:
+        return False
+    try:
+        home = _home(own=False)
+        home.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=home):
+            return True
+    except OSError:
+        folder = tempfile.mkdtemp(prefix="tensordash-cache-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _replaced[folder] = os.environ.get("XDG_CACHE_HOME", "")
+        os.environ["XDG_CACHE_HOME"] = folder
+        return False
+
+
+def _home(*, own: bool) -> Path:
     base = os.environ.get("XDG_CACHE_HOME", "")
+    if own:
+        base = _replaced.get(base, base)
     # The XDG specification: a relative path there is to be ignored.
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "tensordash" / name
+    if Path(base).is_absolute():
+        return Path(base)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError:
+        raise FileNotFoundError(errno.ENOENT, "no cache folder: set HOME or XDG_CACHE_HOME") from None

@@ -7,7 +7,10 @@ from tensordash.storage.files import whole
 
 from ..plots import COLORS, MUTED, style
 
-__all__ = ["pareto_front", "plot_front"]
+__all__ = ["pareto_front", "plot_front", "ties"]
+
+TIE = 0.01
+"""A share of area or speedup that decides nothing: synthesis and the choice of operands move points by as much."""
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
@@ -19,6 +22,22 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     return [
         not any(other != point and other[0] <= point[0] and other[1] >= point[1] for other in points)
         for point in points
+    ]
+
+
+def ties(points: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """For each point (area, speedup) the others that are as good in both, if 1% of either does not count.
+
+    >>> ties([(1.1, 1.5), (1.2, 1.502), (1.105, 1.49)])
+    [[2], [0, 2], [0]]
+    """
+    return [
+        [
+            place
+            for place, (area, speedup) in enumerate(points)
+            if place != own and area <= own_area * (1 + TIE) and speedup >= own_speedup * (1 - TIE)
+        ]
+        for own, (own_area, own_speedup) in enumerate(points)
     ]
 
 

@@ -50,6 +50,11 @@ class Control:
         ]
         self.first = True
 
+    @property
+    def idle(self) -> bool:
+        """No step is in the window, and no stream has begun that has not ended."""
+        return self.first and self.rows[0].present == 0
+
     def decide(self, may_start: bool = True) -> TileSchedule | None:
         """The schedule to be made in this cycle unless the tile is frozen; None if steps are missing.
 

@@ -142,7 +142,11 @@ def dataset_folder(name: str) -> Path:
 
 def available(name: str) -> bool:
     """Whether a data set has been fetched."""
-    return all((dataset_folder(name) / file).is_file() for file in _dataset(name).files)
+    try:
+        folder = dataset_folder(name)
+    except FileNotFoundError:  # no home, and nothing in it
+        return False
+    return all((folder / file).is_file() for file in _dataset(name).files)
 
 
 def fetch(name: str, *, download: Download | None = None, report: Callable[[str], None] = lambda stage: None) -> Path:
@@ -174,7 +178,10 @@ def fetch(name: str, *, download: Download | None = None, report: Callable[[str]
     if available(name):
         return folder
     root = cache_folder()
-    root.mkdir(parents=True, exist_ok=True)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"data sets are kept in {root}, which cannot be made: {error.strerror}") from None
     _remove_stale(root, name)
     with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-", ignore_cleanup_errors=True) as temporary:
         arrivals, unpacked = Path(temporary) / "download", Path(temporary) / "unpacked"

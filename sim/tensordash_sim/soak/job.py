@@ -84,7 +84,7 @@ def run_job(job: SoakJob, folder: Path, *, simulator: str = "auto", waves: bool 
     began = time.monotonic()
     generate(job.config, folder / "verilog", PREFIX)
     sources = [folder / "verilog" / f"{PREFIX}.vlt", folder / "verilog" / f"{PREFIX}.v"]
-    simulation = Simulation(chosen, f"{PREFIX}_tile", sources, run, waves=waves)
+    simulation = Simulation(chosen, f"{PREFIX}_tile", sources, run, waves=waves, keep=False)
     built = time.monotonic()
     options = {"stimulus": f"soak {job.name}", "steps": job.steps, "result": str(run / "result.json")}
     Job(config=job.config, seed=job.seed, options=options).write(run / "job.json")

