@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cost_pages import PAGES, added, written
-from scaling_picture import draw
+from cost_pages import PAGES, added, written  # type: ignore[import-not-found]  # beside this script
+from scaling_picture import draw  # type: ignore[import-not-found]
 
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render

@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from scaling_picture import fitted
+from scaling_picture import fitted  # type: ignore[import-not-found]  # beside this script
 
 __all__ = ["PAGES", "added", "written"]
 

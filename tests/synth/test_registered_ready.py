@@ -5,6 +5,7 @@ It is traced through the Verilog that is emitted, read back and flattened.
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tensordash.tile.output_buffer import OutputBuffer
 from tensordash.tile.tile import Tile
 from tensordash_synth.yosys import run_yosys
 
-SMALL = {"rows": 2, "columns": 1, "lanes": 2, "depth": 2, "connectivity": ((0, 0), (1, 0), (1, 1)), "format": "int8"}
+SMALL: dict[str, Any] = {"rows": 2, "columns": 1, "lanes": 2, "depth": 2, "connectivity": ((0, 0), (1, 0), (1, 1)), "format": "int8"}
 TILES = {
     "plain": TileConfig(**SMALL),
     "ring": TileConfig(**SMALL, staging="ring"),

@@ -62,7 +62,9 @@ def test_corners_are_refused_for_their_size_alone():
 def test_the_limit(fits, beyond):
     assert TileConfig(**fits).input_bits <= MOST_INPUT_BITS
     shape = ", ".join(f"tile.{name} = {value}" for name, value in {**fits, **beyond}.items())
-    with pytest.raises(ValueError, match=rf"^{shape} and formats of 16 and 16 bits give the AXI4-Stream tile \d+ input"):
+    with pytest.raises(
+        ValueError, match=rf"^{shape} and formats of 16 and 16 bits give the AXI4-Stream tile \d+ input"
+    ):
         TileConfig(**{**fits, **beyond})
 
 
