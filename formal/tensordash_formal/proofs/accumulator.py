@@ -19,7 +19,7 @@ from tensordash.tile.pe import PE
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
-from .multiplier import is_eight_bit_exact, magnitude
+from .multiplier import is_exact, magnitude
 
 __all__ = ["PROOF"]
 
@@ -77,6 +77,7 @@ def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Ter
         bits = Mux(active & finite, Mux(product.sign, ~size, size), 0)[:product_bits]
         last_shift = f"shifted_{lane}_{len(product.shift) - 1}"
         parts.append([bits, active & finite & product.sign])
+        harness.cut(last_shift, bits)
         inside.append([harness.probe(last_shift, product_bits), harness.probe(f"negative_{lane}", 1)])
         positive.append(active & (product.nan | (product.infinite & ~product.sign)))
         negative.append(active & (product.nan | (product.infinite & product.sign)))
@@ -325,7 +326,7 @@ BROKEN = (
 PROOF = Proof(
     name="accumulator",
     build=build,
-    applies=is_eight_bit_exact,
+    applies=is_exact,
     broken=BROKEN,
     cover_depth=6,
     engine="smtbmc --unroll --nopresat z3 -- --noincr",

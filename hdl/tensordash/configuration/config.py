@@ -13,7 +13,7 @@ import tomlkit
 
 from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
 from .errors import TensorDashError
-from .formats import FORMATS, Format
+from .formats import FORMATS, RESULT_FORMATS, Format
 from .numerics import ACCUMULATORS, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
@@ -22,6 +22,8 @@ __all__ = ["ConfigError", "SideFormats", "TileConfig"]
 SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
 SNAPSHOT = "snapshot"
+MOST_INPUT_BITS = 2**16 - 2
+"""Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
 FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
 
 
@@ -46,7 +48,7 @@ class TileConfig:
     Parameters
     ----------
     rows, columns : int
-        Geometry, 1 to 16 each. Side B enters by row, side A by column.
+        Geometry, 1 to 16 each. The row side (ports b) enters by row, the column side (ports a) by column.
     lanes : int
         Multipliers of a PE, 2 to 32.
     depth : int
@@ -135,6 +137,7 @@ class TileConfig:
         self._check_accumulator()
         self._check_connectivity()
         self._check_staging()
+        self._check_size()
 
     def _check_formats(self) -> None:
         given = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
@@ -197,16 +200,38 @@ class TileConfig:
             f'not (modulo {self.lanes} lanes) {shown}; "auto" is one'
         )
 
+    def _check_size(self) -> None:
+        if self.input_bits > MOST_INPUT_BITS:
+            shape = ", ".join(f"tile.{name} = {getattr(self, name)}" for name in ("rows", "columns", "lanes", "depth"))
+            raise ValueError(
+                f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits "
+                f"give the AXI4-Stream tile {self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
+            )
+
     # Derived
 
     @property
+    def input_bits(self) -> int:
+        """Input bits of the AXI4-Stream tile, which has the most of all modules.
+
+        >>> TileConfig().input_bits
+        2324
+        """
+        lanes = self.columns * self.a_format.width + self.rows * self.b_format.width  # those of a lane, over all ports
+        data = lanes * self.lanes * self.window_depth
+        beats = data + data // 8 + 2 * (self.rows + self.columns)  # tdata, tkeep; tlast and tvalid
+        result = RESULT_FORMATS[self.numerics.result].width
+        beats_of_c = self.initial * (result * self.columns * self.out_rows + 2)
+        return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
+
+    @property
     def a_format(self) -> Format:
-        """Format of side A."""
+        """Format of the column side, on the ports a."""
         return FORMATS[self.format.a if isinstance(self.format, SideFormats) else str(self.format)]
 
     @property
     def b_format(self) -> Format:
-        """Format of side B."""
+        """Format of the row side, on the ports b."""
         return FORMATS[self.format.b if isinstance(self.format, SideFormats) else str(self.format)]
 
     @cached_property
