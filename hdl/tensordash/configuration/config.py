@@ -204,8 +204,8 @@ class TileConfig:
         if self.input_bits > MOST_INPUT_BITS:
             shape = ", ".join(f"tile.{name} = {getattr(self, name)}" for name in ("rows", "columns", "lanes", "depth"))
             raise ValueError(
-                f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits give the AXI4-Stream tile "
-                f"{self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
+                f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits give the AXI4-Stream "
+                f"tile {self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
             )
 
     # Derived

@@ -86,6 +86,9 @@ def run_bench(
     waves: bool = False,
     sources: Sequence[Path] = (),
     roots: Sequence[str] = (),
+    beside: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    plusargs: Sequence[str] = (),
 ) -> BenchResult:
     """Run one bench on the Verilog in the folder `verilog`.
 
@@ -107,8 +110,12 @@ def run_bench(
         Dump the run to ``folder / "dump.vcd"``.
     sources : sequence of Path
         Verilog to run instead, such as a netlist with its cells; `verilog` is not looked at.
-    roots : sequence of str
+    beside : sequence of Path
+        What is compiled with it, such as assertions.
+    roots, options : sequence of str
         As in `Simulation`.
+    plusargs : sequence of str
+        What the simulation is started with.
 
     Raises
     ------
@@ -134,12 +141,15 @@ def run_bench(
         simulation = Simulation(
             chosen,
             f"{PREFIX}_{BENCHES[bench][0]}",
-            list(sources) or [verilog / f"{PREFIX}.vlt", verilog / file],
+            list(sources) or [verilog / f"{PREFIX}.vlt", *beside, verilog / file],
             folder,
             waves=waves,
             roots=roots,
+            options=options,
         )
-        results = simulation.run(f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+        results = simulation.run(
+            f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed, plusargs=plusargs
+        )
         tests, failures = read_results(results)
     return BenchResult(
         bench=bench,

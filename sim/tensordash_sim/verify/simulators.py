@@ -80,6 +80,8 @@ class Simulation:
         Modules beside the top that nothing instantiates (Icarus).
     keep : bool
         Keep Verilator's build for another time; see `builds`.
+    options : sequence of str
+        Verilator's, on top of those that every build has.
     """
 
     def __init__(
@@ -92,9 +94,10 @@ class Simulation:
         waves: bool = False,
         roots: Sequence[str] = (),
         keep: bool = True,
+        options: Sequence[str] = (),
     ) -> None:
         self.simulator, self.top, self.folder, self.waves = simulator, top, folder.resolve(), waves
-        self.roots, self.keep = list(roots), keep
+        self.roots, self.keep, self.options = list(roots), keep, list(options)
         self.folder.mkdir(parents=True, exist_ok=True)
         sources = [source.resolve() for source in sources if source.suffix == ".v" or simulator == "verilator"]
         self._runner = self._build(sources)
@@ -105,7 +108,8 @@ class Simulation:
             # Raises as well if Python has no shared library to load.
             runner = get_runner(self.simulator)
             if self.simulator == "verilator":
-                program = Program(self.top, [_visible(self.top, self.folder), *sources], waves=self.waves)
+                visible = _visible(self.top, self.folder)
+                program = Program(self.top, [visible, *sources], waves=self.waves, options=self.options)
                 program.build(self.folder, log, keep=self.keep)
             else:
                 self._build_icarus(runner, sources, log)
