@@ -23,10 +23,9 @@ lint: $(READY_TEST)
 prove: $(READY_TEST)
 	$(BIN)/tensordash prove --all -o build
 
-# Likewise in build/mutate. An 8-bit format, so that the proofs of the PE apply; little headroom, so that sums overflow.
-MUTATED := --set tile.rows=2 --set tile.columns=1 --set tile.format=fp8_e5m2 --set tile.headroom_bits=4
+# Likewise in build/mutate.
 mutate: $(READY_TEST)
-	$(BIN)/tensordash mutate $(MUTATED) -o build
+	$(BIN)/tensordash mutate --all -o build
 
 # Networks in training, recorded once: one that is there stays. Ten minutes, with `tensordash data fetch` on real data.
 NETWORKS := squeezenet vgg16 resnet50 resnet50-sparse img2txt snli bert detectron2 ncf gcn gpt

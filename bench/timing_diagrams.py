@@ -142,28 +142,28 @@ def axi_stream(lengths: Sequence[int], cycles: int, *, valid: str, ready: str = 
         for cycle in range(cycles):
             held = held or bool(pick(valid, cycle))
             offers = {port: source.offer(depth) for port, source in sources.items()}
-            ctx.set(dut.m_axis_tready, pick(ready, cycle))
+            ctx.set(dut.m_axis.tready, pick(ready, cycle))
             for port, offer in offers.items():
-                name = f"s_axis_{port[0]}{port[2]}"
+                beat = getattr(dut, f"s_axis_{port[0]}{port[2]}")
                 values = np.array(offer.steps, np.uint16).tobytes()  # little endian: the first value lowest
-                ctx.set(getattr(dut, f"{name}_tdata"), int.from_bytes(values, "little"))
-                ctx.set(getattr(dut, f"{name}_tkeep"), (1 << offer.available * step_bytes) - 1)
-                ctx.set(getattr(dut, f"{name}_tlast"), int(offer.last))
-                ctx.set(getattr(dut, f"{name}_tvalid"), held and offer.available > 0)
+                ctx.set(beat.tdata, int.from_bytes(values, "little"))
+                ctx.set(beat.tkeep, (1 << offer.available * step_bytes) - 1)
+                ctx.set(beat.tlast, int(offer.last))
+                ctx.set(beat.tvalid, held and offer.available > 0)
             shown = offers["b_0"]
-            there = bool(ctx.get(dut.s_axis_b0_tvalid))
-            out = ctx.get(dut.m_axis_tvalid)
+            there = bool(ctx.get(dut.s_axis_b0.tvalid))
+            out = ctx.get(dut.m_axis.tvalid)
             seen.append(
                 {
                     "s_axis_b0_tvalid": int(there),
-                    "s_axis_b0_tready": ctx.get(dut.s_axis_b0_tready),
+                    "s_axis_b0_tready": ctx.get(dut.s_axis_b0.tready),
                     "s_axis_b0_tdata": f"{shown.available} step{'s' * (shown.available > 1)}" if there else None,
-                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0_tkeep):08X}" if there else None,
+                    "s_axis_b0_tkeep": f"{ctx.get(dut.s_axis_b0.tkeep):08X}" if there else None,
                     "s_axis_b0_tlast": int(shown.last) if there else None,
                     "m_axis_tvalid": out,
-                    "m_axis_tready": ctx.get(dut.m_axis_tready),
-                    "m_axis_tdata": _number(ctx.get(dut.m_axis_tdata)) if out else None,
-                    "m_axis_tlast": ctx.get(dut.m_axis_tlast) if out else None,
+                    "m_axis_tready": ctx.get(dut.m_axis.tready),
+                    "m_axis_tdata": _number(ctx.get(dut.m_axis.tdata)) if out else None,
+                    "m_axis_tlast": ctx.get(dut.m_axis.tlast) if out else None,
                     "cycles": ctx.get(dut.cycles),
                     "steps": ctx.get(dut.steps),
                 }
@@ -269,14 +269,19 @@ def diagrams() -> dict[str, dict[str, Any]]:
     }
 
 
+def on_white(picture: str) -> str:
+    """A picture that can be read on a dark page, too: its lines are black."""
+    end = picture.index(">") + 1
+    return f'{picture[:end]}<rect width="100%" height="100%" fill="white" />{picture[end:]}'
+
+
 def main(folder: Path) -> None:
     """Write every diagram's source and picture."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, source in diagrams().items():
         text = json.dumps(source, indent=1) + "\n"
         (folder / f"{name}.json").write_text(text, encoding="utf-8")
-        picture = wavedrom.render(text).tostring()
-        (folder / f"{name}.svg").write_text(picture + "\n", encoding="utf-8")
+        (folder / f"{name}.svg").write_text(on_white(wavedrom.render(text).tostring()) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

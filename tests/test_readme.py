@@ -1,12 +1,16 @@
 """The README is true: its configuration is the default, its Python runs, its files and presets exist."""
 
 import re
+import runpy
+import shutil
+import struct
 from pathlib import Path
 
+import click
 import pytest
 
 from tensordash import TileConfig, load_preset
-from tensordash_cli.main import COMMANDS
+from tensordash_cli.main import COMMANDS, cli, run
 from tensordash_sim.trace import Trace
 
 ROOT = Path(__file__).parents[1]
@@ -44,3 +48,54 @@ def test_commands_and_links_exist() -> None:
         assert (ROOT / link).exists(), link
     for target in re.findall(r"^make (\w+)", README, re.MULTILINE):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE), target
+
+
+def options(command: str) -> set[str]:
+    """Of a command or, of a group, of all that is in it."""
+    found = cli.get_command(click.Context(cli), command)
+    assert found is not None
+    inner = list(found.commands.values()) if isinstance(found, click.Group) else [found]
+    names = [{name for param in one.params for name in (*param.opts, *(param.metavar or "").split())} for one in inner]
+    return set.intersection(*names)
+
+
+def test_which_commands_take_a_configuration() -> None:
+    (names,) = re.findall(r"^((?:`\w+`(?:, | and |\s)?)+)take `CONFIG\.toml` or `--preset NAME`", README, re.MULTILINE)
+    told = re.findall(r"`(\w+)`", names)
+    assert told == [each for each in COMMANDS if {"[CONFIG.toml]", "--preset", "--set"} <= options(each)]
+    assert "every command takes `--json`" in " ".join(README.split())
+    for each in COMMANDS:
+        assert "--json" in options(each), each
+
+
+def test_first_tile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """The first commands do what stands beside them, before any make target is named."""
+    monkeypatch.chdir(tmp_path)
+    first, *others = blocks("sh")
+    assert "make demo" in others[0]
+    assert first.startswith("pip install .\n")
+    for line in first.splitlines()[1:]:
+        arguments, _, said = line.removeprefix("tensordash ").partition("#")
+        with pytest.raises(SystemExit) as end:
+            run(arguments.split())
+        assert not end.value.code
+        if ratio := re.search(r"\d\.\d+x", said):
+            assert f"cycles: {ratio[0][:-1]}" in capsys.readouterr().out
+    assert (tmp_path / "my_tile" / "tensordash.v").is_file()
+    assert (tmp_path / "schedules.html").is_file()
+
+
+def test_picture(tmp_path: Path) -> None:
+    """At the head, small, and what the command makes, but for the fonts that there are."""
+    (name,) = re.findall(r"\]\((docs/\S+\.png)\)", README.split("##")[0])
+    kept = (ROOT / name).read_bytes()
+    assert kept.startswith(b"\x89PNG")
+    assert len(kept) < 300_000
+    made = runpy.run_path(str(ROOT / "bench/viewer_picture.py"))
+    if not any(map(shutil.which, made["BROWSERS"])):
+        pytest.skip("no Chromium (apt-get install chromium)")
+    pytest.importorskip("playwright.sync_api")
+    made["picture"](tmp_path / "viewer.png")
+    sizes = [struct.unpack(">II", data[16:24]) for data in (kept, (tmp_path / "viewer.png").read_bytes())]
+    assert sizes[0][0] == sizes[1][0]
+    assert abs(sizes[0][1] - sizes[1][1]) < 200

@@ -191,7 +191,7 @@ def _print_operations(operations: list[dict], preset: str, config: TileConfig) -
     if not rounds_once:
         click.echo("The accumulator rounds in every cycle; errors: the largest, relative to the exact result.")
         verdict = "Verilog = golden    error  dense error"
-    columns = "operation  scheduled  passes   zeros   dense  TensorDash  speedup   ideal  waits    all"
+    columns = "operation  row side   passes   zeros   dense  TensorDash  speedup   ideal  waits    all"
     click.echo(f"\nlayer      {columns}  {verdict}")
     for each in operations:
         errors = "" if rounds_once else "  {tensordash_relative_error:7.1e}  {dense_relative_error:11.1e}"

@@ -1,6 +1,7 @@
 """`tensordash explore`: connectivity, depth, lanes, geometry and row order, by speedup on traces and area."""
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -14,6 +15,7 @@ from tensordash.configuration.config import STAGINGS
 from tensordash.storage.files import write_whole
 
 from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
+from .kept_areas import area as measured_area
 
 if TYPE_CHECKING:
     from tensordash_sim.explore import Campaign, Point
@@ -24,21 +26,29 @@ KNOWN = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5",
 """Presets whose options searches begin with, and that stand beside what is found."""
 
 
+LEGEND = "*: nothing is better in both area and speedup; ~: a tie, where 1% of either does not count"
+WRITTEN = "# A point of the front that tensordash explore found:"
+
+
 class Numbers(click.ParamType):
-    """Integers from a least one, separated by commas."""
+    """Integers of a range, separated by commas."""
 
     name = "numbers"
 
-    def __init__(self, least: int) -> None:
-        self.least = least
+    def __init__(self, least: int, most: int) -> None:
+        self.least, self.most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
         """The numbers, each once, or a usage error."""
         if isinstance(value, tuple):
             return value
         parts = value.split(",")
-        if not all(part.isascii() and part.isdigit() and len(part) < 7 and int(part) >= self.least for part in parts):
-            self.fail(f"{value!r}: integers from {self.least} to 999999 are allowed, separated by commas", param, ctx)
+        if not all(
+            part.isascii() and part.isdigit() and len(part) < 7 and self.least <= int(part) <= self.most
+            for part in parts
+        ):
+            allowed = f"integers from {self.least} to {self.most}, separated by commas"
+            self.fail(f"must be {allowed}, not {value!r}", param, ctx)
         return tuple(dict.fromkeys(int(part) for part in parts))
 
 
@@ -47,11 +57,11 @@ class Numbers(click.ParamType):
 @click.option(
     "--trace", "paths", metavar="RUN.trace", type=Path, multiple=True, help="May be repeated (default: the digits CNN)."
 )
-@click.option("--depth", "depths", type=Numbers(2), default="2,3,4", show_default=True, help="Steps of the window.")
-@click.option("--lanes", type=Numbers(2), default="4", show_default=True)
-@click.option("--rows", type=Numbers(1), default="4", show_default=True)
-@click.option("--columns", type=Numbers(1), default="4", show_default=True)
-@click.option("--sources", type=Numbers(2), default="4,8", show_default=True, help="Inputs of a lane's mux.")
+@click.option("--depth", "depths", type=Numbers(2, 6), default="2,3,4", show_default=True, help="Steps of the window.")
+@click.option("--lanes", type=Numbers(2, 32), default="4", show_default=True)
+@click.option("--rows", type=Numbers(1, 16), default="4", show_default=True)
+@click.option("--columns", type=Numbers(1, 16), default="4", show_default=True)
+@click.option("--sources", type=Numbers(2, 42), default="4,8", show_default=True, help="Inputs of a lane's mux.")
 @click.option("--staging", "stagings", default="shift,ring", show_default=True, help="shift, ring, or both.")
 @click.option("--row-order", "orders", default="natural", show_default=True, help="natural, density; both: a,b.")
 @click.option("--tries", type=WholeRange(min=0), default=300, show_default=True, help="Candidates of a structure.")
@@ -66,9 +76,10 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
     CONFIG gives what is not searched. For every combination of depth, lanes, rows, columns, sources, staging and row
     order, sets and orders of options are tried on passes drawn from the traces (--row-steps of each product); the best
     is then simulated on all of them, exactly, and synthesized, next to the presets. What nothing beats in both is the
-    Pareto front. DIR gets explore.json, and explore.svg and explore.png if matplotlib is installed.
+    Pareto front; what is as good if 1% of either does not count is a tie. DIR gets explore.json, front/*.toml (each
+    point of the front, as CONFIG), and explore.svg and explore.png if matplotlib is installed.
 
-    DIR keeps what is done: an interrupted search goes on where it was.
+    DIR keeps what is done: an interrupted search goes on where it was, and one that is done answers at once.
     """
     from tensordash_sim.chip import ROW_ORDERS
     from tensordash_sim.explore import Campaign
@@ -92,6 +103,8 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
     points = _search(campaign, orders, stagings, arguments)
     points += campaign.presets(points)
     rows = _judge(campaign, points, area)
+    if area:
+        _write_front(rows, points, output / "front")
     document = {
         "conditions": {
             "traces": [{"digest": trace.digest, "conditions": dict(trace.conditions)} for trace in campaign.traces],
@@ -107,6 +120,8 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
         print_json(document)
     else:
         _print(rows, [trace.path.stem for trace in campaign.traces])
+        if area:
+            click.echo(f"{LEGEND}; configurations of the front: {output / 'front'}")
 
 
 def _choices(option: str, text: str, allowed: Sequence[str]) -> tuple[str, ...]:
@@ -137,6 +152,11 @@ def _search(
             f"--sources must be at most {most} for these lanes and depths, and of a ring a multiple of its depth, "
             f"not {given}"
         )
+    for structure in possible:
+        try:
+            structure.config(campaign.base, ((0, 0), (1, 0)))
+        except (TypeError, ValueError) as error:  # what CONFIG says does not go with the shape
+            raise click.UsageError(f"{structure.label}: {error}") from None
     points = []
     with progress_bar() as bar:
         task = bar.add_task("searching", total=len(possible) * len(orders) * campaign.tries)
@@ -156,8 +176,7 @@ def _search(
 
 def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[dict[str, Any]]:
     """Exact speedups of every point, its area, and whether it is on the front."""
-    from tensordash_sim.explore import pareto_front
-    from tensordash_synth import measure_areas
+    from tensordash_sim.explore import pareto_front, ties
 
     rows = []
     with progress_bar() as bar:
@@ -175,16 +194,44 @@ def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[
                 "speedup": sum(known) / len(known) if known else None,
             }
             if area:
-                areas = measure_areas(point.config)
-                total, baseline = areas.ge_per_pe("total")
-                row |= {"area_ratio": areas.ratio("total"), "added_ge_per_pe": total - baseline}
+                row |= measured_area(point.config, campaign.folder / "areas")
             rows.append(row)
             bar.update(task, advance=1)
     if area:
         judged = [row for row in rows if row["speedup"] is not None]
-        for row, best in zip(judged, pareto_front([_place(row) for row in judged]), strict=True):
-            row["on_front"] = best
+        places = [_place(row) for row in judged]
+        on_front = pareto_front(places)
+        as_good = ties(places)
+        for place, row in enumerate(judged):
+            row["on_front"] = on_front[place]
+            # Of the front, what is as good; of what is beaten, those of the front that it is as good as.
+            tied = (
+                as_good[place]
+                if on_front[place]
+                else [i for i, best in enumerate(on_front) if best and place in as_good[i]]
+            )
+            row["ties"] = [_name(judged[other]) for other in tied]
     return rows
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['label']}, {row['row_order']}"
+
+
+def _write_front(rows: Sequence[dict[str, Any]], points: "Sequence[Point]", folder: Path) -> None:
+    """A configuration for each point of the front; those of an earlier front go."""
+    for path in folder.glob("*.toml"):
+        if path.read_text(encoding="utf-8", errors="replace").startswith(WRITTEN):
+            path.unlink()
+    for row, point in zip(rows, points, strict=True):
+        if not row.get("on_front"):
+            continue
+        figures = f"{row['speedup']:.3f} times the baseline's speed, {row['area_ratio']:.3f} times its area"
+        lines = [WRITTEN, f"# {_name(row)}: {figures}."]
+        lines += [f"# A tie, as good if 1% of either does not count: {each}." for each in row["ties"]]
+        path = folder / f"{re.sub('[^a-z0-9]+', '-', _name(row).lower())}.toml"
+        write_whole(path, "\n".join([*lines, point.config.to_toml()]))
+        row["config"] = str(path.relative_to(folder.parent))
 
 
 def _place(row: dict[str, Any]) -> tuple[float, float]:
@@ -198,7 +245,7 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     if not drawn:
         return
     try:
-        plot_front([f"{row['label']}, {row['row_order']}" for row in drawn], [_place(row) for row in drawn], path)
+        plot_front([_name(row) for row in drawn], [_place(row) for row in drawn], path)
     except ImportError:
         progress.print("no plot: matplotlib is not installed")
 
@@ -218,7 +265,7 @@ def _print(rows: list[dict[str, Any]], traces: list[str]) -> None:
     for row in sorted(rows, key=lambda row: -(row["speedup"] or 0)):
         speedups = ["-" if each is None else f"{each:.3f}x" for each in (*row["speedups"], row["speedup"])]
         cost = [f"{row['area_ratio']:.3f}", f"{row['added_ge_per_pe']:,.0f}"] if has_area else []
-        front = ["*" if row.get("on_front") else ""] if has_area else []
+        front = ["*" * row.get("on_front", False) + "~" * bool(row.get("ties"))] if has_area else []
         options = " ".join(f"({step},{offset})" for step, offset in row["options"])
         table.add_row(row["label"], row["row_order"], *speedups, *cost, *front, options)
     Console(highlight=False, width=max(Console().width, 160)).print(table)

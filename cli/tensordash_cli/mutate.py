@@ -24,7 +24,9 @@ __all__ = ["command"]
 
 @click.command("mutate")
 @config_options
-@click.option("--count", type=WholeRange(1, 60_000), default=300, show_default=True, help="Mutants.")
+@click.option("--all", "everything", is_flag=True, help="The campaigns of docs/verification.md instead.")
+@click.option("--kind", type=click.Choice(["bits", "wires"]), help="What is wrong (default: bits).")
+@click.option("--count", type=WholeRange(1, 60_000), help="Mutants (default: 300).")
 @click.option("--component", "components", metavar="NAME", multiple=True, help="Of this one only; may be repeated.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
@@ -32,9 +34,13 @@ __all__ = ["command"]
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
 @click.option("--jobs", type=WholeRange(min=1), help="Mutants at a time (default: one per core).")
 @json_option
+@click.pass_context
 def command(
+    context: click.Context,
     config: TileConfig,
-    count: int,
+    everything: bool,
+    kind: str | None,
+    count: int | None,
     components: tuple[str, ...],
     seed: int,
     effort: float,
@@ -43,34 +49,42 @@ def command(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Make mutants of a tile's Verilog, each with one wrong bit, and see whether benches and proofs find them.
+    """Make mutants of a tile's Verilog, each with one thing wrong, and see whether benches and proofs find them.
 
-    Scheduler, staging buffer, PE, transposer and the rest of the tile get the same number each. What the component's
-    bench lets pass is compared with what was emitted, and if it differs, the proofs are asked. Take a small tile:
-    `make mutate` does. DIR gets mutate.json, and in mutate/ what became of each mutant; what has been answered there is
-    not asked again, so that an interrupted run goes on where it was.
+    One bit of an operator, or (--kind wires) one connection of an instance: dropped, stuck, its neighbour's, swapped
+    with it, or one bit of it stuck. Each component gets the same number. What the component's bench lets pass is
+    compared with what was emitted, and if it differs, the proofs are asked. DIR gets mutate.json, and in mutate/ what
+    became of each mutant; what has been answered there is not asked again, so that an interrupted run goes on where it
+    was.
 
     Exit status 1 if a mutant survives that is not proven equivalent.
     """
-    from tensordash_formal.mutants import COMPONENTS
+    from tensordash_formal.campaigns import campaign_of, full_campaigns
     from tensordash_formal.mutation import mutate
 
-    if config.sparsity != "rows":
-        raise click.UsageError(f'tile.sparsity must be "rows" to have all components, not {config.sparsity!r}')
-    if unknown := set(components) - set(COMPONENTS):
-        raise click.UsageError(f"--component must be one of {', '.join(COMPONENTS)}, not {min(unknown)!r}")
+    chosen = ("config_file", "preset", "settings", "kind", "count", "components")
+    if everything and any(context.params[name] for name in chosen):
+        raise click.UsageError("--all takes no CONFIG, --preset, --set, --kind, --count or --component")
     writable_folder(output, "--output")
+    name = " ".join(
+        [str(context.params["config_file"] or context.params["preset"] or "paper"), *context.params["settings"]]
+    )
+    if everything:
+        campaigns = full_campaigns()
+    else:
+        try:
+            campaigns = (campaign_of(config, name, kind or "bits", count or 300, components),)
+        except ValueError as error:
+            raise click.UsageError(f"--component {error}") from None
     output.mkdir(parents=True, exist_ok=True)
     with progress_bar() as bar:
-        task = bar.add_task("mutants", total=count)
+        task = bar.add_task("mutants", total=sum(part for campaign in campaigns for _, part in campaign.parts))
         report = mutate(
-            config,
+            campaigns,
             output / "mutate",
-            count=count,
             seed=seed,
             effort=effort,
             jobs=jobs,
-            components=components or tuple(COMPONENTS),
             proofs=proofs,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )

@@ -295,8 +295,7 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
         for layer, of_layer in sums.items():
             for name, added in of_layer.items():
                 place = [f"{counts[layer]} steps", escape(layer), name, "", "", ""]
-                in_order = natural_sums[layer][name] if has_order else None
-                table.add_row(*place, *_numbers(added, in_order), "")
+                table.add_row(*place, *_numbers(added, natural_sums[layer][name] if has_order else None), "")
     totals, natural_totals = _totals(results), _totals(natural)
     for name, added in totals.items():
         place = ([""] if has_steps else []) + ["total", name, "", "", ""]

@@ -268,12 +268,13 @@ def _layer(
             for counter in ("steps", "cycles"):
                 totals[counter] += int(found.counters[counter].sum())
     scales = operand_scales(record, config)
+    other = next(name for name in record.operands if name != record.sparser)
     document = {
         "digest": config.digest,
         "layer": layer,
         "operation": operation,
         "values": all(operand.values is not None for operand in record.operands.values()),
-        "sides": {"row": record.sparser, "column": next(name for name in record.operands if name != record.sparser)},
+        "sides": {"row": record.sparser, "column": other},
         "scales": {name: 2.0**exponent for name, exponent in scales.items()},
         "equal_to_golden": True,
         "simulator": simulator,
@@ -282,10 +283,9 @@ def _layer(
     if as_json:
         print_json(document)
         return
-    sides = document["sides"]
     click.echo(
         f"{totals['passes']} passes, {totals['steps']} dense steps in {totals['cycles']} cycles "
         f"({totals['steps'] / totals['cycles']:.3f}x), "
         f"equal to the golden model in every cycle and to the cycle simulator ({simulator})\n"
-        f"{sides['row']} on the row side, {sides['column']} on the column side; {told_values(record, config, scales)}"
+        f"{record.sparser} on the row side, {other} on the column side; {told_values(record, config, scales)}"
     )

@@ -1,123 +1,188 @@
-"""Mutants: emitted Verilog with one wrong bit, many in one model, of which a run chooses one."""
+"""Mutants: emitted Verilog with one thing wrong, many in one model, of which a run chooses one."""
 
 import re
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from tensordash import TileConfig
 from tensordash.emission.verilog import render
-from tensordash_synth.hierarchy import Hierarchy, role
+from tensordash_sim.verify.run import BENCHES, applicable
+from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.yosys import run_yosys
 
-__all__ = ["COMPONENTS", "PLUSARG", "Mutant", "Mutants"]
+__all__ = ["PLUSARG", "BitMutant", "BitMutants", "Mutant", "Mutants", "components_of"]
 
 PLUSARG = "mutant"
 SELECT, SELECT_BITS = "mutant_select", 16
-COMPONENTS: dict[str, tuple[str, ...]] = {
-    "scheduler": ("scheduler",),
-    "staging_buffer": ("staging_buffer",),
-    "pe": ("pe", "multiplier", "exact_accumulator", "fused_accumulator", "integer_multiplier", "integer_accumulator"),
-    "transposer": ("transposer",),
-    "tile": (),
-}
-"""The bench of each component, and the modules that it mutates; the tile's are all that no other component has."""
+# A module belongs to the first of these that it lies below.
+ORDER = ("scheduler", "staging_buffer", "staging_ring", "transposer", "pe", "tile", "axi_stream")
+
+
+def components_of(config: TileConfig) -> tuple[str, ...]:
+    """The components of a tile that have a bench."""
+    there = applicable(config)
+    return tuple(name for name in ORDER if name in there)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mutant:
-    """A change of one bit.
+    """A change of one thing.
 
     Parameters
     ----------
     number : int
         What `PLUSARG` chooses it with, from 1.
-    command : str
-        Options of Yosys' `mutate`.
+    module : str
+        The module that is changed.
+    kind : str
+        The kind of change.
+    title : str
+        What is changed.
+    line : int
+        The line of the emitted Verilog, from 1.
     """
 
     number: int
-    command: str
-
-    def option(self, name: str) -> str:
-        """The value of one of the command's options."""
-        return self.command.split(f"-{name} ", 1)[1].split()[0]
-
-    @property
-    def module(self) -> str:
-        """The module that is changed."""
-        return self.option("module")
-
-    @property
-    def line(self) -> int:
-        """The line of the emitted Verilog; of its cell, where the wire has one too."""
-        return int(re.findall(r"-src \S+?:(\d+)", self.command)[-1])
-
-    @property
-    def title(self) -> str:
-        """What is changed."""
-        return f"{self.option('mode')} on bit {self.option('portbit')} of {self.option('port')}"
+    module: str
+    kind: str
+    title: str
+    line: int
 
 
-class Mutants:
-    """Mutants of one component of a tile.
+class Mutants(ABC):
+    """Mutants of one component of a tile: of the modules below it that no smaller component has.
 
     Parameters
     ----------
     config : TileConfig
         The tile.
     component : str
-        One of `COMPONENTS`.
-    count, seed : int
-        How many, and which.
+        One of `components_of` it.
     folder : Path
         An existing folder for temporary files.
+
+    Attributes
+    ----------
+    mutants : sequence of Mutant
+        All of them.
     """
 
-    def __init__(self, config: TileConfig, component: str, count: int, seed: int, folder: Path) -> None:
+    mutants: Sequence[Mutant]
+
+    def __init__(self, config: TileConfig, component: str, folder: Path) -> None:
         name = "tensordash_transposer" if component == "transposer" else "tensordash"
-        self.top = f"tensordash_{component}"
+        self.top = _top(component)
         self.text = render(config)[f"{name}.v"]
-        self.hierarchy = Hierarchy(self.text, self.top)
+        self._hierarchy = Hierarchy(self.text, self.top)
         self._folder = folder
         (folder / "emitted.v").write_text(self.text, encoding="utf-8")
         # The text repeats expressions bit by bit; a change in the part of one that nobody reads would say nothing.
         self._read = ["read_verilog emitted.v", f"hierarchy -top {self.top}", "proc", "opt_merge", "opt_clean"]
-        chosen = " ".join(self._modules(component))
-        listed = f"mutate -list {count} -seed {seed} -o mutants.txt {chosen}"
-        run_yosys([*self._read, listed], folder, self.top)
-        lines = (folder / "mutants.txt").read_text(encoding="utf-8").splitlines()
-        self.mutants = [
-            Mutant(number=i, command=line.removeprefix("mutate ").strip()) for i, line in enumerate(lines, 1)
-        ]
+        there = components_of(config)
+        self._smaller = [_top(each) for each in there[: there.index(component)]]
+        self.modules = sorted(self._below(self.top).difference(*map(self._below, self._smaller)))
 
-    def _modules(self, component: str) -> list[str]:
-        below, waiting = set(), [self.top]
+    def _below(self, top: str) -> set[str]:
+        below: set[str] = set()
+        waiting = [top] if top in self._hierarchy.modules else []
         while waiting:
             name = waiting.pop()
             below.add(name)
-            waiting += [child for _, child in self.hierarchy.modules[name].children]
-        others = {each for names in COMPONENTS.values() for each in names}
-        roles = COMPONENTS[component]
-        return sorted(name for name in below if (role(name) in roles if roles else role(name) not in others))
+            waiting += [child for _, child in self._hierarchy.modules[name].children]
+        return below
 
+    def cuts(self, module: str) -> list[list[str]]:
+        """What may be cut off below a module to compare it, the most first, nothing last."""
+        children = sorted({child for _, child in self._hierarchy.modules[module].children})
+        below = self._below(module) - {module}
+        smaller = [name for name in self._smaller if name in below]
+        return [each for each in (children, smaller) if each] + [[]]
+
+    @abstractmethod
     def model(self) -> str:
         """Verilog of all mutants: a run with the plusarg `PLUSARG` behaves as that mutant, one without as emitted."""
+
+    @abstractmethod
+    def verilog(self, mutant: Mutant | None) -> str:
+        """Verilog of one mutant alone; None: as emitted, but for what Yosys makes of the text."""
+
+    def source(self, mutant: Mutant) -> str:
+        """The line of Verilog that a mutant changes."""
+        return " ".join(self.text.splitlines()[mutant.line - 1].split())
+
+
+def _top(component: str) -> str:
+    return f"tensordash_{BENCHES[component][0]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitMutant(Mutant):
+    """One bit of an operator's operand or result: constant, inverted, or mixed with another bit.
+
+    Parameters
+    ----------
+    command : str
+        Options of Yosys' `mutate`.
+    """
+
+    command: str
+
+
+def _bit_mutant(number: int, command: str) -> BitMutant:
+    options = dict(re.findall(r"-(\w+) (\S+)", command))
+    return BitMutant(
+        number=number,
+        module=options["module"],
+        kind="bit",
+        title=f"{options['mode']} on bit {options['portbit']} of {options['port']}",
+        # Of its cell, where the wire has one too.
+        line=int(re.findall(r"-src \S+?:(\d+)", command)[-1]),
+        command=command,
+    )
+
+
+class BitMutants(Mutants):
+    """Mutants of one bit each, drawn among all operators.
+
+    Parameters
+    ----------
+    config, component, folder
+        As in `Mutants`.
+    count, seed : int
+        How many, and which.
+    """
+
+    def __init__(self, config: TileConfig, component: str, count: int, seed: int, folder: Path) -> None:
+        super().__init__(config, component, folder)
+        listed = f"mutate -list {count} -seed {seed} -o mutants.txt {' '.join(self.modules)}"
+        run_yosys([*self._read, listed], folder, self.top)
+        lines = (folder / "mutants.txt").read_text(encoding="utf-8").splitlines()
+        self.mutants: Sequence[BitMutant] = [
+            _bit_mutant(i, line.removeprefix("mutate ").strip()) for i, line in enumerate(lines, 1)
+        ]
+
+    def model(self) -> str:
+        """As in `Mutants`."""
         changes = [f"mutate -ctrl {SELECT} {SELECT_BITS} {each.number} {each.command}" for each in self.mutants]
         run_yosys([*self._read, *changes, "write_verilog -noattr model.v"], self._folder, self.top)
         text = (self._folder / "model.v").read_text(encoding="utf-8")
         # Yosys hands the choice down from a port of the top, which no bench knows: the top finds it by itself.
         head, begin, rest = text.partition(f"module {self.top}(")
         rest = rest.replace(f", {SELECT}", "", 1).replace(f"  wire [{SELECT_BITS - 1}:0] {SELECT};\n", "", 1)
-        chosen = f'  initial if (!$value$plusargs("{PLUSARG}=%d", {SELECT})) {SELECT} = 0;\n'
-        declared = f"[{SELECT_BITS - 1}:0] {SELECT};\n"
-        return head + begin + rest.replace(f"  input {declared}", f"  reg {declared}{chosen}", 1)
+        declared = f"  input [{SELECT_BITS - 1}:0] {SELECT};\n"
+        return head + begin + rest.replace(declared, CHOSEN, 1)
 
     def verilog(self, mutant: Mutant | None) -> str:
-        """Verilog of one mutant alone; None: as emitted, but for what Yosys makes of the text."""
-        changes = [] if mutant is None else [f"mutate {mutant.command}"]
+        """As in `Mutants`."""
+        changes = [f"mutate {mutant.command}"] if isinstance(mutant, BitMutant) else []
         run_yosys([*self._read, *changes, "write_verilog -noattr mutant.v"], self._folder, self.top)
         return (self._folder / "mutant.v").read_text(encoding="utf-8")
 
-    def source(self, mutant: Mutant) -> str:
-        """The line of Verilog that a mutant changes."""
-        return " ".join(self.text.splitlines()[mutant.line - 1].split())
+
+CHOSEN = f"""\
+  reg [{SELECT_BITS - 1}:0] {SELECT};
+  initial if (!$value$plusargs("{PLUSARG}=%d", {SELECT})) {SELECT} = 0;
+"""
+"""What finds out in a module which mutant is meant."""

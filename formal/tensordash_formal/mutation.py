@@ -5,8 +5,9 @@ import json
 import os
 import resource
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import version
@@ -14,13 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
+from tensordash.emission.verilog import render
 from tensordash.storage.files import code_digest, write_whole
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_synth.equivalence import same_logic
 
-from .mutants import COMPONENTS, PLUSARG, Mutant, Mutants
+from .campaigns import Campaign
+from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import PROOFS
 from .solver import ProofError, Solver
 
@@ -37,10 +40,12 @@ class Fate:
 
     Parameters
     ----------
-    component, module : str
+    campaign, component, module : str
         Where it is.
     number : int
-        Which of its component's.
+        Which of its component's in its campaign.
+    kind : str
+        What kind of change it is.
     change : str
         What is changed.
     line : str
@@ -51,30 +56,34 @@ class Fate:
         What the bench said, or the name of the proof.
     """
 
+    campaign: str
     component: str
     module: str
     number: int
+    kind: str
     change: str
     line: str
     fate: str
     by: str
 
+    @property
+    def finder(self) -> str:
+        """The test or the proof that found it; empty if nothing did."""
+        return f"{self.fate} {self.component}: {self.by.partition(':')[0]}" if self.fate == "bench" else self.by
+
 
 @dataclass(frozen=True, kw_only=True)
 class MutationReport:
-    """All mutants of a tile.
+    """All mutants of some campaigns.
 
     Parameters
     ----------
-    digest : str
-        Of its configuration.
     seed : int
         Of mutants and benches.
     fates : tuple of Fate
         What became of each.
     """
 
-    digest: str
     seed: int
     fates: tuple[Fate, ...]
 
@@ -84,48 +93,50 @@ class MutationReport:
         return [each for each in self.fates if each.fate == "survives"]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many there are of each component and fate."""
-        kinds = (*CAUGHT, "equivalent", "survives")
-        names = list(dict.fromkeys(each.component for each in self.fates))
-        table = {
-            name: {kind: sum((each.component, each.fate) == (name, kind) for each in self.fates) for kind in kinds}
-            for name in names
-        }
-        table["total"] = {kind: sum(row[kind] for row in table.values()) for kind in kinds}
+        """How many there are of each fate: of each campaign's components, of each kind of change, in all."""
+        groups = (lambda each: f"{each.campaign}: {each.component}", lambda each: each.kind, lambda each: "total")
+        table: dict[str, dict[str, int]] = {}
+        for group in groups:
+            for each in self.fates:
+                table.setdefault(group(each), dict.fromkeys((*CAUGHT, "equivalent", "survives"), 0))[each.fate] += 1
         return table
 
+    def finders(self) -> dict[str, int]:
+        """How many mutants each test and each proof has found, most first."""
+        return dict(Counter(each.finder for each in self.fates if each.fate in CAUGHT).most_common())
+
     def table(self) -> str:
-        """The counts, and a line for each survivor."""
-        lines = [f"{'component':15} mutants  bench  proof  equivalent  survive  caught"]
-        for name, row in self.counts().items():
+        """The counts, what found how many, and a line for each survivor."""
+        counts = self.counts()
+        width = max(map(len, counts))
+        lines = [f"{'':{width}} mutants  bench  proof  equivalent  survive  caught"]
+        for name, row in counts.items():
             caught = row["bench"] + row["proof"]
             different = caught + row["survives"]
             share = f"{caught / different:7.1%}" if different else "      -"
             lines.append(
-                f"{name:15} {sum(row.values()):7} {row['bench']:6} {row['proof']:6} {row['equivalent']:11} "
+                f"{name:{width}} {sum(row.values()):7} {row['bench']:6} {row['proof']:6} {row['equivalent']:11} "
                 f"{row['survives']:8} {share}"
             )
-        lines += [
-            f"survives: {each.component} {each.number}, {each.module}: {each.change}: {each.line[:160]}"
-            for each in self.survivors
-        ]
+        lines += ["", *(f"{count:7} {name}" for name, count in self.finders().items())]
+        for each in self.survivors:
+            where = f"{each.campaign}, {each.component} {each.number}, {each.module}"
+            lines.append(f"survives: {where}: {each.change}: {each.line[:160]}")
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         mutants = [asdict(each) for each in self.fates]
-        return {"digest": self.digest, "seed": self.seed, "counts": self.counts(), "mutants": mutants}
+        return {"seed": self.seed, "counts": self.counts(), "finders": self.finders(), "mutants": mutants}
 
 
 def mutate(
-    config: TileConfig,
+    campaigns: Sequence[Campaign],
     folder: Path,
     *,
-    count: int = 300,
     seed: int = 0,
     effort: float = 0.3,
     jobs: int | None = None,
-    components: Sequence[str] = tuple(COMPONENTS),
     proofs: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> MutationReport:
@@ -133,20 +144,16 @@ def mutate(
 
     Parameters
     ----------
-    config : TileConfig
-        The tile; a small one.
+    campaigns : sequence of Campaign
+        Which mutants.
     folder : Path
         For models and answers: what is answered there is not asked again.
-    count : int
-        Mutants, as many of each component.
     seed : int
         Of mutants and benches.
     effort : float
         Of the benches; as in `Job`.
     jobs : int, optional
         Processes; as many as there are cores.
-    components : sequence of str
-        Of `COMPONENTS`.
     proofs : bool
         Ask proofs about mutants that a bench lets pass and that are not equivalent.
     progress : callable
@@ -159,63 +166,96 @@ def mutate(
     SynthesisError
         If Yosys fails.
     """
-    parts = {name: -(-count // len(components)) for name in components}
-    total, fates = sum(parts.values()), []
+    works = [
+        _Work(campaign=campaign, component=name, seed=seed, effort=effort, proofs=proofs)
+        for campaign in campaigns
+        for name, _ in campaign.parts
+    ]
+    places = [folder / work.digest for work in works]
+    parts = [dict(work.campaign.parts)[work.component] for work in works]
+    total, done, fates = sum(parts), 0, []
     with ProcessPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         try:
-            pending = []
-            for name, part in parts.items():
-                work = _Work(config=config, component=name, count=part, seed=seed, effort=effort, proofs=proofs)
-                place = folder / work.digest
-                pending += [pool.submit(_fate, work, place, number) for number in range(1, part + 1)]
-            for done, future in enumerate(as_completed(pending), 1):
-                fates.append(future.result())
-                progress(done, total)
+            pending: dict[Future[Any], int] = {}
+            for i, (work, place, part) in enumerate(zip(works, places, parts, strict=True)):
+                pending[pool.submit(_sound, work, place)] = -1
+                pending |= {pool.submit(_fate, work, place, number): i for number in range(1, part + 1)}
+            for future in as_completed(pending):
+                answer = future.result()
+                if (i := pending[future]) >= 0:
+                    done += 1
+                    progress(done, total)
+                    fates += [(i, answer)] if answer else []
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    order = list(components)
-    fates.sort(key=lambda each: (order.index(each.component), each.number))
-    return MutationReport(digest=config.digest, seed=seed, fates=tuple(fates))
+    fates.sort(key=lambda each: (each[0], each[1].number))
+    return MutationReport(seed=seed, fates=tuple(fate for _, fate in fates))
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Work:
-    """A component's mutants, and how they are looked for."""
+    """A component's mutants in a campaign, and how they are looked for."""
 
-    config: TileConfig
+    campaign: Campaign
     component: str
-    count: int
     seed: int
     effort: float
     proofs: bool
 
     @property
     def digest(self) -> str:
-        """The same for the same mutants, benches and golden model."""
-        import tensordash
+        """The same for the same Verilog, mutants, benches and golden model."""
+        import tensordash.configuration
         import tensordash_sim
 
-        hdl, sim = (Path(package.__file__ or "").parent for package in (tensordash, tensordash_sim))
-        code = code_digest(hdl, sim / "golden", sim / "verify", Path(__file__).with_name("mutants.py"))
-        text = repr((self.config.digest, self.count, self.seed, self.effort, version("pyosys"), code))
-        return f"{self.component}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        configuration, sim = (Path(each.__file__ or "").parent for each in (tensordash.configuration, tensordash_sim))
+        formal = Path(__file__).parent
+        makers = [formal / name for name in ("mutants.py", "wiring.py")]
+        code = code_digest(configuration, sim / "golden", sim / "verify", *makers)
+        campaign = self.campaign
+        emitted, count = _emitted(campaign.config), dict(campaign.parts)[self.component]
+        asked = (campaign.config.digest, campaign.kind, count, self.seed, self.effort, version("pyosys"), code, emitted)
+        return f"{campaign.kind}-{self.component}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:12]}"
 
 
-def _fate(work: _Work, folder: Path, number: int) -> Fate:
-    """What becomes of one mutant."""
+@cache
+def _emitted(config: TileConfig) -> str:
+    """Hash of a tile's Verilog."""
+    return hashlib.sha256(repr(sorted(render(config).items())).encode()).hexdigest()
+
+
+def _sound(work: _Work, folder: Path) -> None:
+    """See that the bench passes on the model as long as no mutant is chosen."""
+    answer = folder / "sound.json"
+    if answer.exists():
+        return
+    _, simulation = _prepared(work)
+    if said := _run(work, simulation, None):
+        raise SimulatorError(f"bench {work.component} of {work.campaign.name} fails without a mutant: {said}")
+    write_whole(answer, "{}\n")
+
+
+def _fate(work: _Work, folder: Path, number: int) -> Fate | None:
+    """What becomes of one mutant; None if there are not so many."""
     answer = folder / f"{number}.json"
     if answer.exists():
-        return Fate(**json.loads(answer.read_text(encoding="utf-8")))
+        known = json.loads(answer.read_text(encoding="utf-8"))
+        return Fate(**{**known, "campaign": work.campaign.name}) if known else None
     mutants, simulation = _prepared(work)
+    if number > len(mutants.mutants):
+        write_whole(answer, "null\n")
+        return None
     mutant = mutants.mutants[number - 1]
     fate, by = "bench", _run(work, simulation, mutant)
     if not by:
         fate, by = _without_bench(work, mutants, mutant, folder)
     found = Fate(
+        campaign=work.campaign.name,
         component=work.component,
         module=mutant.module,
         number=number,
+        kind=mutant.kind,
         change=mutant.title,
         line=mutants.source(mutant),
         fate=fate,
@@ -233,21 +273,18 @@ def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
     scratch = tempfile.TemporaryDirectory(prefix="tensordash-mutate-")
     _kept.append(scratch)
     folder = Path(scratch.name)
-    mutants = Mutants(work.config, work.component, work.count, work.seed, folder)
+    mutants = work.campaign.mutants(work.component, work.seed, folder)
     (folder / "all.v").write_text(mutants.model(), encoding="utf-8")
-    simulation = Simulation("icarus", mutants.top, [folder / "all.v"], folder / "run")
-    if said := _run(work, simulation, None):
-        raise SimulatorError(f"bench {work.component} fails without a mutant: {said}")
-    return mutants, simulation
+    return mutants, Simulation("icarus", mutants.top, [folder / "all.v"], folder / "run")
 
 
 _kept: list[tempfile.TemporaryDirectory] = []
 
 
-def _run(work: _Work, simulation: Simulation, mutant: Mutant | None) -> str:
-    """What a component's bench says of a mutant; empty if it passes."""
+def _run(work: _Work, simulation: Simulation, mutant: Mutant | None, testcase: str | None = None) -> str:
+    """What a component's bench, or one of its tests, says of a mutant; empty if it passes."""
     job = simulation.folder / "job.json"
-    Job(config=work.config, seed=work.seed, effort=work.effort).write(job)
+    Job(config=work.campaign.config, seed=work.seed, effort=work.effort).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
     chosen = [f"+{PLUSARG}={mutant.number}"] if mutant else []
     module = f"tensordash_sim.verify.benches.{work.component}"
@@ -256,7 +293,7 @@ def _run(work: _Work, simulation: Simulation, mutant: Mutant | None) -> str:
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
     resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS, hard))
     try:
-        tests, failures = read_results(simulation.run(module, environment, work.seed, plusargs=chosen))
+        tests, failures = read_results(simulation.run(module, environment, work.seed, testcase, plusargs=chosen))
     except SimulatorError:
         if mutant is None:
             raise
@@ -268,12 +305,14 @@ def _run(work: _Work, simulation: Simulation, mutant: Mutant | None) -> str:
 
 def _without_bench(work: _Work, mutants: Mutants, mutant: Mutant, folder: Path) -> tuple[str, str]:
     """Fate of a mutant that the bench lets pass."""
-    text = mutants.verilog(mutant)
-    with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
-        if same_logic(mutants.verilog(None), text, mutant.module, Path(scratch)):
-            return "equivalent", "cec of its module"
+    sound, text = mutants.verilog(None), mutants.verilog(mutant)
+    # With what is in the module cut off there is less to prove; what is equal then is equal.
+    for boxes in mutants.cuts(mutant.module):
+        with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
+            if same_logic(sound, text, mutant.module, Path(scratch), boxes):
+                return "equivalent", f"cec of its module{' without what is in it' if boxes else ''}"
     if work.proofs:
-        for name in _refuting(work.config, mutant.module, text, Solver(folder / "proofs")):
+        for name in _refuting(work.campaign.config, mutant.module, text, Solver(folder / "proofs")):
             return "proof", name
     return "survives", ""
 

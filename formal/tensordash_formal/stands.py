@@ -3,9 +3,10 @@
 A value's tag is its sign bit, which nothing between a tile's ports and its multipliers looks at (int8: its zero test
 does, so that a tagged int8 is never zero). A sum becomes two bits: `one` pair of tagged values, and whether anything
 `wrong` was added: a second such pair, or a tagged value with an untagged partner. A third one is the tag of its C.
+Whether a sum leaves its range, or a result is an infinity or NaN, may be anything in every cycle.
 """
 
-from amaranth.hdl import Cat, Const, Elaboratable, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.initial_adder import InitialAdder
@@ -32,6 +33,11 @@ def _added(pairs):
     return one, wrong
 
 
+def _any_value(m: Module, output: Signal) -> None:
+    """Make an output anything, another value in every cycle."""
+    m.submodules[f"any_{output.name}"] = Instance("$anyseq", p_WIDTH=len(output), o_Y=output)
+
+
 class _TagPE(Elaboratable):
     """A PE's pipeline, accumulator and block, for tags."""
 
@@ -50,23 +56,25 @@ class _TagPE(Elaboratable):
         m.d.comb += entering.eq(Cat(*_added(pairs)))
         for stage in range(pe.stages - 1):
             held = Signal(TAGS, name=f"stage_{stage}")
-            with m.If(~pe.hold):
+            with m.If(~pe.sum.hold):
                 m.d.sync += held.eq(entering)
             entering = held
         start = Signal(TAGS)
         total = Signal(TAGS)
-        sums = Signal(TAGS)
-        block = Signal(TAGS, name="block_tags")
-        c = pe.c[-1] if starts_from_c(pe.numerics) else Const(0)
+        # As in the components, of which some have no reset.
+        sums = Signal(TAGS, reset_less=True)
+        block = Signal(TAGS, name="block_tags", reset_less=True)
+        c = pe.sum.c[-1] if starts_from_c(pe.numerics) else Const(0)
         m.d.comb += [
-            start.eq(Mux(pe.clear, Cat(Const(0, 2), c), sums)),
+            start.eq(Mux(pe.sum.start, Cat(Const(0, 2), c), sums)),
             total.eq(Cat(*_added([start[:2], entering[:2]]), start[2])),
         ]
-        with m.If(~pe.hold):
+        with m.If(~pe.sum.hold):
             m.d.sync += sums.eq(total)
-        with m.If(pe.take):
+        with m.If(pe.sum.take):
             m.d.sync += block.eq(total)
-        m.d.comb += Value.cast(pe.block).eq(block)
+        m.d.comb += Value.cast(pe.sum.value).eq(block)
+        _any_value(m, pe.sum.overflow)
         return m
 
 
@@ -79,12 +87,15 @@ class _TagResult(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         result = self.result
-        held = Signal(TAGS)
-        tags = Value.cast(result.block)[:TAGS]
+        held = Signal(TAGS, reset_less=True)
+        tags = Value.cast(result.sum)[:TAGS]
         c = result.c[-1] if hasattr(result, "c") else Const(0)
         with m.If(result.load):
             m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
         m.d.comb += Value.cast(result.total if isinstance(result, InitialAdder) else result.value).eq(held)
+        for name in ("overflow", "non_finite"):
+            if hasattr(result, name):
+                _any_value(m, getattr(result, name))
         return m
 
 

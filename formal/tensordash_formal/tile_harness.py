@@ -44,7 +44,7 @@ class TileHarness(Harness):
         """Which of a block's beats leaves the tile next."""
         self.beat_leaves, self.final_leaves = Signal(), Signal()
         self.m.d.comb += [
-            self.beat_leaves.eq(self.state.out_full & self.tile.out.ready),
+            self.beat_leaves.eq(self.state.shown_full & self.tile.out.ready),
             self.final_leaves.eq(self.beat_leaves & (self.beat == self.state.beats - 1)),
         ]
         with self.m.If(self.beat_leaves):
@@ -65,7 +65,7 @@ class TileHarness(Harness):
         self.lemma(self.probe("control.first", 1) == state.first)
         if self.config.ring:
             self.lemma(count(state.oldest) == 1)
-            self.lemma(self.probe("control.head", depth) == state.oldest)
+            self.lemma(self.probe("control.motion_oldest", depth) == state.oldest)
 
     def _schedulers(self) -> None:
         """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.
@@ -107,15 +107,36 @@ class TileHarness(Harness):
         self.lemma(state.first == ~opened)
 
     def _output(self) -> None:
-        """Beats of a block: in the block, in the sum register, in the output register."""
+        """Beats of a block: in the block, in the sum register, in the output register, in the output buffer."""
         state, beats = self.state, self.state.beats
         self.lemma(state.left <= beats)
         self.lemma(self.beat < beats)
         self.lemma(self.probe("drain.beat", beats) == Mux(state.left == 0, 0, Const(1 << beats) >> state.left))
-        self.lemma(self.tile.out.valid == state.out_full)
-        self.lemma(self.tile.out.payload.last == state.out_last, when=state.out_full)
-        self.lemma(state.out_last == (self.beat == beats - 1), when=state.out_full)
-        self.sum_beat = self._modulo(self.beat + state.out_full, beats)
+        self.lemma(self.tile.out.valid == state.shown_full)
+        self.lemma(self.tile.out.payload.last == state.shown_last, when=state.shown_full)
+        self.registers = [(state.shown_full, self.beat, "")]
+        """From the output back: whether there is a beat, which of its block, and where its values are."""
+        self.ended = [state.shown_full & state.shown_last]
+        """Streams that have ended, likewise and back to the schedule."""
+        self.lemma(state.shown_last == (self.beat == beats - 1), when=state.shown_full)
+        out_beat = self.beat
+        if state.buffered:
+            bits = len(Value.cast(self.tile.out.payload))
+            self.lemma(self.probe("output_buffer.behind_valid", 1) == state.behind_full)
+            self.lemma(self.probe("output_buffer.behind", bits)[-1] == state.behind_last, when=state.behind_full)
+            self.lemma(state.shown_full, when=state.behind_full)
+            behind_beat = self._modulo(self.beat + state.shown_full, beats)
+            out_beat = self._modulo(behind_beat + state.behind_full, beats)
+            self.lemma(state.behind_last == (behind_beat == beats - 1), when=state.behind_full)
+            self.lemma(self.probe("drain.out_valid", 1) == state.out_full)
+            self.lemma(self.probe("drain.out_payload", bits)[-1] == state.out_last, when=state.out_full)
+            self.lemma(state.out_last == (out_beat == beats - 1), when=state.out_full)
+            self.registers += [
+                (state.behind_full, behind_beat, "output_buffer.behind"),
+                (state.out_full, out_beat, "drain.out_payload"),
+            ]
+            self.ended += [state.behind_full & state.behind_last, state.out_full & state.out_last]
+        self.sum_beat = self._modulo(out_beat + state.out_full, beats)
         if state.has_sum:
             self.lemma(self.probe("drain.sum_valid", 1) == state.sum_full)
             self.lemma(self.probe("drain.sum_final", 1) == state.sum_last, when=state.sum_full)
@@ -124,13 +145,13 @@ class TileHarness(Harness):
             self.lemma(~state.sum_full)
         next_beat = self._modulo(self.sum_beat + state.sum_full, beats)
         self.lemma(next_beat == Mux(state.left == 0, 0, beats - state.left))
-        self.ended = [
-            state.out_full & state.out_last,
+        self.ended += [
             state.sum_full & state.sum_last,
             state.left != 0,
             *reversed([state.pipe_last[stage] for stage in range(state.latency)]),
         ]
-        """Streams that have ended, from the output back to the schedule."""
+        self.in_block = len(self.registers) + 1
+        """How many of these may be ahead of the block."""
 
     def _store(self) -> None:
         """Beats of C, in a ring (or, where a stream starts from C, in a row)."""

@@ -83,6 +83,12 @@ class TileState:
         self.left = Signal(range(self.beats + 1))
         self.sum_full, self.sum_last = Signal(), Signal()
         self.out_full, self.out_last = Signal(), Signal()
+        self.buffered = config.registered_ready
+        self.shown_full, self.shown_last = (Signal(), Signal()) if self.buffered else (self.out_full, self.out_last)
+        """The beat at the output: of the output buffer the oldest, or else the output register's."""
+        self.behind_full, self.behind_last = Signal(), Signal()
+        """Of the output buffer, the other one."""
+        self.out_leaves = Signal()
         self.c_held = Signal(range(self.c_slots + 1))
         self.c_blocks = Signal(range(3))
         """Complete blocks of C that no stream has started with."""
@@ -101,7 +107,8 @@ class TileState:
         out_free, sum_moves = Signal(), Signal()
         self.moves, self.block_free = Signal(), Signal()
         m.d.comb += [
-            out_free.eq(~self.out_full | self.tile.out.ready),
+            self.out_leaves.eq(self.out_full & (~self.behind_full if self.buffered else self.tile.out.ready)),
+            out_free.eq(~self.out_full | self.out_leaves),
             sum_moves.eq(self.sum_full & out_free),
             self.moves.eq((self.left != 0) & (~self.sum_full | sum_moves if self.has_sum else out_free)),
             self.block_free.eq((self.left == 0) | (self.left == 1) & self.moves),
@@ -113,6 +120,22 @@ class TileState:
         if self.has_sum:
             with m.If(self.moves | sum_moves):
                 m.d.sync += [self.sum_full.eq(self.moves), self.sum_last.eq(self.left == 1)]
+
+        if self.buffered:
+            with m.If(~self.shown_full | self.tile.out.ready):
+                m.d.sync += [
+                    self.shown_full.eq(self.behind_full | self.out_leaves),
+                    self.shown_last.eq(Mux(self.behind_full, self.behind_last, self.out_last)),
+                    self.behind_full.eq(0),
+                ]
+            with m.Elif(self.out_leaves):
+                m.d.sync += [self.behind_full.eq(1), self.behind_last.eq(self.out_last)]
+
+    @property
+    def idle(self) -> Value:
+        """All that has entered has left."""
+        full = Cat(self.sum_full, self.out_full, self.shown_full, self.behind_full, self.pipe_last).any()
+        return self.first & (self.held == 0) & ~full & (self.left == 0) & (self.c_held == 0)
 
     def _schedule(self, m: Module) -> None:
         """Steps 2 and 3."""

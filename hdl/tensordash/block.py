@@ -25,14 +25,17 @@ class Block(wiring.Component):
         Members.
     identity : hashable
         Everything that the hardware depends on. Blocks of equal class and identity become one Verilog module.
+    variant : str
+        What the module's name ends in, where a design has several modules of the class: letters, digits, underscores.
     """
 
     # A block that shares another's module is never elaborated itself: Amaranth would warn of it.
     _MustUse__silence = True
 
-    def __init__(self, signature: Any, identity: tuple[Any, ...]) -> None:
+    def __init__(self, signature: Any, identity: tuple[Any, ...], variant: str = "") -> None:
         super().__init__(signature)
         self.identity = identity
+        self.variant = variant
 
     def place(self, platform: Any) -> Elaboratable:
         """What a parent adds to its submodules: this component, or a reference when modules are shared."""

@@ -11,13 +11,13 @@ __all__ = [
     "FixedPoint",
     "FloatLayout",
     "FloatView",
-    "RawBlockLayout",
+    "RawSumLayout",
     "accumulator_shape",
     "beat_layout",
-    "block_shape",
     "product_layout",
     "product_shape",
     "steps_layout",
+    "sum_shape",
 ]
 
 RESULT_BITS = 32
@@ -125,7 +125,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
     return shape.width, shape.least_exponent
 
 
-class RawBlockLayout(StructLayout):
+class RawSumLayout(StructLayout):
     """A sum before rounding: a two's complement number (fused: FP32, without a sign if zero), and whether it is one.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
@@ -135,10 +135,10 @@ class RawBlockLayout(StructLayout):
         super().__init__({"number": width, "positive": 1, "negative": 1})
 
 
-def block_shape(numerics: Numerics) -> StructLayout | Shape:
-    """A PE's finished sum: `RawBlockLayout`, or for integers the number alone."""
+def sum_shape(numerics: Numerics) -> StructLayout | Shape:
+    """A PE's finished sum: `RawSumLayout`, or for integers the number alone."""
     width, _ = accumulator_shape(numerics)
-    return unsigned(width) if numerics.result == "int32" else RawBlockLayout(width)
+    return unsigned(width) if numerics.result == "int32" else RawSumLayout(width)
 
 
 def beat_layout(out_rows: int, columns: int) -> StructLayout:

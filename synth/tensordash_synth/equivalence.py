@@ -246,7 +246,7 @@ def _graph(commands: Sequence[str], label: str, name: str, folder: Path) -> Regi
     return read_aiger(folder / f"{label}.aag")
 
 
-def same_logic(one: str, other: str, name: str, folder: Path) -> bool | None:
+def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
     """Whether a module, with those below it, does the same in two files of Verilog; None if ABC finds no answer.
 
     From any state of the registers, which have the same names in both.
@@ -259,12 +259,14 @@ def same_logic(one: str, other: str, name: str, folder: Path) -> bool | None:
         The module.
     folder : Path
         An existing folder for temporary files.
+    boxes : sequence of str
+        Modules below it that are cut off: what goes into them must be the same.
     """
     (folder / "edges.v").write_text(EDGES, encoding="utf-8")
     views = []
     for label, text in (("one", one), ("other", other)):
         (folder / "rtl.v").write_text(text, encoding="utf-8")
-        views.append(_rtl(name, (), PLAIN, f"{label}_rtl", folder))
+        views.append(_rtl(name, boxes, PLAIN, f"{label}_rtl", folder))
     try:
         verdict = _Pairs(views[0], views[1], name).proven(folder, PLAIN_SECONDS)
     except SynthesisError:  # a register is gone, or became another

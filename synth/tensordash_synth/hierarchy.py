@@ -18,12 +18,12 @@ MERGED = frozenset(
 
 
 def role(module: str) -> str:
-    """The component that a module is, without the number of its variant.
+    """The component that a module is, without what tells it from others of its kind.
 
-    >>> role("tensordash_operand_flags_2")
+    >>> role("tensordash_operand_flags__fp16_zeros")
     'operand_flags'
     """
-    return re.sub(r"_\d+$", "", module.removeprefix(PREFIX))
+    return module.removeprefix(PREFIX).partition("__")[0]
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tensordash import TileConfig
+from tensordash_cli.explore import WRITTEN
+from tensordash_cli.kept_areas import area
 from tensordash_cli.main import run
 
 SMALL = ("--depth", "2", "--sources", "3,4", "--rows", "2", "--columns", "2", "--tries", "3", "--row-steps", "200")
@@ -31,6 +34,93 @@ def test_finds_simulates_and_resumes(tmp_path: Path, capsys):
     assert tensordash(*SMALL, "--no-area", "-o", str(tmp_path)) == 0
     assert "4 lanes, 2 deep, 3 sources, 2x2" in capsys.readouterr().out
     assert kept == {path: path.stat().st_mtime_ns for path in kept}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--depth 9", "'--depth': must be integers from 2 to 6, separated by commas, not '9'"),
+        ("--depth 2,1", "'--depth': must be integers from 2 to 6, separated by commas, not '2,1'"),
+        ("--lanes 64", "'--lanes': must be integers from 2 to 32, separated by commas, not '64'"),
+        ("--rows 99", "'--rows': must be integers from 1 to 16, separated by commas, not '99'"),
+        ("--columns 0", "'--columns': must be integers from 1 to 16, separated by commas, not '0'"),
+        ("--sources 43", "'--sources': must be integers from 2 to 42, separated by commas, not '43'"),
+        ("--sources 42 --depth 2", "--sources must be at most 5 for these lanes and depths, and of a ring a multiple"),
+        ("--rows 2 --set tile.out_rows=4", "2x4: tile.out_rows must be an integer from 1 to 2, not 4"),
+    ],
+)
+def test_ranges(arguments: str, message: str, tmp_path: Path, capsys):
+    assert tensordash(*arguments.split(), "--no-area", "-o", str(tmp_path / "out")) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):
+    """With areas that are made up: what is on the front can be generated, and says what is as good."""
+    areas = {2: 1.1, 3: 1.105, 4: 1.3, 5: 1.4}
+    judged: list[TileConfig] = []
+
+    def measured(config: TileConfig, folder: Path) -> dict[str, float]:
+        judged.append(config)
+        ratio = areas[config.depth] + 0.0001 * len(config.options)
+        return {"area_ratio": ratio, "added_ge_per_pe": 100.0}
+
+    monkeypatch.setattr("tensordash_cli.explore.measured_area", measured)
+    (tmp_path / "front").mkdir()
+    own, old = tmp_path / "front" / "mine.toml", tmp_path / "front" / "old.toml"
+    own.write_text("[tile]\n")
+    old.write_text(f"{WRITTEN}\n# Of another search.\n[tile]\n")
+    assert tensordash(*SMALL, "-o", str(tmp_path)) == 0
+    table = capsys.readouterr().out
+    assert own.exists()
+    assert not old.exists()
+    points = json.loads((tmp_path / "explore.json").read_text())["points"]
+    front = [point for point in points if point["on_front"]]
+    assert 2 <= len(front) < len(points) == len(judged)
+    for point in front:
+        text = (tmp_path / point["config"]).read_text()
+        config = TileConfig.from_toml(text)
+        assert config.options == tuple(tuple(option) for option in point["options"])
+        assert config.to_mapping()["tile"]["rows"] == point["tile"]["rows"] == 2
+        assert [f"1% of either does not count: {name}." in text for name in point["ties"]] == [True] * len(
+            point["ties"]
+        )
+    for point in points:
+        assert ("config" in point) == point["on_front"]
+        marks = "*" * point["on_front"] + "~" * bool(point["ties"])
+        (line,) = [line for line in table.splitlines() if line.startswith(f"{point['label']} ")]
+        assert marks == "" or f" {marks} " in line
+        for name in point["ties"]:
+            (other,) = [each for each in points if f"{each['label']}, {each['row_order']}" == name]
+            best, tied = (point, other) if point["on_front"] else (other, point)
+            assert tied["area_ratio"] <= 1.01 * best["area_ratio"]
+            assert tied["speedup"] >= 0.99 * best["speedup"]
+    assert any(point["ties"] for point in points)
+
+
+def test_areas_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A search that is done renders and maps nothing."""
+    calls = []
+
+    def measured(config: TileConfig) -> dict[str, float]:
+        calls.append(config)
+        return {"area_ratio": 1.25, "added_ge_per_pe": 7.0}
+
+    monkeypatch.setattr("tensordash_cli.kept_areas._measured", measured)
+    auto, paper = TileConfig(connectivity="auto"), TileConfig()
+    for _ in range(2):
+        assert area(auto, tmp_path) == area(paper, tmp_path) == {"area_ratio": 1.25, "added_ge_per_pe": 7.0}
+    assert calls == [auto, paper]
+    for damage in ("", "{}", '{"area_ratio": null}'):
+        next(tmp_path.iterdir()).write_text(damage)
+        area(auto, tmp_path)
+        area(paper, tmp_path)
+    assert len(calls) == 5
+    monkeypatch.setattr("tensordash_cli.kept_areas.code_digest", lambda *places: "other code")
+    area(paper, tmp_path)
+    assert len(calls) == 6
 
 
 @pytest.mark.slow

@@ -1,57 +1,114 @@
 """Mutants: made, found, proven equivalent, and reported where nothing finds them."""
 
 import json
+import re
+from dataclasses import replace
 
 import pytest
 
-from tensordash import TileConfig
-from tensordash.schedule.scheduler import Scheduler
+from tensordash import TileConfig, load_preset
+from tensordash.emission.verilog import render
+from tensordash_formal import mutants as making
 from tensordash_formal import mutation
-from tensordash_formal.mutants import Mutants
-from tensordash_formal.mutation import mutate
+from tensordash_formal.campaigns import campaign_of, full_campaigns
+from tensordash_formal.mutants import BitMutants
+from tensordash_formal.mutation import MutationReport, mutate
 from tensordash_formal.solver import Solver
+from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
+from tensordash_synth.equivalence import same_logic
 
 pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="mutants run on Icarus")
 SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=2, format="fp8_e4m3", connectivity=((0, 0), (1, 0), (1, 1)))
+PAPER = load_preset("paper")
+
+
+def work_of(config, component, count=2, kind="bits", effort=0.05, proofs=False):
+    campaign = campaign_of(config, "a tile", kind, count, (component,))
+    return mutation._Work(campaign=campaign, component=component, seed=1, effort=effort, proofs=proofs)
 
 
 def test_mutants_are_found(tmp_path):
     seen = []
+    campaigns = (campaign_of(SMALL, "a tile", "bits", 2, ("scheduler", "transposer")),)
     report = mutate(
-        SMALL,
+        campaigns,
         tmp_path,
-        count=2,
         seed=1,
         effort=0.05,
         jobs=1,
-        components=("scheduler", "transposer"),
         proofs=False,
         progress=lambda done, total: seen.append((done, total)),
     )
     assert report.counts()["total"] == {"bench": 2, "proof": 0, "equivalent": 0, "survives": 0}
+    assert report.counts()["bit"] == report.counts()["total"]
     assert seen[-1] == (2, 2)
     assert all(each.by and each.line for each in report.fates)
-    again = mutate(
-        SMALL, tmp_path, count=2, seed=1, effort=0.05, jobs=1, components=("scheduler", "transposer"), proofs=False
-    )
-    assert again == report, "answers are kept"
+    assert sum(report.finders().values()) == 2
+    renamed = replace(campaigns[0], name="the same tile")
+    again = mutate([renamed], tmp_path, seed=1, effort=0.05, jobs=1, proofs=False)
+    assert [replace(each, campaign="a tile") for each in again.fates] == list(report.fates), "answers are kept"
 
 
 def test_what_a_weak_bench_lets_pass_survives_or_is_found_by_a_proof(tmp_path, monkeypatch):
     """The same mutants, with a bench that never fails."""
     monkeypatch.setattr(mutation, "_run", lambda work, simulation, mutant: "")
-    work = mutation._Work(config=SMALL, component="scheduler", count=2, seed=1, effort=0.05, proofs=False)
-    fate = mutation._fate(work, tmp_path, 1)
+    fate = mutation._fate(work_of(SMALL, "scheduler"), tmp_path, 1)
     assert (fate.fate, fate.by) == ("survives", "")
-    report = mutation.MutationReport(digest=SMALL.digest, seed=1, fates=(fate,))
-    assert "survives: scheduler 1, tensordash_scheduler" in report.table()
+    report = MutationReport(seed=1, fates=(fate,))
+    assert "survives: a tile, scheduler 1, tensordash_scheduler" in report.table()
     assert json.loads(json.dumps(report.to_json()))["counts"]["total"]["survives"] == 1
+    assert not report.finders()
+
+
+def test_a_bench_that_fails_without_a_mutant_says_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(mutation, "_run", lambda work, simulation, mutant: "late: 1 is not 2")
+    with pytest.raises(mutation.SimulatorError, match="fails without a mutant: late"):
+        mutation._sound(work_of(SMALL, "scheduler"), tmp_path)
+
+
+UNREACHED = """
+module tensordash_unreached(clk, rst, in, out);
+  input clk, rst, in;
+  output out;
+  reg never;
+  always @(posedge clk) never <= rst ? 1'b0 : never;
+  assign out = in & never;
+endmodule
+"""
+
+
+def with_dead_logic(config):
+    """A tile whose PE holds when something does that never happens."""
+    files = render(config)
+    text = files["tensordash.v"]
+    module = re.search(r"^module tensordash_pe\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)[0]
+    instance = (
+        "  wire dead;\n  tensordash_unreached unreached (\n    .clk(clk), .rst(rst), .in(sum_take), .out(dead)\n  );\n"
+    )
+    changed = module.replace(".sum_hold(sum_hold)", ".sum_hold(sum_hold | dead)", 1).replace(
+        "endmodule", f"{instance}endmodule"
+    )
+    assert ".sum_hold(sum_hold | dead)" in changed
+    return {**files, "tensordash.v": text.replace(module, changed) + UNREACHED}
+
+
+@pytest.mark.parametrize("kind", ["bits", "wires"])
+def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
+    """No run shows it and no proof speaks of it, and from a state that is never reached it makes a difference."""
+    monkeypatch.setattr(making, "render", with_dead_logic)
+    work = work_of(SMALL, "pe", 60, kind)
+    mutants, _ = mutation._prepared(work)
+    at_the_gate = "assign out" if kind == "bits" else ".in(sum_take)"
+    titles = re.compile(r"const. on bit 0 of A" if kind == "bits" else r"unreached\.in .*")
+    dead = [each for each in mutants.mutants if at_the_gate in mutants.source(each) and titles.fullmatch(each.title)]
+    fate = mutation._fate(work, tmp_path, dead[0].number)
+    assert (fate.fate, fate.number) == ("survives", dead[0].number), fate
 
 
 @pytest.mark.slow
 def test_a_proof_finds_a_mutant(tmp_path):
-    mutants = Mutants(SMALL, "scheduler", 2, 1, tmp_path)
+    mutants = BitMutants(SMALL, "scheduler", 2, 1, tmp_path)
     text = mutants.verilog(mutants.mutants[0])
     assert "scheduler" in mutation._refuting(SMALL, "tensordash_scheduler", text, Solver(tmp_path / "proofs"))
     sound = mutants.verilog(None)
@@ -59,15 +116,69 @@ def test_a_proof_finds_a_mutant(tmp_path):
 
 
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path):
-    mutants = Mutants(SMALL, "scheduler", 2, 1, tmp_path)
+    mutants = BitMutants(SMALL, "scheduler", 2, 1, tmp_path)
     mutants.verilog = lambda mutant: mutants.text
-    work = mutation._Work(config=SMALL, component="scheduler", count=2, seed=1, effort=0.05, proofs=False)
+    work = work_of(SMALL, "scheduler")
     assert mutation._without_bench(work, mutants, mutants.mutants[0], tmp_path)[0] == "equivalent"
 
 
 def test_without_a_mutant_the_model_is_what_was_emitted(tmp_path):
-    mutants = Mutants(SMALL, "tile", 6, 2, tmp_path)
+    mutants = BitMutants(SMALL, "tile", 6, 2, tmp_path)
     model = mutants.model()
     assert model.count("$value$plusargs") == 1
-    assert {each.module for each in mutants.mutants} - {f"tensordash_{Scheduler.__name__.lower()}"}
+    assert {each.module for each in mutants.mutants} - {"tensordash_scheduler", "tensordash_pe"}
     assert len(mutants.mutants) == 6
+
+
+def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
+    mutants = WiringMutants(PAPER, "tile", 200, 1, tmp_path)
+    assert len(mutants.mutants) == 200
+    assert {each.kind for each in mutants.mutants} == set(KINDS)
+    cells = {name: nets.cells for name, nets in mutants._nets.items()}
+    drawn = {(each.module, cells[each.module][each.cell]["type"], each.port) for each in mutants.mutants}
+    everything = {(name, *place) for name, nets in mutants._nets.items() for place in nets.places()}
+    assert drawn == everything
+    pes = "tensordash_tile", "tensordash_scheduled_pe"
+    ports = ("a_window", "b", "select", "active", "sum_start", "sum_hold", "rst", "sum_overflow", "sum_value")
+    assert {(*pes, port) for port in ports} <= drawn
+    assert len({(each.module, each.title) for each in mutants.mutants}) == 200
+    assert all(f".{each.port}(" in mutants.source(each) for each in mutants.mutants)
+
+
+def test_two_overflows_that_are_swapped_change_nothing(tmp_path):
+    """The flag is set by any: no bench can tell, and the comparison of the module alone says so."""
+    work = work_of(replace(SMALL, columns=2), "tile", kind="wires")
+    mutants = work.campaign.mutants("tile", 1, tmp_path)
+    place = {"module": "tensordash_tile", "cell": "pe_0_0", "port": "sum_overflow", "other": "pe_0_1", "bit": -1}
+    swap = replace(mutants.mutants[0], kind="swapped", **place)
+    assert mutation._without_bench(work, mutants, swap, tmp_path) == (
+        "equivalent",
+        "cec of its module without what is in it",
+    )
+    alone, *_ = mutants.cuts("tensordash_tile")
+    both = mutants.verilog(replace(swap, kind="neighbour"))
+    assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
+
+
+def test_wires_at_full_size_are_found(tmp_path):
+    """One of each kind, each of another port, in the paper's 4x4 tile."""
+    work = work_of(PAPER, "tile", 200, "wires")
+    mutants, simulation = mutation._prepared(work)
+    assert not mutation._run(work, simulation, None, "single_steps")
+    chosen = {}
+    for each in mutants.mutants:
+        if each.module == "tensordash_tile" and each.port not in {other.port for other in chosen.values()}:
+            chosen.setdefault(each.kind, each)
+    assert set(chosen) == set(KINDS)
+    fates = [mutation._fate(work, tmp_path, each.number) for each in chosen.values()]
+    assert {each.fate for each in fates} == {"bench"}, fates
+    assert all("golden says" in each.by for each in fates), "found by what they do, not by how they are made"
+
+
+def test_all_campaigns_are_of_what_is_shipped():
+    campaigns = full_campaigns()
+    wires = [each for each in campaigns if each.kind == "wires"]
+    assert sum(count for each in wires for _, count in each.parts) >= 200
+    assert all(each.config.rows * each.config.columns == 16 for each in wires)
+    names = [(each.name, each.kind) for each in campaigns]
+    assert len(set(names)) == len(names)

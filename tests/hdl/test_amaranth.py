@@ -167,7 +167,7 @@ class TestRounder:
         async def testbench(ctx):
             ctx.set(design.load, 1)
             for number in sums:
-                ctx.set(design.block.number, number % (1 << width))
+                ctx.set(design.sum.number, number % (1 << width))
                 await ctx.tick()
                 found = ctx.get(design.value)
                 expected = round_fixed(number, least)
@@ -184,7 +184,7 @@ class TestRounder:
         async def testbench(ctx):
             ctx.set(design.load, 1)
             for number in (0, 1, (1 << design.width) - 1, 1 << (design.width - 1), 0x123456789):
-                ctx.set(design.block, {"number": number, "positive": positive, "negative": negative})
+                ctx.set(design.sum, {"number": number, "positive": positive, "negative": negative})
                 await ctx.tick()
                 assert ctx.get(design.value) == expected
 
@@ -194,11 +194,11 @@ class TestRounder:
         design = Rounder(width=97, least_exponent=-48)
 
         async def testbench(ctx):
-            ctx.set(design.block.number, 1 << 48)
+            ctx.set(design.sum.number, 1 << 48)
             ctx.set(design.load, 1)
             await ctx.tick()
             ctx.set(design.load, 0)
-            ctx.set(design.block.number, 5 << 48)
+            ctx.set(design.sum.number, 5 << 48)
             for _ in range(3):
                 await ctx.tick()
                 assert ctx.get(design.value) == 0x3F800000
@@ -225,7 +225,7 @@ class TestExactAccumulator:
             for cycle in range(400):
                 pairs = [(operand(), operand()) for _ in range(lanes)]
                 active = random.getrandbits(lanes)
-                clear, take = cycle == stages - 1 or random.random() < 0.05, random.random() < 0.2
+                start, take = cycle == stages - 1 or random.random() < 0.05, random.random() < 0.2
                 for lane, (a, b) in enumerate(pairs):
                     left, right = decode(a, FP16), decode(b, FP16)
                     fields = {
@@ -237,17 +237,17 @@ class TestExactAccumulator:
                     }
                     ctx.set(design.products[lane], fields)
                 ctx.set(design.active, active)
-                ctx.set(design.clear, clear)
-                ctx.set(design.take, take)
+                ctx.set(design.sum.start, start)
+                ctx.set(design.sum.take, take)
                 await ctx.delay(1e-7)
                 if expected is not None:
-                    assert ctx.get(design.block.number) == expected % (1 << golden.width), f"cycle {cycle}"
-                    assert not ctx.get(design.block.positive) | ctx.get(design.block.negative)
+                    assert ctx.get(design.sum.value.number) == expected % (1 << golden.width), f"cycle {cycle}"
+                    assert not ctx.get(design.sum.value.positive) | ctx.get(design.sum.value.negative)
                 entering.append([pair for lane, pair in enumerate(pairs) if active >> lane & 1])
                 due = entering.pop(0)
                 if cycle >= stages - 1:
-                    overflow = golden.accumulate(due, clear)
-                    assert ctx.get(design.overflow) == overflow, f"cycle {cycle}"
+                    overflow = golden.accumulate(due, start)
+                    assert ctx.get(design.sum.overflow) == overflow, f"cycle {cycle}"
                     overflows += overflow
                     if take:
                         expected, blocks = golden.total, blocks + 1

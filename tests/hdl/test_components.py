@@ -31,10 +31,13 @@ from tensordash.streams.transposer import Transposer
 from tensordash.tile.control import Control, count_bits
 from tensordash.tile.counters import Counters
 from tensordash.tile.drain import Drain
+from tensordash.tile.flags import Flags
 from tensordash.tile.initial_store import InitialStore
+from tensordash.tile.output_buffer import OutputBuffer
 from tensordash.tile.pe import PE
 from tensordash.tile.scheduled_pe import ScheduledPE
 from tensordash.tile.self_scheduled_pe import SelfScheduledPE
+from tensordash.tile.snapshot import Snapshot
 
 FP16 = FORMATS["fp16"]
 assert isinstance(FP16, FloatFormat)
@@ -63,6 +66,9 @@ RIGHT = {
     Transposer: {"width": 16, "lanes": 4},
     Control: {"ports": 8, "schedulers": 4, "depth": 4, "full_window": False, "initial": False},
     Counters: {"rows": 4, "depth": 4, "selections": 16},
+    Flags: {},
+    Snapshot: {"rows": 4},
+    OutputBuffer: {"out_rows": 1, "columns": 4},
     OperandFlags: {"fmt": FP16, "lanes": 4, "depth": 4, "zeros": True},
     OperandMux: {"width": 16, "connectivity": PAPER},
     ScheduledPE: {**NUMBERS, "connectivity": PAPER, "stages": 2},
@@ -117,6 +123,9 @@ WRONG = [
     (Counters, {"rows": 0}, ValueError, "rows must be an integer of at least 1, not 0"),
     (Counters, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
     (Counters, {"selections": 0}, ValueError, "selections must be an integer of at least 1, not 0"),
+    (Snapshot, {"rows": 0}, ValueError, "rows must be an integer of at least 1, not 0"),
+    (OutputBuffer, {"out_rows": 0}, ValueError, "out_rows must be an integer of at least 1, not 0"),
+    (OutputBuffer, {"columns": None}, TypeError, "columns must be an integer of at least 1, not None"),
     (OperandFlags, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
     (OperandFlags, {"depth": 0}, ValueError, "depth must be an integer of at least 1, not 0"),
     (OperandMux, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
@@ -149,9 +158,10 @@ def ports(block) -> dict[str, tuple[str, int]]:
     return {name: ("in" if is_input else "out", len(value)) for name, value, is_input in members(block)}
 
 
+SUM_PORTS = dict.fromkeys(("sum_hold", "sum_start", "sum_take", "sum_overflow"), 1)
 COUNTER_PORTS = {
     **dict.fromkeys(("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited"), ("out", 32)),
-    **dict.fromkeys(("protocol_error", "non_finite", "overflow"), ("out", 1)),
+    **dict.fromkeys(("protocol_error", "non_finite", "overflow", "result_non_finite", "idle"), ("out", 1)),
     "row_wait": ("out", 128),
     "clear": ("in", 1),
 }
@@ -225,9 +235,9 @@ def test_ports_of_an_odd_tile():
             RowScheduler(PAPER),
             {
                 "nonzero": 16,
-                "refill": 20,
-                "eligible_next": 4,
-                "scheduled": 1,
+                "motion_refill": 20,
+                "motion_eligible_next": 4,
+                "motion_scheduled": 1,
                 "select": 32,
                 "active": 4,
                 "advance": 4,
@@ -241,10 +251,10 @@ def test_ports_of_an_odd_tile():
             RowScheduler(TURNING, ring=True),
             {
                 "nonzero": 12,
-                "refill": 6 + 5 + 4,
-                "eligible_next": 3,
-                "scheduled": 1,
-                "head": 3,
+                "motion_refill": 6 + 5 + 4,
+                "motion_eligible_next": 3,
+                "motion_scheduled": 1,
+                "motion_oldest": 3,
                 "select": 24,
                 "active": 4,
                 "advance": 3,
@@ -253,15 +263,17 @@ def test_ports_of_an_odd_tile():
         (
             RingFeeder(width=16, lanes=4, depth=3),
             {
-                "tdata": 192,
-                "tkeep": 24,
-                "tlast": 1,
-                "tvalid": 1,
-                "tready": 1,
-                "steps": 192,
-                "available": 2,
-                "last": 1,
-                "taken": 2,
+                "s_axis_tdata": 192,
+                "s_axis_tkeep": 24,
+                "s_axis_tlast": 1,
+                "s_axis_tvalid": 1,
+                "s_axis_tready": 1,
+                "port_steps": 192,
+                "port_available": 2,
+                "port_last": 1,
+                "port_taken": 2,
+                "empty": 1,
+                "wrong": 1,
             },
         ),
         (OperandMux(width=16, connectivity=PAPER), {"window": 256, "select": 32, "operands": 64}),
@@ -279,28 +291,30 @@ def test_ports_of_an_odd_tile():
         (
             StepFeeder(width=16, lanes=4, depth=4),
             {
-                "tdata": 256,
-                "tkeep": 32,
-                "tlast": 1,
-                "tvalid": 1,
-                "tready": 1,
-                "steps": 256,
-                "available": 3,
-                "last": 1,
-                "taken": 3,
+                "s_axis_tdata": 256,
+                "s_axis_tkeep": 32,
+                "s_axis_tlast": 1,
+                "s_axis_tvalid": 1,
+                "s_axis_tready": 1,
+                "port_steps": 256,
+                "port_available": 3,
+                "port_last": 1,
+                "port_taken": 3,
+                "empty": 1,
+                "wrong": 1,
             },
         ),
         (
             PE(**NUMBERS, lanes=4, stages=2),
-            {"a": 64, "b": 64, "active": 4, "hold": 1, "clear": 1, "take": 1, "block": 97 + 2, "overflow": 1},
+            {"a": 64, "b": 64, "active": 4, **SUM_PORTS, "sum_value": 97 + 2},
         ),
         (
             PE(numerics=replace(FUSED, initial=True), lanes=4, stages=2),
-            {"a": 64, "b": 64, "active": 4, "hold": 1, "clear": 1, "take": 1, "c": 32, "block": 32 + 2, "overflow": 1},
+            {"a": 64, "b": 64, "active": 4, **SUM_PORTS, "sum_c": 32, "sum_value": 32 + 2},
         ),
         (
             PE(numerics=INTEGER, lanes=4, stages=2),
-            {"a": 32, "b": 32, "active": 4, "hold": 1, "clear": 1, "take": 1, "block": 32, "overflow": 1},
+            {"a": 32, "b": 32, "active": 4, **SUM_PORTS, "sum_value": 32},
         ),
     ],
     ids=lambda value: type(value).__name__,

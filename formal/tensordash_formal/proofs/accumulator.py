@@ -1,6 +1,6 @@
 """The exact accumulator of 8-bit formats, beside a true sum; all cycles.
 
-A sum is known from its `clear` on, or once it was taken: the block shows it. Of others, and of products from before a
+A sum is known from its `start` on, or once it was taken: the block shows it. Of others, and of products from before a
 reset, nothing is claimed.
 """
 
@@ -19,7 +19,7 @@ from tensordash.tile.pe import PE
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
-from .multiplier import is_eight_bit_exact, magnitude
+from .multiplier import is_exact, magnitude
 
 __all__ = ["PROOF"]
 
@@ -29,12 +29,12 @@ Accumulator = ExactAccumulator | IntegerAccumulator
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
     """Claims about the accumulator of a tile's PE (docs/numerics.md, "exact" and "Products").
 
-    Assumed: a frozen tile neither clears nor takes; a finite product has no more bits than the largest (`multiplier`).
+    Assumed: a frozen tile neither starts nor takes; a finite product has no more bits than the largest (`multiplier`).
     """
     dut = PE(numerics=config.numerics, lanes=config.lanes, stages=config.stages).accumulator
     assert isinstance(dut, Accumulator)
     harness = Harness(dut, fault=fault)
-    harness.assume(~dut.hold | ~(dut.clear | dut.take))
+    harness.assume(~dut.sum.hold | ~(dut.sum.start | dut.sum.take))
     product_bits = (_largest(config.a_format) * _largest(config.b_format)).bit_length()
     terms = _floating(harness, dut, product_bits) if isinstance(dut, ExactAccumulator) else _integer(dut)
     total_bits = product_bits + 1 + (config.lanes - 1).bit_length()
@@ -70,13 +70,14 @@ def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Ter
     inside: list[list[Value]] = []
     positive, negative = [], []
     for lane, product in enumerate(dut.products):
-        active = dut.active[lane] & ~dut.hold
+        active = dut.active[lane] & ~dut.sum.hold
         finite = ~product.infinite & ~product.nan
         size = product.significand << product.shift
         harness.assume(((size >> product_bits) == 0) | ~finite)
         bits = Mux(active & finite, Mux(product.sign, ~size, size), 0)[:product_bits]
         last_shift = f"shifted_{lane}_{len(product.shift) - 1}"
         parts.append([bits, active & finite & product.sign])
+        harness.cut(last_shift, bits)
         inside.append([harness.probe(last_shift, product_bits), harness.probe(f"negative_{lane}", 1)])
         positive.append(active & (product.nan | (product.infinite & ~product.sign)))
         negative.append(active & (product.nan | (product.infinite & product.sign)))
@@ -85,7 +86,7 @@ def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Ter
 
 def _integer(dut: IntegerAccumulator) -> Terms:
     """The products of active lanes are numbers."""
-    active = [each & ~dut.hold for each in dut.active]
+    active = [each & ~dut.sum.hold for each in dut.active]
     parts: list[list[Value]] = [[Mux(each, value, 0)] for value, each in zip(dut.products, active, strict=True)]
     return Terms(parts, parts, Const(0), Const(0))
 
@@ -110,8 +111,8 @@ class Sums:
         # Products are added up in their own cycle, or are due a cycle after it.
         self.age = 3 - dut.stages
         self.has_marks = isinstance(dut, ExactAccumulator)
-        self.hold, self.clear, self.take = (self._history(each) for each in (dut.hold, dut.clear, dut.take))
-        self.block, self.overflow = self._history(Value.cast(dut.block)), self._history(dut.overflow)
+        self.hold, self.start, self.take = (self._history(each) for each in (dut.sum.hold, dut.sum.start, dut.sum.take))
+        self.block, self.overflow = self._history(Value.cast(dut.sum.value)), self._history(dut.sum.overflow)
         state = harness.probe("accumulated", width + 2 if self.has_marks else width)
         self.number = self._history(state[:width].as_signed())
         self.total = self._history(harness.probe("total", signed(total_bits)))
@@ -141,7 +142,7 @@ class Sums:
         return (number < -(1 << (self.width - 1))) | (number >= 1 << (self.width - 1))
 
     def _start(self, age: int, number: Value) -> Value:
-        return Mux(self.clear[age], 0, number)
+        return Mux(self.start[age], 0, number)
 
     def explain(self) -> None:
         """How the component's sum becomes its next, and what it gives out."""
@@ -150,14 +151,14 @@ class Sums:
         when = self.harness.started
         for age in range(1, self.age + 1):
             when = when if age == 1 else self._late(when)
-            lemma(~self.hold[age] | ~(self.clear[age] | self.take[age]), when=when)
+            lemma(~self.hold[age] | ~(self.start[age] | self.take[age]), when=when)
             moves = self._moves(age)
             grown = Signal(signed(max(self.width, self.total_bits) + 1))
             self.harness.m.d.comb += grown.eq(self._start(age, self.number[age]) + self.total[age])
             following = Mux(moves, grown[: self.width].as_signed(), self.number[age])
             lemma(self.number[age - 1] == following, when=when)
             for mark, marking in zip(self.marks, self.marking, strict=True):
-                lemma(mark[age - 1] == Mux(moves, (mark[age] & ~self.clear[age]) | marking[age], mark[age]), when=when)
+                lemma(mark[age - 1] == Mux(moves, (mark[age] & ~self.start[age]) | marking[age], mark[age]), when=when)
             state = Cat(self.number[age - 1], *(mark[age - 1] for mark in self.marks))
             lemma(self.block[age - 1] == state, when=when & self.take[age])
             lemma(self.block[age - 1] == self.block[age], when=when & ~self.take[age])
@@ -171,7 +172,7 @@ class Sums:
         for mine, other in zip(parts, inside, strict=True):
             for part, other_part in zip(mine, other, strict=True):
                 lemma(part == other_part)
-        any_active = self._late(self.dut.active.any() & ~self.dut.hold)
+        any_active = self._late(self.dut.active.any() & ~self.dut.sum.hold)
         lemma(~Cat(*parts).any(), when=~any_active)
         added, added_inside = Signal(signed(self.total_bits)), Signal(signed(self.total_bits))
         m.d.comb += [added.eq(_added(parts)), added_inside.eq(_added(inside))]
@@ -208,7 +209,7 @@ class Sums:
         """Claim what becomes of the true sum, what is taken of it, and when it overflows."""
         m, lemma, claim = self.harness.m, self.harness.lemma, self.harness.claim
         due, due_marks, loaded = self._due()
-        clear, take, hold, block = self.clear[-1], self.take[-1], self.hold[-1], self.block[-1]
+        clear, take, hold, block = self.start[-1], self.take[-1], self.hold[-1], self.block[-1]
         true_sum, true_block = Signal(signed(self.width)), Signal(signed(self.width))
         grown = Signal(signed(max(self.width, self.total_bits) + 1))
         known, taken = Signal(), Signal()
@@ -237,17 +238,17 @@ class Sums:
             claim("nothing_else_marks_it", ~block[self.width + i], when=taken & ~block_marked)
 
         stays, before = Signal(), self._late(self.block[0])
-        m.d.sync += stays.eq(~self.dut.take)
+        m.d.sync += stays.eq(~self.dut.sum.take)
         claim("the_block_stays_until_the_next", self.block[0] == before, when=stays)
 
         counts = self.dut.active.any()
         if self.dut.stages > 1:
             due_counts = Signal()
-            with m.If(~self.dut.hold):
+            with m.If(~self.dut.sum.hold):
                 m.d.sync += due_counts.eq(counts)
             lemma(self.counting[0] == due_counts)
             counts = due_counts
-        claim("no_overflow_without_products", ~self.dut.overflow, when=self.dut.hold | ~counts)
+        claim("no_overflow_without_products", ~self.dut.sum.overflow, when=self.dut.sum.hold | ~counts)
 
         leaves = self._leaves(grown)
         left, kept, overflowed = Signal(), Signal(), self._late(self.overflow[-1])
@@ -261,11 +262,11 @@ def _all_lanes_count(m: Module, sound: Accumulator, outer: Accumulator) -> None:
 
 
 def _no_clear(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += sound.clear.eq(0)
+    m.d.comb += sound.sum.start.eq(0)
 
 
 def _no_hold(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += sound.hold.eq(0)
+    m.d.comb += sound.sum.hold.eq(0)
 
 
 def _short_shift(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
@@ -277,27 +278,27 @@ def _unsigned_product(m: Module, sound: IntegerAccumulator, outer: IntegerAccumu
 
 
 def _take_always(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += sound.take.eq(~outer.hold)
+    m.d.comb += sound.sum.take.eq(~outer.sum.hold)
 
 
 def _no_negative_mark(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
-    m.d.comb += outer.block.negative.eq(sound.block.negative & ~sound.block.positive)
+    m.d.comb += outer.sum.value.negative.eq(sound.sum.value.negative & ~sound.sum.value.positive)
 
 
 def _mark_of_a_number(m: Module, sound: ExactAccumulator, outer: ExactAccumulator) -> None:
-    m.d.comb += outer.block.positive.eq(sound.block.positive | sound.block.number.all())
+    m.d.comb += outer.sum.value.positive.eq(sound.sum.value.positive | sound.sum.value.number.all())
 
 
 def _overflow_when_taken(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += outer.overflow.eq(sound.overflow & outer.take)
+    m.d.comb += outer.sum.overflow.eq(sound.sum.overflow & outer.sum.take)
 
 
 def _overflow_at_first(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += outer.overflow.eq(sound.overflow | (outer.active.any() & ~outer.hold & outer.clear))
+    m.d.comb += outer.sum.overflow.eq(sound.sum.overflow | (outer.active.any() & ~outer.sum.hold & outer.sum.start))
 
 
 def _overflow_while_frozen(m: Module, sound: Accumulator, outer: Accumulator) -> None:
-    m.d.comb += outer.overflow.eq(sound.overflow | (outer.hold & outer.active.any()))
+    m.d.comb += outer.sum.overflow.eq(sound.sum.overflow | (outer.sum.hold & outer.active.any()))
 
 
 def _broken(claim: str, title: str, fault: Fault, *, fmt: str = "fp8_e4m3") -> Broken:
@@ -325,7 +326,7 @@ BROKEN = (
 PROOF = Proof(
     name="accumulator",
     build=build,
-    applies=is_eight_bit_exact,
+    applies=is_exact,
     broken=BROKEN,
     cover_depth=6,
     engine="smtbmc --unroll --nopresat z3 -- --noincr",

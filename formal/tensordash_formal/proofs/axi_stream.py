@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, ResetSignal, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
@@ -11,7 +11,8 @@ from tensordash.emission.verilog import members
 from tensordash.streams.axi_stream import AxiStreamTile
 from tensordash.streams.ring_feeder import RingFeeder
 from tensordash.streams.step_feeder import StepFeeder
-from tensordash.tile.counters import COUNTERS, FLAGS
+from tensordash.tile.flags import FLAGS
+from tensordash.tile.status import counter_names
 from tensordash.tile.tile import Tile
 
 from ..harness import Fault, Harness, Stand
@@ -62,48 +63,67 @@ class WrapperHarness(Harness):
     def _input(self, name: str, port: str, width: int) -> None:
         m, depth = self.m, self.config.window_depth
         step_bits = width * self.config.lanes
-        tdata, tkeep, tlast, tvalid, tready = (
-            getattr(self.dut, f"s_axis_{name}_{signal}") for signal in ("tdata", "tkeep", "tlast", "tvalid", "tready")
-        )
+        beat = getattr(self.dut, f"s_axis_{name}")
         steps, available, last, taken = (
             self.at_tile(f"{port}_{signal}") for signal in ("steps", "available", "last", "taken")
         )
-        # A beat has at least one step, from the lowest on, and fewer than all only at its stream's end.
-        steps_here = self.free(range(depth + 1), f"{name}_steps_here")
-        bytes_kept = Cat((steps_here > step).replicate(step_bits // 8) for step in range(depth))
-        self.assume(~tvalid | ((tkeep == bytes_kept) & (steps_here != 0) & (steps_here <= depth)))
-        self.assume(~tvalid | (steps_here == depth) | tlast)
         self.assume(taken <= available)
+        # A beat's steps are those from the lowest on whose lowest byte is marked. Beats may be any.
+        steps_here = Signal(range(depth + 1), name=f"{name}_steps_here")
+        for step in range(depth):
+            with m.If(beat.tkeep[: (step + 1) * step_bits // 8 : step_bits // 8].all()):
+                m.d.comb += steps_here.eq(step + 1)
+        marks = Cat((steps_here > step).replicate(step_bits // 8) for step in range(depth))
 
-        ring = self.config.ring
-        room = 2 * depth if ring else 2 * depth - 1
+        room = 2 * depth
         # Of a ring: the slot of the next step to leave; its line is that modulo the depth.
         oldest = Signal(range(room), name=f"{name}_oldest")
-        if ring:
+        if self.config.ring:
             m.d.sync += oldest.eq(_modulo(oldest + taken, room))
         held = Signal(range(room + 1), name=f"{name}_held")
         left = Signal(range(room + 1), name=f"{name}_left")
         ends = Signal(room, name=f"{name}_ends")
         enters = Signal(name=f"{name}_enters")
-        m.d.comb += [left.eq(held - taken), enters.eq(tvalid & tready)]
+        is_open = Signal(name=f"{name}_open")  # the youngest step may yet end its stream
+        settles = Signal(name=f"{name}_settles")
+        wrong = Signal(name=f"{name}_wrong")
+        m.d.comb += [
+            left.eq(held - taken),
+            enters.eq(beat.tvalid & beat.tready),
+            settles.eq(enters & ((steps_here != 0) | beat.tlast)),
+            wrong.eq(
+                (beat.tkeep != marks)
+                | ((steps_here == 0) & beat.tlast & ~is_open)
+                | ((steps_here != 0) & (steps_here != depth) & ~beat.tlast)
+            ),
+        ]
         m.d.sync += [
             held.eq(left + Mux(enters, steps_here, 0)),
-            ends.eq((ends >> taken) | Mux(enters & tlast, (1 << left + steps_here) >> 1, 0)),
+            ends.eq((ends >> taken) | Mux(enters & beat.tlast, (1 << left + steps_here) >> 1, 0)),
+            is_open.eq(Mux(settles, ~beat.tlast, is_open)),
         ]
         offered = Signal(range(depth + 1), name=f"{name}_offered")
-        m.d.comb += offered.eq(Mux(held < depth, held, depth))
+        m.d.comb += offered.eq(Mux(held - is_open < depth, held - is_open, depth))
         for step in reversed(range(depth)):
             with m.If(ends[step]):
                 m.d.comb += offered.eq(step + 1)
         final = (ends & ((1 << offered) >> 1)).any()
         fits = left + depth <= room
-        self.claim("takes_a_beat_that_fits", tready, when=fits)
-        self.claim("takes_a_beat_that_fits", ~tready, when=~fits)
+        self.claim("takes_a_beat_that_fits", beat.tready, when=fits & ~ResetSignal())
+        self.claim("takes_a_beat_that_fits", ~beat.tready, when=~fits)
+        self.claim("takes_no_beat_in_reset", ~beat.tready, when=ResetSignal())
         self.claim("offers_what_is_there_of_a_stream", available == offered, when=held != 0)
         self.claim("offers_what_is_there_of_a_stream", available == 0, when=held == 0)
+        self.claim("holds_a_step_until_it_is_known_to_end_nothing", available < held, when=is_open)
         self.claim("last_marks_the_end_of_a_stream", last, when=final)
         self.claim("last_marks_the_end_of_a_stream", ~last, when=(offered != 0) & ~final)
-        self.claim("never_waits_while_beats_come", (available == depth) | last, when=self.past(tvalid))
+        comes = beat.tvalid & (steps_here != 0) & ~wrong
+        self.claim("never_waits_while_beats_come", (available == depth) | last, when=self.past(comes & (left != 0)))
+        self.claim("never_waits_while_beats_come", (available >= depth - 1) | last, when=self.past(comes))
+        feeder = f"feeder_{name}"
+        self.claim("tells_what_breaks_the_rules", self.port(f"{feeder}.wrong", 1), when=enters & wrong)
+        self.claim("tells_what_breaks_the_rules", ~self.port(f"{feeder}.wrong", 1), when=~(enters & wrong))
+        self.claim("tells_whether_it_is_empty", self.port(f"{feeder}.empty", 1) == (held == 0))
 
         # Any value of any step is watched from its entry until it is taken.
         watched = Signal(name=f"{name}_watched")
@@ -114,32 +134,34 @@ class WrapperHarness(Harness):
         self.assume(lane < self.config.lanes)
         begins = enters & ~watched & (step < steps_here) & self.free(1, f"{name}_begin")
         with m.If(begins):
-            chosen = tdata.word_select(step, step_bits).word_select(lane, width)
+            chosen = beat.tdata.word_select(step, step_bits).word_select(lane, width)
             m.d.sync += [watched.eq(1), ahead.eq(left + step), value.eq(chosen)]
         with m.Elif(watched):
             m.d.sync += [watched.eq(ahead >= taken), ahead.eq(ahead - taken)]
         for place in range(depth):
             lines = [steps[line * step_bits :][:step_bits].word_select(lane, width) for line in range(depth)]
-            there = Array(lines)[_modulo(_modulo(oldest, depth) + place, depth)] if ring else lines[place]
+            turned = _modulo(_modulo(oldest, depth) + place, depth)
+            there = Array(lines)[turned] if self.config.ring else lines[place]
             due = watched & (ahead == place) & (available > place)
             self.claim("steps_arrive_once_and_in_order", there == value, when=due)
 
-        feeder = f"feeder_{name}"
         self.lemma(held <= room)
         self.lemma((ends >> held) == 0)
+        self.lemma(((ends << 1) >> held)[0] == ~is_open, when=held != 0)
+        self.lemma(~is_open, when=held == 0)
         self.lemma(ahead < held, when=watched)
+        self.lemma(self.probe(f"{feeder}.open", 1) == is_open)
+        self.lemma(self.probe(f"{feeder}.known", len(held)) == held - is_open)
         ending = self.probe(f"{feeder}.ending", room)
-        if ring:
+        if self.config.ring:
             self._ring_lemmas(feeder, oldest, held, ends, ending)
         else:
             self.lemma(ending == ends)
-        if room > 1:  # Yosys names the registers of a single step after the ports.
-            self.lemma(self.probe(f"{feeder}.count", len(held)) == held)
-            slots = self.probe(f"{feeder}.held", room * step_bits)
-            for slot in range(room):
-                there = slots[slot * step_bits :][:step_bits].word_select(lane, width)
-                place = _modulo(oldest + ahead, room) if ring else ahead
-                self.lemma(there == value, when=watched & (place == slot))
+        slots = self.probe(f"{feeder}.held", room * step_bits)
+        for slot in range(room):
+            there = slots[slot * step_bits :][:step_bits].word_select(lane, width)
+            place = _modulo(oldest + ahead, room) if self.config.ring else ahead
+            self.lemma(there == value, when=watched & (place == slot))
 
     def _ring_lemmas(self, feeder: str, oldest: Signal, held: Signal, ends: Signal, ending: Signal) -> None:
         """Where steps enter and leave, and where their ends are."""
@@ -155,28 +177,43 @@ class WrapperHarness(Harness):
     def _wires(self, name: str, port: str) -> None:
         for signal in ("steps", "available", "last", "taken"):
             at_tile = self.at_tile(f"{port}_{signal}")
-            at_feeder = self.port(f"feeder_{name}.{signal}", len(at_tile))
+            at_feeder = self.port(f"feeder_{name}.port_{signal}", len(at_tile))
             self.claim("every_port_has_a_feeder", at_tile == at_feeder)
         for signal in ("tdata", "tkeep", "tlast", "tvalid", "tready"):
-            outside = getattr(self.dut, f"s_axis_{name}_{signal}")
-            at_feeder = self.port(f"feeder_{name}.{signal}", len(outside))
+            outside = getattr(getattr(self.dut, f"s_axis_{name}"), signal)
+            at_feeder = self.port(f"feeder_{name}.s_axis_{signal}", len(outside))
             self.claim("every_port_has_a_feeder", outside == at_feeder)
 
     def _rest(self) -> None:
-        """What goes through as it is."""
-        dut = self.dut
+        """What goes through as it is, and what the wrapper adds to it."""
+        dut, out = self.dut, self.dut.m_axis
         valid, payload = self.at_tile("out_valid"), self.at_tile("out_payload")
-        self.claim("results_pass", dut.m_axis_tvalid, when=valid)
-        self.claim("results_pass", ~dut.m_axis_tvalid, when=~valid)
-        self.claim("results_pass", Cat(dut.m_axis_tdata, dut.m_axis_tlast) == payload, when=valid)
-        self.claim("results_pass", self.at_tile("out_ready") == dut.m_axis_tready)
-        for name in (*COUNTERS, "row_wait", *FLAGS):
-            self.claim("counters_and_flags_pass", Value.cast(getattr(dut, name)) == self.at_tile(name))
+        self.claim("results_pass", out.tvalid, when=valid)
+        self.claim("results_pass", ~out.tvalid, when=~valid)
+        self.claim("results_pass", Cat(out.tdata, out.tlast) == payload, when=valid)
+        self.claim("results_pass", self.at_tile("out_ready") == out.tready)
+        for name in (*counter_names(self.config), *FLAGS):
+            if name != "protocol_error":
+                self.claim("counters_and_flags_pass", Value.cast(getattr(dut, name)) == self.at_tile(name))
         self.claim("counters_and_flags_pass", self.at_tile("clear") == dut.clear)
+        if self.config.snapshot:
+            self.claim("counters_and_flags_pass", self.at_tile("snapshot") == dut.snapshot)
+        empty = Cat(self.port(f"feeder_{side}{index}.empty", 1) for side, index, _ in dut.sides).all()
+        idle = self.at_tile("idle") & empty
+        self.claim("idle_when_nothing_waits", dut.idle, when=idle)
+        self.claim("idle_when_nothing_waits", ~dut.idle, when=~idle)
+        wrong = Signal(name="wrong_beat")
+        told = Cat(self.port(f"feeder_{side}{index}.wrong", 1) for side, index, _ in dut.sides).any()
+        self.m.d.sync += wrong.eq((wrong | told) & ~dut.clear)
+        at_tile = self.at_tile("protocol_error")
+        self.claim("wrong_beats_set_protocol_error", dut.protocol_error, when=wrong | at_tile)
+        self.claim("wrong_beats_set_protocol_error", ~dut.protocol_error, when=~wrong & ~at_tile)
+        self.lemma(self.probe("wrong_beat", 1) == wrong)
         if self.config.initial:
-            c = Cat(dut.s_axis_c_tdata, dut.s_axis_c_tlast, dut.s_axis_c_tvalid)
-            self.claim("c_passes", Cat(self.at_tile("c_payload"), self.at_tile("c_valid")) == c)
-            self.claim("c_passes", dut.s_axis_c_tready == self.at_tile("c_ready"))
+            c = dut.s_axis_c
+            at_tile = Cat(self.at_tile("c_payload"), self.at_tile("c_valid"))
+            self.claim("c_passes", at_tile == Cat(c.tdata, c.tlast, c.tvalid))
+            self.claim("c_passes", c.tready == self.at_tile("c_ready"))
 
 
 def _modulo(number: Any, modulus: int) -> Any:
@@ -185,50 +222,85 @@ def _modulo(number: Any, modulus: int) -> Any:
 
 
 def _takes_always(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.tready.eq(1)
+    m.d.comb += outer.s_axis.tready.eq(1)
+
+
+def _takes_in_reset(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.s_axis.tready.eq(sound.s_axis.tready | ResetSignal())
 
 
 def _takes_when_empty(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [
-        outer.tready.eq(sound.tready & (sound.available == 0)),
-        sound.tvalid.eq(outer.tvalid & (sound.available == 0)),
+        outer.s_axis.tready.eq(sound.s_axis.tready & (sound.port.available == 0)),
+        sound.s_axis.tvalid.eq(outer.s_axis.tvalid & (sound.port.available == 0)),
     ]
 
 
 def _offers_one(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.available.eq(sound.available != 0)
+    m.d.comb += outer.port.available.eq(sound.port.available != 0)
+
+
+def _offers_an_open_step(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.port.available.eq(sound.port.available | (~sound.empty & (sound.port.available == 0)))
 
 
 def _ends_nothing(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.last.eq(0)
+    m.d.comb += outer.port.last.eq(0)
+
+
+def _null_beats_end_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.s_axis.tlast.eq(outer.s_axis.tlast & outer.s_axis.tkeep[0])
 
 
 def _newest_first(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += [outer.steps[step].eq(sound.steps[outer.depth - 1 - step]) for step in range(outer.depth)]
+    steps = reversed([sound.port.steps[step] for step in range(outer.depth)])
+    m.d.comb += [here.eq(step) for here, step in zip(outer.port.steps, steps, strict=True)]
 
 
 def _on_the_line_of_its_age(m: Module, sound: Any, outer: Any) -> None:
     oldest = Signal(range(outer.depth))
-    m.d.sync += oldest.eq((oldest + outer.taken) % outer.depth)
+    m.d.sync += oldest.eq((oldest + outer.port.taken) % outer.depth)
     for number in range(outer.depth):
-        lines = [sound.steps[(number + first) % outer.depth] for first in range(outer.depth)]
-        m.d.comb += outer.steps[number].eq(Array(lines)[oldest])
+        lines = [sound.port.steps[(number + first) % outer.depth] for first in range(outer.depth)]
+        m.d.comb += outer.port.steps[number].eq(Array(lines)[oldest])
+
+
+def _tells_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.wrong.eq(0)
+
+
+def _does_not_see_the_highest_byte(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.s_axis.tkeep[-1].eq(outer.s_axis.tkeep[-2])
+
+
+def _is_empty_when_nothing_is_offered(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.empty.eq(sound.port.available == 0)
 
 
 def _valid_waits(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.m_axis_tvalid.eq(sound.m_axis_tvalid & outer.m_axis_tready)
+    m.d.comb += outer.m_axis.tvalid.eq(sound.m_axis.tvalid & outer.m_axis.tready)
 
 
 def _one_port_is_idle(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.s_axis_a0_tvalid.eq(0)
+    m.d.comb += sound.s_axis_a0.tvalid.eq(0)
 
 
 def _clears_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.clear.eq(0)
 
 
+def _flag_forgets(m: Module, sound: Any, outer: Any) -> None:
+    was = Signal()
+    m.d.sync += was.eq(sound.protocol_error)
+    m.d.comb += outer.protocol_error.eq(sound.protocol_error & ~was)
+
+
+def _feeders_do_not_count(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.idle.eq(1)
+
+
 def _c_always_ready(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.s_axis_c_tready.eq(1)
+    m.d.comb += outer.s_axis_c.tready.eq(1)
 
 
 def _broken(
@@ -242,7 +314,11 @@ RING = TileConfig(rows=1, columns=1, depth=3, connectivity=((0, 0), (1, 0), (2, 
 
 BROKEN = (
     _broken("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
+    _broken("takes_no_beat_in_reset", "a feeder takes a beat in reset", _takes_in_reset),
     _broken("offers_what_is_there_of_a_stream", "one step is offered at a time", _offers_one),
+    _broken("offers_what_is_there_of_a_stream", "a null beat ends no stream", _null_beats_end_nothing),
+    _broken("offers_what_is_there_of_a_stream", "nor in a ring", _null_beats_end_nothing, RingFeeder, RING),
+    _broken("holds_a_step_until_it_is_known_to_end_nothing", "a step alone is offered", _offers_an_open_step),
     _broken("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
     _broken("never_waits_while_beats_come", "a beat enters only when no step is left", _takes_when_empty),
     _broken("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
@@ -253,9 +329,16 @@ BROKEN = (
         RingFeeder,
         RING,
     ),
+    _broken("tells_what_breaks_the_rules", "no beat is wrong", _tells_nothing),
+    _broken(
+        "tells_what_breaks_the_rules", "the highest byte of tkeep is not looked at", _does_not_see_the_highest_byte
+    ),
+    _broken("tells_whether_it_is_empty", "an open step is forgotten", _is_empty_when_nothing_is_offered),
     _broken("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
     _broken("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
     _broken("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
+    _broken("wrong_beats_set_protocol_error", "it is not sticky", _flag_forgets, AxiStreamTile),
+    _broken("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
     _broken("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
 )
 

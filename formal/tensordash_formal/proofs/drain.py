@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
@@ -24,9 +24,9 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness = Harness(dut, stands=STANDS, fault=fault)
     # The PEs take a block only while there is room, and hold it until they take the next.
     harness.assume(dut.free | ~dut.take)
-    taken_blocks = harness.free(dut.blocks.shape(), "taken_blocks")
-    blocks = Signal(dut.blocks.shape())
-    harness.drive(dut.blocks, blocks)
+    taken_blocks = harness.free(dut.sums.shape(), "taken_blocks")
+    blocks = Signal(dut.sums.shape())
+    harness.drive(dut.sums, blocks)
     with harness.m.If(dut.take):
         harness.m.d.sync += blocks.eq(taken_blocks)
     beats = Beats(harness, dut)
@@ -42,6 +42,15 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("moves_when_there_is_room", ~dut.moves, when=~beats.moves)
     harness.claim("free_when_the_block_has_left", dut.free, when=beats.free)
     harness.claim("free_when_the_block_has_left", ~dut.free, when=~beats.free)
+    harness.claim("empty_when_every_beat_has_left", dut.empty, when=beats.inside == 0)
+    harness.claim("empty_when_every_beat_has_left", ~dut.empty, when=beats.inside != 0)
+    floating = config.numerics.result == "fp32"
+    paths = [f"result_{row}_{column}" for row in range(config.out_rows) for column in range(config.columns)]
+    specials = Cat(harness.port(f"{path}.non_finite", 1) for path in paths if floating)
+    special = beats.leaves & specials.any() if floating else Const(0)
+    if floating:
+        harness.claim("infinities_and_nans_are_reported", dut.non_finite, when=special)
+    harness.claim("infinities_and_nans_are_reported", ~dut.non_finite, when=~special)
     final = beats.leaving == beats.each - 1
     harness.claim("last_marks_the_final_beat", out.payload.last, when=out.valid & final)
     if beats.each > 1:
@@ -195,7 +204,7 @@ def _free_always(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _last_row_first(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += [sound.blocks[row].eq(outer.blocks[outer.rows - 1 - row]) for row in range(outer.rows)]
+    m.d.comb += [sound.sums[row].eq(outer.sums[outer.rows - 1 - row]) for row in range(outer.rows)]
 
 
 def _columns_in_reverse(m: Module, sound: Any, outer: Any) -> None:
@@ -205,6 +214,22 @@ def _columns_in_reverse(m: Module, sound: Any, outer: Any) -> None:
 
 def _every_beat_is_last(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.payload.last.eq(1)
+
+
+def _reports_none(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.non_finite.eq(0)
+
+
+def _reports_while_it_waits(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.non_finite.eq(outer.out.valid)
+
+
+def _always_empty(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.empty.eq(1)
+
+
+def _empty_with_its_block(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.empty.eq(sound.empty | (sound.free & ~sound.moves))
 
 
 def _loses_c(m: Module, sound: Any, outer: Any) -> None:
@@ -222,6 +247,10 @@ BROKEN = (
     _broken("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
     _broken("free_when_the_block_has_left", "the drain is always free", _free_always),
     _broken("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
+    _broken("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
+    _broken("empty_when_every_beat_has_left", "the output register does not count", _empty_with_its_block),
+    _broken("infinities_and_nans_are_reported", "none is reported", _reports_none),
+    _broken("infinities_and_nans_are_reported", "every beat is reported, also while it waits", _reports_while_it_waits),
     _broken("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
     _broken("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
     _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),

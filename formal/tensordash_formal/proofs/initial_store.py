@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Module, Mux, Signal
+from amaranth.hdl import Array, Cat, Module, Mux, ResetSignal, Signal
 
 from tensordash import TileConfig
 from tensordash.arithmetic.sum_ports import starts_from_c
@@ -38,7 +38,10 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.assume((stored.started != 0) | dut.starts | ~dut.pop)
 
     # A function of what is stored alone: nothing of the same cycle decides.
-    harness.claim("ready_while_there_is_room", dut.c.ready, when=stored.beats < dut.slots)
+    harness.claim("ready_while_there_is_room", dut.c.ready, when=(stored.beats < dut.slots) & ~ResetSignal())
+    harness.claim("never_ready_in_reset", ~dut.c.ready, when=ResetSignal())
+    harness.claim("empty_while_there_is_no_c", dut.empty, when=stored.beats == 0)
+    harness.claim("empty_while_there_is_no_c", ~dut.empty, when=stored.beats != 0)
     harness.claim("ready_while_there_is_room", ~dut.c.ready, when=stored.beats == dut.slots)
     harness.claim("available_while_a_block_is_complete", dut.available, when=stored.complete != 0)
     harness.claim("available_while_a_block_is_complete", ~dut.available, when=stored.complete == 0)
@@ -191,6 +194,18 @@ def _rows_in_reverse(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.values[row].eq(sound.values[outer.rows - 1 - row]) for row in range(outer.rows)]
 
 
+def _ready_in_reset(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.c.ready.eq(sound.c.ready | ResetSignal())
+
+
+def _always_empty(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.empty.eq(1)
+
+
+def _empty_without_blocks(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.empty.eq(sound.empty & ~sound.available & outer.c.valid)
+
+
 def _reports_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.wrong_last.eq(0), outer.non_finite.eq(0)]
 
@@ -204,6 +219,9 @@ FUSED = TileConfig(initial=True, accumulator="volta")
 BROKEN = (
     _broken("ready_while_there_is_room", "a full store is ready", _ready_always),
     _broken("ready_while_there_is_room", "ready waits for valid", _ready_waits),
+    _broken("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
+    _broken("empty_while_there_is_no_c", "the store is always empty", _always_empty),
+    _broken("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
     _broken("available_while_a_block_is_complete", "one block serves many streams", _starts_twice),
     _broken("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
     _broken("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),

@@ -11,7 +11,7 @@ from tensordash.layouts import accumulator_shape
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
-from .multiplier import is_eight_bit_exact
+from .multiplier import is_exact
 
 __all__ = ["PROOF"]
 
@@ -53,9 +53,16 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
     a quarter of the gap between a result and its neighbour is a whole number.
     """
     harness = Harness(dut, fault=fault)
-    block, loaded = _late(harness, dut.block.as_value()), _late(harness, dut.load)
+    block, loaded = _late(harness, dut.sum.as_value()), _late(harness, dut.load)
     number, positive, negative = block[: dut.width].as_signed(), block[-2], block[-1]
     _stays(harness, dut, loaded)
+    if dut.bypassed:
+        # The initial adder marks an infinity or NaN that passes by.
+        marked = dut.sum.positive | dut.sum.negative
+        harness.assume(~dut.other[FRACTION:-1].all() | marked)
+    special = dut.value[FRACTION:-1].all()
+    harness.claim("infinities_and_nans_are_reported", dut.non_finite, when=loaded & special)
+    harness.claim("infinities_and_nans_are_reported", ~dut.non_finite, when=loaded & ~special)
     harness.claim("nan_is_one_pattern", dut.value == NAN, when=loaded & positive & negative)
     harness.claim("infinities_pass", dut.value == PLUS_INFINITY, when=loaded & positive & ~negative)
     harness.claim("infinities_pass", dut.value == MINUS_INFINITY, when=loaded & ~positive & negative)
@@ -91,7 +98,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
 def _integer(dut: IntegerResult, fault: tuple[type[Block], Fault] | None) -> Harness:
     """A result is the sum, and C, modulo 2**32."""
     harness = Harness(dut, fault=fault)
-    total = dut.block + dut.c if dut.initial else dut.block
+    total = dut.sum + dut.c if dut.initial else dut.sum
     loaded = _late(harness, dut.load)
     _stays(harness, dut, loaded)
     expected = Signal(32, reset_less=True)
@@ -133,11 +140,19 @@ def _flushes_one(m: Module, sound: Rounder, outer: Rounder) -> None:
 
 
 def _no_least_bit(m: Module, sound: Rounder, outer: Rounder) -> None:
-    m.d.comb += sound.block.number[0].eq(0)
+    m.d.comb += sound.sum.number[0].eq(0)
 
 
 def _jammed_least_bit(m: Module, sound: Rounder, outer: Rounder) -> None:
-    m.d.comb += sound.block.number[0].eq(1)
+    m.d.comb += sound.sum.number[0].eq(1)
+
+
+def _one_nan_is_missed(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += outer.non_finite.eq(sound.non_finite & (sound.value != NAN))
+
+
+def _large_is_infinite(m: Module, sound: Rounder, outer: Rounder) -> None:
+    m.d.comb += outer.non_finite.eq(sound.value[FRACTION:-1] >= outer.top)
 
 
 def _even_bypass(m: Module, sound: Rounder, outer: Rounder) -> None:
@@ -145,7 +160,7 @@ def _even_bypass(m: Module, sound: Rounder, outer: Rounder) -> None:
 
 
 def _no_extension(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
-    m.d.comb += sound.block.eq(outer.block[:-1])
+    m.d.comb += sound.sum.eq(outer.sum[:-1])
 
 
 def _no_c(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
@@ -157,7 +172,7 @@ def _no_overflow_below(m: Module, sound: IntegerResult, outer: IntegerResult) ->
 
 
 def _carry(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
-    m.d.comb += outer.overflow.eq((outer.block.as_unsigned() + outer.c.as_unsigned())[32])
+    m.d.comb += outer.overflow.eq((outer.sum.as_unsigned() + outer.c.as_unsigned())[32])
 
 
 def _broken(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, initial: bool = False) -> Broken:
@@ -171,6 +186,8 @@ BROKEN = (
     _broken("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
     _broken("nan_is_one_pattern", "NaN is that of a fused accumulator", _another_nan),
     _broken("infinities_pass", "infinities have no sign", _infinity_without_sign),
+    _broken("infinities_and_nans_are_reported", "NaN is not reported", _one_nan_is_missed),
+    _broken("infinities_and_nans_are_reported", "the largest sums are reported as infinite", _large_is_infinite),
     _broken("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
     _broken("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
     _broken("the_sign_is_the_sums", "results have no sign", _magnitude),
@@ -184,4 +201,4 @@ BROKEN = (
     _broken("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
 )
 
-PROOF = Proof(name="rounder", build=build, applies=is_eight_bit_exact, broken=BROKEN, cover_depth=3)
+PROOF = Proof(name="rounder", build=build, applies=is_exact, broken=BROKEN, cover_depth=3)

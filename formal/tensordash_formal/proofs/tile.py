@@ -87,7 +87,7 @@ class WatchedTile(TileHarness):
             m.d.sync += self.slot.eq(self.slot >> state.steps)
             with m.If(self.final_leaves & (self.ahead != 0)):
                 m.d.sync += self.ahead.eq(self.ahead - 1)
-        shows = state.out_full & (self.beat == self.row_beat)
+        shows = state.shown_full & (self.beat == self.row_beat)
         due = self.seen & ~self.delivered & (self.ahead == 0)
         with m.If(shows & due & self.beat_leaves):
             m.d.sync += self.delivered.eq(1)
@@ -143,17 +143,28 @@ class WatchedTile(TileHarness):
             self.lemma(~tags[2])
             places.append((tags[0], tags[1], count(self.ended) - count(state.pipe_last[: stage + 1])))
         self.in_sum = state.sum_full & (self.row_beat == self.sum_beat)
-        self.in_out = state.out_full & (self.row_beat == self.beat)
         in_block = (state.left != 0) & (self.row_beat >= state.beats - state.left)
-        self.finished = [(state.open, at("sums"), 3), (in_block, at("block_tags"), 2)]
+        block = self.in_block
+        self.finished = [(state.open, at("sums"), block + 1), (in_block, at("block_tags"), block)]
         if state.has_sum:
             total = self._of_pe(
                 lambda row, column: self.probe(f"drain.initial_adder_{row % config.out_rows}_{column}.total", TAGS)
             )
-            self.finished.append((self.in_sum, total, 1))
-        self.finished.append((self.in_out, self.result, 0))
+            self.finished.append((self.in_sum, total, block - 1))
+        for ahead, (full, beat, path) in enumerate(self.registers):
+            tags = self._of_beat(path) if path else self.result
+            self.finished.append((full & (self.row_beat == beat), tags, ahead))
         places += [(here & tags[0], here & tags[1], count(self.ended[:ahead])) for here, tags, ahead in self.finished]
         return places
+
+    def _of_beat(self, path: str) -> Value:
+        """The tags of the watched pair's PE in a beat."""
+        config = self.config
+        beat = self.probe(path, len(Value.cast(self.tile.out.payload)))
+        tags = Signal(TAGS, name=f"here_{path}")
+        places = self._of_pe(lambda row, column: beat[32 * (row % config.out_rows * config.columns + column) :][:TAGS])
+        self.m.d.comb += tags.eq(places)
+        return tags
 
     def _waiting(self) -> Value:
         """The pair is in the window, not consumed; its tags are nowhere else there."""
@@ -226,7 +237,7 @@ class WatchedTile(TileHarness):
             m.d.sync += [seen.eq(1), ahead.eq(inflight - self.final_leaves)]
         with m.Elif(self.final_leaves & (ahead != 0)):
             m.d.sync += ahead.eq(ahead - 1)
-        shows = state.out_full & (self.beat == self.row_beat)
+        shows = state.shown_full & (self.beat == self.row_beat)
         due = seen & ~delivered & (ahead == 0)
         with m.If(shows & due & self.beat_leaves):
             m.d.sync += delivered.eq(1)
@@ -257,11 +268,11 @@ class WatchedTile(TileHarness):
                 block = (behind >= beats) + (behind >= 2 * beats)
                 here = element(tags, index) & (queued < state.c_held)
                 self.lemma(self.row_beat == behind - block * beats, when=here)
-                places.append((here, block + count(self.ended[:2])))
+                places.append((here, block + count(self.ended[: self.in_block])))
             else:
                 here = element(tags, index) & (state.c_held > slot)
                 self.lemma(self.row_beat == slot, when=here)
-                places.append((here, count(self.ended[:3]) + state.open))
+                places.append((here, count(self.ended[: self.in_block + 1]) + state.open))
         holders = self.finished if state.starts_from_c else self.finished[2:]
         if not state.starts_from_c:
             for here, tags, _ in self.finished[:2]:

@@ -13,7 +13,12 @@ from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.tile.control import Control
 from tensordash.tile.counters import Counters
 from tensordash.tile.drain import Drain
+from tensordash.tile.flags import Flags
 from tensordash.tile.initial_store import InitialStore
+from tensordash.tile.output_buffer import OutputBuffer
+from tensordash.tile.snapshot import Snapshot
+from tensordash.tile.status import counter_names
+from tensordash.tile.tile import Tile
 
 from ..harness import Fault
 from ..proof import Broken, Proof
@@ -40,7 +45,7 @@ class ControlledTile(TileHarness):
         self._input()
         self._output_port()
         self._no_deadlock()
-        self._counters()
+        self._status()
 
     def _advance(self) -> None:
         state, depth = self.state, self.state.depth
@@ -55,7 +60,13 @@ class ControlledTile(TileHarness):
         state = self.state
         ports = [*self.tile.a, *self.tile.b]
         taken = Cat(port.taken == state.entering for port in ports).all()
-        self.claim("all_ports_take_what_there_is_and_fits", taken, when=state.entering != 0)
+        self.claim("all_ports_take_what_there_is_and_fits", taken, when=(state.entering != 0) & self.calm)
+        nothing = Cat(port.taken == 0 for port in ports).all()
+        if self.config.initial:
+            nothing = nothing & ~self.tile.c.ready
+        self.claim("nothing_is_taken_in_reset", nothing, when=ResetSignal())
+        if self.config.ring:
+            self.claim("head_is_the_line_of_the_next_step", self.tile.head == state.behind)
         self.claim("nothing_is_taken_without_room_or_offer", taken, when=state.entering == 0)
 
     def _output_port(self) -> None:
@@ -67,28 +78,34 @@ class ControlledTile(TileHarness):
         self.claim("last_marks_the_final_beat", out.payload.last == (self.beat == self.state.beats - 1), when=out.valid)
         if self.config.initial:
             c = self.tile.c
-            self.claim("c_is_ready_while_there_is_room", c.ready, when=self.state.c_held < self.state.c_slots)
+            self.claim(
+                "c_is_ready_while_there_is_room", c.ready, when=(self.state.c_held < self.state.c_slots) & self.calm
+            )
             self.claim("c_is_not_taken_without_room", ~c.ready, when=self.state.c_held == self.state.c_slots)
 
     def _no_deadlock(self) -> None:
         """The tile waits for nothing but its input, and the sink; and for these no longer than it must."""
         state, beats = self.state, self.state.beats
         out = self.tile.out
-        stuck = Signal(range(beats + 1))
+        stuck = Signal(range(beats + 2))
         frozen = self.port("control.frozen", 1)
         with self.m.If(frozen & out.ready):
             self.m.d.sync += stuck.eq(stuck + 1)
         with self.m.Elif(~frozen):
             self.m.d.sync += stuck.eq(0)
-        # Each cycle in which the sink takes moves a beat on.
+        # Each cycle in which the sink takes moves a beat on; but for one where the output buffer was full.
         self.claim("frozen_only_while_results_leave", state.left != 0, when=frozen)
-        if beats > 1:
-            self.claim("frozen_for_less_than_a_block", stuck < beats - 1, when=frozen & out.ready)
-        self.lemma(stuck + state.left <= beats, when=stuck != 0)
+        slack = int(state.buffered)
+        if beats + slack > 1:
+            self.claim("frozen_for_less_than_a_block", stuck < beats - 1 + slack, when=frozen & out.ready)
+        self.lemma(stuck + state.left + state.behind_full <= beats + slack, when=stuck != 0)
         self.lemma(stuck == 0, when=state.left == 0)
         offered = self.past((state.left != 0) & self.calm)
         if state.has_sum:
             self.lemma(state.sum_full, when=offered)
+            offered = self.past(offered & self.calm)
+        if state.buffered:
+            self.lemma(state.out_full, when=offered)
             offered = self.past(offered & self.calm)
         self.claim("a_finished_block_is_offered", out.valid, when=offered)
         self.claim(
@@ -97,7 +114,7 @@ class ControlledTile(TileHarness):
             when=(state.held != 0) & (state.may_start | ~state.first) & ~state.frozen & self._complete(),
         )
         if self.config.initial:
-            waits = state.first & ~state.may_start & ~self.tile.c.ready
+            waits = state.first & ~state.may_start & ~self.tile.c.ready & self.calm
             self.claim("c_waits_only_while_results_leave", state.pipe_made.any() | (state.left != 0), when=waits)
 
     def _complete(self) -> Value:
@@ -106,30 +123,13 @@ class ControlledTile(TileHarness):
             return Const(1)
         return (self.state.held == self.state.depth) | self.state.ends.any()
 
-    def _counters(self) -> None:
+    def _status(self) -> None:
+        """Counters, flags and `idle`."""
         config, state, tile = self.config, self.state, self.tile
-        idle = ~state.scheduled & ~state.frozen
-        limited = state.scheduled & (state.steps == state.held) & (state.held < state.depth) & ~state.ends.any()
-        grows = {
-            "cycles": (tile.cycles, state.scheduled),
-            "steps": (tile.steps, state.steps),
-            "stall_input": (tile.stall_input, idle),
-            "stall_output": (tile.stall_output, state.frozen),
-            "input_limited": (tile.input_limited, limited),
-        }
-        for row, advance in enumerate(state.row_advances):
-            waits = Mux(state.scheduled, count(advance) - state.steps, 0)
-            grows[f"row_wait_{row}"] = (tile.row_wait[row], waits)
-        for name, (counter, amount) in grows.items():
-            claim = "row_wait_is_right" if name.startswith("row_wait") else f"{name}_is_right"
-            # A window that is full is not too short; a single row, or the baseline's, waits for no other.
-            can_grow = {
-                "input_limited": state.depth > 1 and not config.needs_full_window,
-                "row_wait": config.rows > 1 and config.sparsity != "none",
-            }
-            self._counts(claim, counter, self.past(amount), can_grow.get(claim.removesuffix("_is_right"), True))
-        self._counts("effectual_is_right", tile.effectual, self._consumed())
-
+        self.claim("idle_when_all_has_left", tile.idle, when=state.idle)
+        self.claim("idle_when_all_has_left", ~tile.idle, when=~state.idle)
+        if config.counts:
+            self._count()
         entering = Signal(state.depth)
         self.m.d.comb += entering.eq(state.on_lines(thermometer(state.entering, state.depth), state.behind))
         special = Cat(
@@ -149,6 +149,63 @@ class ControlledTile(TileHarness):
         self._sticks("protocol_error_is_right", tile.protocol_error, state.disagree | wrong_c)
         floating = isinstance(config.a_format, FloatFormat)
         self._sticks("non_finite_is_right", tile.non_finite, special, floating)
+        raised = state.out_leaves & self.port("drain.non_finite", 1)  # which is right (`drain`, `rounder`)
+        self._sticks("result_non_finite_is_right", tile.result_non_finite, raised, floating)
+        self._sticks("overflow_is_right", tile.overflow, self._overflows())
+
+    def _overflows(self) -> Value:
+        """A PE's sum leaves its range, or (int8) one that C is added to and that leaves the block in this cycle."""
+        config, state = self.config, self.state
+        pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
+        causes = [
+            self.port(f"{pe.format(row, column)}.sum_overflow", 1)
+            for row in range(config.rows)
+            for column in range(config.columns)
+        ]
+        if state.adds_c and not state.has_sum:
+            causes += [
+                self.port(f"drain.result_{row}_{column}.overflow", 1) & state.moves
+                for row in range(config.out_rows)
+                for column in range(config.columns)
+            ]
+        return Cat(causes).any()
+
+    def _count(self) -> None:
+        """Every counter, and the copy of it."""
+        config, state = self.config, self.state
+        counters = {name: self._counter(name) for name in counter_names(config)}
+        starved = ~state.scheduled & ~state.frozen
+        limited = state.scheduled & (state.steps == state.held) & (state.held < state.depth) & ~state.ends.any()
+        grows = {
+            "cycles": (counters["cycles"], state.scheduled),
+            "steps": (counters["steps"], state.steps),
+            "stall_input": (counters["stall_input"], starved),
+            "stall_output": (counters["stall_output"], state.frozen),
+            "input_limited": (counters["input_limited"], limited),
+        }
+        for row, advance in enumerate(state.row_advances):
+            waits = Mux(state.scheduled, count(advance) - state.steps, 0)
+            grows[f"row_wait_{row}"] = (counters["row_wait"][32 * row :][:32], waits)
+        for name, (counter, amount) in grows.items():
+            claim = "row_wait_is_right" if name.startswith("row_wait") else f"{name}_is_right"
+            # A window that is full is not too short; a single row, or the baseline's, waits for no other.
+            can_grow = {
+                "input_limited": state.depth > 1 and not config.needs_full_window,
+                "row_wait": config.rows > 1 and config.sparsity != "none",
+            }
+            self._counts(claim, counter, self.past(amount), can_grow.get(claim.removesuffix("_is_right"), True))
+        self._counts("effectual_is_right", counters["effectual"], self._consumed())
+
+    def _counter(self, name: str) -> Value:
+        """A counter: at its port, or, where that shows a copy, behind it."""
+        shown = Value.cast(getattr(self.tile, name))
+        if not self.config.snapshot:
+            return shown
+        counter = self.port(f"counters.counts_{name}", len(shown))
+        copied = self.past(self.tile.snapshot)
+        self.claim("copies_are_of_one_cycle", shown == self.past(counter), when=copied)
+        self.claim("copies_stay_until_the_next", shown == self.past(shown), when=~copied)
+        return counter
 
     def _consumed(self) -> Value:
         """Positions consumed in the cycle before: that many lanes had work."""
@@ -194,6 +251,9 @@ def _special(value: Value, fmt: Format) -> Value:
 
 SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0), (1, 1)))
 WITH_C = replace(SMALL, initial=True)
+RING = replace(SMALL, connectivity=((0, 0), (1, 0), (1, 1), (2, 0), (2, 1)), staging="ring")
+BUFFERED = replace(SMALL, registered_ready=True)
+COPIED = replace(SMALL, counters="snapshot")
 
 
 def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | None = None) -> Broken:
@@ -339,7 +399,94 @@ BROKEN = (
         "a ring's lines are taken for ages",
         Control,
         lambda m, sound, outer: outer.write.eq(sound.entering),
-        replace(SMALL, connectivity=((0, 0), (1, 0), (1, 1), (2, 0), (2, 1)), staging="ring"),
+        RING,
+    ),
+    _broken(
+        "non_finite_is_right",
+        "operands raise the flag of results",
+        Flags,
+        lambda m, sound, outer: sound.raised.eq(
+            Cat(outer.raised[0], outer.raised[3], outer.raised[2], outer.raised[1])
+        ),
+    ),
+    _broken(
+        "result_non_finite_is_right",
+        "results that wait raise the flag",
+        Drain,
+        lambda m, sound, outer: outer.non_finite.eq(sound.non_finite | sound.moves),
+    ),
+    _broken(
+        "result_non_finite_is_right",
+        "results raise the flag of operands",
+        Flags,
+        lambda m, sound, outer: sound.raised.eq((outer.raised | (outer.raised[3] << 1)) & 0b0111),
+    ),
+    _broken("idle_when_all_has_left", "the tile is always idle", Tile, lambda m, sound, outer: outer.idle.eq(1)),
+    _broken(
+        "idle_when_all_has_left",
+        "a stream that waits for its next steps is forgotten",
+        Control,
+        lambda m, sound, outer: outer.empty.eq(sound.empty | (sound.starved & ~sound.entering.any())),
+    ),
+    _broken(
+        "idle_when_all_has_left",
+        "beats on their way out are forgotten",
+        Drain,
+        lambda m, sound, outer: outer.empty.eq(sound.free),
+    ),
+    _broken(
+        "idle_when_all_has_left",
+        "C that waits is forgotten",
+        InitialStore,
+        lambda m, sound, outer: outer.empty.eq(1),
+        WITH_C,
+    ),
+    _broken(
+        "idle_when_all_has_left",
+        "beats in the output buffer are forgotten",
+        OutputBuffer,
+        lambda m, sound, outer: outer.empty.eq(1),
+        BUFFERED,
+    ),
+    _broken(
+        "nothing_is_taken_in_reset",
+        "what enters is taken, whether in reset or not",
+        Control,
+        lambda m, sound, outer: outer.taken.eq(count(sound.entering)),
+    ),
+    _broken(
+        "nothing_is_taken_in_reset",
+        "C is taken in reset",
+        InitialStore,
+        lambda m, sound, outer: outer.c.ready.eq(sound.c.ready | ResetSignal()),
+        WITH_C,
+    ),
+    _broken(
+        "head_is_the_line_of_the_next_step",
+        "it is that of the oldest step",
+        Control,
+        lambda m, sound, outer: outer.head.eq(sound.motion.oldest),
+        RING,
+    ),
+    _broken(
+        "copies_are_of_one_cycle",
+        "one counter is not copied",
+        Snapshot,
+        lambda m, sound, outer: outer.copied.stall_input.eq(0),
+        COPIED,
+    ),
+    _broken(
+        "copies_stay_until_the_next",
+        "a counter shows through",
+        Snapshot,
+        lambda m, sound, outer: outer.copied.steps.eq(outer.counted.steps),
+        COPIED,
+    ),
+    _broken(
+        "overflow_is_right",
+        "an overflow is not seen beside an infinity or NaN",
+        Flags,
+        lambda m, sound, outer: sound.raised[2].eq(outer.raised[2] & ~outer.raised[1]),
     ),
     _broken(
         "c_is_ready_while_there_is_room",

@@ -11,8 +11,8 @@ from ..block import Block
 from ..configuration.formats import FloatFormat
 from ..configuration.numerics import Exact, Numerics
 from ..configuration.parameters import require_int
-from ..layouts import FixedPoint, RawBlockLayout, product_layout
-from .sum_ports import sum_members
+from ..layouts import FixedPoint, RawSumLayout, product_layout
+from .sum_ports import SumSignature
 
 __all__ = ["ExactAccumulator"]
 
@@ -37,16 +37,8 @@ class ExactAccumulator(Block):
     products : In(product_layout, lanes)
     active : In(lanes)
         Which of the products count. Without any, the sum stays as it is.
-    hold : In(1)
-        The tile is frozen: nothing moves. `clear` and `take` are low.
-    clear : In(1)
-        The products that are due start a new sum. Due are those of `stages - 1` cycles ago.
-    take : In(1)
-        The sum with the products that are due becomes `block`.
-    block : Out(RawBlockLayout)
-        The last sum taken.
-    overflow : Out(1)
-        The addition of this cycle leaves the range; the sum wraps.
+    sum : In(SumSignature)
+        Due are the products of `stages - 1` cycles ago. A sum that leaves its range wraps.
 
     Raises
     ------
@@ -68,7 +60,7 @@ class ExactAccumulator(Block):
             {
                 "products": In(ArrayLayout(product_layout(a, b), lanes)),
                 "active": In(lanes),
-                **sum_members(numerics),
+                "sum": In(SumSignature(numerics)),
             },
             identity=(numerics, lanes, stages),
         )
@@ -116,33 +108,36 @@ class ExactAccumulator(Block):
         counting = Signal()
         # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
         registered = self.stages > 1
-        m.d.comb += self._active.eq(self.active & ~self.hold.replicate(self.lanes))
-        with m.If(~self.hold | ~Const(registered)):
-            domain = "sync" if registered else "comb"
-            m.d[domain] += [
-                total.eq(reduce(add, [term for term, _ in terms] + [sign for _, sign in terms])),
-                positive.eq(self._infinity(0)),
-                negative.eq(self._infinity(1)),
-                counting.eq(self._active.any()),
-            ]
+        m.d.comb += self._active.eq(self.active & ~self.sum.hold.replicate(self.lanes))
+        added = [
+            total.eq(reduce(add, [term for term, _ in terms] + [sign for _, sign in terms])),
+            positive.eq(self._infinity(0)),
+            negative.eq(self._infinity(1)),
+            counting.eq(self._active.any()),
+        ]
+        if registered:
+            with m.If(~self.sum.hold):
+                m.d.sync += added
+        else:
+            m.d.comb += added
 
-        accumulated = Signal(RawBlockLayout(width), reset_less=True)
-        finished = Signal(RawBlockLayout(width), reset_less=True)
-        following = Signal(RawBlockLayout(width))
-        start = Signal(signed(width))
+        accumulated = Signal(RawSumLayout(width), reset_less=True)
+        finished = Signal(RawSumLayout(width), reset_less=True)
+        following = Signal(RawSumLayout(width))
+        basis = Signal(signed(width))
         grown = Signal(signed(max(width, len(total)) + 1))
         m.d.comb += [
-            start.eq(Mux(self.clear, 0, accumulated.number).as_signed()),
-            grown.eq(start + total),
+            basis.eq(Mux(self.sum.start, 0, accumulated.number).as_signed()),
+            grown.eq(basis + total),
             following.number.eq(grown),
-            following.positive.eq((accumulated.positive & ~self.clear) | positive),
-            following.negative.eq((accumulated.negative & ~self.clear) | negative),
+            following.positive.eq((accumulated.positive & ~self.sum.start) | positive),
+            following.negative.eq((accumulated.negative & ~self.sum.start) | negative),
             # Nothing is known of the sum before a first stream.
-            self.overflow.eq(counting & ~self.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
-            self.block.eq(finished),
+            self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
+            self.sum.value.eq(finished),
         ]
-        with m.If(~self.hold | ~Const(registered)):
+        with m.If(~self.sum.hold if registered else Const(1)):
             m.d.sync += accumulated.eq(following)
-        with m.If(self.take):
+        with m.If(self.sum.take):
             m.d.sync += finished.eq(following)
         return m

@@ -11,9 +11,9 @@ from ..block import Block
 from ..configuration.formats import FloatFormat
 from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
-from ..layouts import RESULT_BITS, RawBlockLayout, product_layout
+from ..layouts import RESULT_BITS, RawSumLayout, product_layout
 from .normalizer import normalize
-from .sum_ports import sum_members
+from .sum_ports import SumSignature
 
 __all__ = ["FusedAccumulator"]
 
@@ -43,14 +43,9 @@ class FusedAccumulator(Block):
     Members
     -------
     products : In(product_layout, lanes)
-    active, hold, clear, take
-        As in `ExactAccumulator`.
-    c : In(32)
-        Only with a C input: what a sum starts from, as FP32, in the cycle of `clear`.
-    block : Out(RawBlockLayout(32))
-        The last sum taken: FP32 bits, whose sign means nothing if they are zero, and the marks of infinities and NaN.
-    overflow : Out(1)
-        Never: a sum beyond the range is an infinity.
+    active, sum
+        As in `ExactAccumulator`. A sum is FP32 bits, whose sign means nothing if they are zero, and the marks of
+        infinities and NaN; it never overflows: beyond the range it is an infinity.
 
     Raises
     ------
@@ -66,7 +61,7 @@ class FusedAccumulator(Block):
         a, b, accumulator = numerics.a_format, numerics.b_format, numerics.accumulator
         if not isinstance(accumulator, Fused) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
             raise ValueError(f"numerics must be floating-point and fused, not {numerics}")
-        self.numerics, self.kept, self.rounding = numerics, accumulator.fraction_bits, accumulator.rounding
+        self.numerics, self.fraction_bits, self.rounding = numerics, accumulator.fraction_bits, accumulator.rounding
         self.product = product_layout(a, b)
         self.product_fraction_bits = a.fraction_bits + b.fraction_bits
         # The exponent of a product whose shift is 0, and how far the least level of a product lies below 1.
@@ -78,7 +73,7 @@ class FusedAccumulator(Block):
             {
                 "products": In(ArrayLayout(self.product, lanes)),
                 "active": In(lanes),
-                **sum_members(numerics),
+                "sum": In(SumSignature(numerics)),
             },
             identity=(numerics, lanes, stages),
         )
@@ -87,21 +82,21 @@ class FusedAccumulator(Block):
         """Align the products; compare with what was accumulated, align, add, normalise, round; keep."""
         m = Module()
         level, terms, marks = self._align_products(m)
-        accumulated = Signal(RawBlockLayout(RESULT_BITS), reset_less=True)
-        start = self._start(m, accumulated)
-        result = self._add(m, start, level, terms, marks)
-        finished = Signal(RawBlockLayout(RESULT_BITS), reset_less=True)
-        following = Signal(RawBlockLayout(RESULT_BITS))
-        m.d.comb += [following.eq(Mux(marks.counting, result, start)), self.block.eq(finished)]
-        with m.If(~self.hold | ~Const(self.stages > 1)):
+        accumulated = Signal(RawSumLayout(RESULT_BITS), reset_less=True)
+        basis = self._basis(m, accumulated)
+        result = self._add(m, basis, level, terms, marks)
+        finished = Signal(RawSumLayout(RESULT_BITS), reset_less=True)
+        following = Signal(RawSumLayout(RESULT_BITS))
+        m.d.comb += [following.eq(Mux(marks.counting, result, basis)), self.sum.value.eq(finished)]
+        with m.If(~self.sum.hold if self.stages > 1 else Const(1)):
             m.d.sync += accumulated.eq(following)
-        with m.If(self.take):
+        with m.If(self.sum.take):
             m.d.sync += finished.eq(following)
         return m
 
     def _align_products(self, m: Module):
         """Largest level of the products that count, and the products aligned to it, registered or not."""
-        width = self.kept + 2  # of a magnitude below 4
+        width = self.fraction_bits + 2  # of a magnitude below 4
         levels, counts = [], []
         offset = self.least_product + self.below - LEAST  # so that level = shift + offset + 1 - below
         for lane, product in enumerate(self.products):
@@ -109,7 +104,7 @@ class FusedAccumulator(Block):
             level = Signal(range(self.below + (1 << self.level_bits)), name=f"level_{lane}")
             m.d.comb += [
                 counted.eq(
-                    self.active[lane] & ~self.hold & product.significand.any() & ~product.infinite & ~product.nan
+                    self.active[lane] & ~self.sum.hold & product.significand.any() & ~product.infinite & ~product.nan
                 ),
                 # A product that does not count has the least of all levels.
                 level.eq((product.shift + offset) & counted.replicate(len(level))),
@@ -124,13 +119,13 @@ class FusedAccumulator(Block):
         marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}))
         updates = [
             level.eq(highest - self.below + 1),
-            marks.counting.eq(self.active.any() & ~self.hold),
+            marks.counting.eq(self.active.any() & ~self.sum.hold),
             marks.positive.eq(self._infinity(0)),
             marks.negative.eq(self._infinity(1)),
         ]
         for lane, product in enumerate(self.products):
             distance = Signal(len(levels[lane]), name=f"distance_{lane}")
-            significand = _scaled(product.significand, self.kept - self.product_fraction_bits, width)
+            significand = _scaled(product.significand, self.fraction_bits - self.product_fraction_bits, width)
             masked = significand & counts[lane].replicate(width)
             m.d.comb += distance.eq(highest - levels[lane])
             updates += [
@@ -138,9 +133,11 @@ class FusedAccumulator(Block):
                 terms[lane].sign.eq(product.sign & counts[lane]),
             ]
         # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
-        registered = self.stages > 1
-        with m.If(~self.hold | ~Const(registered)):
-            m.d["sync" if registered else "comb"] += updates
+        if self.stages > 1:
+            with m.If(~self.sum.hold):
+                m.d.sync += updates
+        else:
+            m.d.comb += updates
         return level, terms, marks
 
     def _highest(self, m: Module, levels: list[Signal]) -> Value:
@@ -157,38 +154,39 @@ class FusedAccumulator(Block):
     def _infinity(self, sign: int):
         """Whether an infinity of this sign, or a NaN, is among the products."""
         marks = [
-            active & ~self.hold & (product.nan | (product.infinite & (product.sign == sign)))
+            active & ~self.sum.hold & (product.nan | (product.infinite & (product.sign == sign)))
             for active, product in zip(self.active, self.products, strict=True)
         ]
         return reduce(or_, marks)
 
-    def _start(self, m: Module, accumulated):
+    def _basis(self, m: Module, accumulated):
         """What this cycle's products are added to."""
-        start = Signal(RawBlockLayout(RESULT_BITS))
-        m.d.comb += start.eq(accumulated)
-        with m.If(self.clear):
+        basis = Signal(RawSumLayout(RESULT_BITS))
+        m.d.comb += basis.eq(accumulated)
+        with m.If(self.sum.start):
             if self.numerics.initial:
-                fraction, field, sign = self.c[:FRACTION_BITS], self.c[FRACTION_BITS:-1], self.c[-1]
+                fraction, field, sign = self.sum.c[:FRACTION_BITS], self.sum.c[FRACTION_BITS:-1], self.sum.c[-1]
                 special, payload = field.all(), fraction.any()
                 m.d.comb += [
                     # The number means nothing in an infinity; zero harms least.
-                    start.number.eq(self.c & (~special).replicate(RESULT_BITS)),
-                    start.positive.eq(special & (payload | ~sign)),
-                    start.negative.eq(special & (payload | sign)),
+                    basis.number.eq(self.sum.c & (~special).replicate(RESULT_BITS)),
+                    basis.positive.eq(special & (payload | ~sign)),
+                    basis.negative.eq(special & (payload | sign)),
                 ]
             else:
-                m.d.comb += start.eq(0)
-        return start
+                m.d.comb += basis.eq(0)
+        return basis
 
-    def _add(self, m: Module, start, level, terms, marks):
+    def _add(self, m: Module, basis, level, terms, marks):
         """C + products: the result with its marks."""
-        width = self.kept + 2
-        number = start.number
+        width = self.fraction_bits + 2
+        number = basis.number
         field, sign = number[FRACTION_BITS:-1], number[-1]
         normal = field.any()
         c_level = Signal(self.level_bits)
-        c_above, top_level = Signal(), Signal(self.level_bits)
-        up, down = Signal(self.level_bits + 1), Signal(self.level_bits + 1)
+        c_above = Signal()
+        top_level = Signal(self.level_bits)
+        up, down = (Signal(self.level_bits + 1, name=name) for name in ("up", "down"))
         m.d.comb += [
             c_level.eq(Cat(field[0] | ~normal, field[1:])),
             up.eq(c_level - level),
@@ -196,7 +194,7 @@ class FusedAccumulator(Block):
             c_above.eq(~up[-1]),
             top_level.eq(Mux(c_above, c_level, level)),
         ]
-        c_magnitude = _scaled(Cat(number[:FRACTION_BITS], normal), self.kept - FRACTION_BITS, width)
+        c_magnitude = _scaled(Cat(number[:FRACTION_BITS], normal), self.fraction_bits - FRACTION_BITS, width)
         near = (~c_above).replicate(len(down)) & down
         far = c_above.replicate(len(up)) & up
         pairs = [(_shifted_right(m, c_magnitude, near[:-1], "c_aligned"), sign)]
@@ -209,9 +207,9 @@ class FusedAccumulator(Block):
         signs = reduce(add, (negative for _, negative in pairs))
         complements = [Cat(bits ^ negative.replicate(width), negative).as_signed() for bits, negative in pairs]
         m.d.comb += total.eq(reduce(add, complements) + signs)
-        return self._round(m, total, top_level, start, marks)
+        return self._round(m, total, top_level, basis, marks)
 
-    def _round(self, m: Module, total, level, start, marks):
+    def _round(self, m: Module, total, level, basis, marks):
         """Normalise and round to FP32. Without its sign a negative number is its magnitude less one: ones behind it."""
         sign = total[-1]
         padding = max(0, FRACTION_BITS + 4 - len(total))  # so that there is something below the result's last place
@@ -220,7 +218,7 @@ class FusedAccumulator(Block):
         m.d.comb += [
             bits.eq(Cat(sign.replicate(padding), total[:-1] ^ sign.replicate(len(total) - 1))),
             # How far the top may move until it is the place of the least normal number.
-            limit.eq(level + (len(bits) - 1 - padding - self.kept - 1)),
+            limit.eq(level + (len(bits) - 1 - padding - self.fraction_bits - 1)),
         ]
         normal, shift, _, _ = normalize(m, bits, sign, limit)
         field = Signal(signed(len(limit) + 1))
@@ -237,9 +235,9 @@ class FusedAccumulator(Block):
             field.eq((limit + 1 - shift) & normal[-1].replicate(len(field))),
             rounded.eq(Cat(normal[-(FRACTION_BITS + 1) : -1], field) + up),
         ]
-        result = Signal(RawBlockLayout(RESULT_BITS))
-        special, overflow = Signal(), Signal()
-        infinite = (start.positive | marks.positive, start.negative | marks.negative)
+        result = Signal(RawSumLayout(RESULT_BITS))
+        special, overflow = (Signal(name=name) for name in ("special", "overflow"))
+        infinite = (basis.positive | marks.positive, basis.negative | marks.negative)
         m.d.comb += [
             special.eq(infinite[0] | infinite[1]),
             overflow.eq(~special & (rounded[FRACTION_BITS:] >= 0xFF)),

@@ -4,7 +4,7 @@ from amaranth.hdl import C, Cat, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..layouts import RESULT_BITS, RawBlockLayout
+from ..layouts import RESULT_BITS, RawSumLayout
 
 __all__ = ["FusedResult"]
 
@@ -16,30 +16,34 @@ class FusedResult(Block):
 
     Members
     -------
-    block : In(RawBlockLayout(32))
+    sum : In(RawSumLayout(32))
         The sum: finite FP32 bits, and whether it is infinite or NaN instead.
     load : In(1)
         Take it; otherwise `value` stays.
     value : Out(32)
         FP32 bits.
+    non_finite : Out(1)
+        It is an infinity or NaN.
 
     Source: docs/numerics.md, "fused".
     """
 
     def __init__(self) -> None:
-        layout = RawBlockLayout(RESULT_BITS)
-        super().__init__({"block": In(layout), "load": In(1), "value": Out(RESULT_BITS)}, identity=())
+        layout = RawSumLayout(RESULT_BITS)
+        super().__init__(
+            {"sum": In(layout), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)}, identity=()
+        )
 
     def elaborate(self, platform):
         """Patterns, register."""
         m = Module()
-        positive, negative = self.block.positive, self.block.negative
+        positive, negative = self.sum.positive, self.sum.negative
         value = Signal(RESULT_BITS, reset_less=True)
-        magnitude = self.block.number[:-1]
-        number = Cat(magnitude, self.block.number[-1] & magnitude.any())
+        magnitude = self.sum.number[:-1]
+        number = Cat(magnitude, self.sum.number[-1] & magnitude.any())
         not_a_number = positive & negative
         infinity = Cat(C(0, 23), C(0xFF, 8), negative)
-        m.d.comb += self.value.eq(value)
+        m.d.comb += [self.value.eq(value), self.non_finite.eq(value[23:31].all())]
         with m.If(self.load):
             m.d.sync += value.eq(Mux(not_a_number, 0x7FFFFFFF, Mux(positive | negative, infinity, number)))
         return m

@@ -4,7 +4,7 @@ from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..layouts import RESULT_BITS, RawBlockLayout
+from ..layouts import RESULT_BITS, RawSumLayout
 
 __all__ = ["InitialAdder"]
 
@@ -32,13 +32,13 @@ class InitialAdder(Block):
 
     Members
     -------
-    block : In(RawBlockLayout)
+    sum : In(RawSumLayout)
         The sum.
     c : In(32)
         C, as FP32.
     load : In(1)
         Take both; otherwise the outputs stay.
-    total : Out(RawBlockLayout)
+    total : Out(RawSumLayout)
         Sum and C; `total_width` bits, the least of weight `total_least_exponent`.
     bypass : Out(1), other : Out(32)
         The result is `other`, unless `total` is infinite or NaN.
@@ -52,10 +52,10 @@ class InitialAdder(Block):
         self.total_least_exponent = least_exponent - BELOW
         super().__init__(
             {
-                "block": In(RawBlockLayout(width)),
+                "sum": In(RawSumLayout(width)),
                 "c": In(RESULT_BITS),
                 "load": In(1),
-                "total": Out(RawBlockLayout(self.total_width)),
+                "total": Out(RawSumLayout(self.total_width)),
                 "bypass": Out(1),
                 "other": Out(RESULT_BITS),
             },
@@ -71,7 +71,7 @@ class InitialAdder(Block):
         lowest = self.total_least_exponent + BIAS - 1
         # At this one, the half of C's last place is no less than the greatest magnitude of a sum.
         dominant_field = self.least_exponent + self.width - 1 + FRACTION_BITS + 2 + BIAS
-        small, dominant = Signal(), Signal()
+        small, dominant = (Signal(name=name) for name in ("below", "dominant"))
         shift = Signal(range(dominant_field - lowest))
         m.d.comb += [
             small.eq(field < lowest),
@@ -87,13 +87,14 @@ class InitialAdder(Block):
         magnitude = Cat(placed[lower] | placed[:lower].any() | (small & nonzero), placed[lower + 1 :])
 
         # One bit more at the lower end, so that one carry chain adds the sum, C's complement and its sign.
-        widened = Cat(Const(1), C(0, BELOW), self.block.number).as_signed()
+        widened = Cat(Const(1), C(0, BELOW), self.sum.number).as_signed()
         complemented = Cat(sign, magnitude ^ sign.replicate(len(magnitude)), sign).as_signed()
         total = Signal(signed(self.total_width + 1))
         infinite = special & ~fraction.any()
         not_a_number = special & fraction.any()
         number = Signal.like(self.total, reset_less=True)
-        bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+        bypass = Signal(reset_less=True)
+        other = Signal(RESULT_BITS, reset_less=True)
         m.d.comb += [
             total.eq(widened + complemented),
             self.total.eq(number),
@@ -103,9 +104,9 @@ class InitialAdder(Block):
         with m.If(self.load):
             m.d.sync += [
                 number.number.eq(total[1:]),
-                number.positive.eq(self.block.positive | not_a_number | (infinite & ~sign)),
-                number.negative.eq(self.block.negative | not_a_number | (infinite & sign)),
-                bypass.eq(nonzero & (dominant | ~self.block.number.any())),
+                number.positive.eq(self.sum.positive | not_a_number | (infinite & ~sign)),
+                number.negative.eq(self.sum.negative | not_a_number | (infinite & sign)),
+                bypass.eq(nonzero & (dominant | ~self.sum.number.any())),
                 other.eq(self.c),
             ]
         return m

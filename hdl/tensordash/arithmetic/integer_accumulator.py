@@ -11,7 +11,7 @@ from ..block import Block
 from ..configuration.numerics import Numerics
 from ..configuration.parameters import require_int
 from ..layouts import accumulator_shape, product_shape
-from .sum_ports import sum_members
+from .sum_ports import SumSignature
 
 __all__ = ["IntegerAccumulator"]
 
@@ -34,10 +34,8 @@ class IntegerAccumulator(Block):
     Members
     -------
     products : In(signed, lanes)
-    active, hold, clear, take, overflow
-        As in `ExactAccumulator`.
-    block : Out(width)
-        The last sum taken, two's complement.
+    active, sum
+        As in `ExactAccumulator`; sums are in two's complement.
 
     Raises
     ------
@@ -58,7 +56,7 @@ class IntegerAccumulator(Block):
             {
                 "products": In(ArrayLayout(self.product, lanes)),
                 "active": In(lanes),
-                **sum_members(numerics),
+                "sum": In(SumSignature(numerics)),
             },
             identity=(numerics, lanes, stages),
         )
@@ -68,31 +66,32 @@ class IntegerAccumulator(Block):
         m = Module()
         width = self.width
         terms = [
-            (product.as_unsigned() & (active & ~self.hold).replicate(len(product))).as_signed()
+            (product.as_unsigned() & (active & ~self.sum.hold).replicate(len(product))).as_signed()
             for product, active in zip(self.products, self.active, strict=True)
         ]
         total = Signal(signed(terms[0].shape().width + (self.lanes - 1).bit_length()), reset_less=True)
         counting = Signal()
         # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
         registered = self.stages > 1
-        with m.If(~self.hold | ~Const(registered)):
-            m.d["sync" if registered else "comb"] += [
-                total.eq(reduce(add, terms)),
-                counting.eq(self.active.any() & ~self.hold),
-            ]
+        added = [total.eq(reduce(add, terms)), counting.eq(self.active.any() & ~self.sum.hold)]
+        if registered:
+            with m.If(~self.sum.hold):
+                m.d.sync += added
+        else:
+            m.d.comb += added
         accumulated = Signal(signed(width), reset_less=True)
         finished = Signal(signed(width), reset_less=True)
-        start = Signal(signed(width))
+        basis = Signal(signed(width))
         grown = Signal(signed(max(width, len(total)) + 1))
         m.d.comb += [
-            start.eq(Mux(self.clear, 0, accumulated)),
-            grown.eq(start + total),
+            basis.eq(Mux(self.sum.start, 0, accumulated)),
+            grown.eq(basis + total),
             # Nothing is known of the sum before a first stream.
-            self.overflow.eq(counting & ~self.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
-            self.block.eq(finished),
+            self.sum.overflow.eq(counting & ~self.sum.hold & ~(grown[width - 1 :].all() | ~grown[width - 1 :].any())),
+            self.sum.value.eq(finished),
         ]
-        with m.If(~self.hold | ~Const(registered)):
+        with m.If(~self.sum.hold if registered else Const(1)):
             m.d.sync += accumulated.eq(grown)
-        with m.If(self.take):
+        with m.If(self.sum.take):
             m.d.sync += finished.eq(grown)
         return m

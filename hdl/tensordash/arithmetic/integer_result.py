@@ -24,7 +24,7 @@ class IntegerResult(Block):
 
     Members
     -------
-    block : In(width)
+    sum : In(width)
         The sum.
     load : In(1)
         Take it; otherwise `value` stays.
@@ -44,7 +44,7 @@ class IntegerResult(Block):
     def __init__(self, *, width: int, initial: bool) -> None:
         self.width = require_int("width", width, 2, RESULT_BITS)
         self.initial = initial
-        members: dict = {"block": In(signed(width)), "load": In(1), "value": Out(RESULT_BITS)}
+        members: dict = {"sum": In(signed(width)), "load": In(1), "value": Out(RESULT_BITS)}
         if initial:
             members |= {"c": In(signed(RESULT_BITS)), "overflow": Out(1)}
         super().__init__(members, identity=(width, initial))
@@ -54,9 +54,9 @@ class IntegerResult(Block):
         m = Module()
         total = Signal(signed(RESULT_BITS + 1))
         value = Signal(RESULT_BITS, reset_less=True)
-        m.d.comb += [total.eq(self.block), self.value.eq(value)]
+        m.d.comb += [total.eq(self.sum), self.value.eq(value)]
         if self.initial:
-            m.d.comb += [total.eq(self.block + self.c), self.overflow.eq(total[-1] ^ total[-2])]
+            m.d.comb += [total.eq(self.sum + self.c), self.overflow.eq(total[-1] ^ total[-2])]
         with m.If(self.load):
             m.d.sync += value.eq(total)
         return m

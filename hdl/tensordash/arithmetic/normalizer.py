@@ -5,10 +5,10 @@ from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 __all__ = ["normalize"]
 
 
-def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, kept: int | None = None):
+def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, wanted: int | None = None):
     """Shift the first one of `bits` to the top, `fill` behind; return the top of the result, the shift, what is below.
 
-    Each stage leaves off what none of the later ones can bring among the bits that are kept.
+    Each stage leaves off what none of the later ones can bring among the bits that are wanted.
 
     With `fill` = 1, `bits` stand for a magnitude with an endless string of ones behind it. All zeros come out as
     `fill` at the top: the shift is then the width at least.
@@ -23,18 +23,18 @@ def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, kep
         What moves in at the bottom.
     limit : Signal, optional
         The shift stops here at the latest, whatever is at the top.
-    kept : int, optional
-        How many bits of the result are wanted; by default all.
+    wanted : int, optional
+        How many bits of the result; by default all.
 
     Returns
     -------
-    normal : Signal of `kept` bits
+    normal : Signal of `wanted` bits
     shift : value
         How far it moved.
     rest_any, rest_all : 1-bit values
         Whether any and whether all of the bits below are ones.
     """
-    kept = len(bits) if kept is None else kept
+    wanted = len(bits) if wanted is None else wanted
     shift: list = []
     rest_any: Value = Const(0)
     rest_all: Value = Const(1)
@@ -45,7 +45,7 @@ def normalize(m: Module, bits: Signal, fill, limit: Signal | None = None, *, kep
         reach, width = 1 << stage, len(bits)
         allowed = plenty if limit is None else plenty | limit[stage : stage + 1].any()
         # The stages to come move by less than `reach` in all. What this one leaves off is `fill` if it moves.
-        lost = max(0, width - (kept + reach - 1))
+        lost = max(0, width - (wanted + reach - 1))
         move, moved = Signal(name=f"move_{stage}"), Signal(width - lost, name=f"normal_{stage}")
         shifted = Cat(fill.replicate(reach), bits[: width - reach])
         m.d.comb += [

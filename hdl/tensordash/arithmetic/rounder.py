@@ -5,7 +5,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_int
-from ..layouts import RESULT_BITS, RawBlockLayout
+from ..layouts import RESULT_BITS, RawSumLayout
 from .normalizer import normalize
 
 __all__ = ["Rounder"]
@@ -33,12 +33,14 @@ class Rounder(Block):
 
     Members
     -------
-    block : In(RawBlockLayout)
+    sum : In(RawSumLayout)
         The sum.
     load : In(1)
-        Take `block` now; otherwise `value` stays.
+        Take `sum` now; otherwise `value` stays.
     value : Out(32)
         FP32 bits of the sum loaded last.
+    non_finite : Out(1)
+        It is an infinity or NaN.
     bypass : In(1), other : In(32)
         Only if `bypassed`: `value` is to be these bits, unless the sum is infinite or NaN.
 
@@ -59,7 +61,7 @@ class Rounder(Block):
                 f"width {width} and least_exponent {least_exponent} must stay within FP32's normal numbers"
             )
         self.bypassed = bypassed
-        members: dict = {"block": In(RawBlockLayout(width)), "load": In(1), "value": Out(RESULT_BITS)}
+        members: dict = {"sum": In(RawSumLayout(width)), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)}
         if bypassed:
             members |= {"bypass": In(1), "other": In(RESULT_BITS)}
         super().__init__(members, identity=(width, least_exponent, bypassed))
@@ -69,12 +71,12 @@ class Rounder(Block):
         m = Module()
         # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
         # behind it for the magnitude saves the carry chain of a negation.
-        sign = self.block.number[-1]
+        sign = self.sum.number[-1]
         bits = Signal(self.width - 1)
-        m.d.comb += bits.eq(self.block.number[:-1] ^ sign.replicate(len(bits)))
-        normal, shift, below_any, below_all = normalize(m, bits, sign, kept=FRACTION_BITS + 2)
+        m.d.comb += bits.eq(self.sum.number[:-1] ^ sign.replicate(len(bits)))
+        normal, shift, below_any, below_all = normalize(m, bits, sign, wanted=FRACTION_BITS + 2)
 
-        kept = Signal(FRACTION_BITS + 1, reset_less=True)
+        significand = Signal(FRACTION_BITS, reset_less=True)
         guard, rest_all, rest_any, sign_q = (
             Signal(name=name, reset_less=True) for name in ("guard", "rest_all", "rest_any", "sign_q")
         )
@@ -82,13 +84,13 @@ class Rounder(Block):
         special = Signal(3, reset_less=True)
         with m.If(self.load):
             m.d.sync += [
-                kept.eq(normal[1:]),
+                significand.eq(normal[1 : FRACTION_BITS + 1]),
                 guard.eq(normal[0]),
                 rest_all.eq(below_all),
                 rest_any.eq(below_any),
                 exponent.eq(C(self.top, 8) - shift),
                 sign_q.eq(sign),
-                special.eq(Cat(self.block.positive, self.block.negative, ~(normal[-1] | sign))),
+                special.eq(Cat(self.sum.positive, self.sum.negative, ~(normal[-1] | sign))),
             ]
 
         # Ones behind the number turn "guard 0, all ones after it" into a tie and "guard 1" into more than one.
@@ -96,18 +98,20 @@ class Rounder(Block):
         rounded = Signal(FRACTION_BITS + 8)
         positive, negative, zero = special
         m.d.comb += [
+            self.non_finite.eq(positive | negative),
             up.eq(
                 Mux(
                     sign_q,
-                    guard | (rest_all & kept[0]),
-                    guard & (rest_any | kept[0]),
+                    guard | (rest_all & significand[0]),
+                    guard & (rest_any | significand[0]),
                 )
             ),
-            rounded.eq(Cat(kept[:-1], exponent) + up),
+            rounded.eq(Cat(significand, exponent) + up),
         ]
         result = Mux(zero, 0, Cat(rounded, sign_q))
         if self.bypassed:
-            bypass, other = Signal(reset_less=True), Signal(RESULT_BITS, reset_less=True)
+            bypass = Signal(reset_less=True)
+            other = Signal(RESULT_BITS, reset_less=True)
             with m.If(self.load):
                 m.d.sync += [bypass.eq(self.bypass), other.eq(self.other)]
             result = Mux(bypass, other, result)

@@ -1,38 +1,48 @@
 """Ports that everything around a sum has: accumulators, and every kind of PE."""
 
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, Signature
 
-from ..block import Block
 from ..configuration.numerics import Fused, Numerics
-from ..layouts import RESULT_BITS, block_shape
+from ..layouts import RESULT_BITS, sum_shape
 
-__all__ = ["pass_through", "starts_from_c", "sum_members"]
+__all__ = ["SumSignature", "starts_from_c"]
 
 
-def sum_members(numerics: Numerics) -> dict:
-    """The pipeline's controls, what a sum starts from, and the finished block."""
-    return {
-        "hold": In(1),
-        "clear": In(1),
-        "take": In(1),
-        **({"c": In(RESULT_BITS)} if starts_from_c(numerics) else {}),
-        "block": Out(block_shape(numerics)),
-        "overflow": Out(1),
-    }
+class SumSignature(Signature):
+    """How a tile's pipeline runs a sum, and what comes of it. Seen from the pipeline.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Operand formats, accumulator, C input.
+
+    Members
+    -------
+    hold : Out(1)
+        The tile is frozen: nothing moves. `start` and `take` are low.
+    start, take : Out(1)
+        The products that are due start a new sum; the sum with them is finished: it becomes `value`.
+    c : Out(32)
+        Only fused with a C input: what a sum starts from, as FP32, in the cycle of `start`.
+    value : In(sum_shape)
+        The sum finished last.
+    overflow : In(1)
+        The sum leaves its range in this cycle.
+    """
+
+    def __init__(self, numerics: Numerics) -> None:
+        super().__init__(
+            {
+                "hold": Out(1),
+                "start": Out(1),
+                "take": Out(1),
+                **({"c": Out(RESULT_BITS)} if starts_from_c(numerics) else {}),
+                "value": In(sum_shape(numerics)),
+                "overflow": In(1),
+            }
+        )
 
 
 def starts_from_c(numerics: Numerics) -> bool:
     """Whether a sum starts from C. To an exact one, C is added when it leaves."""
     return numerics.initial and isinstance(numerics.accumulator, Fused)
-
-
-def pass_through(outer: Block, inner: Block, numerics: Numerics) -> list:
-    """Assignments that hand `sum_members` of an outer component on to, or from, the one inside it."""
-    return [
-        inner.hold.eq(outer.hold),
-        inner.clear.eq(outer.clear),
-        inner.take.eq(outer.take),
-        *([inner.c.eq(outer.c)] if starts_from_c(numerics) else []),
-        outer.block.eq(inner.block),
-        outer.overflow.eq(inner.overflow),
-    ]

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import tomlkit
 
-from .connectivity import PAPER_OPTIONS, Connectivity, Option
+from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
 from .errors import TensorDashError
-from .formats import FORMATS, Format
+from .formats import FORMATS, RESULT_FORMATS, Format
 from .numerics import ACCUMULATORS, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
@@ -21,6 +21,9 @@ __all__ = ["ConfigError", "SideFormats", "TileConfig"]
 
 SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
+SNAPSHOT = "snapshot"
+MOST_INPUT_BITS = 2**16 - 2
+"""Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
 FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
 
 
@@ -45,13 +48,14 @@ class TileConfig:
     Parameters
     ----------
     rows, columns : int
-        Geometry, 1 to 16 each. Side B enters by row, side A by column.
+        Geometry, 1 to 16 each. The row side (ports b) enters by row, the column side (ports a) by column.
     lanes : int
         Multipliers of a PE, 2 to 32.
     depth : int
         Steps in a staging buffer, the dense step included, 2 to 6.
-    connectivity : "paper" or list of [step, lane offset]
-        Where a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps.
+    connectivity : "paper", "auto" or list of [step, lane offset]
+        Where a lane may take its pair from, in priority order. "paper" is for 4 lanes and 4 steps; "auto", the best
+        that is known, for any. The default is "paper" for 4 lanes and 4 steps that shift, and "auto" elsewhere.
     staging : "shift" or "ring"
         Whether steps move through the staging buffers, and ports offer the oldest first; or each stays in one slot, and
         ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose steps from 1 on all
@@ -74,6 +78,10 @@ class TileConfig:
     full_window : "auto" or bool
         Schedule only when the window holds all the steps it can; "auto": true for fused accumulators, whose results
         would otherwise depend on when operands arrive; false for exact ones.
+    registered_ready : bool
+        Two beats are buffered at the output, so that nothing inside is combinational from `out_ready`.
+    counters : bool or "snapshot"
+        Whether the tile counts what it does; "snapshot": what a bus reads is a copy that it takes of all counters.
 
     Raises
     ------
@@ -94,7 +102,7 @@ class TileConfig:
     columns: int = 4
     lanes: int = 4
     depth: int = 4
-    connectivity: str | tuple[Option, ...] = "paper"
+    connectivity: str | tuple[Option, ...] | None = None
     staging: str = "shift"
     format: str | Mapping[str, str] | SideFormats = "fp16"
     accumulator: str | Mapping[str, Any] | Fused = "exact"
@@ -104,6 +112,8 @@ class TileConfig:
     out_rows: int = 1
     pipeline: str | int = "auto"
     full_window: str | bool = "auto"
+    registered_ready: bool = False
+    counters: str | bool = True
 
     def __post_init__(self) -> None:
         require_int("tile.rows", self.rows, 1, 16)
@@ -120,10 +130,14 @@ class TileConfig:
             require_int("tile.pipeline", self.pipeline, 1, 3, alternative='"auto" or ')
         if self.full_window != "auto":
             require_bool("tile.full_window", self.full_window, alternative='"auto", ')
+        require_bool("tile.registered_ready", self.registered_ready)
+        if self.counters != SNAPSHOT:
+            require_bool("tile.counters", self.counters, alternative='"snapshot", ')
         self._check_formats()
         self._check_accumulator()
         self._check_connectivity()
         self._check_staging()
+        self._check_size()
 
     def _check_formats(self) -> None:
         given = self.format._asdict() if isinstance(self.format, SideFormats) else self.format
@@ -151,20 +165,24 @@ class TileConfig:
             raise type(error)(f"tile.{error}") from None
 
     def _check_connectivity(self) -> None:
-        if isinstance(self.connectivity, str):
-            if self.connectivity != "paper":
+        given = self.connectivity
+        if given is None:
+            given = "paper" if (self.lanes, self.depth, self.staging) == (4, 4, "shift") else "auto"
+        if isinstance(given, str):
+            if given not in ("paper", "auto"):
                 raise ValueError(
-                    f'tile.connectivity must be "paper" or a list of [step, lane offset], not {self.connectivity!r}'
+                    f'tile.connectivity must be "paper", "auto" or a list of [step, lane offset], not {given!r}'
                 )
-            # The baseline schedules nothing, so any shape of it may keep the default.
-            if self.sparsity != "none" and (self.lanes, self.depth) != (4, 4):
+            # The baseline schedules nothing: any shape of it may have the paper's.
+            if given == "paper" and self.sparsity != "none" and (self.lanes, self.depth) != (4, 4):
                 raise ValueError(
                     'tile.connectivity "paper" is for tile.lanes = 4 and tile.depth = 4, '
-                    f"not {self.lanes} and {self.depth}: list the options as [step, lane offset]"
+                    f'not {self.lanes} and {self.depth}: use "auto", or list the options as [step, lane offset]'
                 )
+            object.__setattr__(self, "connectivity", given)
             return
         try:
-            checked = Connectivity(self.connectivity, lanes=self.lanes, depth=self.depth)
+            checked = Connectivity(given, lanes=self.lanes, depth=self.depth)
         except (TypeError, ValueError) as error:
             raise type(error)(f"tile.{error}") from None
         named = (self.lanes, self.depth) == (4, 4) and checked.options == PAPER_OPTIONS
@@ -179,19 +197,41 @@ class TileConfig:
         shown = ", ".join(f"{step}: {each}" for step, each in enumerate(offsets) if step)
         raise ValueError(
             'tile.staging "ring" needs a tile.connectivity whose steps from 1 on all offer the same lane offsets, '
-            f"not (modulo {self.lanes} lanes) {shown}"
+            f'not (modulo {self.lanes} lanes) {shown}; "auto" is one'
         )
+
+    def _check_size(self) -> None:
+        if self.input_bits > MOST_INPUT_BITS:
+            shape = ", ".join(f"tile.{name} = {getattr(self, name)}" for name in ("rows", "columns", "lanes", "depth"))
+            raise ValueError(
+                f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits "
+                f"give the AXI4-Stream tile {self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
+            )
 
     # Derived
 
     @property
+    def input_bits(self) -> int:
+        """Input bits of the AXI4-Stream tile, which has the most of all modules.
+
+        >>> TileConfig().input_bits
+        2324
+        """
+        lanes = self.columns * self.a_format.width + self.rows * self.b_format.width  # those of a lane, over all ports
+        data = lanes * self.lanes * self.window_depth
+        beats = data + data // 8 + 2 * (self.rows + self.columns)  # tdata, tkeep; tlast and tvalid
+        result = RESULT_FORMATS[self.numerics.result].width
+        beats_of_c = self.initial * (result * self.columns * self.out_rows + 2)
+        return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
+
+    @property
     def a_format(self) -> Format:
-        """Format of side A."""
+        """Format of the column side, on the ports a."""
         return FORMATS[self.format.a if isinstance(self.format, SideFormats) else str(self.format)]
 
     @property
     def b_format(self) -> Format:
-        """Format of side B."""
+        """Format of the row side, on the ports b."""
         return FORMATS[self.format.b if isinstance(self.format, SideFormats) else str(self.format)]
 
     @cached_property
@@ -211,7 +251,9 @@ class TileConfig:
         """The connectivity's options in priority order; the baseline has only (0, 0)."""
         if self.sparsity == "none":
             return ((0, 0),)
-        return PAPER_OPTIONS if isinstance(self.connectivity, str) else self.connectivity
+        if isinstance(self.connectivity, tuple):
+            return self.connectivity
+        return PAPER_OPTIONS if self.connectivity == "paper" else auto_options(self.lanes, self.depth, ring=self.ring)
 
     @property
     def window_depth(self) -> int:
@@ -234,6 +276,16 @@ class TileConfig:
         if self.full_window == "auto":
             return isinstance(self.numerics.accumulator, Fused)
         return bool(self.full_window)
+
+    @property
+    def counts(self) -> bool:
+        """Whether there are counters."""
+        return bool(self.counters)
+
+    @property
+    def snapshot(self) -> bool:
+        """Whether the counters' outputs are a copy of them."""
+        return self.counters == SNAPSHOT
 
     @property
     def baseline(self) -> "TileConfig":
@@ -297,7 +349,7 @@ class TileConfig:
     def to_mapping(self) -> dict[str, Any]:
         """The document that builds this configuration again, every key written out."""
         table = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not isinstance(self.connectivity, str):
+        if isinstance(self.connectivity, tuple):
             table["connectivity"] = [list(option) for option in self.connectivity]
         if isinstance(self.format, SideFormats):
             table["format"] = self.format._asdict()
@@ -311,8 +363,11 @@ class TileConfig:
 
     @cached_property
     def digest(self) -> str:
-        """First 16 hexadecimal digits of the SHA-256 of the canonical configuration."""
-        text = json.dumps(self.to_mapping(), sort_keys=True, separators=(",", ":"))
+        """First 16 hexadecimal digits of the SHA-256 of the canonical configuration, and of what "auto" stands for."""
+        document = self.to_mapping()
+        if self.connectivity == "auto":
+            document["options"] = self.options
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

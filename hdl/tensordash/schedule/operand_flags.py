@@ -50,6 +50,7 @@ class OperandFlags(Block):
                 "non_finite": Out(depth),
             },
             identity=(fmt, lanes, depth, zeros),
+            variant=f"{fmt.name}_zeros" if zeros else fmt.name,
         )
 
     def elaborate(self, platform):

@@ -2,7 +2,6 @@
 
 from functools import reduce
 from operator import or_
-from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib.data import ArrayLayout
@@ -10,21 +9,11 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.connectivity import Connectivity
+from .motion import MotionSignature
 from .scheduler import Scheduler
-from .staging_buffer import one_hot_mux, refill_layout
-from .staging_ring import ring_refill_layout
+from .staging_buffer import one_hot_mux
 
-__all__ = ["RowScheduler", "window_members"]
-
-
-def window_members(depth: int, ring: bool) -> dict[str, Any]:
-    """Members that tell a row scheduler how its window moves."""
-    return {
-        "refill": In(ring_refill_layout(depth) if ring else refill_layout(depth)),
-        "eligible_next": In(depth),
-        "scheduled": In(1),
-        **({"head": In(depth)} if ring else {}),
-    }
+__all__ = ["RowScheduler"]
 
 
 class RowScheduler(Block):
@@ -47,14 +36,8 @@ class RowScheduler(Block):
     -------
     nonzero : In(lanes, depth)
         Which values of the steps offered are effectual.
-    refill : In(refill_layout or ring_refill_layout)
-        What each place of the window takes.
-    eligible_next : In(depth)
-        Steps that may be drawn from in the next cycle, as a thermometer.
-    scheduled : In(1)
-        This cycle's schedule counts: what it selects is consumed. If not, it is made again.
-    head : In(depth)
-        Only of a ring: the slot of the oldest step, one-hot.
+    motion : In(MotionSignature)
+        How the window moves. Where `scheduled` is low, this cycle's schedule does not count, and is made again.
     select : Out(sources, lanes)
         This cycle's schedule, as in `Scheduler`; of a ring, by slot instead of by step (`Connectivity.sources`). It
         means nothing while there is no step that may be drawn from.
@@ -73,7 +56,7 @@ class RowScheduler(Block):
         super().__init__(
             {
                 "nonzero": In(ArrayLayout(lanes, depth)),
-                **window_members(depth, ring),
+                "motion": In(MotionSignature(depth, ring)),
                 "select": Out(ArrayLayout(len(connectivity.sources(ring)), lanes)),
                 "active": Out(lanes),
                 "advance": Out(depth),
@@ -91,32 +74,32 @@ class RowScheduler(Block):
         # All of the oldest step is taken: every lane prefers its own position of it, which no other lane can reach.
         remaining = Signal(ArrayLayout(lanes, depth - 1), reset_less=True)
         further = Signal(depth - 1, reset_less=True)
-        window, following = Signal(ArrayLayout(lanes, depth)), Signal(ArrayLayout(lanes, depth))
+        window, following = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "following"))
         m.d.sync += [
             select.eq(self.scheduler.select),
             further.eq(self.scheduler.advance[1:]),
             remaining.eq(self.scheduler.remaining.as_value()[lanes:]),
         ]
         m.d.comb += [self.select.eq(self._by_slot(select) if self.ring else select), self.advance.eq(Cat(1, further))]
-        m.d.comb += [self.active[lane].eq(select[lane].any() & self.scheduled) for lane in range(lanes)]
+        m.d.comb += [self.active[lane].eq(select[lane].any() & self.motion.scheduled) for lane in range(lanes)]
         taken: dict[tuple[int, int], list] = {(step, lane): [] for step in range(depth) for lane in range(lanes)}
         for lane in range(lanes):
             for option, position in enumerate(self.connectivity.positions(lane)):
                 taken[position].append(select[lane][option])
         for (step, lane), takers in taken.items():
-            left = remaining[step - 1][lane] if step else 0
-            m.d.comb += window[step][lane].eq(left | Cat(takers).any())
+            unselected = remaining[step - 1][lane] if step else 0
+            m.d.comb += window[step][lane].eq(unselected | Cat(takers).any())
         for slot in range(depth):
             # A step stays in its place only where no schedule was made: every schedule drains the oldest step.
             sources = [window[slot], *(remaining[step - 1] for step in range(slot + 1, depth))]
             if self.ring:  # what enters may stand on any line
-                lines = self.refill[f"slot_{slot}"]
+                choices = self.motion.refill[f"slot_{slot}"]
                 sources += list(self.nonzero)
             else:
-                lines = self.refill[slot]
+                choices = self.motion.refill[slot]
                 sources += [self.nonzero[step] for step in range(slot + 1)]
-            m.d.comb += following[slot].eq(one_hot_mux(lines, sources))
-        m.d.comb += [self.scheduler.effectual.eq(following), self.scheduler.eligible.eq(self.eligible_next)]
+            m.d.comb += following[slot].eq(one_hot_mux(choices, sources))
+        m.d.comb += [self.scheduler.effectual.eq(following), self.scheduler.eligible.eq(self.motion.eligible_next)]
         return m
 
     def _by_slot(self, select):
@@ -126,7 +109,7 @@ class RowScheduler(Block):
         for lane in range(lanes):
             for slot, offset in self.connectivity.sources(ring=True):
                 options = [
-                    self.head[(slot - step) % depth] & select[lane][option]
+                    self.motion.oldest[(slot - step) % depth] & select[lane][option]
                     for option, (step, at) in enumerate(self.connectivity.options)
                     if at % lanes == offset
                 ]

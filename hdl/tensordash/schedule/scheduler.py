@@ -64,7 +64,7 @@ class Scheduler(Block):
                 free[step, lane] = Signal(name=f"free_{step}_{lane}")
                 m.d.comb += free[step, lane].eq(self.effectual[step][lane] & self.eligible[step])
         for level, members in enumerate(self.connectivity.levels):
-            left = dict(free)
+            unselected = dict(free)
             for lane in members:
                 earlier = []
                 for option, position in enumerate(self.connectivity.positions(lane)):
@@ -72,9 +72,9 @@ class Scheduler(Block):
                     m.d.comb += selected.eq(free[position] & ~Cat(earlier).any())
                     earlier.append(free[position])
                     selections.setdefault(position, []).append(selected)
-                    left[position] = Signal(name=f"left_{level}_{position[0]}_{position[1]}")
-                    m.d.comb += left[position].eq(free[position] & ~selected)
-            free = left
+                    unselected[position] = Signal(name=f"free_after_{level}_{position[0]}_{position[1]}")
+                    m.d.comb += unselected[position].eq(free[position] & ~selected)
+            free = unselected
 
         drained = []
         for step in range(depth):

@@ -17,17 +17,19 @@ __all__ = ["StagingBuffer", "one_hot_mux", "refill_layout"]
 def refill_layout(depth: int) -> ArrayLayout:
     """What each of `depth` slots takes next, one-hot, as the tile's control decides it for every buffer at once.
 
-    Slot j has `depth + 1` lines: the first ``depth - j`` take the step in slot j, j + 1, ... (line 0: stay), the others
-    take step 0, 1, ... j of those offered. What a slot with no line set takes means nothing.
+    Slot j has `depth + 1` choices: the first ``depth - j`` are the steps in slot j, j + 1, ... (choice 0: stay), the
+    others step 0, 1, ... j of those offered. What a slot without a choice takes means nothing.
     """
     return ArrayLayout(depth + 1, depth)
 
 
-def one_hot_mux(lines, sources):
-    """The source whose line is set, as an AND-OR: about half of what nested muxes need. Of a single one, that one."""
+def one_hot_mux(choices, sources):
+    """The source that is chosen, as an AND-OR: about half of what nested muxes need. Of a single one, that one."""
     if len(sources) == 1:
         return sources[0]
-    return reduce(or_, (source & line.replicate(len(source)) for source, line in zip(sources, lines, strict=True)))
+    return reduce(
+        or_, (source & chosen.replicate(len(source)) for source, chosen in zip(sources, choices, strict=True))
+    )
 
 
 class StagingBuffer(Block):
@@ -80,8 +82,8 @@ class StagingBuffer(Block):
         window = [held[j].as_value() for j in range(self.depth)]
         offered = [self.steps[i].as_value() for i in range(self.depth)]
         for slot in range(self.depth):
-            stays, *lines = self.refill[slot]
+            stays, *choices = self.refill[slot]
             with m.If(~stays):  # an enable rather than a source: synthesis stops the clock of a slot that stays
-                m.d.sync += window[slot].eq(one_hot_mux(lines, [*window[slot + 1 :], *offered[: slot + 1]]))
+                m.d.sync += window[slot].eq(one_hot_mux(choices, [*window[slot + 1 :], *offered[: slot + 1]]))
         m.d.comb += self.window.eq(held)
         return m

@@ -1,16 +1,16 @@
 """AXI4-Stream wrapper: a tile behind standard streams."""
 
-from typing import Any
-
-from amaranth.hdl import Module
+from amaranth.hdl import Cat, Module, Signal
+from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..layouts import RESULT_BITS
-from ..tile.counters import COUNTERS, FLAGS, counter_members
+from ..tile.status import status_members
 from ..tile.tile import Tile
 from .ring_feeder import RingFeeder
+from .signature import AxiStreamSignature
 from .step_feeder import StepFeeder
 
 __all__ = ["AxiStreamTile"]
@@ -19,7 +19,7 @@ __all__ = ["AxiStreamTile"]
 class AxiStreamTile(Block):
     """A tile with AXI4-Stream inputs and output.
 
-    Timing: that of the tile, with one more cycle at the inputs.
+    Timing: that of the tile, behind a `Feeder` on every input.
 
     Parameters
     ----------
@@ -28,88 +28,73 @@ class AxiStreamTile(Block):
 
     Members
     -------
-    s_axis_a0_*, ..., s_axis_b0_*, ...
+    s_axis_a0, ..., s_axis_b0, ... : In(AxiStreamSignature)
         One input stream per column (a) and per row (b), as in `Feeder`: beats have their oldest step in the lowest
         bytes whatever the tile's staging.
-    m_axis_*
+    m_axis : Out(AxiStreamSignature)
         Output beats: results (FP32; int8: INT32) of `out_rows` rows, the first column of the first row in the lowest
         bytes; `tlast` on a block's final beat.
-    s_axis_c_*
+    s_axis_c : In(AxiStreamSignature)
         Only with `initial`: beats of C, in the same shape.
-    clear, and counters and flags
-        As in `Tile`.
+    clear, idle, and counters and flags
+        As in `Tile`; `protocol_error` is also set by a beat that breaks the rules, and `idle` says of the feeders as
+        well that they hold no step.
     """
 
     def __init__(self, config: TileConfig) -> None:
         self.config = config
+        depth, beat = config.window_depth, RESULT_BITS * config.columns * config.out_rows
         self.sides = [("a", i, config.a_format.width) for i in range(config.columns)]
         self.sides += [("b", i, config.b_format.width) for i in range(config.rows)]
-        members: dict[str, Any] = {}
-        for side, index, width in self.sides:
-            bits = width * config.lanes * config.window_depth
-            name = f"s_axis_{side}{index}"
-            members |= {
-                f"{name}_tdata": In(bits),
-                f"{name}_tkeep": In(bits // 8),
-                f"{name}_tlast": In(1),
-                f"{name}_tvalid": In(1),
-                f"{name}_tready": Out(1),
-            }
-        beat = RESULT_BITS * config.columns * config.out_rows
-        if config.initial:
-            members |= {
-                "s_axis_c_tdata": In(beat),
-                "s_axis_c_tlast": In(1),
-                "s_axis_c_tvalid": In(1),
-                "s_axis_c_tready": Out(1),
-            }
         super().__init__(
             {
-                **members,
-                "m_axis_tdata": Out(beat),
-                "m_axis_tlast": Out(1),
-                "m_axis_tvalid": Out(1),
-                "m_axis_tready": In(1),
-                **counter_members(config.rows),
+                **{
+                    f"s_axis_{side}{index}": In(AxiStreamSignature(width * config.lanes * depth, keep=True))
+                    for side, index, width in self.sides
+                },
+                **({"s_axis_c": In(AxiStreamSignature(beat, keep=False))} if config.initial else {}),
+                "m_axis": Out(AxiStreamSignature(beat, keep=False)),
+                **status_members(config),
             },
             identity=(config,),
         )
         self.tile = Tile(config)
+        kind = RingFeeder if config.ring else StepFeeder
+        self.feeders = [kind(width=width, lanes=config.lanes, depth=depth) for _, _, width in self.sides]
+        self._wrong = Signal(name="wrong_beat")
 
     def elaborate(self, platform):
         """A feeder per port."""
         m = Module()
-        tile, config = self.tile, self.config
+        tile = self.tile
         m.submodules.tile = tile.place(platform)
-        for side, index, width in self.sides:
-            kind = RingFeeder if config.ring else StepFeeder
-            feeder = kind(width=width, lanes=config.lanes, depth=config.window_depth)
+        for (side, index, _), feeder in zip(self.sides, self.feeders, strict=True):
             m.submodules[f"feeder_{side}{index}"] = feeder.place(platform)
-            port, name = getattr(tile, side)[index], f"s_axis_{side}{index}"
+            wiring.connect(m, wiring.flipped(getattr(self, f"s_axis_{side}{index}")), feeder.s_axis)
+            wiring.connect(m, feeder.port, getattr(tile, side)[index])
+        if self.config.initial:
             m.d.comb += [
-                feeder.tdata.eq(getattr(self, f"{name}_tdata")),
-                feeder.tkeep.eq(getattr(self, f"{name}_tkeep")),
-                feeder.tlast.eq(getattr(self, f"{name}_tlast")),
-                feeder.tvalid.eq(getattr(self, f"{name}_tvalid")),
-                getattr(self, f"{name}_tready").eq(feeder.tready),
-                port.steps.eq(feeder.steps),
-                port.available.eq(feeder.available),
-                port.last.eq(feeder.last),
-                feeder.taken.eq(port.taken),
-            ]
-        if config.initial:
-            m.d.comb += [
-                tile.c.payload.values.eq(self.s_axis_c_tdata),
-                tile.c.payload.last.eq(self.s_axis_c_tlast),
-                tile.c.valid.eq(self.s_axis_c_tvalid),
-                self.s_axis_c_tready.eq(tile.c.ready),
+                tile.c.payload.values.eq(self.s_axis_c.tdata),
+                tile.c.payload.last.eq(self.s_axis_c.tlast),
+                tile.c.valid.eq(self.s_axis_c.tvalid),
+                self.s_axis_c.tready.eq(tile.c.ready),
             ]
         m.d.comb += [
-            self.m_axis_tdata.eq(tile.out.payload.values),
-            self.m_axis_tlast.eq(tile.out.payload.last),
-            self.m_axis_tvalid.eq(tile.out.valid),
-            tile.out.ready.eq(self.m_axis_tready),
-            tile.clear.eq(self.clear),
-            *(getattr(self, name).eq(getattr(tile, name)) for name in (*COUNTERS, "row_wait", *FLAGS)),
+            self.m_axis.tdata.eq(tile.out.payload.values),
+            self.m_axis.tlast.eq(tile.out.payload.last),
+            self.m_axis.tvalid.eq(tile.out.valid),
+            tile.out.ready.eq(self.m_axis.tready),
         ]
+        self._status(m)
         return m
+
+    def _status(self, m: Module) -> None:
+        """The tile's own, and what the feeders add to it."""
+        m.d.sync += self._wrong.eq((self._wrong | Cat(feeder.wrong for feeder in self.feeders).any()) & ~self.clear)
+        added = {
+            "idle": self.tile.idle & Cat(feeder.empty for feeder in self.feeders).all(),
+            "protocol_error": self.tile.protocol_error | self._wrong,
+        }
+        for name, member in status_members(self.config).items():
+            outer, inner = getattr(self, name), getattr(self.tile, name)
+            m.d.comb += outer.eq(added.get(name, inner)) if member.flow == Out else inner.eq(outer)

@@ -1,11 +1,11 @@
 """Feeder: what stands between an AXI4-Stream and a tile's port."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..layouts import steps_layout
-from ..tile.control import count_bits
+from ..tile.tile import StepsSignature
+from .signature import AxiStreamSignature
 
 __all__ = ["Feeder"]
 
@@ -13,7 +13,12 @@ __all__ = ["Feeder"]
 class Feeder(Block):
     """Turns beats of `depth` steps into what a tile's port wants; a kind of staging has its own subclass.
 
-    Timing: a beat's steps are offered in the cycle after it was taken. `tready` depends on `taken` in the same cycle.
+    A null beat can end the stream of steps that came before it. So the youngest step is *open* until the beat that it
+    came in, or a later one, tells whether it ends its stream; an open step is not offered.
+
+    Timing: a beat's steps are offered in the cycle after it was taken, an open one in the cycle after the next beat
+    was. It holds ``2 * depth`` steps: once it has a step to spare, it offers `depth`, or all up to the end of a stream,
+    in every cycle while beats keep coming. `tready` depends on `taken` in the same cycle, and is low in reset.
 
     Parameters
     ----------
@@ -22,46 +27,90 @@ class Feeder(Block):
 
     Members
     -------
-    tdata, tkeep, tlast, tvalid, tready
-        AXI4-Stream. The oldest step is in the lowest bytes; `tkeep` marks the steps that are there, which only in a
-        stream's last beat may be fewer than `depth`; `tlast` ends the stream.
-    steps, available, last, taken
+    s_axis : In(AxiStreamSignature)
+        Beats as docs/tile.md defines them, the oldest step in the lowest bytes.
+    port : Out(StepsSignature)
         A tile's port.
+    empty : Out(1)
+        No step is held.
+    wrong : Out(1)
+        The beat that is taken in this cycle breaks the rules.
 
-    Source: AMBA AXI4-Stream Protocol, section 2.
+    Source: docs/tile.md, "AXI4-Stream".
     """
 
     def __init__(self, *, width: int, lanes: int, depth: int) -> None:
         self.lanes, self.depth, self.width = lanes, depth, width
         self.step_bits = width * lanes
+        self.slots = 2 * depth
         super().__init__(
             {
-                "tdata": In(self.step_bits * depth),
-                "tkeep": In(self.step_bits * depth // 8),
-                "tlast": In(1),
-                "tvalid": In(1),
-                "tready": Out(1),
-                "steps": Out(steps_layout(width, lanes, depth)),
-                "available": Out(count_bits(depth)),
-                "last": Out(1),
-                "taken": In(count_bits(depth)),
+                "s_axis": In(AxiStreamSignature(self.step_bits * depth, keep=True)),
+                "port": Out(StepsSignature(width, lanes, depth)),
+                "empty": Out(1),
+                "wrong": Out(1),
             },
             identity=(width, lanes, depth),
         )
+        self._known = Signal(range(self.slots + 1), name="known")  # steps held, the open one left out
+        self._open = Signal(name="open")
+        self._left = Signal(range(self.slots + 1), name="left")  # steps that are held and not taken
+        self._kept = Signal(depth, name="kept")  # steps of a beat, as a thermometer
+        self._enters = Signal(depth, name="enters")  # those that enter
+        self._ends = Signal(depth, name="ends")  # the one of them that ends its stream
+        self._closes = Signal(name="closes")  # a null beat ends the stream of the open step
 
-    def _offer_up_to_the_end(self, m: Module, count: Signal, ending: Signal) -> None:
-        """Offer the steps that are there, up to the first that ends a stream.
+    def elaborate(self, platform):
+        """How many steps there are; where they lie is a subclass's part."""
+        m = Module()
+        self._accept(m)
+        ending = self._hold(m)
+        self._offer(m, ending)
+        return m
 
-        Parameters
-        ----------
-        m : Module
-            The subclass's.
-        count : Signal
-            Steps that are there.
-        ending : Signal
+    def _hold(self, m: Module):
+        """Hold steps, and show them at the port.
+
+        Returns
+        -------
+        Value
             Bit k: step k, of those from the oldest on, ends a stream.
         """
-        m.d.comb += self.available.eq(Mux(count < self.depth, count, self.depth))
-        for step in reversed(range(self.depth)):
-            with m.If(ending[step] & (count > step) & ~ending[:step].any()):
-                m.d.comb += [self.available.eq(step + 1), self.last.eq(1)]
+        raise NotImplementedError
+
+    def _accept(self, m: Module) -> None:
+        beat, depth = self.s_axis, self.depth
+        step_bytes = self.step_bits // 8
+        entering, opens = Signal(name="entering"), Signal(name="opens")
+        whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
+        m.d.comb += [
+            # The lowest byte of a step tells; the others are looked at only for the rules' sake.
+            *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
+            self._left.eq(self._known + self._open - self.port.taken),
+            beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),
+            entering.eq(beat.tvalid & beat.tready),
+            self._enters.eq(self._kept & entering.replicate(depth)),
+            self._ends.eq(self._enters & ~Cat(self._kept[1:], Const(0, 1)) & beat.tlast.replicate(depth)),
+            self._closes.eq(entering & beat.tlast & ~self._kept[0] & self._open),
+            opens.eq(Mux(self._enters[0], ~beat.tlast, self._open & ~self._closes)),
+            self.empty.eq((self._known == 0) & ~self._open),
+            self.wrong.eq(
+                entering
+                & (
+                    (beat.tkeep != whole)
+                    | Mux(beat.tlast, ~self._kept[0] & ~self._open, self._kept[0] & ~self._kept[-1])
+                )
+            ),
+        ]
+        m.d.sync += [
+            self._open.eq(opens),
+            self._known.eq(self._left + sum(self._enters) - opens),
+        ]
+
+    def _offer(self, m: Module, ending) -> None:
+        """Offer the steps that are known, up to the first that ends a stream."""
+        port, known, depth = self.port, self._known, self.depth
+        m.d.comb += port.available.eq(Mux(known < depth, known, depth))
+        for step in reversed(range(depth)):
+            with m.If(ending[step] & (known > step) & ~ending[:step].any()):
+                m.d.comb += [port.available.eq(step + 1), port.last.eq(1)]

@@ -18,67 +18,56 @@ class RingFeeder(Feeder):
     A beat, whose oldest step is in its lowest bytes, is rotated on its way in; then no step moves. Two slots belong to
     each line.
 
-    Timing: as in `Feeder`. It holds ``2 * depth`` steps, enough that the tile never waits while beats keep coming.
-
-    Parameters and members: those of `Feeder`.
+    Timing, parameters and members: those of `Feeder`.
 
     Source: docs/tile.md, "Ports".
     """
 
-    def elaborate(self, platform):
-        """Where the next steps enter and leave, one-hot; then what enters, and what is offered."""
-        m = Module()
-        depth, slots = self.depth, 2 * self.depth
-        self._reading = Signal(slots, name="reading", init=1)
-        self._writing = Signal(slots, name="writing", init=1)
-        self._held = Signal(ArrayLayout(self.step_bits, slots), name="held", reset_less=True)
-        self._ending = Signal(slots, name="ending", reset_less=True)
-        count = Signal(range(slots + 1))
-        left = Signal(range(slots + 1))
-        # Steps are whole, and there from the lowest on: the first byte of each tells.
-        kept = Signal(depth)
-        entering = Signal()
-        m.d.comb += [
-            kept.eq(Cat(self.tkeep[step * (self.step_bits // 8)] for step in range(depth))),
-            self.tready.eq(left <= depth),
-            entering.eq(self.tvalid & self.tready),
-            left.eq(count - self.taken),
-        ]
-        m.d.sync += [
-            count.eq(left + Mux(entering, sum(kept), 0)),
-            self._reading.eq(_turned(self._reading, [self.taken == number for number in range(1, depth + 1)])),
-        ]
-        final = kept & ~Cat(kept[1:], Const(0, 1))
-        with m.If(entering):
-            m.d.sync += self._writing.eq(_turned(self._writing, list(final)))
-        self._enter(m, kept & entering.replicate(depth), final & self.tlast.replicate(depth))
-        self._offer(m, count)
-        return m
+    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
+        super().__init__(width=width, lanes=lanes, depth=depth)
+        self._reading = Signal(self.slots, name="reading", init=1)  # where the next step leaves, one-hot
+        self._writing = Signal(self.slots, name="writing", init=1)  # where the next one enters
+        self._held = Signal(ArrayLayout(self.step_bits, self.slots), name="held", reset_less=True)
+        self._ending = Signal(self.slots, name="ending", reset_less=True)
 
-    def _enter(self, m: Module, entering, ends) -> None:
+    def _hold(self, m: Module):
+        """Slots with the mark of a stream's end; where steps enter and leave moves on instead of them."""
+        depth = self.depth
+        taken = [self.port.taken == number for number in range(1, depth + 1)]
+        entering = self._enters & ~Cat(self._enters[1:], Const(0, 1))
+        m.d.sync += [
+            self._reading.eq(_turned(self._reading, taken)),
+            self._writing.eq(_turned(self._writing, list(entering))),
+        ]
+        self._enter(m)
+        return self._show(m)
+
+    def _enter(self, m: Module) -> None:
         """Step k of a beat goes to the slot that is `k` behind the next one to write."""
-        depth, slots, writing = self.depth, 2 * self.depth, self._writing
+        depth, slots, writing = self.depth, self.slots, self._writing
         for line in range(depth):
             lines = [(writing[(line - k) % slots] | writing[(line - k + depth) % slots]) for k in range(depth)]
             placed = Signal(self.step_bits, name=f"placed_{line}")
-            steps = [self.tdata.word_select(k, self.step_bits) for k in range(depth)]
+            steps = [self.s_axis.tdata.word_select(k, self.step_bits) for k in range(depth)]
             m.d.comb += placed.eq(one_hot_mux(lines, steps))
             for slot in (line, line + depth):
                 here = Cat(writing[(slot - k) % slots] for k in range(depth))
-                with m.If((here & entering).any()):
-                    m.d.sync += [self._held[slot].eq(placed), self._ending[slot].eq((here & ends).any())]
+                with m.If((here & self._enters).any()):
+                    m.d.sync += [self._held[slot].eq(placed), self._ending[slot].eq((here & self._ends).any())]
+                with m.If(writing[(slot + 1) % slots] & self._closes):
+                    m.d.sync += self._ending[slot].eq(1)
 
-    def _offer(self, m: Module, count: Signal) -> None:
-        """Each line shows the older of its two slots, from the next one to read on; up to the end of a stream."""
-        depth, slots, reading = self.depth, 2 * self.depth, self._reading
+    def _show(self, m: Module):
+        """Each line shows the older of its two slots, from the next one to read on; returns the ends by age."""
+        depth, slots, reading = self.depth, self.slots, self._reading
         for line in range(depth):
             upper = reading[line + 1 : line + 1 + depth].any()
-            m.d.comb += self.steps[line].eq(Mux(upper, self._held[line + depth], self._held[line]))
+            m.d.comb += self.port.steps[line].eq(Mux(upper, self._held[line + depth], self._held[line]))
         ending = Signal(depth, name="ending_by_age")
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))
             m.d.comb += ending[step].eq(reduce(or_, here))
-        self._offer_up_to_the_end(m, count, ending)
+        return ending
 
 
 def _turned(place, by):

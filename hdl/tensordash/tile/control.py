@@ -4,14 +4,13 @@ from functools import reduce
 from itertools import pairwise
 from operator import and_, or_
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_int
-from ..schedule.staging_buffer import refill_layout
-from ..schedule.staging_ring import ring_refill_layout
+from ..schedule.motion import MotionSignature
 
 __all__ = ["Control", "count_bits"]
 
@@ -26,8 +25,8 @@ class Control(Block):
 
     Counts of steps are thermometers inside (bit j: more than j), which need no adders or comparators.
 
-    Timing: everything is combinational from the window's state and the ports; `refill` and `eligible_next` are half of
-    the loop that the schedulers close.
+    Timing: everything is combinational from the window's state and the ports; `motion` is half of the loop that the
+    schedulers close.
 
     Parameters
     ----------
@@ -51,33 +50,31 @@ class Control(Block):
     last : In(ports)
         Whether the youngest step that a port offers ends its stream.
     taken : Out(0..depth)
-        Steps that enter, the same for all ports.
+        Steps that enter, the same for all ports; zero in reset.
     entering : Out(depth)
-        The same as a thermometer.
+        Steps that there is room for, as a thermometer: the same but in reset.
     frozen : In(1)
         No schedule may be made.
     startable : In(1)
         Only if `initial`: a stream may start.
     starts : Out(1)
         A stream starts: the schedule of this cycle is its first.
-    scheduled : Out(1)
-        A schedule is made.
-    eligible_next : Out(depth)
-        Steps that schedulers may draw from in the next cycle, as a thermometer.
     advances : In(depth, schedulers)
         Each scheduler's AS, as a thermometer, if a schedule is made.
     advance : Out(depth)
         The tile's AS, as a thermometer; zero when no schedule is made.
-    refill : Out(refill_layout or ring_refill_layout)
-        What each slot of every window takes; of rings, each place of the schedulers' windows.
+    motion : Out(MotionSignature)
+        How every window moves.
     head : Out(depth)
-        Only of rings: the slot of the oldest step, or where the next one goes, one-hot.
+        Only of rings: the slot, and the line of a port, of the next step to enter, one-hot.
     write : Out(depth)
         Only of rings: slots that a step enters.
     ends : Out(1)
         This schedule is the last of its stream.
     ends_next : Out(1)
         A schedule can be made unless `frozen`, and would be the last of its stream.
+    empty : Out(1)
+        No step is in the window, and no stream has begun that has not ended.
     starved : Out(1)
         Neither frozen nor able to schedule.
     limited : Out(1)
@@ -111,14 +108,13 @@ class Control(Block):
                 "frozen": In(1),
                 **({"startable": In(1)} if initial else {}),
                 "starts": Out(1),
-                "scheduled": Out(1),
-                "eligible_next": Out(depth),
                 "advances": In(ArrayLayout(depth, max(schedulers, 1))),
                 "advance": Out(depth),
-                "refill": Out(ring_refill_layout(depth) if ring else refill_layout(depth)),
+                "motion": Out(MotionSignature(depth, ring)),
                 **({"head": Out(depth), "write": Out(depth)} if ring else {}),
                 "ends": Out(1),
                 "ends_next": Out(1),
+                "empty": Out(1),
                 "starved": Out(1),
                 "limited": Out(1),
                 "protocol_error": Out(1),
@@ -128,27 +124,29 @@ class Control(Block):
         self._first = Signal(name="first", init=1)
         self._present = Signal(depth, name="present")
         self._ending = Signal(depth, name="ending")
+        self._leaving = Signal(depth + 1, name="leaving")
 
     def elaborate(self, platform):
         """Schedule, advance, refill; each in a function of its own."""
         m = Module()
         self._schedule(m)
-        kept = self._advance(m)
-        self._refill(m, kept)
+        staying = self._advance(m)
+        self._refill(m, staying)
         return m
 
     def _schedule(self, m: Module) -> None:
         present, ending = self._present, self._ending
         complete = present[-1] | ending.any() if self.full_window else Const(1)
         startable = self.startable | ~self._first if self.initial else Const(1)
-        possible, least = Signal(), Signal(self.depth)
-        scheduled = self.scheduled
+        possible, least = Signal(name="possible"), Signal(self.depth, name="least")
+        scheduled = self.motion.scheduled
         m.d.comb += [
             possible.eq(present[0] & complete & startable),
             scheduled.eq(possible & ~self.frozen),
             least.eq(reduce(and_, [self.advances[i] for i in range(self.schedulers)]) if self.schedulers else 1),
             self.advance.eq(least & scheduled.replicate(self.depth)),
             self.starts.eq(scheduled & self._first),
+            self.empty.eq(~present[0] & self._first),
             self.starved.eq(~scheduled & ~self.frozen),
         ]
         m.d.comb += [
@@ -160,77 +158,84 @@ class Control(Block):
             m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
-        """Shift the window's state; return which slots keep a step, and one-hot how many leave."""
+        """Shift the window's state; return how many steps stay, as a thermometer."""
         depth, present = self.depth, self._present
-        self._leaving = Signal(depth + 1, name="leaving")
-        kept = Signal(depth)
+        staying = Signal(depth)
         m.d.comb += self._leaving.eq(_one_hot(self.advance))
         for slot in range(depth):
-            m.d.comb += kept[slot].eq(reduce(or_, (self._leaving[k] & present[slot + k] for k in range(depth - slot))))
-        return kept
+            stays = reduce(or_, (self._leaving[k] & present[slot + k] for k in range(depth - slot)))
+            m.d.comb += staying[slot].eq(stays)
+        return staying
 
-    def _refill(self, m: Module, kept: Signal) -> None:
+    def _refill(self, m: Module, staying: Signal) -> None:
         depth = self.depth
-        left = Signal(depth + 1)
+        staying_count = Signal(depth + 1)
         offered = Signal(depth)
         following = Signal(depth)
         entering_count = Signal(depth + 1)
         port_ends = Signal(self.ports)
-        m.d.comb += left.eq(_one_hot(kept))
+        m.d.comb += staying_count.eq(_one_hot(staying))
         for step in range(depth):
             m.d.comb += [
                 offered[step].eq(Cat(self.available[port] > step for port in range(self.ports)).all()),
-                self.entering[step].eq(offered[step] & ~kept[depth - 1 - step]),
+                self.entering[step].eq(offered[step] & ~staying[depth - 1 - step]),
             ]
         entering = self.entering
         m.d.comb += [
             entering_count.eq(_one_hot(entering)),
-            self.taken.eq(reduce(or_, (Mux(entering_count[n], n, 0) for n in range(1, depth + 1)))),
+            # In reset what a port offers must stay with it.
+            self.taken.eq(reduce(or_, (Mux(entering_count[n] & ~ResetSignal(), n, 0) for n in range(1, depth + 1)))),
         ]
         for port in range(self.ports):
             more = Cat(self.available[port] > step for step in range(1, depth))
             m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
         m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
-        stays = Signal(depth)
+        ending_stays = Signal(depth)
         filled = []
         for slot in range(depth):
-            fills = [left[slot - step] & offered[step] for step in range(slot + 1)]
+            fills = [staying_count[slot - step] & offered[step] for step in range(slot + 1)]
             filled.append(reduce(or_, fills))
             if not self.ring:
-                lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
-                lines += [left[slot - step] for step in range(slot + 1)]
+                choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
+                choices += [staying_count[slot - step] for step in range(slot + 1)]
                 if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
-                    lines = [~fills[0], fills[0]]
-                m.d.comb += self.refill[slot].eq(Cat(*lines))
-            m.d.comb += following[slot].eq(kept[slot] | filled[slot])
+                    choices = [~fills[0], fills[0]]
+                m.d.comb += self.motion.refill[slot].eq(Cat(*choices))
+            m.d.comb += following[slot].eq(staying[slot] | filled[slot])
             youngest = following[slot] & ~following[slot + 1] if slot + 1 < depth else following[slot]
             m.d.comb += [
-                stays[slot].eq(reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))),
+                ending_stays[slot].eq(
+                    reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
+                ),
                 # A stream whose end enters has nothing behind it yet: the ends that stay are all that matter.
-                self.eligible_next[slot].eq(following[slot] & ~stays[:slot].any()),
+                self.motion.eligible_next[slot].eq(following[slot] & ~ending_stays[:slot].any()),
             ]
             m.d.sync += [
                 self._present[slot].eq(following[slot]),
-                self._ending[slot].eq(stays[slot] | (port_ends.any() & youngest)),
+                self._ending[slot].eq(ending_stays[slot] | (port_ends.any() & youngest)),
             ]
         if self.ring:
-            self._turn(m, kept, filled)
+            self._turn(m, staying, filled)
 
-    def _turn(self, m: Module, kept: Signal, filled: list) -> None:
+    def _turn(self, m: Module, staying: Signal, filled: list) -> None:
         """A ring: the place of age j is `j` slots from the oldest step's, which moves on as steps leave."""
         depth = self.depth
-        head, following = Signal(depth, name="oldest", init=1), Signal(depth, name="oldest_next")
+        oldest, following = Signal(depth, name="oldest", init=1), Signal(depth, name="oldest_next")
         for slot in range(depth):
-            moves = (self._leaving[k] & head[(slot - k) % depth] for k in range(depth + 1))
-            lines = [self._leaving[k] & kept[slot] for k in range(depth - slot)]
-            lines += [~kept[slot] & following[(line - slot) % depth] for line in range(depth)]
+            moves = (self._leaving[k] & oldest[(slot - k) % depth] for k in range(depth + 1))
+            choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
+            choices += [~staying[slot] & following[(line - slot) % depth] for line in range(depth)]
             m.d.comb += [
                 following[slot].eq(reduce(or_, moves)),
-                self.refill[f"slot_{slot}"].eq(Cat(*lines)),
+                self.motion.refill[f"slot_{slot}"].eq(Cat(*choices)),
                 self.write[slot].eq(reduce(or_, (filled[j] & following[(slot - j) % depth] for j in range(depth)))),
             ]
-        m.d.sync += head.eq(following)
-        m.d.comb += self.head.eq(head)
+        held = _one_hot(self._present)
+        behind = [
+            reduce(or_, (held[k] & oldest[(slot - k) % depth] for k in range(depth + 1))) for slot in range(depth)
+        ]
+        m.d.sync += oldest.eq(following)
+        m.d.comb += [self.motion.oldest.eq(oldest), self.head.eq(Cat(behind))]
 
 
 def _one_hot(thermometer):

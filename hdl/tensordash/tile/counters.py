@@ -1,30 +1,43 @@
-"""Counters and sticky flags of a tile."""
+"""Counters of a tile."""
 
 from functools import reduce
 from operator import add
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Module, Signal
 from amaranth.lib.data import ArrayLayout
-from amaranth.lib.wiring import In, Out
+from amaranth.lib.wiring import In, Out, Signature
 
 from ..block import Block
 from ..configuration.parameters import require_int
 
-__all__ = ["COUNTERS", "COUNTER_BITS", "FLAGS", "Counters", "counter_members"]
+__all__ = ["COUNTERS", "COUNTER_BITS", "CounterSignature", "Counters"]
 
 COUNTER_BITS = 32
 COUNTERS = ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")
-FLAGS = ("protocol_error", "non_finite", "overflow")
 
 
-def counter_members(rows: int) -> dict:
-    """Members of a tile that show its counters and flags, and `clear` them."""
-    return {
-        **{name: Out(COUNTER_BITS) for name in COUNTERS},
-        "row_wait": Out(ArrayLayout(COUNTER_BITS, rows)),
-        **{name: Out(1) for name in FLAGS},
-        "clear": In(1),
-    }
+class CounterSignature(Signature):
+    """All counters of a tile.
+
+    Parameters
+    ----------
+    rows : int
+        Rows of the tile.
+
+    Members
+    -------
+    cycles, steps, effectual, stall_input, stall_output, input_limited : Out(COUNTER_BITS)
+    row_wait : Out(COUNTER_BITS, rows)
+        As docs/tile.md, "Counters and flags".
+    """
+
+    def __init__(self, rows: int) -> None:
+        super().__init__(
+            {
+                **{name: Out(COUNTER_BITS) for name in COUNTERS},
+                "row_wait": Out(ArrayLayout(COUNTER_BITS, rows)),
+            }
+        )
 
 
 class Counters(Block):
@@ -51,12 +64,10 @@ class Counters(Block):
         A bit for every `weight` positions that can be consumed in a cycle.
     frozen, starved, limited : In(1)
         Causes of stalls and waits, as `Control` has them.
-    raised : In(3)
-        Flags to set, in the order of `FLAGS`.
     clear : In(1)
-        Counters and flags are zero in the next cycle.
-    cycles, ..., overflow : Out
-        As docs/tile.md, "Counters and flags".
+        All counters are zero in the next cycle.
+    counts : Out(CounterSignature)
+        The counters.
     """
 
     def __init__(self, *, rows: int, depth: int, selections: int, weight: int = 1) -> None:
@@ -71,8 +82,8 @@ class Counters(Block):
                 "frozen": In(1),
                 "starved": In(1),
                 "limited": In(1),
-                "raised": In(len(FLAGS)),
-                **counter_members(rows),
+                "clear": In(1),
+                "counts": Out(CounterSignature(rows)),
             },
             identity=(rows, depth, selections, weight),
         )
@@ -88,19 +99,17 @@ class Counters(Block):
             "stall_output": self.frozen,
             "input_limited": self.limited,
         }
-        pairs = [(getattr(self, name), amount, name) for name, amount in grows.items()]
+        pairs = [(getattr(self.counts, name), amount, name) for name, amount in grows.items()]
         for row in range(self.rows):
             # A row's AS is never below the tile's, so their difference is a count of bits.
             waits = _ones(self.row_advance[row] & ~self.advance)
-            pairs.append((self.row_wait[row], waits, f"row_wait_{row}"))
+            pairs.append((self.counts.row_wait[row], waits, f"row_wait_{row}"))
         for counter, amount, name in pairs:
             grown = Signal(COUNTER_BITS + 1, name=f"{name}_grown")
             m.d.comb += grown.eq(counter + amount)
             m.d.sync += counter.eq(grown[:-1] | grown[-1].replicate(COUNTER_BITS))
-        flags = Cat(getattr(self, name) for name in FLAGS)
-        m.d.sync += flags.eq(flags | self.raised)
         with m.If(self.clear):
-            m.d.sync += [*(counter.eq(0) for counter, _, _ in pairs), flags.eq(0)]
+            m.d.sync += [counter.eq(0) for counter, _, _ in pairs]
         return m
 
 

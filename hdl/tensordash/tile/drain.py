@@ -2,6 +2,7 @@
 
 from functools import reduce
 from operator import or_
+from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib import stream
@@ -15,7 +16,7 @@ from ..arithmetic.rounder import Rounder
 from ..block import Block
 from ..configuration.numerics import Exact, Numerics
 from ..configuration.parameters import require_int
-from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, block_shape
+from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, sum_shape
 
 __all__ = ["Drain", "adds_c"]
 
@@ -40,7 +41,7 @@ class Drain(Block):
 
     Members
     -------
-    blocks : In(block_shape, columns, rows)
+    sums : In(sum_shape, columns, rows)
         The PEs' finished sums.
     take : In(1)
         The PEs take a new block in this cycle. Only while `free`.
@@ -50,6 +51,10 @@ class Drain(Block):
         A beat leaves the block in this cycle.
     c : In(32, columns, out_rows), overflow : Out(1)
         Only where C is added: what is added to the beat that `moves`; the INT32 sum of the two leaves its range.
+    empty : Out(1)
+        No beat is left in the block, nor anywhere behind it.
+    non_finite : Out(1)
+        A beat with an infinity or NaN leaves `out` in this cycle.
     out : Out(stream of beat_layout)
         Results.
 
@@ -71,15 +76,33 @@ class Drain(Block):
         self.adds_c = adds_c(numerics)
         self.rounds_sum = self.adds_c and numerics.result == "fp32"
         members: dict = {
-            "blocks": In(ArrayLayout(ArrayLayout(block_shape(numerics), columns), rows)),
+            "sums": In(ArrayLayout(ArrayLayout(sum_shape(numerics), columns), rows)),
             "take": In(1),
             "free": Out(1),
             "moves": Out(1),
+            "empty": Out(1),
+            "non_finite": Out(1),
             "out": Out(stream.Signature(beat_layout(out_rows, columns))),
         }
         if self.adds_c:
             members |= {"c": In(ArrayLayout(ArrayLayout(RESULT_BITS, columns), out_rows)), "overflow": Out(1)}
         super().__init__(members, identity=(rows, columns, out_rows, numerics))
+        places = [(row, column) for row in range(out_rows) for column in range(columns)]
+        width, least_exponent = accumulator_shape(numerics)
+        self._adders: dict[tuple[int, int], InitialAdder] = {}
+        if self.rounds_sum and least_exponent is not None:
+            self._adders = {place: InitialAdder(width=width, least_exponent=least_exponent) for place in places}
+            adder = self._adders[0, 0]
+            width, least_exponent = adder.total_width, adder.total_least_exponent
+        self._results: dict[tuple[int, int], Any] = {place: self._result(width, least_exponent) for place in places}
+
+    def _result(self, width: int, least_exponent: int | None) -> Block:
+        """What makes a result of a sum of so many bits."""
+        if least_exponent is None:
+            return FusedResult()
+        if self.numerics.result == "int32":
+            return IntegerResult(width=width, initial=self.adds_c)
+        return Rounder(width=width, least_exponent=least_exponent, bypassed=self.adds_c)
 
     def elaborate(self, platform):
         """A one-hot beat counter, a row mux, and behind it the registers of a beat."""
@@ -93,28 +116,45 @@ class Drain(Block):
         with m.Elif(self.moves):
             m.d.sync += beat.eq(beat << 1)
 
-        overflows = []
-        for row in range(self.out_rows):
-            for column in range(self.columns):
-                choices = [Value.cast(self.blocks[i * self.out_rows + row][column]) for i in range(beats)]
-                chosen = reduce(or_, (choice & beat[i].replicate(len(choice)) for i, choice in enumerate(choices)))
-                value, overflow = self._value(m, platform, row, column, chosen, loads)
-                m.d.comb += self.out.payload.values[row][column].eq(value)
-                overflows.append(overflow)
+        for (row, column), result in self._results.items():
+            m.submodules[f"result_{row}_{column}"] = result.place(platform)
+            choices = [Value.cast(self.sums[i * self.out_rows + row][column]) for i in range(beats)]
+            chosen = reduce(or_, (choice & beat[i].replicate(len(choice)) for i, choice in enumerate(choices)))
+            if self._adders:
+                adder = self._adders[row, column]
+                m.submodules[f"initial_adder_{row}_{column}"] = adder.place(platform)
+                m.d.comb += [Value.cast(adder.sum).eq(chosen), adder.c.eq(self.c[row][column])]
+                m.d.comb += [adder.load.eq(loads[0]), result.bypass.eq(adder.bypass), result.other.eq(adder.other)]
+                chosen = adder.total
+            elif self.adds_c:
+                m.d.comb += result.c.eq(self.c[row][column])
+            m.d.comb += [
+                Value.cast(result.sum).eq(chosen),
+                result.load.eq(loads[-1]),
+                self.out.payload.values[row][column].eq(result.value),
+            ]
+        integer, results = self.numerics.result == "int32", self._results.values()
+        leaves = self.out.valid & self.out.ready
         if self.adds_c:
-            m.d.comb += self.overflow.eq(self.moves & Cat(overflows).any())
+            overflows = Cat(result.overflow for result in results) if integer else Const(0)
+            m.d.comb += self.overflow.eq(self.moves & overflows.any())
+        specials = Const(0) if integer else Cat(result.non_finite for result in results)
+        m.d.comb += self.non_finite.eq(leaves & specials.any())
         return m
 
     def _beat_registers(self, m: Module, beat: Signal):
         """Say when each register of a beat loads; the last one is the output's."""
         free = Signal()
-        m.d.comb += free.eq(~self.out.valid | self.out.ready)
+        sum_valid = Signal()
+        m.d.comb += [
+            free.eq(~self.out.valid | self.out.ready),
+            self.empty.eq(~beat.any() & ~sum_valid & ~self.out.valid),
+        ]
         valid, final = beat.any(), beat[-1]
         if not self.rounds_sum:
             m.d.comb += self.moves.eq(valid & free)
             loads = [self.moves]
         else:
-            sum_valid = Signal()
             sum_final = Signal(reset_less=True)
             m.d.comb += self.moves.eq(valid & (~sum_valid | free))
             with m.If(self.moves):
@@ -130,28 +170,3 @@ class Drain(Block):
         with m.Elif(self.out.ready):
             m.d.sync += self.out.valid.eq(0)
         return loads
-
-    def _value(self, m: Module, platform, row: int, column: int, chosen, loads):
-        """A result's bits, and whether adding C overflowed."""
-        place = f"{row}_{column}"
-        width, least_exponent = accumulator_shape(self.numerics)
-        c = self.c[row][column] if self.adds_c else Const(0)
-        if least_exponent is None:
-            result: Block = FusedResult()
-        elif self.numerics.result == "int32":
-            result = IntegerResult(width=width, initial=self.adds_c)
-        elif self.adds_c:
-            adder = InitialAdder(width=width, least_exponent=least_exponent)
-            m.submodules[f"initial_adder_{place}"] = adder.place(platform)
-            m.d.comb += [Value.cast(adder.block).eq(chosen), adder.c.eq(c), adder.load.eq(loads[0])]
-            chosen = adder.total
-            result = Rounder(width=adder.total_width, least_exponent=adder.total_least_exponent, bypassed=True)
-            m.d.comb += [result.bypass.eq(adder.bypass), result.other.eq(adder.other)]
-        else:
-            result = Rounder(width=width, least_exponent=least_exponent)
-        m.submodules[f"result_{place}"] = result.place(platform)
-        m.d.comb += [Value.cast(result.block).eq(chosen), result.load.eq(loads[-1])]
-        if isinstance(result, IntegerResult) and self.adds_c:
-            m.d.comb += result.c.eq(c)
-            return result.value, result.overflow
-        return result.value, Const(0)

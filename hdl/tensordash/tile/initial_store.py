@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, ResetSignal, Signal
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
@@ -18,7 +18,7 @@ __all__ = ["InitialStore"]
 class InitialStore(Block):
     """Beats of C, in blocks of ``rows / out_rows``: two blocks that leave beat by beat, or one that leaves at once.
 
-    Timing: a beat that enters can be read in the next cycle. `c.ready` is a function of registers.
+    Timing: a beat that enters can be read in the next cycle. `c.ready` is a function of registers, and low in reset.
 
     Parameters
     ----------
@@ -41,6 +41,8 @@ class InitialStore(Block):
         The oldest beat leaves (`at_once`: the block). Only if a stream has started with its block.
     values : Out(32, columns, out_rows or, `at_once`, rows)
         The oldest beat, or the block.
+    empty : Out(1)
+        There is no C.
     wrong_last, non_finite : Out(1)
         The beat that enters in this cycle has a wrong `last`, an infinity or a NaN.
 
@@ -69,6 +71,7 @@ class InitialStore(Block):
                 "available": Out(1),
                 "pop": In(1),
                 "values": Out(ArrayLayout(ArrayLayout(RESULT_BITS, columns), rows if at_once else out_rows)),
+                "empty": Out(1),
                 "wrong_last": Out(1),
                 "non_finite": Out(1),
             },
@@ -86,7 +89,8 @@ class InitialStore(Block):
         entering = Signal()
         complete = Signal()
         m.d.comb += [
-            self.c.ready.eq(held != slots),
+            self.c.ready.eq((held != slots) & ~ResetSignal()),
+            self.empty.eq(held == 0),
             entering.eq(self.c.valid & self.c.ready),
             complete.eq(Cat(writing[end - 1] for end in range(beats, slots + 1, beats)).any()),
             self.available.eq(blocks != 0),

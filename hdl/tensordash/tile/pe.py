@@ -1,6 +1,7 @@
 """Processing element: the compute core that the baseline and TensorDash share."""
 
-from amaranth.hdl import Const, Module, Signal
+from amaranth.hdl import Module, Signal
+from amaranth.lib import wiring
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In
 
@@ -9,7 +10,7 @@ from ..arithmetic.fused_accumulator import FusedAccumulator
 from ..arithmetic.integer_accumulator import IntegerAccumulator
 from ..arithmetic.integer_multiplier import IntegerMultiplier
 from ..arithmetic.multiplier import Multiplier
-from ..arithmetic.sum_ports import pass_through, sum_members
+from ..arithmetic.sum_ports import SumSignature
 from ..block import Block
 from ..configuration.formats import FloatFormat, IntegerFormat
 from ..configuration.numerics import Fused, Numerics
@@ -40,16 +41,8 @@ class PE(Block):
         Operands.
     active : In(lanes)
         Lanes whose operands count.
-    hold : In(1)
-        The tile is frozen: nothing moves. `clear` and `take` are low.
-    clear, take : In(1)
-        The operands of `stages - 1` cycles ago start a sum; finish it into `block`.
-    c : In(32)
-        Only fused with a C input: what a sum starts from, in the cycle of `clear`.
-    block : Out(block_shape)
-        The sum finished last.
-    overflow : Out(1)
-        The accumulator leaves its range in this cycle.
+    sum : In(SumSignature)
+        Due are the products of the operands of `stages - 1` cycles ago.
 
     Raises
     ------
@@ -71,7 +64,7 @@ class PE(Block):
                 "a": In(ArrayLayout(a.width, lanes)),
                 "b": In(ArrayLayout(b.width, lanes)),
                 "active": In(lanes),
-                **sum_members(numerics),
+                "sum": In(SumSignature(numerics)),
             },
             identity=(numerics, lanes, stages),
         )
@@ -94,13 +87,12 @@ class PE(Block):
         for lane, multiplier in enumerate(self.multipliers):
             m.submodules[f"multiplier_{lane}"] = multiplier.place(platform)
             m.d.comb += [multiplier.a.eq(self.a[lane]), multiplier.b.eq(self.b[lane])]
-        with m.If(~self.hold | ~Const(self.registered)):
-            domain = "sync" if self.registered else "comb"
-            m.d[domain] += active.eq(self.active)
-            m.d[domain] += [products[lane].eq(each.product) for lane, each in enumerate(self.multipliers)]
-        m.d.comb += [
-            self.accumulator.products.eq(products),
-            self.accumulator.active.eq(active),
-            *pass_through(self, self.accumulator, self.numerics),
-        ]
+        multiplied = [products[lane].eq(each.product) for lane, each in enumerate(self.multipliers)]
+        if self.registered:
+            with m.If(~self.sum.hold):
+                m.d.sync += [active.eq(self.active), *multiplied]
+        else:
+            m.d.comb += [active.eq(self.active), *multiplied]
+        m.d.comb += [self.accumulator.products.eq(products), self.accumulator.active.eq(active)]
+        wiring.connect(m, wiring.flipped(self.sum), self.accumulator.sum)
         return m

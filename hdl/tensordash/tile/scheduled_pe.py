@@ -1,10 +1,11 @@
 """Processing element that follows the schedule of its row."""
 
 from amaranth.hdl import Module
+from amaranth.lib import wiring
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In
 
-from ..arithmetic.sum_ports import pass_through, sum_members
+from ..arithmetic.sum_ports import SumSignature
 from ..block import Block
 from ..configuration.connectivity import Connectivity
 from ..configuration.numerics import Numerics
@@ -39,7 +40,7 @@ class ScheduledPE(Block):
         The row's B operands: those selected.
     active : In(lanes)
         Lanes that consume what they selected.
-    hold, clear, take, c, block, overflow
+    sum : In(SumSignature)
         As in `PE`.
 
     Source: paper, Fig. 7 ("A-side multiplexer blocks per row share the same MS signal").
@@ -60,7 +61,7 @@ class ScheduledPE(Block):
                 "select": In(ArrayLayout(len(connectivity.sources(ring)), lanes)),
                 "b": In(ArrayLayout(numerics.b_format.width, lanes)),
                 "active": In(lanes),
-                **sum_members(numerics),
+                "sum": In(SumSignature(numerics)),
             },
             identity=(numerics, connectivity, stages, ring),
         )
@@ -78,6 +79,6 @@ class ScheduledPE(Block):
             self.pe.a.eq(self.mux.operands),
             self.pe.b.eq(self.b),
             self.pe.active.eq(self.active),
-            *pass_through(self, self.pe, self.pe.numerics),
         ]
+        wiring.connect(m, wiring.flipped(self.sum), self.pe.sum)
         return m

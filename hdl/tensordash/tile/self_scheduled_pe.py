@@ -1,16 +1,18 @@
 """Processing element with a scheduler of its own, which skips zeros of both sides."""
 
 from amaranth.hdl import Module
+from amaranth.lib import wiring
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
-from ..arithmetic.sum_ports import pass_through, sum_members
+from ..arithmetic.sum_ports import SumSignature
 from ..block import Block
 from ..configuration.connectivity import Connectivity
 from ..configuration.numerics import Numerics
 from ..layouts import steps_layout
+from ..schedule.motion import MotionSignature
 from ..schedule.operand_mux import OperandMux
-from ..schedule.row_scheduler import RowScheduler, window_members
+from ..schedule.row_scheduler import RowScheduler
 from .pe import PE
 
 __all__ = ["SelfScheduledPE"]
@@ -32,11 +34,9 @@ class SelfScheduledPE(Block):
         The column's and the row's staging buffers.
     a_nonzero, b_nonzero : In(lanes, depth)
         Which values of the steps offered are not zero.
-    refill : In(refill_layout or ring_refill_layout)
-        What each place of the window takes.
-    eligible_next, scheduled, head, active, advance
+    motion, active, advance
         As in `RowScheduler`.
-    hold, clear, take, c, block, overflow
+    sum : In(SumSignature)
         As in `PE`.
 
     Source: paper, section III-A and Fig. 4: Z_A and Z_B are combined, and one MS drives the muxes of both sides.
@@ -57,14 +57,13 @@ class SelfScheduledPE(Block):
                 "b_window": In(steps_layout(numerics.b_format.width, lanes, depth)),
                 "a_nonzero": In(ArrayLayout(lanes, depth)),
                 "b_nonzero": In(ArrayLayout(lanes, depth)),
-                **window_members(depth, ring),
+                "motion": In(MotionSignature(depth, ring)),
                 "active": Out(lanes),
                 "advance": Out(depth),
-                **sum_members(numerics),
+                "sum": In(SumSignature(numerics)),
             },
             identity=(numerics, connectivity, stages, ring),
         )
-        self.ring = ring
         self.scheduler = RowScheduler(connectivity, ring=ring)
         self.a_mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
         self.b_mux = OperandMux(width=numerics.b_format.width, connectivity=connectivity, ring=ring)
@@ -77,9 +76,6 @@ class SelfScheduledPE(Block):
             m.submodules[name] = getattr(self, name).place(platform)
         m.d.comb += [
             self.scheduler.nonzero.eq(self.a_nonzero.as_value() & self.b_nonzero.as_value()),
-            self.scheduler.refill.eq(self.refill),
-            self.scheduler.eligible_next.eq(self.eligible_next),
-            self.scheduler.scheduled.eq(self.scheduled),
             self.active.eq(self.scheduler.active),
             self.advance.eq(self.scheduler.advance),
             self.a_mux.window.eq(self.a_window),
@@ -89,7 +85,7 @@ class SelfScheduledPE(Block):
             self.pe.a.eq(self.a_mux.operands),
             self.pe.b.eq(self.b_mux.operands),
             self.pe.active.eq(self.scheduler.active),
-            *([self.scheduler.head.eq(self.head)] if self.ring else []),
-            *pass_through(self, self.pe, self.pe.numerics),
         ]
+        wiring.connect(m, wiring.flipped(self.motion), self.scheduler.motion)
+        wiring.connect(m, wiring.flipped(self.sum), self.pe.sum)
         return m

@@ -1,6 +1,10 @@
 """Tile: rows x columns PEs that share B along rows and A along columns."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from functools import reduce
+from operator import and_
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -16,12 +20,16 @@ from ..schedule.row_scheduler import RowScheduler
 from ..schedule.staging_buffer import StagingBuffer
 from ..schedule.staging_ring import StagingRing
 from .control import Control, count_bits
-from .counters import COUNTERS, FLAGS, Counters, counter_members
+from .counters import Counters
 from .drain import Drain, adds_c
+from .flags import FLAGS, Flags
 from .initial_store import InitialStore
+from .output_buffer import OutputBuffer
 from .pe import PE
 from .scheduled_pe import ScheduledPE
 from .self_scheduled_pe import SelfScheduledPE
+from .snapshot import Snapshot
+from .status import counter_names, status_members
 
 __all__ = ["StepsSignature", "Tile"]
 
@@ -73,8 +81,10 @@ class Tile(Block):
         Blocks of results, row 0 first.
     c : In(stream of beat_layout)
         Only with `initial`: the C of each stream.
-    clear, and counters and flags
-        As docs/tile.md.
+    head : Out(depth)
+        Only with `staging` = ring: the line of the next step to enter, one-hot.
+    clear, idle, and counters and flags
+        As docs/tile.md; `snapshot` only with `counters` = snapshot.
 
     Raises
     ------
@@ -88,228 +98,279 @@ class Tile(Block):
         if not isinstance(config, TileConfig):
             raise TypeError(f"config must be a TileConfig, not {config!r}")
         self.config = config
-        depth = config.window_depth
+        rows, columns, lanes, depth = config.rows, config.columns, config.lanes, config.window_depth
+        numerics = config.numerics
+        beat = stream.Signature(beat_layout(config.out_rows, columns))
         super().__init__(
             {
-                "a": In(StepsSignature(config.a_format.width, config.lanes, depth)).array(config.columns),
-                "b": In(StepsSignature(config.b_format.width, config.lanes, depth)).array(config.rows),
-                "out": Out(stream.Signature(beat_layout(config.out_rows, config.columns))),
-                **({"c": In(stream.Signature(beat_layout(config.out_rows, config.columns)))} if config.initial else {}),
-                **counter_members(config.rows),
+                "a": In(StepsSignature(config.a_format.width, lanes, depth)).array(columns),
+                "b": In(StepsSignature(config.b_format.width, lanes, depth)).array(rows),
+                "out": Out(beat),
+                **({"c": In(beat)} if config.initial else {}),
+                **({"head": Out(depth)} if config.ring else {}),
+                **status_members(config),
             },
             identity=(config,),
         )
         self.latency = config.stages - 1
-        numerics = config.numerics
-        self.output_latency = self.latency + 2 + (adds_c(numerics) and numerics.result == "fp32")
-        self.connectivity = Connectivity(config.options, lanes=config.lanes, depth=depth)
-        self._pes_by_place: dict[tuple[int, int], Block] = {}
-        self._frozen = Signal(name="frozen")
-        self._overflows = Signal(config.rows * config.columns, name="overflows")
-        self._pe_controls = Signal(3, name="pe_controls")
-
-    def elaborate(self, platform):
-        """Ports, then the array of PEs, then the pipeline's controls, the drain and the counters."""
-        m = Module()
-        config = self.config
-        schedulers = {"none": 0, "rows": config.rows, "both": config.rows * config.columns}[config.sparsity]
+        adds_up = adds_c(numerics) and numerics.result == "fp32"
+        self.output_latency = self.latency + 2 + adds_up + config.registered_ready
+        self.connectivity = Connectivity(config.options, lanes=lanes, depth=depth)
+        schedulers = {"none": 0, "rows": rows, "both": rows * columns}[config.sparsity]
         self.control = Control(
-            ports=config.rows + config.columns,
+            ports=rows + columns,
             schedulers=schedulers,
-            depth=config.window_depth,
+            depth=depth,
             full_window=config.needs_full_window,
             initial=config.initial,
             ring=config.ring,
         )
-        self.counters = Counters(
-            rows=config.rows,
-            depth=config.window_depth,
-            selections=schedulers * config.lanes or 1,
-            weight=1 if schedulers else config.rows * config.lanes,
-        )
-        self._made = self.control.scheduled.replicate(config.window_depth)
-        self.drain = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, numerics=config.numerics)
-        m.submodules.control = self.control.place(platform)
-        m.submodules.counters = self.counters.place(platform)
-        m.submodules.drain = self.drain.place(platform)
+        self.flags = Flags()
+        self.drain = Drain(rows=rows, columns=columns, out_rows=config.out_rows, numerics=numerics)
+        self.a_inputs = [self._input("a") for _ in range(columns)]
+        self.b_inputs = [self._input("b") for _ in range(rows)]
+        self.row_schedulers = [self._row_scheduler() for _ in range(rows if config.sparsity == "rows" else 0)]
+        self.pes = {(row, column): self._pe() for row in range(rows) for column in range(columns)}
+        if config.initial:
+            self.store = InitialStore(
+                rows=rows,
+                columns=columns,
+                out_rows=config.out_rows,
+                at_once=starts_from_c(numerics),
+                floating=isinstance(config.a_format, FloatFormat),
+            )
+        if config.registered_ready:
+            self.output_buffer = OutputBuffer(out_rows=config.out_rows, columns=columns)
+        if config.counts:
+            weight = 1 if schedulers else rows * lanes
+            selections = schedulers * lanes or 1
+            self.counters = Counters(rows=rows, depth=depth, selections=selections, weight=weight)
+        if config.snapshot:
+            self.copies = Snapshot(rows=rows)
+        self._frozen = Signal(name="frozen")
+        self._start = Signal(name="start")
+        self._ending = Signal(name="ending")  # a slot of the pipeline has the last schedule of a stream
+        self._overflows = Signal(rows * columns, name="overflows")
+        self._row_advance = [Signal(depth, name=f"row_advance_{row}") for row in range(rows)]
+        self._selected = Signal(schedulers * lanes or 1, name="selected")
 
-        a_ports = [self._port(m, platform, "a", i) for i in range(config.columns)]
-        b_ports = [self._port(m, platform, "b", i) for i in range(config.rows)]
-        array = {"none": self._dense, "rows": self._rows, "both": self._both}[config.sparsity]
-        array(m, platform, a_ports, b_ports)
-        self._pipeline(m)
-        errors = self._initial(m, platform) if config.initial else [Const(0)] * len(FLAGS)
-        self._count(m, [*a_ports, *b_ports], errors)
-        return m
-
-    def _port(self, m: Module, platform, side: str, index: int):
-        """Connect a port; return its flags and staging buffer."""
+    def _input(self, side: str) -> tuple[OperandFlags, Any]:
+        """The flags and the staging buffer of a port."""
         config = self.config
-        port = getattr(self, side)[index]
         fmt = config.a_format if side == "a" else config.b_format
         needs_zeros = config.sparsity == "both" or (config.sparsity == "rows" and side == "b")
-        flags = OperandFlags(fmt=fmt, lanes=config.lanes, depth=config.window_depth, zeros=needs_zeros)
         kind = StagingRing if config.ring else StagingBuffer
-        staging = kind(width=fmt.width, lanes=config.lanes, depth=config.window_depth)
-        m.submodules[f"{side}_flags_{index}"] = flags.place(platform)
-        m.submodules[f"{side}_staging_{index}"] = staging.place(platform)
-        place = index if side == "a" else config.columns + index
-        m.d.comb += [
-            flags.steps.eq(port.steps),
-            staging.steps.eq(port.steps),
-            staging.write.eq(self.control.write) if config.ring else staging.refill.eq(self.control.refill),
-            self.control.available[place].eq(port.available),
-            self.control.last[place].eq(port.last),
-            port.taken.eq(self.control.taken),
-        ]
-        return flags, staging
+        return (
+            OperandFlags(fmt=fmt, lanes=config.lanes, depth=config.window_depth, zeros=needs_zeros),
+            kind(width=fmt.width, lanes=config.lanes, depth=config.window_depth),
+        )
 
-    def _pes(self, m: Module, platform, kind: type, **parameters):
-        """Place the PEs of a kind and wire what all kinds share; yields (row, column, pe)."""
-        config = self.config
-        hold, clear, take = self._pe_controls
-        for row in range(config.rows):
-            for column in range(config.columns):
-                pe = kind(stages=config.stages, numerics=config.numerics, **parameters)
-                m.submodules[f"pe_{row}_{column}"] = pe.place(platform)
-                self._pes_by_place[row, column] = pe
-                m.d.comb += [
-                    pe.hold.eq(hold),
-                    pe.clear.eq(clear),
-                    pe.take.eq(take),
-                    self.drain.blocks[row][column].eq(pe.block),
-                    self._overflows[row * config.columns + column].eq(pe.overflow),
-                ]
-                yield row, column, pe
-
-    def _dense(self, m: Module, platform, a_ports, b_ports) -> None:
-        """Every pair of the step in the operand registers is multiplied."""
-        lanes = self.config.lanes
-        valid = self.control.scheduled
-        for row, column, pe in self._pes(m, platform, PE, lanes=lanes):
-            m.d.comb += [
-                pe.a.eq(a_ports[column][1].window[0]),
-                pe.b.eq(b_ports[row][1].window[0]),
-                pe.active.eq(valid.replicate(lanes)),
-            ]
-        m.d.comb += [
-            self.counters.selected.eq(valid),
-            *(self.counters.row_advance[row].eq(self.control.advance) for row in range(self.config.rows)),
-        ]
-
-    def _rows(self, m: Module, platform, a_ports, b_ports) -> None:
-        """Each row schedules on its B window and muxes B for its PEs."""
+    def _row_scheduler(self) -> tuple[RowScheduler, OperandMux]:
+        """The scheduler of a row, and its mux of B."""
         config, connectivity = self.config, self.connectivity
-        rows = []
-        for row, (flags, staging) in enumerate(b_ports):
-            scheduler = RowScheduler(connectivity, ring=config.ring)
-            mux = OperandMux(width=config.b_format.width, connectivity=connectivity, ring=config.ring)
+        return (
+            RowScheduler(connectivity, ring=config.ring),
+            OperandMux(width=config.b_format.width, connectivity=connectivity, ring=config.ring),
+        )
+
+    def _pe(self) -> Any:
+        config, connectivity = self.config, self.connectivity
+        numerics, stages = config.numerics, config.stages
+        if config.sparsity == "none":
+            return PE(numerics=numerics, lanes=config.lanes, stages=stages)
+        kind = ScheduledPE if config.sparsity == "rows" else SelfScheduledPE
+        return kind(numerics=numerics, connectivity=connectivity, stages=stages, ring=config.ring)
+
+    def elaborate(self, platform):
+        """Ports, then the array of PEs, then the pipeline's controls, C, the output and the status."""
+        m = Module()
+        m.submodules.control = self.control.place(platform)
+        m.submodules.flags = self.flags.place(platform)
+        m.submodules.drain = self.drain.place(platform)
+        self._ports(m, platform)
+        self._array(m, platform)
+        array = {"none": self._dense, "rows": self._rows, "both": self._both}[self.config.sparsity]
+        array(m, platform)
+        self._pipeline(m)
+        if self.config.initial:
+            self._initial(m, platform)
+        self._output(m, platform)
+        self._raise(m)
+        if self.config.counts:
+            self._count(m, platform)
+        return m
+
+    def _ports(self, m: Module, platform) -> None:
+        """A staging buffer and flags behind each port."""
+        config, control = self.config, self.control
+        ports = [("a", *each) for each in enumerate(self.a_inputs)] + [
+            ("b", *each) for each in enumerate(self.b_inputs)
+        ]
+        for place, (side, index, (flags, staging)) in enumerate(ports):
+            port = getattr(self, side)[index]
+            m.submodules[f"{side}_flags_{index}"] = flags.place(platform)
+            m.submodules[f"{side}_staging_{index}"] = staging.place(platform)
+            m.d.comb += [
+                flags.steps.eq(port.steps),
+                staging.steps.eq(port.steps),
+                staging.write.eq(control.write) if config.ring else staging.refill.eq(control.motion.refill),
+                control.available[place].eq(port.available),
+                control.last[place].eq(port.last),
+                port.taken.eq(control.taken),
+            ]
+        if config.ring:
+            m.d.comb += self.head.eq(control.head)
+
+    def _array(self, m: Module, platform) -> None:
+        """Place the PEs and wire what all kinds share."""
+        for (row, column), pe in self.pes.items():
+            m.submodules[f"pe_{row}_{column}"] = pe.place(platform)
+            m.d.comb += [
+                pe.sum.hold.eq(self._frozen),
+                pe.sum.start.eq(self._start),
+                pe.sum.take.eq(self.drain.take),
+                self.drain.sums[row][column].eq(pe.sum.value),
+                self._overflows[row * self.config.columns + column].eq(pe.sum.overflow),
+            ]
+
+    def _dense(self, m: Module, platform) -> None:
+        """Every pair of the step in the operand registers is multiplied."""
+        scheduled = self.control.motion.scheduled
+        for (row, column), pe in self.pes.items():
+            m.d.comb += [
+                pe.a.eq(self.a_inputs[column][1].window[0]),
+                pe.b.eq(self.b_inputs[row][1].window[0]),
+                pe.active.eq(scheduled.replicate(self.config.lanes)),
+            ]
+        m.d.comb += [self._selected.eq(scheduled), *(each.eq(self.control.advance) for each in self._row_advance)]
+
+    def _rows(self, m: Module, platform) -> None:
+        """Each row schedules on its B window and muxes B for its PEs."""
+        lanes, control = self.config.lanes, self.control
+        for row, (scheduler, mux) in enumerate(self.row_schedulers):
+            flags, staging = self.b_inputs[row]
             m.submodules[f"scheduler_{row}"] = scheduler.place(platform)
             m.submodules[f"b_mux_{row}"] = mux.place(platform)
             m.d.comb += [
                 scheduler.nonzero.eq(flags.nonzero),
-                scheduler.refill.eq(self.control.refill),
-                scheduler.eligible_next.eq(self.control.eligible_next),
-                scheduler.scheduled.eq(self.control.scheduled),
-                *([scheduler.head.eq(self.control.head)] if config.ring else []),
                 mux.window.eq(staging.window),
                 mux.select.eq(scheduler.select),
-                self.control.advances[row].eq(scheduler.advance),
-                self.counters.row_advance[row].eq(scheduler.advance & self._made),
-                self.counters.selected[row * config.lanes : (row + 1) * config.lanes].eq(scheduler.active),
+                control.advances[row].eq(scheduler.advance),
+                self._row_advance[row].eq(scheduler.advance & control.motion.scheduled.replicate(len(control.advance))),
+                self._selected[row * lanes : (row + 1) * lanes].eq(scheduler.active),
             ]
-            rows.append((scheduler, mux))
-        for row, column, pe in self._pes(m, platform, ScheduledPE, connectivity=connectivity, ring=config.ring):
-            scheduler, mux = rows[row]
+        wiring.connect(m, control.motion, *(scheduler.motion for scheduler, _ in self.row_schedulers))
+        for (row, column), pe in self.pes.items():
+            scheduler, mux = self.row_schedulers[row]
             m.d.comb += [
-                pe.a_window.eq(a_ports[column][1].window),
+                pe.a_window.eq(self.a_inputs[column][1].window),
                 pe.select.eq(scheduler.select),
                 pe.b.eq(mux.operands),
                 pe.active.eq(scheduler.active),
             ]
 
-    def _both(self, m: Module, platform, a_ports, b_ports) -> None:
+    def _both(self, m: Module, platform) -> None:
         """Each PE schedules on the windows of its row and column."""
-        config = self.config
-        row_advances: list[list] = [[] for _ in range(config.rows)]
-        for row, column, pe in self._pes(
-            m, platform, SelfScheduledPE, connectivity=self.connectivity, ring=config.ring
-        ):
-            index = row * config.columns + column
-            a_flags, a_staging = a_ports[column]
-            b_flags, b_staging = b_ports[row]
-            row_advances[row].append(pe.advance)
+        config, lanes, control = self.config, self.config.lanes, self.control
+        for index, ((row, column), pe) in enumerate(self.pes.items()):
+            a_flags, a_staging = self.a_inputs[column]
+            b_flags, b_staging = self.b_inputs[row]
             m.d.comb += [
                 pe.a_window.eq(a_staging.window),
                 pe.b_window.eq(b_staging.window),
                 pe.a_nonzero.eq(a_flags.nonzero),
                 pe.b_nonzero.eq(b_flags.nonzero),
-                pe.refill.eq(self.control.refill),
-                pe.eligible_next.eq(self.control.eligible_next),
-                pe.scheduled.eq(self.control.scheduled),
-                *([pe.head.eq(self.control.head)] if config.ring else []),
-                self.control.advances[index].eq(pe.advance),
-                self.counters.selected[index * config.lanes : (index + 1) * config.lanes].eq(pe.active),
+                control.advances[index].eq(pe.advance),
+                self._selected[index * lanes : (index + 1) * lanes].eq(pe.active),
             ]
-        for row, advances in enumerate(row_advances):
-            least = advances[0]
-            for advance in advances[1:]:
-                least = least & advance
-            m.d.comb += self.counters.row_advance[row].eq(least & self._made)
+        wiring.connect(m, control.motion, *(pe.motion for pe in self.pes.values()))
+        made = control.motion.scheduled.replicate(len(control.advance))
+        for row, advance in enumerate(self._row_advance):
+            m.d.comb += advance.eq(
+                reduce(and_, (self.pes[row, column].advance for column in range(config.columns))) & made
+            )
 
     def _pipeline(self, m: Module) -> None:
         """Carry each schedule's marks to its accumulation, and freeze there when a block has no place to go."""
         first, ends = self.control.starts, self.control.ends
+        ending = []
         for stage in range(self.latency):
             marks = Signal(2, name=f"marks_{stage}")
             with m.If(~self._frozen):
                 m.d.sync += marks.eq(Cat(first, ends))
             first, ends = marks
+            ending.append(ends)
         due_ends = Signal()
         # Without a stage in between, the schedule that is due is the one that this cycle makes unless frozen.
         m.d.comb += [
             due_ends.eq(ends if self.latency else self.control.ends_next),
+            self._ending.eq(Cat(ending).any() if ending else 0),
             self._frozen.eq(due_ends & ~self.drain.free),
             self.control.frozen.eq(self._frozen),
             self.drain.take.eq(due_ends & self.drain.free),
-            self._pe_controls.eq(Cat(self._frozen, first & ~self._frozen, self.drain.take)),
+            self._start.eq(first & ~self._frozen),
         ]
 
-    def _initial(self, m: Module, platform) -> list:
-        """Hold C until it is wanted; return what it adds to each of the flags."""
-        config = self.config
-        at_once = starts_from_c(config.numerics)
-        store = InitialStore(
-            rows=config.rows,
-            columns=config.columns,
-            out_rows=config.out_rows,
-            at_once=at_once,
-            floating=isinstance(config.a_format, FloatFormat),
-        )
+    def _initial(self, m: Module, platform) -> None:
+        """Hold C until it is wanted."""
+        store = self.store
         m.submodules.initial_store = store.place(platform)
         wiring.connect(m, wiring.flipped(self.c), store.c)
         m.d.comb += [self.control.startable.eq(store.available), store.starts.eq(self.control.starts)]
-        if at_once:
-            m.d.comb += store.pop.eq(self._pe_controls[1])
-            for (row, column), pe in self._pes_by_place.items():
-                m.d.comb += pe.c.eq(store.values[row][column])
-            return [store.wrong_last, store.non_finite, Const(0)]
-        m.d.comb += [store.pop.eq(self.drain.moves), self.drain.c.eq(store.values)]
-        return [store.wrong_last, store.non_finite, self.drain.overflow]
+        if store.at_once:
+            m.d.comb += store.pop.eq(self._start)
+            m.d.comb += [pe.sum.c.eq(store.values[row][column]) for (row, column), pe in self.pes.items()]
+        else:
+            m.d.comb += [store.pop.eq(self.drain.moves), self.drain.c.eq(store.values)]
 
-    def _count(self, m: Module, ports, errors: list) -> None:
-        counters, control = self.counters, self.control
+    def _output(self, m: Module, platform) -> None:
+        """Results leave, and with the last of them the tile is idle."""
+        empty = [self.control.empty, ~self._ending, self.drain.empty]
+        if self.config.initial:
+            empty.append(self.store.empty)
+        if self.config.registered_ready:
+            m.submodules.output_buffer = self.output_buffer.place(platform)
+            wiring.connect(m, self.drain.out, self.output_buffer.beats)
+            wiring.connect(m, self.output_buffer.out, wiring.flipped(self.out))
+            empty.append(self.output_buffer.empty)
+        else:
+            wiring.connect(m, self.drain.out, wiring.flipped(self.out))
+        m.d.comb += self.idle.eq(Cat(empty).all())
+
+    def _raise(self, m: Module) -> None:
+        """Say what the flags are to remember."""
+        control, initial = self.control, self.config.initial
         entering = control.write if self.config.ring else control.entering
-        entering_special = Cat((flags.non_finite & entering).any() for flags, _ in ports)
+        entering_special = Cat((flags.non_finite & entering).any() for flags, _ in [*self.a_inputs, *self.b_inputs])
+        causes = {
+            "protocol_error": [control.protocol_error, *([self.store.wrong_last] if initial else [])],
+            "non_finite": [entering_special, *([self.store.non_finite] if initial else [])],
+            "overflow": [self._overflows, *([self.drain.overflow] if self.drain.adds_c else [])],
+            "result_non_finite": [self.drain.non_finite],
+        }
+        m.d.comb += [
+            self.flags.raised.eq(Cat(Cat(causes[name]).any() for name in FLAGS)),
+            self.flags.clear.eq(self.clear),
+            *(getattr(self, name).eq(getattr(self.flags, name)) for name in FLAGS),
+        ]
+
+    def _count(self, m: Module, platform) -> None:
+        """Counters, and the copy of them that is shown if there is one."""
+        counters, control = self.counters, self.control
+        m.submodules.counters = counters.place(platform)
         m.d.comb += [
             counters.advance.eq(control.advance),
+            counters.row_advance.eq(Cat(self._row_advance)),
+            counters.selected.eq(self._selected),
             counters.frozen.eq(self._frozen),
             counters.starved.eq(control.starved),
             counters.limited.eq(control.limited),
-            counters.raised.eq(
-                Cat(control.protocol_error, entering_special.any(), self._overflows.any()) | Cat(errors)
-            ),
             counters.clear.eq(self.clear),
-            *(getattr(self, name).eq(getattr(counters, name)) for name in (*COUNTERS, "row_wait", *FLAGS)),
         ]
-        wiring.connect(m, self.drain.out, wiring.flipped(self.out))
+        shown = counters.counts
+        if self.config.snapshot:
+            m.submodules.snapshot = self.copies.place(platform)
+            wiring.connect(m, counters.counts, self.copies.counted)
+            m.d.comb += self.copies.take.eq(self.snapshot)
+            shown = self.copies.copied
+        m.d.comb += [getattr(self, name).eq(getattr(shown, name)) for name in counter_names(self.config)]

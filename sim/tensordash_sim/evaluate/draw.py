@@ -8,6 +8,7 @@ import numpy as np
 
 from tensordash import TensorDashError
 
+from ..plots import LIGHT, PAPER, drawn_whole, style
 from .figure import Figure, Point
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ WIDTH, HEIGHT = 9.0, 3.8
 """Inches, of each metric's axes."""
 MOST_TILTED = 16
 """Names that have room beside each other."""
-PAPER: dict[str, Any] = {"color": "black", "zorder": 5}
+MOST_IN_COLUMN = 16
+"""Names of series one below the other."""
 
 
 def draw(figure: Figure, files: Sequence[Path]) -> None:
@@ -38,16 +40,11 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
         matplotlib is not installed.
     """
     try:
-        import matplotlib
-        from cycler import cycler
         from matplotlib.figure import Figure as Canvas
     except ImportError:
         raise TensorDashError("figures need matplotlib: pip install '.[evaluate]' in TensorDash's checkout") from None
     metrics = figure.metrics
-    # The same bytes for the same numbers: names of elements are hashed with a salt, and no date is written.
-    colors = matplotlib.rcParams["axes.prop_cycle"].by_key()["color"]
-    styles = cycler(linestyle=["-", "--", ":"]) * cycler(color=colors)
-    with matplotlib.rc_context({"svg.hashsalt": figure.name, "font.size": 8, "axes.prop_cycle": styles}):
+    with style(figure.name):
         size = (
             (WIDTH, HEIGHT * max(1, len(metrics))) if figure.kind != "table" else (WIDTH, 1 + 0.22 * len(figure.points))
         )
@@ -60,12 +57,14 @@ def draw(figure: Figure, files: Sequence[Path]) -> None:
             for axes, metric in zip(canvas.subplots(len(metrics), squeeze=False)[:, 0], metrics, strict=True):
                 points = [point for point in figure.points if point.metric == metric]
                 (_lines if figure.kind == "line" else _bars)(axes, points)
-                axes.set_xlabel(metric.partition(" by ")[2] or figure.x_label)
-                axes.set_ylabel(figure.y_label if metric == metrics[0] else metric)
-                axes.grid(axis="y", alpha=0.3)
+                axes.set_xlabel(figure.x_label_of(metric))
+                axes.set_ylabel(figure.y_label if len(metrics) == 1 else "")
+                axes.set_title(metric if len(metrics) > 1 else "")
+                axes.set_ylim(bottom=min(0.0, axes.get_ylim()[0]))
         canvas.suptitle(f"{figure.title} ({figure.source})")
         for file in files:
-            canvas.savefig(file, dpi=110, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None})
+            # No date is written, nor with what: the same numbers, the same bytes.
+            canvas.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else {"Software": None})
 
 
 def _series(points: list[Point]) -> dict[str, list[Point]]:
@@ -79,11 +78,13 @@ def _lines(axes: "Axes", points: list[Point]) -> None:
         place: list[Any] = [point.x if numeric else categories.index(point.x) for point in group]
         here = np.array([np.nan if point.ours is None else point.ours for point in group])
         if not np.isnan(here).all():
-            axes.plot(place, here, marker="o", markersize=3, linewidth=1, label=name)
+            axes.plot(place, here, label=name)
         there = [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
         if there:
-            axes.plot(*zip(*there, strict=True), "x", label=f"{name}, paper", **PAPER)
-    if not numeric:
+            axes.plot(*zip(*there, strict=True), "x", markersize=7, label=f"{name}, paper", **PAPER)
+    if numeric:
+        drawn_whole(axes, [float(x) for x in categories])
+    else:
         axes.set_xticks(range(len(categories)), [str(category) for category in categories])
     _legend(axes)
 
@@ -105,7 +106,11 @@ def _bars(axes: "Axes", points: list[Point]) -> None:
 
 def _legend(axes: "Axes") -> None:
     if len(axes.get_legend_handles_labels()[0]) > 1:
-        axes.legend(fontsize=6, ncols=2, loc="center left", bbox_to_anchor=(1.0, 0.5))
+        axes.legend(
+            ncols=1 + (len(axes.get_legend_handles_labels()[0]) > MOST_IN_COLUMN),
+            loc="center left",
+            bbox_to_anchor=(1.0, 0.5),
+        )
 
 
 def _table(axes: "Axes", figure: Figure) -> None:
@@ -116,6 +121,9 @@ def _table(axes: "Axes", figure: Figure) -> None:
     table = axes.table(rows, colLabels=["", figure.y_label, figure.x_label, "paper", "ours"], loc="center")
     table.auto_set_font_size(False)
     table.set_fontsize(7)
+    for (row, _), cell in table.get_celld().items():
+        cell.set_edgecolor(LIGHT)
+        cell.set_text_props(weight="bold" if row == 0 else "normal")
 
 
 def _text(value: float | None) -> str:

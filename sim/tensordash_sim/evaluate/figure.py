@@ -92,6 +92,10 @@ class Figure:
         """Every metric, in the order of the points."""
         return list(dict.fromkeys(point.metric for point in self.points))
 
+    def x_label_of(self, metric: str) -> str:
+        """Of the axis of a metric: what it is by, if its name says so, such as "speedup by depth"."""
+        return metric.partition(" by ")[2] or self.x_label
+
     def to_json(self) -> dict[str, Any]:
         """As a document."""
         document = {key: getattr(self, key) for key in ("name", "title", "source", "kind", "x_label", "y_label")}

@@ -1,9 +1,9 @@
 """Design-space search: which connectivity and shape of a tile is fastest on recorded training, and what it costs."""
 
 from .campaign import Campaign, Point
-from .pareto import pareto_front, plot_front
-from .search import Found, Structure, search, start_options
-from .workload import Workload, sample_workload
+from .pareto import pareto_front, plot_front, ties
+from .search import Found, Structure, climb, search, start_options
+from .workload import Workload, random_workload, sample_workload
 
 __all__ = [
     "Campaign",
@@ -11,9 +11,12 @@ __all__ = [
     "Point",
     "Structure",
     "Workload",
+    "climb",
     "pareto_front",
     "plot_front",
+    "random_workload",
     "sample_workload",
     "search",
     "start_options",
+    "ties",
 ]

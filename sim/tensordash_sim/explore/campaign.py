@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from tensordash import TileConfig
+from tensordash.configuration.connectivity import auto_options
 from tensordash.storage.files import write_whole
 
 from ..chip import ChipConfig, Machine, Results, totals
@@ -45,7 +46,7 @@ class Campaign:
     base : TileConfig
         For everything that a structure does not say.
     known : mapping of str to TileConfig
-        Good tiles by name: a search of their structure begins with them.
+        Good tiles by name: a search of their structure begins with them, and with `auto_options`.
     traces : sequence of Trace
         What tiles are to be fast on.
     row_steps : int
@@ -68,7 +69,10 @@ class Campaign:
 
     def find(self, structure: Structure, row_order: str, on_try: Callable[[float], None]) -> Point:
         """The best tile of a structure: what an earlier run found, or a search's."""
-        starts = [config.options for config in self.known.values() if structure.fits(config)]
+        auto = structure.config(
+            self.base, auto_options(structure.lanes, structure.depth, ring=structure.staging == "ring")
+        )
+        starts = [config.options for config in (*self.known.values(), auto) if structure.fits(config)]
         key = [asdict(structure), row_order, starts, self.base.to_mapping(), self.row_steps, self.tries, self.seed]
         text = json.dumps([*key, [trace.digest for trace in self.traces]], sort_keys=True)
         path = self.folder / "search" / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"

@@ -3,7 +3,14 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["pareto_front", "plot_front"]
+from tensordash.storage.files import whole
+
+from ..plots import COLORS, MUTED, style
+
+__all__ = ["pareto_front", "plot_front", "ties"]
+
+TIE = 0.01
+"""A share of area or speedup that decides nothing: synthesis and the choice of operands move points by as much."""
 
 
 def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
@@ -15,6 +22,22 @@ def pareto_front(points: Sequence[tuple[float, float]]) -> list[bool]:
     return [
         not any(other != point and other[0] <= point[0] and other[1] >= point[1] for other in points)
         for point in points
+    ]
+
+
+def ties(points: Sequence[tuple[float, float]]) -> list[list[int]]:
+    """For each point (area, speedup) the others that are as good in both, if 1% of either does not count.
+
+    >>> ties([(1.1, 1.5), (1.2, 1.502), (1.105, 1.49)])
+    [[2], [0, 2], [0]]
+    """
+    return [
+        [
+            place
+            for place, (area, speedup) in enumerate(points)
+            if place != own and area <= own_area * (1 + TIE) and speedup >= own_speedup * (1 - TIE)
+        ]
+        for own, (own_area, own_speedup) in enumerate(points)
     ]
 
 
@@ -37,17 +60,19 @@ def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], pat
     """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axis = figure.subplots()
-    on_front = pareto_front(points)
-    front = sorted(point for point, best in zip(points, on_front, strict=True) if best)
-    axis.plot(*zip(*front, strict=True), drawstyle="steps-post", color="tab:blue", label="Pareto front")
-    axis.scatter(*zip(*points, strict=True), color=["tab:blue" if best else "tab:gray" for best in on_front])
-    for label, point, best in zip(labels, points, on_front, strict=True):
-        if best:
-            axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
-    axis.set(xlabel="area over the baseline's", ylabel="speedup over the baseline, mean over traces")
-    axis.grid(alpha=0.3)
-    axis.legend()
-    for suffix in (".svg", ".png"):
-        figure.savefig(path.with_suffix(suffix), dpi=150, metadata={"Date": None} if suffix == ".svg" else None)
+    with style("front"):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axis = figure.subplots()
+        on_front = pareto_front(points)
+        front = sorted(point for point, best in zip(points, on_front, strict=True) if best)
+        axis.plot(*zip(*front, strict=True), drawstyle="steps-post", marker="", label="Pareto front")
+        axis.scatter(*zip(*points, strict=True), color=[COLORS[0] if best else MUTED for best in on_front], zorder=3)
+        for label, point, best in zip(labels, points, on_front, strict=True):
+            if best:
+                axis.annotate(label, point, xytext=(4, -10), textcoords="offset points", fontsize=7)
+        axis.set(xlabel="area over the baseline's", ylabel="speedup over the baseline, mean over traces")
+        axis.grid(True, axis="both")
+        axis.legend()
+        for suffix in (".svg", ".png"):
+            with whole(path.with_suffix(suffix)) as place:
+                figure.savefig(place, metadata={"Date": None} if suffix == ".svg" else {"Software": None})

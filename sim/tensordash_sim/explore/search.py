@@ -10,7 +10,7 @@ from tensordash.configuration.connectivity import Option
 
 from .workload import Workload
 
-__all__ = ["MOST_LEVELS", "Found", "Structure", "search", "start_options"]
+__all__ = ["MOST_LEVELS", "Found", "Structure", "climb", "search", "start_options"]
 
 MOST_LEVELS = 6
 """Levels of a scheduler, which take their time one after the other: as many as the paper's widest has (Fig. 14)."""
@@ -160,14 +160,26 @@ def search(
     -------
     Found
     """
-    random = Random(seed)
 
     def score(options: Sequence[Option]) -> float:
         config = structure.config(base, options)
         return sum(workload.speedup(config) for workload in workloads) / len(workloads)
 
-    known = [start_options(structure), *starts]
-    best = max(known, key=score)
+    return climb(structure, score, starts=starts, tries=tries, seed=seed, on_try=on_try)
+
+
+def climb(
+    structure: Structure,
+    score: Callable[[Sequence[Option]], float],
+    *,
+    starts: Sequence[tuple[Option, ...]] = (),
+    tries: int,
+    seed: int,
+    on_try: Callable[[float], None] = lambda best: None,
+) -> Found:
+    """As `search`, with any score of options: the more, the better."""
+    random = Random(seed)
+    best = max([start_options(structure), *starts], key=score)
     start = speedup = score(best)
     seen = {best}
     for _ in range(tries):

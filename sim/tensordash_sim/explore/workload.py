@@ -10,11 +10,11 @@ from tensordash import TileConfig
 
 from ..chip.operation import scheduled_operand
 from ..chip.passes import grouped
-from ..cycles import Scheduler, output_stalls
+from ..cycles import Scheduler, output_stalls, random_words
 from ..lowering import lower
 from ..trace import Record
 
-__all__ = ["Workload", "sample_workload"]
+__all__ = ["Workload", "random_workload", "sample_workload"]
 
 
 @dataclass(frozen=True)
@@ -89,3 +89,24 @@ def sample_workload(
         words=[np.concatenate(blocks) for blocks in words.values()],
         weights=[np.concatenate(each) for each in weights.values()],
     )
+
+
+def random_workload(lanes: int, rows: int, *, zeros: float, passes: int, steps: int, seed: int) -> Workload:
+    """Passes with random zeros.
+
+    Parameters
+    ----------
+    lanes, rows : int
+        Of the tile.
+    zeros : float
+        Chance of a zero.
+    passes, steps : int
+        How many, and of how many steps each.
+    seed : int
+        Of the draw.
+
+    >>> random_workload(4, 2, zeros=0.5, passes=3, steps=10, seed=0).words[0].shape
+    (3, 2, 10)
+    """
+    drawn = random_words(np.random.default_rng([seed, round(100 * zeros)]), passes * rows, steps, lanes, zeros)
+    return Workload(words=[drawn.reshape(passes, rows, steps)], weights=[np.ones(passes)])

@@ -26,7 +26,7 @@ class Control:
     Attributes
     ----------
     columns, rows : list of StagingBuffer
-        Side A, one for each column, and side B, one for each row. All hold equally many steps.
+        Column side, one for each column, and row side, one for each row. All hold equally many steps.
     effectual : list of list of list of list of bool, (rows, schedulers of a row, steps present, lanes)
         The positions that each scheduler has still to serve.
     first : bool
@@ -49,6 +49,11 @@ class Control:
             [[] for _ in range(self._schedulers)] for _ in range(self.config.rows)
         ]
         self.first = True
+
+    @property
+    def idle(self) -> bool:
+        """No step is in the window, and no stream has begun that has not ended."""
+        return self.first and self.rows[0].present == 0
 
     def decide(self, may_start: bool = True) -> TileSchedule | None:
         """The schedule to be made in this cycle unless the tile is frozen; None if steps are missing.
@@ -100,7 +105,7 @@ class Control:
         made : TileSchedule or None
             The schedule made in this cycle.
         a, b : sequence of Offer
-            Side A, one for each column, and side B, one for each row.
+            Column side, one for each column, and row side, one for each row.
         taken : int
             Steps that enter.
 

@@ -3,15 +3,21 @@
 from dataclasses import dataclass
 
 from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FP32
 from tensordash.configuration.numerics import Fused
 
 from .accumulators import Accumulator, make_accumulator
 from .control import Pairs
 from .initial import InitialStore, Rows
+from .numbers import is_finite
 from .ports import Beat
 from .scheduler import TileSchedule
 
 __all__ = ["Datapath", "Work", "latency_of"]
+
+
+BUFFER_BEATS = 2
+"""What the output buffer holds."""
 
 
 def latency_of(config: TileConfig) -> int:
@@ -51,6 +57,8 @@ class Datapath:
     sum, output : Beat or None
         The sum register, always None where there is none, and the output register. Results are rounded before both,
         since rounding on the way out gives the same.
+    buffer : list of Beat
+        The output buffer, oldest first; always empty where there is none.
     initial : InitialStore or None
         The C store, if there is a C input.
     """
@@ -59,6 +67,7 @@ class Datapath:
         self.config = config
         self.initial = InitialStore(config) if config.initial else None
         self._fused = isinstance(config.numerics.accumulator, Fused)
+        self._buffered = config.registered_ready
         self._has_sum_register = config.initial and not self._fused and config.numerics.result == "fp32"
         self.reset()
 
@@ -69,8 +78,23 @@ class Datapath:
         self.block: list[list[list[Accumulator]]] = []
         self.sum: Beat | None = None
         self.output: Beat | None = None
+        self.buffer: list[Beat] = []
         if self.initial is not None:
             self.initial.reset()
+
+    @property
+    def shown(self) -> Beat | None:
+        """The beat at the output."""
+        if self._buffered:
+            return self.buffer[0] if self.buffer else None
+        return self.output
+
+    @property
+    def empty(self) -> bool:
+        """No stream's last schedule is in the pipeline, and no result or C anywhere."""
+        ending = any(work is not None and work.last for work in self.pipeline)
+        results = self.block or self.sum or self.output or self.buffer
+        return not ending and not results and (self.initial is None or not self.initial.beats)
 
     def is_frozen(self, decided: TileSchedule | None, out_ready: bool) -> bool:
         """Whether the sum that is due has no block to go to.
@@ -87,7 +111,7 @@ class Datapath:
         block_free = len(self.block) <= moving
         return due is not None and due.last and not block_free
 
-    def clock(self, work: Work | None, out_ready: bool, frozen: bool) -> bool:
+    def clock(self, work: Work | None, out_ready: bool, frozen: bool) -> tuple[bool, bool]:
         """The clock edge.
 
         Parameters
@@ -99,19 +123,39 @@ class Datapath:
 
         Returns
         -------
-        bool
-            Whether an accumulation, or adding C, overflowed.
+        overflow, result_non_finite : bool
+            An accumulation, or adding C, overflowed; a beat with an infinity or NaN left the output register.
         """
+        leaving = self.output if self._output_leaves(out_ready) else None
         overflow = self._move_out(out_ready)
+        if self._buffered:
+            self._move_buffer(leaving, out_ready)
+        non_finite = leaving is not None and self._is_special(leaving)
         if frozen:
-            return overflow
+            return overflow, non_finite
         *self.pipeline, due = [work, *self.pipeline]
         if due is not None:
             overflow |= self._accumulate(due)
-        return overflow
+        return overflow, non_finite
+
+    def _output_leaves(self, out_ready: bool) -> bool:
+        """Whether a beat in the output register leaves it."""
+        return len(self.buffer) < BUFFER_BEATS if self._buffered else out_ready
+
+    def _move_buffer(self, entering: Beat | None, out_ready: bool) -> None:
+        if out_ready:
+            self.buffer = self.buffer[1:]
+        if entering is not None:
+            self.buffer = [*self.buffer, entering]
+
+    def _is_special(self, beat: Beat) -> bool:
+        """Whether a beat of results holds an infinity or NaN."""
+        if self.config.numerics.result == "int32":
+            return False
+        return not all(is_finite(bits, FP32) for row in beat.values for bits in row)
 
     def _output_free(self, out_ready: bool) -> bool:
-        return self.output is None or out_ready
+        return self.output is None or self._output_leaves(out_ready)
 
     def _block_moves(self, out_ready: bool) -> bool:
         """Whether a beat can leave the block."""

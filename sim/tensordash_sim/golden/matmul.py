@@ -35,7 +35,7 @@ class MatmulResult:
         The tile's counters at the end, over all streams.
     elapsed : int
         Clock cycles from reset until the last result has left.
-    protocol_error, non_finite, overflow : bool
+    protocol_error, non_finite, overflow, result_non_finite : bool
         The tile's flags at the end.
     result : "fp32" or "int32"
         Format of the results.
@@ -51,6 +51,7 @@ class MatmulResult:
     protocol_error: bool
     non_finite: bool
     overflow: bool
+    result_non_finite: bool
     result: Literal["fp32", "int32"] = "fp32"
 
     @property
@@ -185,6 +186,7 @@ def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> M
         protocol_error=tile.protocol_error,
         non_finite=tile.non_finite,
         overflow=tile.overflow,
+        result_non_finite=tile.result_non_finite,
         result=config.numerics.result,
     )
 

@@ -68,15 +68,20 @@ class Outputs:
     taken : int
         Steps taken from every port; depends on this cycle's offers.
     out_valid : bool
-        The output register holds a beat.
+        There is a beat at the output.
     out : Beat or None
         That beat.
     c_ready : bool
         A beat of C that is offered enters; False if there is no C input.
     counters : Counters
-        What happened up to the previous cycle.
-    protocol_error, non_finite, overflow : bool
-        Sticky flags, likewise.
+        What happened up to the previous cycle; with `counters` = "snapshot" the copy of that. Without counters at the
+        ports, what they would show.
+    protocol_error, non_finite, overflow, result_non_finite : bool
+        Sticky flags: what happened up to the previous cycle.
+    idle : bool
+        Nothing is in flight.
+    head : int or None
+        Of a ring: the line of the next step to enter.
     schedule : TileSchedule or None
         For debugging: the schedule made in this cycle, if any.
     frozen : bool
@@ -91,6 +96,9 @@ class Outputs:
     protocol_error: bool
     non_finite: bool
     overflow: bool
+    result_non_finite: bool
+    idle: bool
+    head: int | None
     schedule: TileSchedule | None
     frozen: bool
 

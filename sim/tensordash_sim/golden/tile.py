@@ -18,7 +18,7 @@ class Tile:
 
     *Timing*: a stream's results are at the output two cycles after its last schedule is accumulated, that is
     `latency` + 2 cycles after it is made, unless results before it are still waiting; one cycle later if there is a
-    sum register.
+    sum register, and one if there is an output buffer.
 
     Parameters
     ----------
@@ -33,8 +33,12 @@ class Tile:
         Pipeline, accumulators, output and the store of C.
     counters : Counters
         May be set, for instance close to `COUNTER_LIMIT`.
-    protocol_error, non_finite, overflow : bool
+    copied : Counters
+        With `counters` = "snapshot": what the ports show.
+    protocol_error, non_finite, overflow, result_non_finite : bool
         Sticky flags.
+    entered : int
+        Steps that have entered since reset.
 
     Source
     ------
@@ -68,30 +72,49 @@ class Tile:
         self.reset()
 
     def reset(self) -> None:
-        """What a clock edge with reset does; `cycle` before it for what is visible in that cycle."""
+        """What a clock edge with reset does; `cycle` with `reset` also tells what is visible in that cycle."""
         self.control.reset()
         self.datapath.reset()
         self._clear()
+        self.copied = self.counters
+        self.entered = 0
 
     def _clear(self) -> None:
         self.counters = Counters(row_wait=(0,) * self.config.rows)
-        self.protocol_error = self.non_finite = self.overflow = False
+        self.protocol_error = self.non_finite = self.overflow = self.result_non_finite = False
+
+    @property
+    def shown(self) -> Counters:
+        """The counters that the ports show, if they show any."""
+        return self.copied if self.config.snapshot else self.counters
 
     def cycle(
-        self, a: Sequence[Offer], b: Sequence[Offer], out_ready: bool, clear: bool = False, c: Beat | None = None
+        self,
+        a: Sequence[Offer],
+        b: Sequence[Offer],
+        out_ready: bool,
+        clear: bool = False,
+        c: Beat | None = None,
+        *,
+        snapshot: bool = False,
+        reset: bool = False,
     ) -> Outputs:
         """One clock cycle.
 
         Parameters
         ----------
         a, b : sequence of Offer
-            Side A, one for each column, and side B, one for each row.
+            Column side, one for each column, and row side, one for each row.
         out_ready : bool
             The consumer takes the output beat, if there is one.
         clear : bool
             Counters and flags are zero after this cycle.
         c : Beat or None
             What is offered at the C input; it enters if `c_ready`.
+        snapshot : bool
+            The counters are copied.
+        reset : bool
+            A cycle in reset: nothing is taken, and after it the tile is as new.
 
         Returns
         -------
@@ -101,7 +124,7 @@ class Tile:
         Raises
         ------
         ValueError
-            If the offers do not fit the tile, or C is offered to one that does not take it.
+            If the offers do not fit the tile, or C or a snapshot is offered to one that does not take it.
         """
         self._check("a", "columns", a, self.config.columns)
         self._check("b", "rows", b, self.config.rows)
@@ -110,26 +133,35 @@ class Tile:
             if initial is None:
                 raise ValueError(f"c must be None, since the tile has no C input (initial = false), not {c}")
             initial.check(c)
-        c_ready = initial is not None and initial.ready
+        if snapshot and not self.config.snapshot:
+            raise ValueError('snapshot must be False, since the tile has none (counters = "snapshot"), not True')
+        c_ready = initial is not None and initial.ready and not reset
         decided = self.control.decide(may_start=initial is None or initial.blocks > 0)
         frozen = self.datapath.is_frozen(decided, out_ready)
         made = None if frozen else decided
         space = self.control.rows[0].space + (made.advance if made else 0)
-        taken = min(space, *(self.control.offered(offer) for offer in (*a, *b)))
+        taken = 0 if reset else min(space, *(self.control.offered(offer) for offer in (*a, *b)))
         outputs = Outputs(
             taken=taken,
-            out_valid=self.datapath.output is not None,
-            out=self.datapath.output,
+            out_valid=self.datapath.shown is not None,
+            out=self.datapath.shown,
             c_ready=c_ready,
-            counters=self.counters,
+            counters=self.shown,
             protocol_error=self.protocol_error,
             non_finite=self.non_finite,
             overflow=self.overflow,
+            result_non_finite=self.result_non_finite,
+            idle=self.control.idle and self.datapath.empty,
+            head=self.entered % self.config.window_depth if self.config.ring else None,
             schedule=made,
             frozen=frozen,
         )
+        if reset:
+            self.reset()
+            return outputs
         work = Work(self.control.operands(made), made.first, made.last) if made else None
-        overflow = self.datapath.clock(work, out_ready, frozen)
+        overflow, result_non_finite = self.datapath.clock(work, out_ready, frozen)
+        self.entered += taken
         protocol_error, non_finite = self.control.clock(made, a, b, taken)
         if initial is not None:
             if made is not None and made.first:
@@ -138,6 +170,8 @@ class Tile:
                 c_error, c_non_finite = initial.push(c)
                 protocol_error |= c_error
                 non_finite |= c_non_finite
+        if snapshot:
+            self.copied = self.counters
         if clear:
             self._clear()
         else:
@@ -145,6 +179,7 @@ class Tile:
             self.protocol_error |= protocol_error
             self.non_finite |= non_finite
             self.overflow |= overflow
+            self.result_non_finite |= result_non_finite
         return outputs
 
     def _count(self, made: TileSchedule | None, frozen: bool) -> Counters:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 import tensordash
 from tensordash.storage.files import write_whole
@@ -108,7 +108,7 @@ def _environment() -> Environment:
     )
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "default": str, "allow_nan": False}
     environment.globals.update(is_nested=_is_nested)
-    environment.filters.update(number=_number, percent=_percent, shown=_shown)
+    environment.filters.update(number=_number, percent=_percent, shown=_shown, prose=_prose)
     return environment
 
 
@@ -128,7 +128,11 @@ def _drawn(result: Figure) -> dict[str, Any]:
     """What the charts need of a result."""
     fields = ("metric", "series", "x", "paper", "ours")
     points = [{name: getattr(point, name) for name in fields} for point in result.points]
-    return {name: getattr(result, name) for name in ("name", "kind", "x_label", "y_label")} | {"points": points}
+    labels = {metric: result.x_label_of(metric) for metric in result.metrics}
+    return {name: getattr(result, name) for name in ("name", "kind", "y_label")} | {
+        "x_labels": labels,
+        "points": points,
+    }
 
 
 def _distance(point: Point) -> float:
@@ -160,6 +164,15 @@ def _percent(value: float | None) -> str:
     if abs(value) < 0.0005:
         return "0.0%"
     return f"{value:+.1%}".replace("-", "\N{MINUS SIGN}")  # as wide as the plus
+
+
+def _prose(text: str) -> Markup:
+    """A note as HTML: what is between backticks is code.
+
+    >>> _prose("`core` < 1, and a lone `")
+    Markup('<code>core</code> &lt; 1, and a lone `')
+    """
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _is_nested(condition: Any) -> bool:

@@ -13,7 +13,7 @@ from .stimulus import Arrival, BlockSource, Source, on_lines, packed_beat
 __all__ = ["Lockstep"]
 
 COUNTERS = ("cycles", "steps", "effectual", "stall_input", "stall_output", "input_limited")
-FLAGS = ("protocol_error", "non_finite", "overflow")
+FLAGS = ("protocol_error", "non_finite", "overflow", "result_non_finite")
 
 
 class Lockstep:
@@ -33,6 +33,8 @@ class Lockstep:
         Source of all of it.
     compare_every : int
         Cycles between comparisons of the counters (everything else is compared in every cycle).
+    snapshots : float
+        Probability that the counters are copied in a cycle, if they can be.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class Lockstep:
         stall: float = 0,
         c_idle: float | None = None,
         compare_every: int = 8,
+        snapshots: float = 0.1,
     ) -> None:
         self.pins, self.config, self.random = pins, config, random
         self.golden = Tile(config)
         self.stall, self.compare_every = stall, compare_every
+        self.snapshots = snapshots if config.snapshot else 0.0
         self.arrival = Arrival(random, idle)
         self.c_arrival = Arrival(random, idle if c_idle is None else c_idle)
         self.results: list[tuple[int, ...]] = []
@@ -67,6 +71,8 @@ class Lockstep:
                 inputs |= {f"{side}_{i}_steps": 0, f"{side}_{i}_available": 0, f"{side}_{i}_last": 0}
         if self.config.initial:
             inputs |= {"c_valid": 0, "c_payload": 0}
+        if self.config.snapshot:
+            inputs["snapshot"] = 0
         await self.pins.reset(**inputs)
 
     def feed(self, a: Sequence[list], b: Sequence[list], c: Sequence[list] = ()) -> None:
@@ -81,7 +87,7 @@ class Lockstep:
         self.due = len(self.results) + len(b[0]) * self.config.rows
 
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> Outputs:
-        """One cycle; `reset` or `clear` at its end."""
+        """One cycle; in reset, or with `clear`."""
         depth = self.config.window_depth
         offers = [[source.offer(self.arrival.most(depth)) for source in side] for side in (self.a, self.b)]
         ready = self.random.random() >= self.stall
@@ -102,20 +108,19 @@ class Lockstep:
             beat_bits = 32 * self.config.columns * self.config.out_rows + 1
             pins["c_valid"] = int(beat is not None)
             pins["c_payload"] = self._garbage(1, beat_bits) if beat is None else packed_beat(beat)
+        snapshot = self.snapshots > 0 and self.random.random() < self.snapshots
+        if self.config.snapshot:
+            pins["snapshot"] = int(snapshot)
         self.pins.drive(**pins)
         await self.pins.settle()
         a, b = ([offer for offer, _ in offered] for offered in offers)
-        expected = self.golden.cycle(a, b, ready, clear, beat)
+        expected = self.golden.cycle(a, b, ready, clear, beat, snapshot=snapshot, reset=reset)
         self._compare(expected)
-        if reset:
-            self.golden.reset()
-            self.entered = 0
-        else:
-            self.entered += expected.taken
-            for source in (*self.a, *self.b):
-                source.take(expected.taken)
-            if beat is not None and expected.c_ready:
-                self.c.take()
+        self.entered = 0 if reset else self.entered + expected.taken
+        for source in (*self.a, *self.b):
+            source.take(expected.taken)
+        if beat is not None and expected.c_ready:
+            self.c.take()
         if ready and expected.out is not None:
             self.results += expected.out.values  # which the pins have just been found to equal
         await self.pins.tick()
@@ -136,7 +141,7 @@ class Lockstep:
         """
         for _ in range(limit):
             if len(self.results) == self.due:
-                self._compare_counters(self.golden.counters)
+                self._compare_counters(self.golden.shown)
                 return
             each(await self.cycle())
         raise AssertionError(f"not done after {limit} cycles")
@@ -159,12 +164,16 @@ class Lockstep:
             assert bits == values, self._say("out_payload", [hex(b) for b in bits], [hex(v) for v in values])
             last = found >> (32 * len(values))
             assert last == expected.out.last, self._say("out_payload.last", last, expected.out.last)
-        for flag in FLAGS:
+        for flag in (*FLAGS, "idle"):
             self._same(flag, int(getattr(expected, flag)))
+        if expected.head is not None:
+            self._same("head", 1 << expected.head)
         if self.pins.cycle % self.compare_every == 0:
             self._compare_counters(expected.counters)
 
     def _compare_counters(self, counters) -> None:
+        if not self.config.counts:
+            return
         for name in COUNTERS:
             self._same(name, getattr(counters, name))
         waits = split(self.pins.read("row_wait"), 32, self.config.rows)

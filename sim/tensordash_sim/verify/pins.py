@@ -77,12 +77,14 @@ class Pins:
             raise AssertionError(f"cycle {self.cycle}: {name} is undefined: {value}") from None
 
     async def reset(self, **inputs: int) -> None:
-        """Start with all given inputs, in reset for two cycles."""
-        self.drive(clk=0, rst=1, **inputs)
+        """Start with all given inputs, in reset for two cycles. A module that resets nothing has no `rst`."""
+        resets = hasattr(self.dut, "rst")
+        self.drive(clk=0, **({"rst": 1} if resets else {}), **inputs)
         for _ in range(2):
             await self.settle()
             await self.tick()
-        self.drive(rst=0)
+        if resets:
+            self.drive(rst=0)
 
 
 def split(number: int, width: int, count: int) -> list[int]:

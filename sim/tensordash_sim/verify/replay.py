@@ -36,10 +36,11 @@ class ReplayResult:
     result : "fp32" or "int32"
         What they are.
     counters : dict of str to array of int64, scalar or (batch,)
-        The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls.
+        The tile's counters of each stream; `cycles` counts schedules, without latency, drain and stalls. Of a tile
+        that does not show them, or only copies, the golden model's.
     row_wait : array of int64, (rows,) or (batch, rows)
         Likewise.
-    non_finite, overflow : bool
+    non_finite, overflow, result_non_finite : bool
         The tile's flags at the end.
     elapsed : int
         Clock cycles of the whole run.
@@ -57,6 +58,7 @@ class ReplayResult:
     row_wait: NDArray[np.int64]
     non_finite: bool
     overflow: bool
+    result_non_finite: bool
     elapsed: int
     mismatches: tuple[str, ...]
     simulator: str
@@ -206,6 +208,7 @@ class Replayer:
             row_wait=counted[..., len(COUNTERS) :],
             non_finite=bool(found.get("non_finite", False)),
             overflow=bool(found.get("overflow", False)),
+            result_non_finite=bool(found.get("result_non_finite", False)),
             elapsed=int(found.get("elapsed", 0)),
             mismatches=() if found else tuple(failures or ["replay: no results"]),
             simulator=self._simulation.simulator,

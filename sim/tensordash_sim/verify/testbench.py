@@ -44,6 +44,12 @@ C_DRIVER = """
 """
 
 
+COUNTER_WIRES = """\
+  wire [31:0] cycles, steps, effectual, input_limited, stall_output;
+  wire [32*ROWS-1:0] row_wait;
+"""
+
+
 def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int = 0) -> dict[str, str]:
     """Files of a self-checking testbench of `config`'s tile, by name, for `tensordash.emission.verilog.render`.
 
@@ -123,8 +129,10 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
     # The order of a fused accumulator's sums may depend on what has arrived, unless schedules wait for a full window.
     gaps = isinstance(config.numerics.accumulator, Exact) or config.needs_full_window or depth == 1
     counters = golden.counters  # of which stall_input goes on
-    checks = [(name, name, getattr(counters, name)) for name in COUNTERS if name != "stall_input"]
-    checks += [("row_wait", f"row_wait[{32 * row} +: 32]", waits) for row, waits in enumerate(counters.row_wait)]
+    checks = []
+    if config.counts:
+        checks += [(name, name, getattr(counters, name)) for name in COUNTERS if name != "stall_input"]
+        checks += [("row_wait", f"row_wait[{32 * row} +: 32]", waits) for row, waits in enumerate(counters.row_wait)]
     checks += [(flag, f"{{31'd0, {flag}}}", int(getattr(golden, flag))) for flag in FLAGS]
     numbers = {
         "STREAMS": len(LENGTHS),
@@ -144,11 +152,26 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
     return {
         **{name: str(number) for name, number in numbers.items()},
         "PORTS": "\n".join(_ports(config)),
+        "COUNTERS": _counters(config),
+        "COUNTER_WIRES": COUNTER_WIRES if config.counts else "",
+        "CLEARED": '    check("cycles (clear)", cycles, 0);' if config.counts else "",
+        "COUNTED": '    check("steps", steps, STEPS);' if config.counts else "",
         "CHECKS": "\n".join(f'    check("{name}", {found}, {expected});' for name, found, expected in checks),
         "C_FILE": C_FILE if config.initial else "\n",
         "C_DRIVER": C_DRIVER if config.initial else "",
         "C_READ": '    $readmemh("@PREFIX@_tile_tb_c.hex", c_file);\n' if config.initial else "",
     }
+
+
+def _counters(config: TileConfig) -> str:
+    """Connections of the counters; a copy of them is taken in every cycle."""
+    names = ("cycles", "steps", "effectual", "input_limited", "stall_output", "row_wait") if config.counts else ()
+    lines = [f"    {', '.join(f'.{name}({name})' for name in names)}, .stall_input(),"] if names else []
+    if config.snapshot:
+        lines.append("    .snapshot(1'b1),")
+    if config.ring:
+        lines.append("    .head(),")
+    return "\n".join(lines)
 
 
 def _ports(config: TileConfig) -> list[str]:

@@ -39,17 +39,15 @@ module @PREFIX@_tile_tb;
   wire out_valid;
   reg out_ready;
   wire [BEAT-1:0] out_payload;
-  wire [31:0] cycles, steps, effectual, input_limited, stall_output;
-  wire [32*ROWS-1:0] row_wait;
-  wire protocol_error, non_finite, overflow;
+@COUNTER_WIRES@  wire protocol_error, non_finite, overflow, result_non_finite, idle;
 
   @PREFIX@_tile dut (
     .clk(clk), .rst(rst), .clear(clear),
 @PORTS@
     .out_valid(out_valid), .out_ready(out_ready), .out_payload(out_payload),
-    .cycles(cycles), .steps(steps), .effectual(effectual), .input_limited(input_limited),
-    .stall_input(), .stall_output(stall_output), .row_wait(row_wait),
-    .protocol_error(protocol_error), .non_finite(non_finite), .overflow(overflow)
+@COUNTERS@
+    .protocol_error(protocol_error), .non_finite(non_finite), .overflow(overflow), .result_non_finite(result_non_finite),
+    .idle(idle)
   );
 
   always #5 clk = ~clk;
@@ -178,14 +176,17 @@ module @PREFIX@_tile_tb;
     clear = 1;
     @(negedge clk);
     clear = 0;
-    check("cycles (clear)", cycles, 0);
+    @(negedge clk);
+@CLEARED@
+    check("idle", {31'd0, idle}, 1);
 
     reset(GAPS != 0);
     run(BEATS / 2);
 
     reset(GAPS != 0);
     run(BEATS);
-    check("steps", steps, STEPS);
+@COUNTED@
+    check("idle", {31'd0, idle}, 1);
     check("protocol_error", {31'd0, protocol_error}, 0);
 
     if (errors == 0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tensordash import ConfigError, TileConfig, load_preset, preset_names
-from tensordash.configuration.connectivity import PAPER_OPTIONS
+from tensordash.configuration.connectivity import PAPER_OPTIONS, SEARCHED
 from tensordash.configuration.numerics import Fused
 from tensordash.configuration.preset import preset_text
 
@@ -59,14 +59,23 @@ WRONG_VALUES = [
     ({"format": "fp64"}, r"tile\.format must be .*one of .*fp16.*, not 'fp64'"),
     ({"format": {"a": "fp16"}}, r"tile\.format must have the keys a and b, not a"),
     ({"format": {"a": "fp16", "b": "fp64"}}, r"tile\.format\.b must be one of .*fp16.*, not 'fp64'"),
-    ({"connectivity": "ring"}, r"tile\.connectivity must be \"paper\" or a list of \[step, lane offset\], not 'ring'"),
-    ({"lanes": 8}, r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 8 and 4"),
-    ({"depth": 3}, r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 4 and 3"),
+    (
+        {"connectivity": "ring"},
+        r"tile\.connectivity must be \"paper\", \"auto\" or a list of \[step, lane offset\], not 'ring'",
+    ),
+    (
+        {"lanes": 8, "connectivity": "paper"},
+        r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 8 and 4: use \"auto\", or list ",
+    ),
+    (
+        {"depth": 3, "connectivity": "paper"},
+        r"tile\.connectivity \"paper\" is for tile\.lanes = 4 and tile\.depth = 4, not 4 and 3: use \"auto\", or list ",
+    ),
     ({"staging": "fifo"}, r"tile\.staging must be one of ring, shift, not 'fifo'"),
     (
-        {"staging": "ring"},
+        {"staging": "ring", "connectivity": "paper"},
         r"tile\.staging \"ring\" needs a tile\.connectivity whose steps from 1 on all offer the same lane offsets, "
-        r"not \(modulo 4 lanes\) 1: \[0, 1, 3\], 2: \[0, 2\], 3: \[0, 3\]",
+        r"not \(modulo 4 lanes\) 1: \[0, 1, 3\], 2: \[0, 2\], 3: \[0, 3\]; \"auto\" is one",
     ),
     (
         {"staging": "ring", "sparsity": "both", "depth": 3, "connectivity": [[0, 0], [1, 1]]},
@@ -268,6 +277,34 @@ class TestSettings:
             load_preset("paper", [setting])
 
 
+class TestAuto:
+    @pytest.mark.parametrize("setting", ["tile.lanes=8", "tile.depth=3", "tile.staging=ring"])
+    def test_the_default_where_the_paper_s_does_not_fit(self, setting):
+        config = load_preset("paper", [setting])
+        assert config.connectivity == "auto"
+        assert config == load_preset("paper", [setting, "tile.connectivity=auto"])
+        assert config.baseline.connectivity == "auto"
+
+    def test_named(self):
+        assert TileConfig(connectivity="auto").options != TileConfig().options == PAPER_OPTIONS
+        assert TileConfig(connectivity="paper") == TileConfig()
+        assert TileConfig(connectivity=None) == TileConfig()
+
+    def test_kept_as_written(self):
+        config = TileConfig(lanes=8)
+        assert config.to_mapping()["tile"]["connectivity"] == "auto"
+        assert 'connectivity = "auto"' in config.to_toml()
+        listed = TileConfig(lanes=8, connectivity=config.options)
+        assert listed.options == config.options
+        assert listed.to_mapping() != config.to_mapping()
+
+    def test_the_digest_is_of_what_it_stands_for(self, monkeypatch):
+        before = TileConfig(connectivity="auto").digest
+        assert TileConfig(connectivity="auto").digest == before
+        monkeypatch.setitem(SEARCHED, (4, 4), ((1, 0),))
+        assert TileConfig(connectivity="auto").digest != before
+
+
 class TestFiles:
     def test_presets(self):
         assert preset_names() == [
@@ -343,6 +380,10 @@ class TestDigest:
         one_apart: list[dict[str, Any]] = [
             {"rows": 2},
             {"columns": 2},
+            {"connectivity": "auto"},
+            {"lanes": 8},
+            {"depth": 5},
+            {"staging": "ring"},
             {"connectivity": ((0, 0), (1, 0))},
             {"connectivity": ((0, 0), (2, 0))},
             {"lanes": 8, "connectivity": ((0, 0), (1, 0))},

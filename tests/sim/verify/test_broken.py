@@ -1,16 +1,20 @@
 """Benches can fail: each is run on Verilog with a deliberate fault, and must find it."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from amaranth.hdl import Const
+from amaranth.hdl import Cat
 
-from tensordash import TileConfig, generate, staging_buffer, transposer
+from tensordash import TileConfig, generate
+from tensordash.schedule import staging_buffer
 from tensordash.schedule.row_scheduler import RowScheduler
 from tensordash.schedule.scheduler import Scheduler
 from tensordash.schedule.staging_ring import StagingRing
+from tensordash.streams import transposer
+from tensordash.streams.axi_stream import AxiStreamTile
+from tensordash.streams.feeder import Feeder
 from tensordash.streams.ring_feeder import RingFeeder
-from tensordash.streams.step_feeder import StepFeeder
 from tensordash.tile.control import Control
 from tensordash.tile.counters import Counters
 from tensordash.tile.drain import Drain
@@ -105,11 +109,14 @@ class TestRing:
         assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
 
     def test_selections_are_not_turned(self, caught, sabotage):
-        sabotage(Control, lambda self: self.head.eq(1))
+        sabotage(Control, lambda self: self.motion.oldest.eq(1))
         assert says(caught("tile", config=self.CONFIG, only="random_traffic"), "golden says")
 
     def test_beats_are_not_turned(self, caught, sabotage):
-        sabotage(RingFeeder, lambda self: [step.eq(held) for step, held in zip(self.steps, self._held, strict=False)])
+        def assignments(self):
+            return [step.eq(held) for step, held in zip(self.port.steps, self._held, strict=False)]
+
+        sabotage(RingFeeder, assignments)
         assert says(caught("axi_stream", config=self.CONFIG), "golden says")
 
 
@@ -137,16 +144,16 @@ class TestPE:
         monkeypatch.setattr(PE, "elaborate", broken)
         assert says(caught("pe"), "block is", "golden says")
 
-    def test_clear_is_ignored(self, caught, sabotage):
-        sabotage(PE, lambda self: self.accumulator.clear.eq(0))
+    def test_start_is_ignored(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.sum.start.eq(0))
         caught("pe")
 
-    def test_clear_is_ignored_now_and_then(self, caught, sabotage):
-        sabotage(PE, lambda self: self.accumulator.clear.eq(self.clear & ~self.take))
+    def test_start_is_ignored_now_and_then(self, caught, sabotage):
+        sabotage(PE, lambda self: self.accumulator.sum.start.eq(self.sum.start & ~self.sum.take))
         assert says(caught("pe"), "block is", "golden says")
 
     def test_hold_is_ignored(self, caught, sabotage):
-        sabotage(PE, lambda self: self.accumulator.hold.eq(0))
+        sabotage(PE, lambda self: self.accumulator.sum.hold.eq(0))
         assert says(caught("pe"), "golden says")
 
 
@@ -171,7 +178,7 @@ class TestTile:
 
     def test_stream_boundary_is_ignored(self, caught, sabotage):
         def assignments(self):
-            return self.eligible_next.eq(~0)
+            return self.motion.eligible_next.eq(~0)
 
         sabotage(Control, assignments)
         assert says(caught("tile", only="random_traffic"), "golden says")
@@ -185,7 +192,9 @@ class TestTile:
         assert says(caught("tile", only="blocked"), "golden says")
 
     def test_counter_is_off_by_one(self, caught, sabotage):
-        sabotage(Counters, lambda self: self.input_limited.eq(self.input_limited + self.starved), domain="sync")
+        sabotage(
+            Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
+        )
         assert says(caught("tile", only="random_traffic"), "input_limited is", "golden says")
 
     def test_more_is_taken_than_offered(self, caught, sabotage):
@@ -194,23 +203,57 @@ class TestTile:
 
 
 class TestAxiStream:
-    def test_tkeep_is_ignored(self, caught, monkeypatch):
-        original = StepFeeder.elaborate
+    SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0)))
 
-        def broken(self, platform):
-            port, self.tkeep = self.tkeep, Const((1 << len(self.tkeep)) - 1, len(self.tkeep))
-            try:
-                return original(self, platform)
-            finally:
-                self.tkeep = port
+    @pytest.mark.parametrize("ring", [False, True])
+    def test_null_beats_end_nothing(self, ring, caught, sabotage):
+        sabotage(Feeder, lambda self: self._closes.eq(0))
+        failures = caught(
+            "axi_stream", config=replace(self.SMALL, staging="ring" if ring else "shift"), only="null_beats"
+        )
+        assert says(failures, "golden says")
 
-        monkeypatch.setattr(StepFeeder, "elaborate", broken)
-        caught("axi_stream")
+    def test_a_step_is_offered_before_its_end_is_known(self, caught, sabotage):
+        def assignments(self):
+            return [self._open.eq(0), self._known.eq(self._left + sum(self._enters))]
+
+        sabotage(Feeder, assignments, domain="sync")
+        assert says(caught("axi_stream", config=self.SMALL, only="null_beats"), "golden says")
+
+    def test_wrong_beats_are_not_told(self, caught, sabotage):
+        sabotage(Feeder, lambda self: self.wrong.eq(0))
+        failures = caught("axi_stream", config=self.SMALL, only="break_the_rules")
+        assert says(failures, "protocol_error is 0, golden says 1")
+        assert len(failures) == 6  # each kind of them
+
+    def test_a_wrong_beat_of_one_port_alone_is_told(self, caught, sabotage):
+        def assignments(self):
+            return self._wrong.eq((self._wrong | self.feeders[0].wrong) & ~self.clear)
+
+        sabotage(AxiStreamTile, assignments, domain="sync")
+        assert says(
+            caught("axi_stream", config=self.SMALL, only="break_the_rules"), "protocol_error is 0, golden says 1"
+        )
+
+    def test_the_flag_is_not_cleared(self, caught, sabotage):
+        def assignments(self):
+            return self._wrong.eq(self._wrong | Cat(feeder.wrong for feeder in self.feeders).any())
+
+        sabotage(AxiStreamTile, assignments, domain="sync")
+        assert says(caught("axi_stream", config=self.SMALL, only="agree"), "protocol_error is 1, golden says 0")
+
+    def test_beats_are_lost_in_reset(self, caught, sabotage):
+        sabotage(Feeder, lambda self: self.s_axis.tready.eq(self._left <= self.depth))
+        assert says(caught("axi_stream", config=self.SMALL, only="reset"), "tready is 1, golden says 0")
+
+    def test_tkeep_is_ignored(self, caught, sabotage):
+        sabotage(Feeder, lambda self: self._kept.eq(~0))
+        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden says")
 
     def test_always_ready(self, caught, sabotage):
-        sabotage(StepFeeder, lambda self: self.tready.eq(1))
-        caught("axi_stream")
+        sabotage(Feeder, lambda self: self.s_axis.tready.eq(1))
+        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden says")
 
     def test_last_is_lost(self, caught, sabotage):
-        sabotage(StepFeeder, lambda self: self.last.eq(0))
-        caught("axi_stream")
+        sabotage(Feeder, lambda self: self.port.last.eq(0))
+        assert says(caught("axi_stream", config=self.SMALL, only="traffic"), "golden says")

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 from amaranth.hdl import Const, Mux
 
-from tensordash import TileConfig, fused_accumulator, generate
+from tensordash import TileConfig, generate
+from tensordash.arithmetic import fused_accumulator
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_result import FusedResult
@@ -106,7 +107,7 @@ class TestC:
 
     def test_minus_zero_is_kept(self, found, sabotage):
         def assignments(self, inside):
-            return inside["value"].eq(Mux(self.load, self.block.number, inside["value"]))
+            return inside["value"].eq(Mux(self.load, self.sum.number, inside["value"]))
 
         sabotage(FusedResult, assignments, domain="sync")
         failures = found("tile", NEAREST, only="all_zeros")
@@ -164,7 +165,7 @@ class TestFused:
 
     @pytest.mark.parametrize("sign", ["positive", "negative"])
     def test_special_mark_is_lost(self, sign, found, sabotage):
-        sabotage(FusedAccumulator, lambda self: getattr(self.block, sign).eq(0))
+        sabotage(FusedAccumulator, lambda self: getattr(self.sum.value, sign).eq(0))
         assert says(found("pe", VOLTA), "block is", "golden says")
 
     def test_nan_of_an_exact_accumulator(self, found, sabotage):
@@ -202,7 +203,7 @@ class TestInt8:
         assert says(found(bench, INT8), "golden says")
 
     def test_sum_is_not_sign_extended(self, found, sabotage):
-        sabotage(IntegerResult, lambda self, inside: inside["total"].eq(self.block.as_unsigned() + self.c))
+        sabotage(IntegerResult, lambda self, inside: inside["total"].eq(self.sum.as_unsigned() + self.c))
         assert says(found("tile", INT8, only="traffic"), "golden says")
 
     def test_most_negative_product_is_cut(self, found, sabotage):

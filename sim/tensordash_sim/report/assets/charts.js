@@ -22,9 +22,9 @@
     return {
       font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: themeColor("text") },
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
-      margin: { l: 56, r: 12, t: 8, b: 48 }, hovermode: "closest", hoverdistance: 40, dragmode: "zoom",
+      margin: { l: 56, r: 44, t: 8, b: 48 }, hovermode: "closest", hoverdistance: 40, dragmode: "zoom",
       hoverlabel: { bgcolor: themeColor("surface"), bordercolor: themeColor("line"), font: { color: themeColor("text") } },
-      modebar: { color: themeColor("muted"), activecolor: themeColor("accent"), bgcolor: "rgba(0,0,0,0)" },
+      modebar: { color: themeColor("muted"), activecolor: themeColor("accent"), bgcolor: "rgba(0,0,0,0)", orientation: "v" },
       legend: { orientation: "h", y: 1.02, x: 0, xanchor: "left", yanchor: "bottom" },
       xaxis: { ...axis, title: { text: plain(x), standoff: 8 } },
       yaxis: { ...axis, title: { text: plain(y), standoff: 8 }, rangemode: "tozero" },
@@ -69,16 +69,18 @@
         }
       }
     });
-    return found;
+    // The paper's few marks lie over the lines, and its bars beside ours.
+    const isPaper = (trace) => trace.marker.symbol === "diamond-open";
+    return [...found.filter((trace) => !isPaper(trace)), ...found.filter(isPaper)];
   }
 
   function figureChart(element) {
     const figure = figures.find((one) => one.name === element.dataset.figure);
     const { metric } = element.dataset;
     const several = unique(figure.points.map((point) => point.metric)).length > 1;
-    const categories = figure.points.some((point) => typeof point.x === "string");
+    const categories = figure.points.some((point) => point.metric === metric && typeof point.x === "string");
     // Several metrics have one axis label between them; each has its name above it.
-    const drawn = layout(figure.x_label, several ? "" : figure.y_label, { barmode: "group", bargap: 0.25 });
+    const drawn = layout(figure.x_labels[metric], several ? "" : figure.y_label, { barmode: "group", bargap: 0.25 });
     const names = unique(figure.points.filter((point) => point.metric === metric).map((point) => point.series));
     const longest = Math.max(...names.map((name) => name.length));
     const columns = Math.max(1, Math.floor((element.clientWidth - 80) / (60 + 7.2 * longest)));
@@ -89,7 +91,17 @@
     if (drawn.xaxis.type === "category" && element.clientWidth / places.length < 8 * words) {
       drawn.height += Math.min(200, 6 * words);  // the labels are turned
     }
+    if (drawn.xaxis.type !== "category") tickWholes(drawn.xaxis, unique(figure.points.filter((point) => point.metric === metric).map((point) => point.x)));
     return [traces(figure, metric), drawn];
+  }
+
+  // An axis of whole numbers has no ticks between them, and a logarithmic one where they lie far apart: as plots.py has it.
+  function tickWholes(axis, places) {
+    if (!places.every(Number.isInteger)) return;
+    const least = Math.min(...places), most = Math.max(...places);
+    if (least > 0 && most >= 50 * least) axis.type = "log";
+    if (places.length <= 12) Object.assign(axis, { tickmode: "array", tickvals: places, ticktext: places.map(String) });
+    else Object.assign(axis, { tick0: 0, dtick: Math.ceil((most - least) / 10) });
   }
 
   function overviewChart() {

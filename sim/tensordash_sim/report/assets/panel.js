@@ -134,7 +134,7 @@ class Panel {
     cell.setAttribute("class", `cell ${state}`);
     cell.style.setProperty("--lane", state === "taken" ? `var(--series-${by % 8})` : "");
     cell.querySelector("title").textContent =
-      `step ${step}, lane ${lane}: B = ${this.run.b[this.row][position]}, ` + (at ? `taken in cycle ${at} by lane ${by}` : "skipped");
+      `step ${step}, lane ${lane}: row side ${this.run.b[this.row][position]}, ` + (at ? `taken in cycle ${at} by lane ${by}` : "skipped");
   }
 
   drawLeaving() {
@@ -171,7 +171,7 @@ class Panel {
         group.append(text(this.values ? `(${option})` : option, this.values ? 40 : 28, "option"));
         group.dataset.source = `${work.step},${work.lane}`;
         group.dataset.option = work.index;
-        group.append(svg("title", {}, `lane ${lane}: ${optionName(work.option)}, B = ${work.b}, A = ${work.a}`));
+        group.append(svg("title", {}, `lane ${lane}: ${optionName(work.option)}, row side ${work.b}, column side ${work.a}`));
         const link = svg("path", { d: this.path(work, lane) });
         link.style.setProperty("--lane", `var(--series-${lane % 8})`);
         this.links.append(link);

@@ -100,7 +100,7 @@
     get("column").replaceChildren(...Array.from({ length: columns }, (_, each) => new Option(each, each)));
     get("lane").replaceChildren(new Option("none", ""), ...Array.from({ length: lanes }, (_, each) => new Option(each, each)));
     get("slider").max = run.cycles;
-    const streams = run.streams.length, skipped = { rows: "zeros of B", both: "zeros of A or B", none: "nothing" }[sparsity];
+    const streams = run.streams.length, skipped = { rows: "zeros of the row side", both: "zeros of either side", none: "nothing" }[sparsity];
     get("about").textContent = `${run.about} ${streams} stream${streams === 1 ? "" : "s"}, ${run.steps} dense steps; ` +
       `${rows} × ${columns} PEs of ${lanes} lanes, ${formats[0] === formats[1] ? formats[0] : formats.join(" × ")}, skips ${skipped}.`;
     panels = Array.from({ length: rows }, (_, row) => new Panel(run, row));
@@ -120,9 +120,16 @@
   get("waits").addEventListener("click", (event) => {
     go(1 + Math.floor(event.offsetX / get("waits").clientWidth * run.cycles));
   });
-  viewer.addEventListener("keydown", (event) => {
+  const inSight = () => {
+    const { top, bottom } = get("windows").getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  };
+  // The arrows need no click: nothing else on the page takes them. Other keys scroll, unless the viewer has the focus.
+  document.addEventListener("keydown", (event) => {
     const keys = { ArrowLeft: moves.back, ArrowRight: moves.next, Home: moves.first, End: moves.last };
+    const inside = viewer.contains(event.target);
     if (event.target.matches("select, input") || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (!inside && !(event.target === document.body && event.key.startsWith("Arrow") && inSight())) return;
     if (event.key === " " && !event.target.matches("button, summary")) get("play").click();
     else if (keys[event.key]) keys[event.key]();
     else return;
@@ -131,4 +138,6 @@
   new ResizeObserver(() => drawWaits()).observe(get("waits"));
   document.addEventListener("themechange", () => drawWaits());
   choose(0);
+  // Where nothing else is on the page, all keys are the viewer's.
+  if (!document.querySelector("section:not(#schedule)")) viewer.focus({ preventScroll: true });
 })();

@@ -1,5 +1,6 @@
-"""Bench of the AXI4-Stream wrapper: results, order and rate against the golden products."""
+"""Bench of the AXI4-Stream wrapper: everything visible, in every cycle, against the golden feeders and tile."""
 
+from dataclasses import replace
 from random import Random
 
 import cocotb
@@ -7,135 +8,157 @@ import numpy as np
 
 from tensordash import TileConfig
 from tensordash.configuration.numerics import Exact
+from tensordash_sim.golden.feeder import AxiBeat
 from tensordash_sim.golden.matmul import run_streams
+from tensordash_sim.verify.axi_lockstep import AxiLockstep, beats_of, with_null_beats
 from tensordash_sim.verify.job import current_job
-from tensordash_sim.verify.pins import Pins, split
-from tensordash_sim.verify.stimulus import BlockSource, packed, random_inputs, random_lengths
+from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.stimulus import BlockSource, random_inputs, random_lengths
 
 
-class Sender:
-    """Sends beats on one input stream; once valid, a beat stays until it is taken.
-
-    Parameters
-    ----------
-    name : str
-        What the port's pins begin with.
-    beats : list of dict of str to int
-        What is on its pins for each beat, without `tvalid`.
-    """
-
-    def __init__(self, name: str, beats: list[dict[str, int]]) -> None:
-        self.name, self.beats = name, beats
-        self.sent, self.valid = 0, False
-
-    def drive(self, pins: Pins, offer: bool) -> None:
-        """Put the next beat on the pins, if one is due."""
-        self.valid = self.sent < len(self.beats) and (self.valid or offer)
-        shown = self.beats[self.sent] if self.valid else dict.fromkeys(self.beats[0], 0)
-        pins.drive(**{f"{self.name}_{pin}": value for pin, value in {**shown, "tvalid": int(self.valid)}.items()})
-
-    def taken(self, pins: Pins) -> None:
-        """See whether the beat is taken in this cycle."""
-        if self.valid and pins.read(f"{self.name}_tready"):
-            self.sent, self.valid = self.sent + 1, False
-
-
-def step_beats(streams: list, width: int, lanes: int, depth: int) -> list[dict[str, int]]:
-    """Streams as beats of up to `depth` steps."""
-    beats = []
-    for stream in streams:
-        for start in range(0, len(stream), depth):
-            steps = stream[start : start + depth]
-            data = packed([packed(step, width) for step in steps], width * lanes)
-            keep = (1 << (width * lanes * len(steps) // 8)) - 1
-            beats.append({"tdata": data, "tkeep": keep, "tlast": int(start + depth >= len(stream))})
-    return beats
-
-
-def c_beats(blocks: list, out_rows: int) -> list[dict[str, int]]:
-    """Blocks of C as beats."""
-    return [
-        {"tdata": packed([value for row in beat.values for value in row], 32), "tlast": int(beat.last)}
-        for beat in BlockSource(blocks, out_rows).beats
-    ]
-
-
-def lengths_for(config: TileConfig, random: Random, count: int) -> list[int]:
-    """Lengths of streams whose results do not depend on when they arrive, which only the tile's own bench knows."""
-    if isinstance(config.numerics.accumulator, Exact) or config.needs_full_window:
-        return random_lengths(random, count, config.window_depth)
-    return [1] * count
-
-
-async def run(dut, idle: float, stall: float, count: int, reset_at: int = -1) -> None:
-    """Send random streams, compare all results and counters at the end."""
+async def started(dut, name: str, **parameters) -> tuple:
+    """Job, random source and wrapper after reset."""
     job = current_job()
-    config, random = job.config, Random(f"{job.seed} axi {idle} {stall} {reset_at}")
+    random = Random(f"{job.seed} axi {name} {parameters}")
     cocotb.log.info("seed %s", job.seed)
-    depth, lanes = config.window_depth, config.lanes
-    lengths = lengths_for(config, random, count)
-    a, b, c = random_inputs(random, config, lengths)
+    lockstep = AxiLockstep(Pins(dut), job.config, random, **parameters)
+    await lockstep.start()
+    return job, random, lockstep
+
+
+def products(config: TileConfig, a: list, b: list, c: list) -> list[tuple[int, ...]]:
+    """Beats of results that have nothing to do with when operands arrive, from their definition."""
+    count = len(a[0])
     operands = [[np.array([port[i] for port in ports], np.uint32) for ports in (a, b)] for i in range(count)]
     golden = run_streams(
         [(*pair, np.array(c[i], np.uint32)) if c else tuple(pair) for i, pair in enumerate(operands)], config
     )
+    return [tuple(beat) for beat in golden.c_bits.reshape(count * config.rows // config.out_rows, -1).tolist()]
 
-    def senders() -> list[Sender]:
-        made = [
-            Sender(f"s_axis_{side}{i}", step_beats(port, fmt.width, lanes, depth))
-            for side, ports, fmt in (("a", a, config.a_format), ("b", b, config.b_format))
-            for i, port in enumerate(ports)
-        ]
-        return [*made, Sender("s_axis_c", c_beats(c, config.out_rows))] if c else made
 
-    pins, active = Pins(dut), senders()
-    for sender in active:
-        sender.drive(pins, False)
-    await pins.reset(clear=0, m_axis_tready=0)
-    results: list[list[int]] = []
-    beats = config.rows // config.out_rows
-    expected = golden.c_bits.reshape(count * beats, -1).tolist()
-    for cycle in range(20_000 + 200 * sum(lengths)):
-        ready = random.random() >= stall
-        for sender in active:
-            sender.drive(pins, random.random() >= idle)
-        pins.drive(m_axis_tready=int(ready), rst=int(cycle == reset_at))
-        await pins.settle()
-        for sender in active:
-            sender.taken(pins)
-        if pins.read("m_axis_tvalid"):
-            values = split(pins.read("m_axis_tdata"), 32, config.out_rows * config.columns)
-            here = f"cycle {cycle}: beat {len(results)}"
-            assert values == expected[len(results)], f"{here} is {values}, golden says {expected[len(results)]}"
-            last = (len(results) + 1) % beats == 0
-            assert pins.read("m_axis_tlast") == last, f"{here}: golden says last {last}"
-            if ready:
-                results.append(values)
-        await pins.tick()
-        if cycle == reset_at:
-            results, active = [], senders()
-        if cycle > reset_at and len(results) == len(expected):
-            break
-    assert len(results) == len(expected), f"{len(results)} beats came out, golden says {len(expected)}"
-    pins.drive(m_axis_tready=0)
-    await pins.settle()
-    for name in ("steps", "effectual"):
-        assert pins.read(name) == getattr(golden.counters, name), f"{name} is {pins.read(name)}"
-    assert pins.read("protocol_error") == 0
-    if not idle and not stall and reset_at < 0:
-        # At full rate the wrapper costs no schedule: the same number as with producers that offer all they can.
-        assert pins.read("cycles") == golden.counters.cycles, f"cycles is {pins.read('cycles')}"
-        assert pins.read("input_limited") == golden.counters.input_limited
+def count_of(job, most: int) -> int:
+    """How many streams to send."""
+    return max(4, round(most * job.effort))
+
+
+async def play(lockstep: AxiLockstep, inputs: tuple, beats: list | None = None) -> None:
+    """Send streams, as the beats given or as those that end with their last steps, until all their results are out."""
+    config, (a, b, c) = lockstep.config, inputs
+    before = len(lockstep.results)
+    lockstep.feed(beats or lockstep.beats(a, b), BlockSource(c, config.out_rows).beats)
+    await lockstep.run(before + len(a[0]) * config.rows // config.out_rows)
+    if isinstance(config.numerics.accumulator, Exact) or config.needs_full_window:
+        assert lockstep.results[before:] == products(config, a, b, c), "golden says other results"
 
 
 @cocotb.test()
 @cocotb.parametrize(idle=[0.0, 0.5], stall=[0.0, 0.5])
 async def random_traffic(dut, idle: float, stall: float) -> None:
     """Streams of all lengths, with and without idle producers and back-pressure."""
-    await run(dut, idle, stall, max(4, round(16 * current_job().effort)))
+    job, random, lockstep = await started(dut, "traffic", idle=idle, stall=stall)
+    await play(
+        lockstep, random_inputs(random, job.config, random_lengths(random, count_of(job, 16), job.config.window_depth))
+    )
+    assert not lockstep.golden.protocol_error
+
+
+@cocotb.test()
+@cocotb.parametrize(idle=[0.0, 0.6])
+async def null_beats(dut, idle: float) -> None:
+    """Null beats end streams, or say nothing; they are legal."""
+    job, random, lockstep = await started(dut, "null", idle=idle, stall=idle / 2)
+    depth = job.config.window_depth
+    lengths = [depth, 2 * depth, 1, depth, *random_lengths(random, count_of(job, 12), depth), depth, depth]
+    inputs = random_inputs(random, job.config, lengths)
+    beats = [with_null_beats(each, depth, random) for each in lockstep.beats(*inputs[:2])]
+    assert any(beat.last and not beat.keep for each in beats for beat in each)
+    await play(lockstep, inputs, beats)
+    assert not lockstep.golden.protocol_error
+    assert not lockstep.wrong_beat
 
 
 @cocotb.test()
 async def reset_in_a_stream(dut) -> None:
-    """A reset forgets all beats; the streams are sent again."""
-    await run(dut, 0.2, 0.2, 4, reset_at=12)
+    """Resets of one and of several cycles, at any time and with beats on the ports, which wait; then all is new."""
+    job, random, lockstep = await started(dut, "reset", idle=0.2, stall=0.2)
+    for _ in range(3 + round(4 * job.effort)):
+        a, b, c = random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth))
+        lockstep.feed(lockstep.beats(a, b), BlockSource(c, job.config.out_rows).beats)
+        for _ in range(random.randint(1, 30)):
+            await lockstep.cycle()
+        waiting = [len(sender.beats) for sender in lockstep.senders]
+        for _ in range(random.choice((1, 2, 5))):
+            await lockstep.cycle(reset=True)
+        assert waiting == [len(sender.beats) for sender in lockstep.senders]
+    await play(lockstep, random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth)))
+
+
+def broken(kind: str, beat: AxiBeat, depth: int) -> list[AxiBeat]:
+    """What stands for a full beat of a stream, to break the rules."""
+    whole, step_bytes = beat.keep, beat.keep.bit_length() // depth
+    if kind == "empty stream":
+        return [replace(beat, last=True), replace(beat, keep=0, last=True)]
+    if kind == "partial":
+        return [replace(beat, keep=whole >> step_bytes, last=False)]
+    if kind == "hole":
+        keep = whole & ~(1 << step_bytes * (depth // 2))
+    elif kind == "missing step":
+        keep = whole & ~(((1 << step_bytes) - 1) << step_bytes * (depth // 2 - 1))
+    elif kind == "half a step":
+        keep = whole >> step_bytes // 2
+    else:  # a stray byte
+        keep = 1 << depth * step_bytes - 1
+    return [replace(beat, keep=keep)]
+
+
+KINDS = ("hole", "missing step", "half a step", "stray byte", "partial", "empty stream")
+
+
+@cocotb.test()
+@cocotb.parametrize(kind=KINDS)
+async def beats_that_break_the_rules(dut, kind: str) -> None:
+    """A beat on one port is an error: the flag says so, nothing hangs, `clear` clears it, and a reset mends it all."""
+    job, random, lockstep = await started(dut, kind, idle=0.2, stall=0.2, compare_every=1)
+    config, depth = job.config, job.config.window_depth
+    if depth == 1 and kind in ("missing step", "partial"):
+        return
+    for port in random.sample(range(len(lockstep.senders)), 2):
+        beats = lockstep.beats(*random_inputs(random, config, [2 * depth, 3, 2 * depth, 1, 2 * depth])[:2])
+        c = BlockSource(random_inputs(random, config, [1] * 5)[2], config.out_rows).beats
+        full = [i for i, beat in enumerate(beats[port]) if len(beat.steps) == depth]
+        place = random.choice(full)
+        beats[port][place : place + 1] = broken(kind, beats[port][place], depth)
+        lockstep.feed(beats, c)
+        for _ in range(120):
+            await lockstep.cycle()
+            if lockstep.wrong_beat:
+                break
+        assert lockstep.wrong_beat, f"golden says {kind} is an error"
+        await lockstep.cycle(clear=True)
+        for _ in range(60):
+            await lockstep.cycle()
+        await lockstep.cycle(reset=True)
+        await play(lockstep, random_inputs(random, config, random_lengths(random, 4, depth)))
+        assert not lockstep.golden.protocol_error
+        assert not lockstep.wrong_beat
+
+
+@cocotb.test()
+async def errors_that_agree(dut) -> None:
+    """Beats cut short on all ports alike: the flag is set, results are those of the steps, and `clear` is enough."""
+    job, random, lockstep = await started(dut, "agree", idle=0.3, stall=0.2)
+    config, depth = job.config, job.config.window_depth
+    if depth == 1:
+        return
+    a, b, c = random_inputs(random, config, [2 * depth - 1, depth, 4 * depth - 1, 1])
+    beats = []
+    for (_, _, width), streams in zip(lockstep.sides, (*a, *b), strict=True):
+        step_bytes = width * config.lanes // 8
+        cut = AxiBeat(streams[0][: depth - 1], (1 << step_bytes * (depth - 1)) - 1, last=False)
+        rest = [streams[0][depth - 1 :], *streams[1:]]
+        beats.append([cut, *beats_of(rest, depth, step_bytes)])
+    await play(lockstep, (a, b, c), beats)
+    assert lockstep.wrong_beat
+    await lockstep.cycle(clear=True)
+    await play(lockstep, random_inputs(random, config, random_lengths(random, 4, depth)))
+    assert not lockstep.wrong_beat

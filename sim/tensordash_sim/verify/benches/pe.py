@@ -7,7 +7,7 @@ import cocotb
 
 from tensordash import TileConfig
 from tensordash.configuration.numerics import Exact, Fused
-from tensordash_sim.golden import FP32, FusedAccumulator, make_accumulator
+from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.registers import near_the_ends, set_sum
@@ -64,13 +64,14 @@ class Bench:
         self.dut, self.pins, self.golden = dut, Pins(dut), make_accumulator(self.config)
         self.has_c = self.config.initial and isinstance(self.config.numerics.accumulator, Fused)
         self.blocks = self.overflows = 0
-        self._width, self._finished = len(dut.block), None
+        self._width = len(dut.sum_value)
+        self._finished: int | None = None
         self._flying = [Entry()] * (self.config.stages - 1)
 
     async def start(self) -> None:
         """Reset."""
-        c = {"c": 0} if self.has_c else {}
-        await self.pins.reset(a=0, b=0, active=0, hold=0, clear=0, take=0, **c)
+        c = {"sum_c": 0} if self.has_c else {}
+        await self.pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **c)
 
     async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
         """What enters now is accumulated stages - 1 cycles later, together with its marks."""
@@ -80,24 +81,24 @@ class Bench:
             a=packed([a for a, _, _ in entering.lanes], config.a_format.width),
             b=packed([b for _, b, _ in entering.lanes], config.b_format.width),
             active=packed([counts for _, _, counts in entering.lanes], 1),
-            hold=int(hold),
-            clear=int(due.first and not hold),
-            take=int(due.last and not hold),
-            **({"c": c} if self.has_c else {}),
+            sum_hold=int(hold),
+            sum_start=int(due.first and not hold),
+            sum_take=int(due.last and not hold),
+            **({"sum_c": c} if self.has_c else {}),
         )
         await pins.settle()
         if self._finished is not None:
-            found = pins.read("block")
+            found = pins.read("sum_value")
             assert same_block(found, self._finished, config, self._width), (
                 f"cycle {pins.cycle}: block is {found:#x}, golden says {self._finished:#x}"
             )
         if hold:
-            assert pins.read("overflow") == 0
+            assert pins.read("sum_overflow") == 0
         else:
             started = self.blocks or due.first
             overflow = self.golden.accumulate(due.pairs, due.first, c if self.has_c else 0)
             if started:
-                assert pins.read("overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
+                assert pins.read("sum_overflow") == overflow, f"cycle {pins.cycle}: golden says overflow {overflow}"
             self.overflows += overflow
             self.blocks += due.first
             if due.last and started:
@@ -183,7 +184,7 @@ async def ends_of_the_range(dut) -> None:
         final = Entry(tuple(lanes), last=True)
         alone = make_accumulator(config)
         alone.accumulate(final.pairs, first=True)
-        added = 0 if isinstance(alone, FusedAccumulator) else alone.total
+        added = alone.total if isinstance(alone, ExactAccumulator | IntegerAccumulator) else 0
         before = bench.overflows
         for number in near_the_ends(random, config, bench.golden, added):
             for entering in (Entry(tuple(lanes), first=True), *[nothing] * (config.stages - 1)):

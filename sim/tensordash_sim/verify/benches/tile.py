@@ -9,15 +9,24 @@ import cocotb
 from tensordash import TileConfig
 from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat
 from tensordash.configuration.numerics import Exact
-from tensordash_sim.golden import Accumulator, make_accumulator
+from tensordash_sim.golden import ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.job import Job, current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.registers import accumulator_in, near_the_ends, set_sum
-from tensordash_sim.verify.stimulus import EXPONENTS, largest, random_inputs, random_lengths, signed_value, zeros
+from tensordash_sim.verify.stimulus import (
+    EXPONENTS,
+    Arrival,
+    largest,
+    random_inputs,
+    random_lengths,
+    signed_value,
+    zeros,
+)
 
 STREAMS = 80
+FixedPoint = ExactAccumulator | IntegerAccumulator
 
 
 def constant_inputs(job, lengths: list[int], a: int, b: int, c: int):
@@ -28,6 +37,11 @@ def constant_inputs(job, lengths: list[int], a: int, b: int, c: int):
         for value, count in ((a, config.columns), (b, config.rows))
     )
     return columns, rows, [[[c] * config.columns] * config.rows] * len(lengths) if config.initial else []
+
+
+def nan(fmt: FloatFormat) -> int:
+    """A NaN of a format: every format's pattern of ones below the sign is one."""
+    return (1 << (fmt.width - 1)) - 1
 
 
 async def started(dut, name: str, **parameters) -> tuple:
@@ -41,13 +55,15 @@ async def started(dut, name: str, **parameters) -> tuple:
 
 
 async def near_the_limit(dut, lockstep: Lockstep) -> None:
-    """Set all counters, of Verilog and golden, a little below where they stay."""
+    """Set all counters, of Verilog and golden, a little below where they stay; where there are any."""
+    if not lockstep.config.counts:
+        return
     near, rows = COUNTER_LIMIT - 6, lockstep.config.rows
     lockstep.golden.counters = Counters(near, near, near, near, near, near, (near,) * rows)
     await lockstep.pins.settle()
     for name in COUNTERS:
-        getattr(dut.counters, name).value = near
-    dut.counters.row_wait.value = sum(near << (32 * row) for row in range(rows))
+        getattr(dut.counters, f"counts_{name}").value = near
+    dut.counters.counts_row_wait.value = sum(near << (32 * row) for row in range(rows))
 
 
 @cocotb.test()
@@ -126,10 +142,11 @@ def has_a_range(job: Job) -> bool:
     return isinstance(job.config.numerics.accumulator, Exact) and not job.options.get("gates")
 
 
-class Gate:
-    """How many steps may enter: the place of `Lockstep.arrival`."""
+class Gate(Arrival):
+    """A producer that offers as many steps as are allowed to enter."""
 
-    def __init__(self) -> None:
+    def __init__(self, random: Random) -> None:
+        super().__init__(random, idle=0)
         self.allowed = 0
 
     def most(self, depth: int) -> int:
@@ -151,7 +168,7 @@ async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], f
     final : tuple of two lists, (columns or rows, lanes)
         Bit patterns of the last step of both sides.
     """
-    config, arrival, gate = lockstep.config, lockstep.arrival, Gate()
+    config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
     lockstep.arrival = gate
     # A window's worth, of which nothing stays there, so that nothing but the last step is missing in the sums.
     nothing = [[0] * config.lanes] * (config.window_depth - 1)
@@ -181,13 +198,15 @@ def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, l
     )
 
 
-def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], Accumulator]:
-    """The sum of a step's products in each PE of a tile."""
+def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, int], FixedPoint]:
+    """The sum of a step's products in each PE of a tile whose sums have a range."""
     sums = {}
     for row, b in enumerate(final[1]):
         for column, a in enumerate(final[0]):
-            sums[row, column] = make_accumulator(config)
-            sums[row, column].accumulate(zip(a, b, strict=True), first=True)
+            accumulator = make_accumulator(config)
+            assert isinstance(accumulator, FixedPoint)
+            accumulator.accumulate(zip(a, b, strict=True), first=True)
+            sums[row, column] = accumulator
     return sums
 
 
@@ -266,21 +285,57 @@ async def special_values(dut) -> None:
     a, b, c = random_inputs(random, job.config, lengths, specials=0.01)
     has_specials = isinstance(job.config.a_format, FloatFormat)
     if has_specials:
-        a[0][-1][-1][0] = (1 << (job.config.a_format.width - 1)) - 1  # a NaN, whatever the seed
+        a[0][-1][-1][0] = nan(job.config.a_format)  # whatever the seed
     lockstep.feed(a, b, c)
     await lockstep.run()
-    assert lockstep.golden.non_finite == has_specials
+    assert lockstep.golden.non_finite == lockstep.golden.result_non_finite == has_specials
+
+
+@cocotb.test()
+async def special_results(dut) -> None:
+    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set.
+
+    Flags that stay would hide a result that is not looked at, and beats that wait a flag that comes too early.
+    """
+    job, random, lockstep = await started(dut, "special results", idle=0.1, stall=0.6)
+    config = job.config
+    if not isinstance(config.a_format, FloatFormat):
+        return
+    ports = [("a", index) for index in range(config.columns)] + [("b", index) for index in range(config.rows)]
+    lengths = [random.randint(1, 3) for _ in range(2 * len(ports))]
+    a, b, c = random_inputs(random, config, lengths)
+    for (side, index), stream in zip(ports, range(0, len(lengths), 2), strict=True):  # of two streams, one
+        special, others, fmt = (a, b, config.a_format) if side == "a" else (b, a, config.b_format)
+        step = random.randrange(lengths[stream])
+        special[index][stream][step] = [nan(fmt)] * config.lanes
+        for port in others:
+            port[stream][step] = [1] * config.lanes  # which is not zero
+    lockstep.feed(a, b, c)
+    risen = 0
+    while len(lockstep.results) < lockstep.due:
+        seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite)
+        risen += seen.result_non_finite
+        assert lockstep.pins.cycle < 4000
+    assert risen > 1
 
 
 @cocotb.test()
 async def reset_anywhere(dut) -> None:
-    """Reset in the middle of streams, stalls and outputs; what follows is not disturbed."""
+    """Resets of one cycle and of several in the middle of streams, stalls and outputs; what follows is not disturbed.
+
+    While a reset lasts, ports offer steps and C already, of which the tile takes none: they are lost if it does.
+    """
     job, random, lockstep = await started(dut, "reset", idle=0.3, stall=0.3)
     for _ in range(round(12 * job.effort) + 1):
         lockstep.feed(*random_inputs(random, job.config, random_lengths(random, 6, job.config.window_depth)))
         for _ in range(random.randint(1, 40)):
             await lockstep.cycle()
         await lockstep.cycle(reset=True)
+        lockstep.feed(*random_inputs(random, job.config, random_lengths(random, 2, job.config.window_depth)))
+        for _ in range(random.choice((0, 0, 1, 3, 5))):
+            await lockstep.cycle(reset=True, clear=random.random() < 0.2)
+        if random.random() < 0.3:
+            await lockstep.run()
     lockstep.feed(*random_inputs(random, job.config, random_lengths(random, 4, job.config.window_depth)))
     await lockstep.run()
 
@@ -343,6 +398,37 @@ async def wrong_last_of_c(dut) -> None:
         await lockstep.run()
         assert lockstep.golden.protocol_error
         await lockstep.cycle(clear=True)
+
+
+@cocotb.test()
+async def idle_between_streams(dut) -> None:
+    """`idle` from a last result on, and only then: not while a stream waits for its next steps."""
+    job, random, lockstep = await started(dut, "idle", idle=0.4, stall=0.4)
+    for length in random_lengths(random, max(4, round(12 * job.effort)), job.config.window_depth):
+        lockstep.feed(*random_inputs(random, job.config, [length]))
+        await lockstep.run()
+        for _ in range(random.randint(1, 3)):
+            assert (await lockstep.cycle()).idle
+    lockstep.feed(*random_inputs(random, job.config, [2]))
+    arrival, before = lockstep.arrival.most, lockstep.golden.entered
+    lockstep.arrival.most = lambda depth: int(lockstep.golden.entered == before)
+    seen = [(await lockstep.cycle()).idle for _ in range(30)]
+    assert not any(seen[-20:]), "a stream that has begun and not ended is in flight"
+    lockstep.arrival.most = arrival
+    await lockstep.run()
+    assert (await lockstep.cycle()).idle
+
+
+@cocotb.test()
+async def snapshots(dut) -> None:
+    """Copies of the counters, next to never and in every cycle; together with `clear` nothing but the copy stays."""
+    job, random, lockstep = await started(dut, "snapshots", idle=0.2, stall=0.2, compare_every=1)
+    for often in (0.05, 1.0, 0.4) if job.config.snapshot else ():
+        lockstep.snapshots = often
+        lockstep.feed(*random_inputs(random, job.config, random_lengths(random, 6, job.config.window_depth)))
+        for _ in range(max(30, round(80 * job.effort))):
+            await lockstep.cycle(clear=random.random() < 0.1)
+        await lockstep.run()
 
 
 @cocotb.test()

@@ -1,0 +1,113 @@
+"""Where the options of `connectivity = "auto"` come from, and what they are worth.
+
+    python bench/connectivity_auto.py search     # the table in hdl/tensordash/configuration/connectivity.py (minutes)
+    python bench/connectivity_auto.py compare    # against plain options of as many sources
+
+Searched for buffers that shift: hill climbing (`tensordash_sim.explore`) on random zeros, the mean over 30, 50, 70 and
+90% with four rows; eight options (two steps: five), lane offsets up to 3, six levels if another does not bring a lot.
+An entry serves a range of lanes: what counts is the mean over some of them. Plain options are a lane's own and its
+neighbours', the oldest step first.
+"""
+
+import argparse
+from collections.abc import Sequence
+from functools import cache
+
+from tensordash import Connectivity, TileConfig
+from tensordash.configuration.connectivity import Option, auto_options
+from tensordash_sim.explore import Structure, Workload, climb, random_workload, start_options
+
+ZEROS = (0.3, 0.5, 0.7, 0.9)
+ROWS = 4
+# From these lanes on, and the lanes that are tried of that range.
+RANGES = {2: (2,), 3: (3,), 4: (4,), 5: (5, 6, 7), 8: (8, 11, 14), 16: (16, 23, 32)}
+DEPTHS = (2, 3, 4, 5, 6)
+MOST_OPTIONS, OPTIONS_OF_TWO_STEPS = 8, 5
+# As the paper's widest tile has; what each further one has to bring.
+MOST_LEVELS, LEVEL_COST = 6, 0.05
+SHOWN_SEEDS = range(1, 5)
+SHOWN_LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+
+@cache
+def workloads(lanes: int, seed: int) -> list[Workload]:
+    """Random zeros of four densities."""
+    return [random_workload(lanes, ROWS, zeros=zeros, passes=8, steps=1000, seed=seed) for zeros in ZEROS]
+
+
+def speedup(options: Sequence[Option], lanes: int, depth: int, staging: str = "shift", seed: int = 0) -> float:
+    """Mean over the densities."""
+    structure = Structure(lanes, depth, ROWS, 1, len(options), staging)
+    config = structure.config(TileConfig(out_rows=ROWS), options)
+    made = [workload.speedup(config) for workload in workloads(lanes, seed)]
+    return sum(made) / len(made)
+
+
+def levels(options: Sequence[Option], lanes: int, depth: int) -> int:
+    """How many lanes decide one after the other."""
+    return len(Connectivity(options, lanes=lanes, depth=depth).levels)
+
+
+def lanes_of(first: int) -> range:
+    """The range of lanes that begins there."""
+    return range(first, min((other for other in RANGES if other > first), default=33))
+
+
+def search_entry(first: int, depth: int, tries: int, seeds: int) -> tuple[Option, ...]:
+    """The best that is found for a range of lanes."""
+    most = MOST_OPTIONS if depth > 2 else OPTIONS_OF_TWO_STEPS
+    structure = Structure(first, depth, ROWS, 1, min(most, 1 + (depth - 1) * min(first, 7)))
+
+    def score(options: Sequence[Option]) -> float:
+        over = max(levels(options, lanes, depth) for lanes in lanes_of(first)) - MOST_LEVELS
+        made = [speedup(options, lanes, depth) for lanes in RANGES[first]]
+        return sum(made) / len(made) - LEVEL_COST * max(0, over)
+
+    found = [climb(structure, score, tries=tries, seed=seed) for seed in range(seeds)]
+    return max(found, key=lambda each: each.speedup).options
+
+
+def print_search(tries: int, seeds: int) -> None:
+    """Lines of the table."""
+    for first in RANGES:
+        for depth in DEPTHS:
+            options = search_entry(first, depth, tries, seeds)
+            print(f"    ({first}, {depth}): {options[1:]},".replace("),)", "))"), flush=True)
+
+
+def print_comparison() -> None:
+    """Speedups of both as Markdown."""
+    print("| lanes | staging | " + " | ".join(f"{depth} steps" for depth in DEPTHS) + " |")
+    print("|---" * (len(DEPTHS) + 2) + "|")
+    for lanes in SHOWN_LANES:
+        for staging in ("shift", "ring"):
+            cells = []
+            for depth in DEPTHS:
+                options = auto_options(lanes, depth, ring=staging == "ring")
+                plain = plain_options(options, lanes, depth, staging)
+                pair = [mean_speedup(each, lanes, depth, staging) for each in (options, plain)]
+                cells.append(f"{pair[0]:.3f} ({pair[1]:.3f})")
+            print(f"| {lanes} | `{staging}` | {' | '.join(cells)} |", flush=True)
+
+
+def mean_speedup(options: Sequence[Option], lanes: int, depth: int, staging: str) -> float:
+    """Over other streams than those that the search knew."""
+    return sum(speedup(options, lanes, depth, staging, seed) for seed in SHOWN_SEEDS) / len(SHOWN_SEEDS)
+
+
+def plain_options(options: Sequence[Option], lanes: int, depth: int, staging: str) -> tuple[Option, ...]:
+    """As many: a lane's own and its neighbours', the oldest step first."""
+    sources = len(Connectivity(options, lanes=lanes, depth=depth).sources(ring=staging == "ring"))
+    return start_options(Structure(lanes, depth, ROWS, 1, sources, staging))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["search", "compare"])
+    parser.add_argument("--tries", type=int, default=600)
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    if arguments.what == "search":
+        print_search(arguments.tries, arguments.seeds)
+    else:
+        print_comparison()

@@ -1,0 +1,89 @@
+"""The picture of docs/cost.md's tables of scaling: what is added per PE, and a fit of it.
+
+python bench/scaling_picture.py [FILE.svg]    # reads docs/cost.md, writes docs/scaling.svg
+"""
+
+import re
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tensordash.storage.files import whole
+from tensordash_sim.plots import COLORS, drawn_whole, style
+
+DOCS = Path(__file__).parents[1] / "docs"
+PARAMETERS = ("rows", "columns", "lanes", "depth")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What is added per PE over a parameter: slope / n + constant for rows and columns, slope * n + constant else.
+
+    Attributes
+    ----------
+    slope, constant : float
+        Gate equivalents.
+    worst : float
+        The largest distance of a point from it, as a share of the point.
+    """
+
+    slope: float
+    constant: float
+    worst: float
+
+
+def terms(parameter: str, at: np.ndarray) -> np.ndarray:
+    """What rows or columns share is divided among them; lanes and steps multiply."""
+    return 1 / at if parameter in ("rows", "columns") else at
+
+
+def fitted(parameter: str, added: Mapping[int, float]) -> Fit:
+    """Least squares over the points of a parameter."""
+    at, there = np.array(list(added), float), np.array(list(added.values()))
+    found = terms(parameter, at)
+    (slope, constant), *_ = np.linalg.lstsq(np.stack([found, np.ones_like(at)], axis=1), there, rcond=None)
+    return Fit(float(slope), float(constant), float(np.abs((slope * found + constant) / there - 1).max()))
+
+
+def tables(text: str) -> dict[str, dict[int, float]]:
+    """What is added per PE, by parameter and its value, as the section "Scaling" has it."""
+    section = text.split("## Scaling")[1].split("\n## ")[0]
+    found: dict[str, dict[int, float]] = {}
+    parameter = ""
+    for line in section.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if len(cells) == 5 and re.match("|".join(PARAMETERS), cells[0]):
+            parameter = re.split(r"\W", cells[0])[0]
+        elif len(cells) == 5 and cells[0].isdigit():
+            found.setdefault(parameter, {})[int(cells[0])] = float(cells[3].replace(",", ""))
+    return found
+
+
+def draw(points: Mapping[str, Mapping[int, float]], path: Path) -> None:
+    """One plot for each parameter, all with the same axis of gate equivalents."""
+    from matplotlib.figure import Figure
+
+    with style("scaling"):
+        figure = Figure(figsize=(10, 2.6), layout="constrained")
+        plots = figure.subplots(1, len(points), sharey=True)
+        for axes, (parameter, added) in zip(plots, points.items(), strict=True):
+            at = np.array(list(added), float)
+            fit = fitted(parameter, added)
+            fine = np.linspace(at.min(), at.max(), 100)
+            axes.plot(fine, fit.slope * terms(parameter, fine) + fit.constant, "-", marker="", color=COLORS[1])
+            axes.plot(at, list(added.values()), "o", color=COLORS[0], markersize=5, clip_on=False)
+            axes.set_xlabel(parameter)
+            axes.margins(x=0.08, y=0.08)
+            drawn_whole(axes, at.tolist())
+        plots[0].set_ylim(bottom=0)
+        plots[0].set_ylabel("added GE per PE")
+        with whole(path) as place:
+            figure.savefig(place, format="svg", metadata={"Date": None})
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS / "scaling.svg"
+    draw(tables((DOCS / "cost.md").read_text(encoding="utf-8")), target)

@@ -1,0 +1,52 @@
+"""Areas of tiles, kept in a folder: a search that is done answers from there."""
+
+import hashlib
+import json
+from importlib.metadata import version
+from pathlib import Path
+
+import tensordash
+from tensordash import TileConfig
+from tensordash.storage.files import code_digest, write_whole
+
+__all__ = ["area"]
+
+
+def area(config: TileConfig, folder: Path) -> dict[str, float]:
+    """What a tile takes: its area over its baseline's (`area_ratio`), and gates beyond that (`added_ge_per_pe`).
+
+    Parameters
+    ----------
+    config : TileConfig
+        A tile that skips zeros.
+    folder : Path
+        Where figures are kept; those of other code, Yosys or library stay apart.
+    """
+    from tensordash_synth import default_liberty
+
+    path = folder / f"{_key(config, default_liberty())}.json"
+    try:
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return {name: float(kept[name]) for name in ("area_ratio", "added_ge_per_pe")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        found = _measured(config)
+        write_whole(path, json.dumps(found) + "\n")
+        return found
+
+
+def _measured(config: TileConfig) -> dict[str, float]:
+    from tensordash_synth import measure_areas
+
+    areas = measure_areas(config)
+    total, baseline = areas.ge_per_pe("total")
+    return {"area_ratio": total / baseline, "added_ge_per_pe": total - baseline}
+
+
+def _key(config: TileConfig, liberty: Path) -> str:
+    """Of everything that the figures depend on."""
+    import tensordash_synth
+
+    code = code_digest(*(Path(package.__file__ or "").parent for package in (tensordash, tensordash_synth)))
+    library = hashlib.sha256(liberty.read_bytes()).hexdigest()
+    text = json.dumps([config.to_mapping(), config.options, code, library, version("pyosys")], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

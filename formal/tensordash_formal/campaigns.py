@@ -1,0 +1,107 @@
+"""Campaigns: which mutants are made of which tiles."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from tensordash import TileConfig, load_preset
+
+from .mutants import BitMutants, Mutants, components_of
+from .wiring import WiringMutants
+
+__all__ = ["KINDS", "Campaign", "campaign_of", "full_campaigns"]
+
+KINDS: Mapping[str, type[BitMutants] | type[WiringMutants]] = MappingProxyType(
+    {"bits": BitMutants, "wires": WiringMutants}
+)
+"""What is wrong: a bit of an operator, or a connection of an instance."""
+
+WIRED = ("pe", "tile", "axi_stream")
+"""Components with instances in them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Campaign:
+    """Mutants of one kind of one tile.
+
+    Parameters
+    ----------
+    name : str
+        What reports call it.
+    config : TileConfig
+        The tile.
+    kind : str
+        One of `KINDS`.
+    parts : tuple of (str, int)
+        Components, and how many mutants of each.
+    """
+
+    name: str
+    config: TileConfig
+    kind: str
+    parts: tuple[tuple[str, int], ...]
+
+    def mutants(self, component: str, seed: int, folder: Path) -> Mutants:
+        """The mutants of one component; temporary files go to a folder that exists."""
+        return KINDS[self.kind](self.config, component, dict(self.parts)[component], seed, folder)
+
+
+def campaign_of(
+    config: TileConfig, name: str, kind: str = "bits", count: int = 300, components: tuple[str, ...] = ()
+) -> Campaign:
+    """As many mutants of each component.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    name : str
+        What reports call it.
+    kind : str
+        One of `KINDS`.
+    count : int
+        Mutants, in all.
+    components : tuple of str
+        Of those that the tile has; all of them if empty.
+
+    Raises
+    ------
+    ValueError
+        If the tile has no such component.
+    """
+    there = tuple(each for each in components_of(config) if kind == "bits" or each in WIRED)
+    if unknown := set(components) - set(there):
+        raise ValueError(f"must be one of {', '.join(there)}, not {min(unknown)!r}")
+    chosen = components or there
+    return Campaign(
+        name=name, config=config, kind=kind, parts=tuple((each, -(-count // len(chosen))) for each in chosen)
+    )
+
+
+def full_campaigns() -> tuple[Campaign, ...]:
+    """What `make mutate` makes: of a small tile, of the 16-bit presets' own modules, and of their wires."""
+    # 8 bits, so that the proofs of the PE apply; little headroom, so that sums overflow.
+    small = TileConfig(rows=2, columns=1, format="fp8_e5m2", headroom_bits=4)
+    paper, recommended, bf16 = (load_preset(name) for name in ("paper", "recommended", "paper-bf16"))
+    with_c = load_preset("paper", ("tile.initial=true", "tile.out_rows=2"))
+    bits = {
+        "paper": (paper, (("pe", 80), ("tile", 60), ("staging_buffer", 20))),
+        "recommended": (recommended, (("staging_ring", 20), ("tile", 40), ("axi_stream", 20))),
+        "paper-bf16": (bf16, (("pe", 80), ("tile", 20))),
+    }
+    wires = {
+        "paper": (paper, (("pe", 20), ("tile", 90), ("axi_stream", 60))),
+        "recommended": (recommended, (("tile", 90), ("axi_stream", 60))),
+        "paper-bf16": (bf16, (("pe", 20), ("tile", 60))),
+        "paper with C": (with_c, (("tile", 60), ("axi_stream", 20))),
+    }
+    return (
+        campaign_of(small, "2x1 fp8_e5m2", "bits", 360),
+        *(_campaign(name, "bits", *each) for name, each in bits.items()),
+        *(_campaign(name, "wires", *each) for name, each in wires.items()),
+    )
+
+
+def _campaign(name: str, kind: str, config: TileConfig, parts: tuple[tuple[str, int], ...]) -> Campaign:
+    return Campaign(name=name, config=config, kind=kind, parts=parts)

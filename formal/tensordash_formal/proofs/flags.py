@@ -1,0 +1,61 @@
+"""The sticky flags: each rises with its cause and no other, stays, and is cleared."""
+
+from typing import Any
+
+from amaranth.hdl import Module
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.tile.flags import FLAGS, Flags
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's flags.
+
+    Source: docs/tile.md, "Counters and flags"; the docstring of `Flags`.
+    """
+    dut = Flags()
+    harness = Harness(dut, fault=fault)
+    cleared = harness.past(dut.clear)
+    for index, name in enumerate(FLAGS):
+        flag = getattr(dut, name)
+        raised, stood = harness.past(dut.raised[index]), harness.past(flag)
+        harness.claim("flags_rise", flag, when=raised & ~cleared)
+        harness.claim("flags_stay", flag == stood, when=~raised & ~cleared)
+        harness.claim("clear_zeroes_flags", ~flag, when=cleared)
+    return harness
+
+
+def _keeps_all(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.clear.eq(0)
+
+
+def _keeps_nothing(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.clear.eq(outer.clear | ~outer.raised.any())
+
+
+def _drops_the_last(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.raised[-1].eq(0)
+
+
+def _raises_two(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.raised[0].eq(outer.raised[:2].any())
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=Flags, fault=fault, depth=6)
+
+
+BROKEN = (
+    _broken("flags_rise", "the last flag never rises", _drops_the_last),
+    _broken("flags_stay", "flags fall when nothing raises one", _keeps_nothing),
+    _broken("flags_stay", "a flag rises with another one's cause", _raises_two),
+    _broken("clear_zeroes_flags", "nothing is cleared", _keeps_all),
+)
+
+PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken=BROKEN)

@@ -1,0 +1,54 @@
+"""The snapshot: all counters of one cycle, until the next one is taken."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Value
+
+from tensordash import TileConfig
+from tensordash.block import Block
+from tensordash.tile.snapshot import Snapshot
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Claims about a tile's copy of its counters.
+
+    Source: docs/tile.md, "Counters and flags"; the docstring of `Snapshot`.
+    """
+    dut = Snapshot(rows=config.rows)
+    harness = Harness(dut, fault=fault)
+    taken = harness.past(dut.take)
+    for name in dut.copied.signature.members:
+        counter, copy = Value.cast(getattr(dut.counted, name)), Value.cast(getattr(dut.copied, name))
+        harness.claim("all_counters_are_copied", copy == harness.past(counter), when=taken)
+        harness.claim("a_copy_stays_until_the_next", copy == harness.past(copy), when=~taken)
+    return harness
+
+
+def _misses_one(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.counted.row_wait[-1].eq(0)
+
+
+def _swaps_two(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [sound.counted.cycles.eq(outer.counted.steps), sound.counted.steps.eq(outer.counted.cycles)]
+
+
+def _follows(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.take.eq(1)
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=Snapshot, fault=fault, depth=6)
+
+
+BROKEN = (
+    _broken("all_counters_are_copied", "the last row's counter is missing", _misses_one),
+    _broken("all_counters_are_copied", "two counters are exchanged", _swaps_two),
+    _broken("a_copy_stays_until_the_next", "the counters show through", _follows),
+)
+
+PROOF = Proof(name="snapshot", build=build, applies=lambda config: config.snapshot, broken=BROKEN)

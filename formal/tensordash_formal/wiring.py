@@ -1,0 +1,294 @@
+"""Wiring mutants: an instance's bus dropped, stuck, its neighbour's, or swapped with it; one bit of it stuck."""
+
+import copy
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tensordash import TileConfig
+from tensordash_synth.yosys import run_yosys
+
+from .mutants import CHOSEN, SELECT, SELECT_BITS, Mutant, Mutants
+
+__all__ = ["KINDS", "WiringMutant", "WiringMutants"]
+
+KINDS = ("neighbour", "swapped", "dropped", "stuck", "bit stuck")
+"""Kinds of wiring mutants. A bus that is dropped reads as zeros, one that is stuck as ones."""
+
+CLOCK = "clk"  # there is one clock, and behind a multiplexer it would come after what it samples
+TRIES = 20  # draws in a place before it is given up as exhausted
+
+Bits = list[int | str]
+Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class WiringMutant(Mutant):
+    """A wrong connection of one port of one instance; of two, where they are swapped.
+
+    Parameters
+    ----------
+    cell, port : str
+        The instance and its port.
+    other : str
+        The neighbour: the next instance of the same module beside it; empty if the change needs none.
+    bit, value : int
+        The bit that is stuck, -1 for all; and at what.
+    """
+
+    cell: str
+    port: str
+    other: str = ""
+    bit: int = -1
+    value: int = 0
+
+
+class WiringMutants(Mutants):
+    """Wiring mutants: every port of every kind of instance in every module, over and over with another kind of change.
+
+    Parameters
+    ----------
+    config, component, folder
+        As in `Mutants`.
+    count, seed : int
+        How many, and which. A small component may have fewer.
+    """
+
+    def __init__(self, config: TileConfig, component: str, count: int, seed: int, folder: Path) -> None:
+        super().__init__(config, component, folder)
+        run_yosys([*self._read, "write_json design.json"], folder, self.top)
+        self._design = json.loads((folder / "design.json").read_text(encoding="utf-8"))
+        self._nets = {name: _Nets(self._design["modules"], name) for name in self.modules}
+        places = [(name, *place) for name, nets in self._nets.items() for place in nets.places()]
+        self.mutants: Sequence[WiringMutant] = list(self._drawn(places, count, Random(f"{seed} wiring {component}")))
+
+    def _drawn(self, places: list[Place], count: int, random: Random) -> Iterator[WiringMutant]:
+        # What needs a neighbour first: few places have one.
+        kinds = {place: [*random.sample(KINDS[:2], 2), *random.sample(KINDS[2:], 3)] for place in places}
+        random.shuffle(places)
+        seen: set[tuple[Any, ...]] = set()
+        number, turn = 0, 0
+        while places and number < count:
+            for place in list(places):
+                if (change := self._change(place, kinds[place], turn, seen, random)) is None:
+                    places.remove(place)
+                elif number < count:
+                    number += 1
+                    module, port = place[0], change["port"]
+                    line = self._line(module, change["cell"], port)
+                    yield WiringMutant(number=number, module=module, title=_title(change), line=line, **change)
+            turn += 1
+
+    def _change(
+        self, place: Place, kinds: list[str], turn: int, seen: set[tuple[Any, ...]], random: Random
+    ) -> dict[str, Any] | None:
+        """Another change in a place, of the kind whose turn it is if there is one; None if there is none."""
+        module, child, port = place
+        nets = self._nets[module]
+        for attempt in range(TRIES * len(kinds)):
+            kind = kinds[(turn + attempt // TRIES) % len(kinds)]
+            cell = random.choice(nets.instances[child])
+            change = nets.change(cell, port, kind, random)
+            if change is not None and (key := (module, *change.values())) not in seen:
+                seen.add(key)
+                return change
+        return None
+
+    def _line(self, module: str, cell: str, port: str) -> int:
+        """The line in which an instance's port is connected; the instance's own if it is not found."""
+        source = self._design["modules"][module]["cells"][cell]["attributes"]["src"]
+        first = int(re.search(r":(\d+)", source)[1])  # type: ignore[index]
+        for number, line in enumerate(self.text.splitlines()[first - 1 :], first):
+            if f".{port}(" in line:
+                return number
+            if line.rstrip().endswith(");"):
+                break
+        return first
+
+    def model(self) -> str:
+        """As in `Mutants`."""
+        text = self._written(self.mutants, chosen=True)
+        # Yosys knows no global names: each module finds the choice by itself.
+        declared = f"  wire [{SELECT_BITS - 1}:0] {SELECT};\n"
+        assert text.count(declared) == len({each.module for each in self.mutants})
+        return text.replace(declared, CHOSEN)
+
+    def verilog(self, mutant: Mutant | None) -> str:
+        """As in `Mutants`."""
+        return self._written([mutant] if isinstance(mutant, WiringMutant) else [], chosen=False)
+
+    def _written(self, mutants: Sequence[WiringMutant], *, chosen: bool) -> str:
+        design = copy.deepcopy(self._design)
+        for name, nets in self._nets.items():
+            if here := [each for each in mutants if each.module == name]:
+                nets.rewire(design["modules"][name], here, chosen=chosen)
+        (self._folder / "mutant.json").write_text(json.dumps(design), encoding="utf-8")
+        run_yosys(["read_json mutant.json", "write_verilog -noattr mutant.v"], self._folder, self.top)
+        return (self._folder / "mutant.v").read_text(encoding="utf-8")
+
+
+def _title(change: dict[str, Any]) -> str:
+    name = f"{change['cell']}.{change['port']}"
+    match change["kind"]:
+        case "neighbour":
+            return f"{name} is that of {change['other']}"
+        case "swapped":
+            return f"{name} swapped with that of {change['other']}"
+        case "bit stuck":
+            return f"bit {change['bit']} of {name} stuck at {change['value']}"
+    return f"{name} {'dropped' if change['kind'] == 'dropped' else 'stuck at ones'}"
+
+
+class _Nets:
+    """A module's instances and what they are connected to.
+
+    Parameters
+    ----------
+    modules : dict
+        All modules of a design, as Yosys writes them (JSON).
+    name : str
+        The module.
+    """
+
+    def __init__(self, modules: dict[str, Any], name: str) -> None:
+        module = modules[name]
+        self.cells = {cell: each for cell, each in module["cells"].items() if each["type"] in modules}
+        self.instances: dict[str, list[str]] = defaultdict(list)
+        for cell, each in self.cells.items():
+            self.instances[each["type"]].append(cell)
+        ports = {child: modules[child]["ports"] for child in self.instances}
+        self.outputs = {
+            (child, port) for child, each in ports.items() for port in each if each[port]["direction"] == "output"
+        }
+        self.read = {bit for port in module["ports"].values() if port["direction"] == "output" for bit in port["bits"]}
+        for each in module["cells"].values():
+            inputs = (port for port, way in each["port_directions"].items() if way == "input")
+            self.read.update(bit for port in inputs for bit in each["connections"].get(port, []))
+
+    def places(self) -> list[tuple[str, str]]:
+        """Every module that is instantiated here, with each of its ports that says something here."""
+        return [
+            (child, port)
+            for child, cells in sorted(self.instances.items())
+            for port in sorted({port for cell in cells for port in self.cells[cell]["connections"]})
+            if port != CLOCK and any(self._live(cell, port) for cell in cells)
+        ]
+
+    def _bits(self, cell: str, port: str) -> Bits:
+        return self.cells[cell]["connections"].get(port, [])
+
+    def _live(self, cell: str, port: str) -> list[int]:
+        """Bits of a connection that make a difference: all of an input's, and an output's that somebody reads."""
+        bits, output = self._bits(cell, port), self._output(cell, port)
+        return [i for i, bit in enumerate(bits) if not output or (bit in self.read and not isinstance(bit, str))]
+
+    def _output(self, cell: str, port: str) -> bool:
+        return (self.cells[cell]["type"], port) in self.outputs
+
+    def change(self, cell: str, port: str, kind: str, random: Random) -> dict[str, Any] | None:
+        """A change of a kind in one place: members of a `WiringMutant`; None if it would change nothing."""
+        bits, live = self._bits(cell, port), self._live(cell, port)
+        change = {"kind": kind, "cell": cell, "port": port, "other": "", "bit": -1, "value": 0}
+        if not live:
+            return None
+        if kind in ("neighbour", "swapped"):
+            cells = self.instances[self.cells[cell]["type"]]
+            other = cells[(cells.index(cell) + 1) % len(cells)]
+            return None if self._bits(other, port) == bits else {**change, "other": other}
+        if kind == "bit stuck":
+            if len(bits) == 1:  # the whole bus
+                return None
+            bit, value = random.choice(live), random.getrandbits(1)
+            return None if bits[bit] == str(value) else {**change, "bit": bit, "value": value}
+        value = int(kind == "stuck")
+        return None if all(bit == str(value) for bit in bits) else {**change, "value": value}
+
+    def rewire(self, module: dict[str, Any], mutants: Sequence[WiringMutant], *, chosen: bool) -> None:
+        """Make a module's connections as mutants want them: of the one that is chosen, or of the only one."""
+        netlist = _Netlist(module)
+        select = netlist.wire(SELECT_BITS, SELECT) if chosen else []
+        wanted: dict[tuple[str, str], list[WiringMutant]] = defaultdict(list)
+        for mutant in mutants:
+            wanted[mutant.cell, mutant.port].append(mutant)
+            if mutant.kind == "swapped":
+                wanted[mutant.other, mutant.port].append(mutant)
+        # What an instance gives is behind its changes what the module has there: they come in between.
+        given = {
+            (cell, port): netlist.wire(len(self._bits(cell, port))) if self._output(cell, port) else []
+            for cell, port in wanted
+        }
+        for (cell, port), here in wanted.items():
+            bits = self._bits(cell, port)
+            now = given[cell, port] or bits
+            for mutant in here:
+                other = mutant.cell if cell == mutant.other else mutant.other
+                theirs = (given.get((other, port)) or self._bits(other, port)) if other else []
+                when: Bits = netlist.equal(select, mutant.number) if chosen else ["1"]
+                now = netlist.multiplexer(when, _changed(mutant, now, theirs), now)
+            connections = module["cells"][cell]["connections"]
+            if given[cell, port]:
+                connections[port] = given[cell, port]
+                netlist.connect(now, bits)
+            else:
+                connections[port] = now
+
+
+def _changed(mutant: WiringMutant, bits: Bits, theirs: Bits) -> Bits:
+    """What a mutant makes of a connection."""
+    if mutant.other:
+        return theirs
+    return [str(mutant.value) if mutant.bit in (-1, i) else bit for i, bit in enumerate(bits)]
+
+
+class _Netlist:
+    """Adds wires and cells to a module as Yosys writes it (JSON)."""
+
+    def __init__(self, module: dict[str, Any]) -> None:
+        self._module = module
+        everything = [net["bits"] for net in module["netnames"].values()]
+        everything += [bits for cell in module["cells"].values() for bits in cell["connections"].values()]
+        self._next = 1 + max((bit for bits in everything for bit in bits if isinstance(bit, int)), default=1)
+
+    def wire(self, width: int, name: str = "") -> Bits:
+        """New nets."""
+        bits: Bits = list(range(self._next, self._next + width))
+        self._next += width
+        if name:
+            self._module["netnames"][name] = {"hide_name": 0, "bits": bits, "attributes": {}}
+        return bits
+
+    def equal(self, bits: Bits, number: int) -> Bits:
+        """Whether nets carry a number."""
+        constant: Bits = [str(number >> i & 1) for i in range(len(bits))]
+        return self._cell("$eq", A=bits, B=constant, width=1)
+
+    def multiplexer(self, when: Bits, one: Bits, other: Bits) -> Bits:
+        """One or the other."""
+        return self._cell("$mux", A=other, B=one, S=when, width=len(one))
+
+    def connect(self, source: Bits, target: Bits) -> None:
+        """Drive nets; what is not a net there drives nothing."""
+        pairs = [(one, other) for one, other in zip(source, target, strict=True) if isinstance(other, int)]
+        self._cell("$pos", A=[one for one, _ in pairs], into=[other for _, other in pairs], width=len(pairs))
+
+    def _cell(self, kind: str, *, width: int, into: Bits | None = None, **inputs: Bits) -> Bits:
+        output = self.wire(width) if into is None else into
+        sized = {"A_WIDTH": len(inputs["A"]), "Y_WIDTH": width, "A_SIGNED": 0}
+        if kind == "$mux":
+            sized = {"WIDTH": width}
+        elif "B" in inputs:
+            sized |= {"B_WIDTH": len(inputs["B"]), "B_SIGNED": 0}
+        self._module["cells"][f"$mutant${len(self._module['cells'])}"] = {
+            "hide_name": 1,
+            "type": kind,
+            "parameters": sized,
+            "attributes": {},
+            "port_directions": {**dict.fromkeys(inputs, "input"), "Y": "output"},
+            "connections": {**inputs, "Y": output},
+        }
+        return output

@@ -1,0 +1,73 @@
+"""Output buffer: two beats between a tile and its sink, so that the sink's ready reaches registers only."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib import stream
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+from ..layouts import beat_layout
+
+__all__ = ["OutputBuffer"]
+
+
+class OutputBuffer(Block):
+    """A queue of up to two beats, all of whose outputs come out of registers.
+
+    Timing: a beat that enters is at `out` in the next cycle, or when the one before it has been taken; one beat per
+    cycle that `out` allows. `beats.ready` depends on no input of the same cycle.
+
+    Parameters
+    ----------
+    out_rows, columns : int
+        Shape of a beat.
+
+    Members
+    -------
+    beats : In(stream of beat_layout)
+        What comes in; ready while there are fewer than two.
+    out : Out(stream of beat_layout)
+        The oldest beat.
+    empty : Out(1)
+        There is none.
+
+    Raises
+    ------
+    ValueError
+        For a parameter below 1.
+
+    Source: docs/tile.md, "One cycle", step 1.
+    """
+
+    def __init__(self, *, out_rows: int, columns: int) -> None:
+        self.out_rows = require_int("out_rows", out_rows, 1)
+        self.columns = require_int("columns", columns, 1)
+        layout = beat_layout(out_rows, columns)
+        super().__init__(
+            {"beats": In(stream.Signature(layout)), "out": Out(stream.Signature(layout)), "empty": Out(1)},
+            identity=(out_rows, columns),
+        )
+
+    def elaborate(self, platform):
+        """The oldest beat in the register that is shown; one that finds it full and stuck in the other."""
+        m = Module()
+        shown_valid, behind_valid = Signal(), Signal()
+        shown = Signal.like(self.beats.payload, reset_less=True)
+        behind = Signal.like(self.beats.payload, reset_less=True)
+        m.d.comb += [
+            self.beats.ready.eq(~behind_valid),
+            self.out.valid.eq(shown_valid),
+            self.out.payload.eq(shown),
+            self.empty.eq(~shown_valid),
+        ]
+        with m.If(~shown_valid | self.out.ready):
+            m.d.sync += [
+                shown_valid.eq(behind_valid | self.beats.valid),
+                behind_valid.eq(0),
+                shown.eq(Mux(behind_valid, behind, self.beats.payload)),
+            ]
+        with m.Else():
+            m.d.sync += behind_valid.eq(behind_valid | self.beats.valid)
+        with m.If(self.beats.valid & ~behind_valid):
+            m.d.sync += behind.eq(self.beats.payload)
+        return m

@@ -1,0 +1,31 @@
+"""Status ports: what a tile says of itself, the same on every top."""
+
+from typing import Any
+
+from amaranth.lib.wiring import In, Out
+
+from ..configuration.config import TileConfig
+from .counters import CounterSignature
+from .flags import FLAGS
+
+__all__ = ["counter_names", "status_members"]
+
+
+def counter_names(config: TileConfig) -> tuple[str, ...]:
+    """The counters that a tile shows."""
+    return tuple(CounterSignature(config.rows).members) if config.counts else ()
+
+
+def status_members(config: TileConfig) -> dict[str, Any]:
+    """Members of a top: counters and flags, what is done with them, and `idle`.
+
+    They have no signature of their own, whose name would be in front of theirs.
+    """
+    members: dict[str, Any] = {}
+    if config.counts:
+        members |= dict(CounterSignature(config.rows).members)
+    members |= {name: Out(1) for name in FLAGS}
+    members |= {"idle": Out(1), "clear": In(1)}
+    if config.snapshot:
+        members["snapshot"] = In(1)
+    return members

@@ -1,0 +1,134 @@
+"""The feeders of AXI4-Streams, as docs/tile.md defines them, "AXI4-Stream"."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from .ports import Offer
+
+__all__ = ["AxiBeat", "Feeder"]
+
+
+@dataclass(frozen=True, slots=True)
+class AxiBeat:
+    """An input beat.
+
+    Parameters
+    ----------
+    steps : sequence of sequence of int, (depth, lanes)
+        Bit patterns on `tdata`, the lowest step first.
+    keep : int
+        Bits of `tkeep`.
+    last : bool
+        `tlast`.
+    """
+
+    steps: Sequence[Sequence[int]]
+    keep: int
+    last: bool
+
+
+class Feeder:
+    """A feeder after reset.
+
+    A cycle is: `offer`; `ready` with what the tile takes of it; `clock` with the beat on the port, if any.
+
+    Parameters
+    ----------
+    depth : int
+        Steps in a beat.
+    step_bytes : int
+        Bytes of a step.
+
+    Examples
+    --------
+    A beat of two steps, whose end a null beat tells:
+
+    >>> feeder = Feeder(depth=2, step_bytes=1)
+    >>> feeder.clock(0, AxiBeat([[1], [2]], keep=0b11, last=False))
+    False
+    >>> feeder.offer()
+    Offer(steps=([1],), available=1, last=False)
+    >>> feeder.ready(taken=1)
+    True
+    >>> feeder.clock(1, AxiBeat([[0], [0]], keep=0, last=True))
+    False
+    >>> feeder.offer()
+    Offer(steps=([2],), available=1, last=True)
+    """
+
+    def __init__(self, *, depth: int, step_bytes: int) -> None:
+        self.depth, self.step_bytes = depth, step_bytes
+        self.reset()
+
+    def reset(self) -> None:
+        """What a clock edge with reset does."""
+        # Steps, and whether each ends its stream: True, False, or None for an open one.
+        self._held: deque[tuple[Sequence[int], bool | None]] = deque()
+
+    @property
+    def empty(self) -> bool:
+        """Whether no step is held."""
+        return not self._held
+
+    def offer(self) -> Offer:
+        """What the tile is offered."""
+        offered: list[Sequence[int]] = []
+        for step, ends in self._held:
+            if ends is None or len(offered) == self.depth:
+                break
+            offered.append(step)
+            if ends:
+                return Offer(tuple(offered), len(offered), last=True)
+        return Offer(tuple(offered), len(offered), last=False)
+
+    def ready(self, taken: int) -> bool:
+        """Whether a beat enters that is on the port while the tile takes `taken` steps; not so in reset."""
+        return 2 * self.depth - (len(self._held) - taken) >= self.depth
+
+    def clock(self, taken: int, beat: AxiBeat | None) -> bool:
+        """The end of a cycle in which the tile takes `taken` steps.
+
+        Parameters
+        ----------
+        taken : int
+            Steps that leave.
+        beat : AxiBeat or None
+            What is on the port; it enters if `ready`.
+
+        Returns
+        -------
+        bool
+            Whether a beat entered that is an error.
+        """
+        entering = beat if self.ready(taken) else None
+        for _ in range(taken):
+            self._held.popleft()
+        if entering is None:
+            return False
+        open_before = bool(self._held) and self._held[-1][1] is None
+        steps = self._steps(entering)
+        for step in steps:
+            self._settle(False)
+            self._held.append((step, None))
+        if entering.last:
+            self._settle(True)
+        marks_whole_steps = entering.keep == (1 << (self.step_bytes * len(steps))) - 1
+        if not marks_whole_steps:
+            return True
+        if entering.last:
+            return not steps and not open_before
+        return len(steps) not in (0, self.depth)
+
+    def _settle(self, ends: bool) -> None:
+        """Whether the open step, if there is one, ends its stream."""
+        if self._held and self._held[-1][1] is None:
+            self._held[-1] = self._held[-1][0], ends
+
+    def _steps(self, beat: AxiBeat) -> list[Sequence[int]]:
+        steps: list[Sequence[int]] = []
+        for number, step in enumerate(beat.steps):
+            if not beat.keep >> (number * self.step_bytes) & 1:
+                break
+            steps.append(step)
+        return steps

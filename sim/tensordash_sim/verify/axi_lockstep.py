@@ -1,0 +1,218 @@
+"""An AXI4-Stream tile's Verilog and its golden model, feeders and tile, cycle by cycle side by side."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from random import Random
+
+from tensordash import TileConfig
+
+from ..golden.feeder import AxiBeat, Feeder
+from ..golden.ports import Beat
+from ..golden.tile import Tile
+from .lockstep import COUNTERS, FLAGS
+from .pins import Pins, split
+from .stimulus import BlockSource, packed
+
+__all__ = ["AxiLockstep", "beats_of", "with_null_beats"]
+
+
+def beats_of(streams: Sequence[Sequence], depth: int, step_bytes: int) -> list[AxiBeat]:
+    """Streams, (stream, T, lanes), as beats of up to `depth` steps."""
+    beats = []
+    for stream in streams:
+        for start in range(0, len(stream), depth):
+            steps = stream[start : start + depth]
+            keep = (1 << (step_bytes * len(steps))) - 1
+            beats.append(AxiBeat(steps, keep, last=start + depth >= len(stream)))
+    return beats
+
+
+def with_null_beats(beats: Iterable[AxiBeat], depth: int, random: Random) -> list[AxiBeat]:
+    """The same streams: half of those that end with a full beat are ended by a null beat; others say nothing."""
+    made = []
+    for beat in beats:
+        null = AxiBeat(beat.steps, 0, last=False)
+        made += [null] * random.choice((0, 0, 0, 1, 2))
+        if beat.last and len(beat.steps) == depth and random.random() < 0.5:
+            made += [replace(beat, last=False), *[null] * random.choice((0, 1)), replace(null, last=True)]
+        else:
+            made.append(beat)
+    return made
+
+
+class _Sender:
+    """Sends beats on one stream; once valid, a beat stays until it is taken."""
+
+    def __init__(self, beats: Iterable) -> None:
+        self.beats = list(beats)
+        self.offered = False
+
+    def offer(self, eager: bool):
+        """The beat on the port, if any."""
+        self.offered = bool(self.beats) and (self.offered or eager)
+        return self.beats[0] if self.offered else None
+
+    def take(self) -> None:
+        """Go on behind the beat offered."""
+        self.beats.pop(0)
+        self.offered = False
+
+
+class AxiLockstep:
+    """Drives an AXI4-Stream tile and its model with the same beats and compares everything visible.
+
+    Parameters
+    ----------
+    pins : Pins
+        Of the top of the simulation.
+    config : TileConfig
+        The tile.
+    random : Random
+        Source of when beats come and go, and of what stands where nothing is.
+    idle, stall : float
+        Probability that a sender waits with a beat, and that the output is not ready, in a cycle.
+    compare_every : int
+        Cycles between comparisons of the counters.
+
+    Attributes
+    ----------
+    results : list of tuple of int
+        Values of every beat that was taken.
+    """
+
+    def __init__(
+        self,
+        pins: Pins,
+        config: TileConfig,
+        random: Random,
+        *,
+        idle: float = 0,
+        stall: float = 0,
+        compare_every: int = 8,
+    ) -> None:
+        self.pins, self.config, self.random = pins, config, random
+        self.idle, self.stall, self.compare_every = idle, stall, compare_every
+        self.golden = Tile(config)
+        self.sides = [("a", i, config.a_format.width) for i in range(config.columns)]
+        self.sides += [("b", i, config.b_format.width) for i in range(config.rows)]
+        self.feeders = [
+            Feeder(depth=config.window_depth, step_bytes=width * config.lanes // 8) for _, _, width in self.sides
+        ]
+        self.wrong_beat = False
+        self.results: list[tuple[int, ...]] = []
+        self.feed([[] for _ in self.sides])
+
+    def feed(self, beats: Sequence[Sequence[AxiBeat]], c: Sequence[Beat] = ()) -> None:
+        """What is sent from now on: to each column, then to each row; and C."""
+        self.senders = [_Sender(each) for each in beats]
+        self.c = _Sender(c)
+
+    def beats(self, a: Sequence, b: Sequence) -> list[list[AxiBeat]]:
+        """Streams for each column, and for each row, as legal beats whose ends come with their last steps."""
+        lanes, depth = self.config.lanes, self.config.window_depth
+        return [
+            beats_of(streams, depth, width * lanes // 8)
+            for (_, _, width), streams in zip(self.sides, (*a, *b), strict=True)
+        ]
+
+    def feed_streams(self, a: Sequence, b: Sequence, c: Sequence) -> None:
+        """Send streams as `random_inputs` makes them, C among them."""
+        self.feed(self.beats(a, b), BlockSource(c, self.config.out_rows).beats)
+
+    async def start(self) -> None:
+        """Reset."""
+        inputs = {"clear": 0, "m_axis_tready": 0}
+        for name in [f"s_axis_{side}{i}" for side, i, _ in self.sides]:
+            inputs |= {f"{name}_{pin}": 0 for pin in ("tdata", "tkeep", "tlast", "tvalid")}
+        if self.config.initial:
+            inputs |= {f"s_axis_c_{pin}": 0 for pin in ("tdata", "tlast", "tvalid")}
+        if self.config.snapshot:
+            inputs["snapshot"] = 0
+        await self.pins.reset(**inputs)
+
+    async def cycle(self, *, reset: bool = False, clear: bool = False) -> None:
+        """One cycle; `reset` or `clear` at its end."""
+        random, pins = self.random, self.pins
+        ready = random.random() >= self.stall
+        pins.drive(m_axis_tready=int(ready), clear=int(clear), rst=int(reset))
+        shown = [sender.offer(random.random() >= self.idle) for sender in self.senders]
+        for (side, i, width), beat in zip(self.sides, shown, strict=True):
+            self._drive(f"s_axis_{side}{i}", width, beat)
+        c = self.c.offer(random.random() >= self.idle)
+        if self.config.initial:
+            bits = 32 * self.config.columns * self.config.out_rows
+            values = random.getrandbits(bits) if c is None else packed([v for row in c.values for v in row], 32)
+            pins.drive(
+                s_axis_c_tvalid=int(c is not None), s_axis_c_tdata=values, s_axis_c_tlast=int(bool(c and c.last))
+            )
+        snapshot = self.config.snapshot and random.random() < 0.2
+        if self.config.snapshot:
+            pins.drive(snapshot=int(snapshot))
+        await pins.settle()
+        offers = [feeder.offer() for feeder in self.feeders]
+        a, b = offers[: self.config.columns], offers[self.config.columns :]
+        expected = self.golden.cycle(a, b, ready, clear, c, snapshot=snapshot, reset=reset)
+        for flag in FLAGS:
+            self._same(flag, getattr(expected, flag) or (flag == "protocol_error" and self.wrong_beat))
+        self._same("idle", expected.idle and all(feeder.empty for feeder in self.feeders))
+        self._same("m_axis_tvalid", expected.out_valid)
+        if expected.out is not None:
+            values = [value for row in expected.out.values for value in row]
+            found = split(pins.read("m_axis_tdata"), 32, len(values))
+            assert found == values, self._say("m_axis_tdata", found, values)
+            self._same("m_axis_tlast", expected.out.last)
+            if ready:
+                self.results.append(tuple(values))
+        if self.config.counts and pins.cycle % self.compare_every == 0:
+            for name in COUNTERS:
+                self._same(name, getattr(expected.counters, name))
+        wrong = False
+        for (side, i, _), feeder, sender, beat in zip(self.sides, self.feeders, self.senders, shown, strict=True):
+            takes = feeder.ready(expected.taken) and not reset
+            self._same(f"s_axis_{side}{i}_tready", takes)
+            wrong |= feeder.clock(expected.taken, beat)
+            if takes and beat is not None:
+                sender.take()
+        if self.config.initial:
+            self._same("s_axis_c_tready", expected.c_ready)
+            if expected.c_ready and c is not None:
+                self.c.take()
+        self.wrong_beat = (self.wrong_beat or wrong) and not clear
+        if reset:
+            self.wrong_beat = False
+            for feeder in self.feeders:
+                feeder.reset()
+        await pins.tick()
+
+    async def run(self, results: int, *, limit: int = 100_000) -> None:
+        """Cycles until so many beats of results came out in all.
+
+        Raises
+        ------
+        AssertionError
+            At the first difference, or after `limit` cycles.
+        """
+        for _ in range(limit):
+            if len(self.results) >= results:
+                return
+            await self.cycle()
+        raise AssertionError(f"{len(self.results)} beats came out, golden says {results}")
+
+    def _drive(self, name: str, width: int, beat: AxiBeat | None) -> None:
+        step_bits = width * self.config.lanes
+        bits = self.random.getrandbits(step_bits * self.config.window_depth)
+        if beat is None:
+            self.pins.drive(**{f"{name}_tvalid": 0, f"{name}_tdata": bits, f"{name}_tkeep": bits & 1})
+            return
+        for number, step in enumerate(beat.steps):
+            bits &= ~(((1 << step_bits) - 1) << number * step_bits)
+            bits |= packed(step, width) << number * step_bits
+        pins = {"tdata": bits, "tkeep": beat.keep, "tlast": int(beat.last), "tvalid": 1}
+        self.pins.drive(**{f"{name}_{pin}": value for pin, value in pins.items()})
+
+    def _same(self, name: str, expected: int) -> None:
+        found = self.pins.read(name)
+        assert found == expected, self._say(name, found, int(expected))
+
+    def _say(self, name: str, found, expected) -> str:
+        return f"cycle {self.pins.cycle}: {name} is {found}, golden says {expected}"
