@@ -58,7 +58,6 @@ class AxiStreamTile(Block):
                 "m_axis": Out(AxiStreamSignature(beat, keep=False)),
                 **status_members(config),
             },
-            identity=(config,),
         )
         self.tile = Tile(config)
         kind = RingFeeder if config.ring else StepFeeder
