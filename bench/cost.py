@@ -93,11 +93,10 @@ class Part:
     def source(self) -> str:
         """Hash of everything that is mapped, and how: figures of the same are the same."""
         hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
-        for config in self.configs:
-            for each in (config, config.baseline):
-                files = render(each)
-                hashed.update(Hierarchy(files["tensordash.v"], "tensordash_tile").whole.encode())
-                hashed.update(Hierarchy(files["tensordash_transposer.v"], "tensordash_transposer").whole.encode())
+        for config in dict.fromkeys(each for config in self.configs for each in (config, config.baseline)):
+            files = render(config)
+            hashed.update(Hierarchy(files["tensordash.v"], "tensordash_tile").whole.encode())
+            hashed.update(Hierarchy(files["tensordash_transposer.v"], "tensordash_transposer").whole.encode())
         return hashed.hexdigest()[:16]
 
 

@@ -175,6 +175,14 @@ def test_wires_at_full_size_are_found(tmp_path):
     assert all("golden says" in each.by for each in fates), "found by what they do, not by how they are made"
 
 
+@pytest.mark.slow
+def test_every_campaign_draws_every_port(tmp_path):
+    for campaign in full_campaigns():
+        for component, count in campaign.parts if campaign.kind == "wires" else ():
+            mutants = campaign.mutants(component, 0, tmp_path)
+            assert sum(len(nets.places()) for nets in mutants._nets.values()) <= count
+
+
 def test_all_campaigns_are_of_what_is_shipped():
     campaigns = full_campaigns()
     wires = [each for each in campaigns if each.kind == "wires"]

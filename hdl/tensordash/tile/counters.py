@@ -68,6 +68,8 @@ class Counters(Block):
         All counters are zero in the next cycle.
     counts : Out(CounterSignature)
         The counters.
+
+    Source: docs/tile.md, "Counters and flags".
     """
 
     def __init__(self, *, rows: int, depth: int, selections: int, weight: int = 1) -> None:
