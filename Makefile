@@ -2,7 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# What the package needs, and on top of that what checks, networks and plots need.
 READY := $(VENV)/ready
+READY_TEST := $(VENV)/ready-test
 
 .PHONY: demo test lint prove mutate soak traces evaluate nightly clean
 
@@ -12,17 +14,17 @@ demo: $(READY)
 test: lint
 	$(BIN)/python -m pytest -n 2 -q -m "not slow"
 
-lint: $(READY)
+lint: $(READY_TEST)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
 # Answers are kept in build/prove: a run that was interrupted goes on where it was. `make clean` forgets them.
-prove: $(READY)
+prove: $(READY_TEST)
 	$(BIN)/tensordash prove --all -o build
 
 # Likewise in build/mutate.
-mutate: $(READY)
+mutate: $(READY_TEST)
 	$(BIN)/tensordash mutate --all -o build
 
 # Networks in training, recorded once: one that is there stays. Ten minutes, with `tensordash data fetch` on real data.
@@ -30,13 +32,13 @@ NETWORKS := squeezenet vgg16 resnet50 resnet50-sparse img2txt snli bert detectro
 
 traces: $(NETWORKS:%=build/traces/%.trace)
 
-build/traces/%.trace: | $(READY)
+build/traces/%.trace: | $(READY_TEST)
 	rm -rf build/traces/$*.partial
 	$(BIN)/tensordash trace --model $* --steps 5 --every 25 -o build/traces/$*.partial
 	mv build/traces/$*.partial $@
 
 # Answers are kept in build/evaluation: a run that was interrupted goes on where it was.
-evaluate: $(READY) traces
+evaluate: $(READY_TEST) traces
 	$(BIN)/tensordash evaluate --all --traces build/traces -o build/evaluation --page docs/evaluation.md
 
 nightly: lint prove mutate soak
@@ -47,11 +49,19 @@ SEED ?= $(shell date +%Y%m%d)
 soak: $(READY)
 	$(BIN)/tensordash soak --seed $(SEED) --positions 100000000 --cover -o build/soak
 
+# pip shows what it installs. Wheels only, so that nothing is compiled; bytecode comes as it is used.
+PIP := $(BIN)/pip install --disable-pip-version-check --no-compile --only-binary :all:
+
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	@echo "Installing what the package needs into $(VENV): 600 MB"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet --editable ".[test]"
+	$(PIP) --editable .
+	touch $@
+
+$(READY_TEST): $(READY)
+	@echo "Installing what the tests need into $(VENV): 2 GB more"
+	$(PIP) --editable ".[test]"
 	touch $@
 
 clean:

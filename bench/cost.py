@@ -1,137 +1,231 @@
-"""What tiles of many shapes and formats cost: the tables of docs/cost.md.
+"""What tiles cost: every figure of synthesis in docs/cost.md, numerics.md, simulator.md and README.md, measured here.
 
-    python bench/cost.py presets    # Table IV of other formats, lanes and depths; area, clock, power, energy (hours)
-    python bench/cost.py scaling    # areas over rows, columns, lanes and depth, with fits
-    python bench/cost.py library --liberty FILE.lib --clock 5    # the paper's tile in another library
+    python bench/cost.py                  # measure what is out of date, then write the pages and docs/scaling.svg
+    python bench/cost.py paper numerics   # of the parts that are out of date only these
+    python bench/cost.py --check          # measure nothing: which parts are out of date, and do the pages agree?
 
-Results are kept in the folder of -o (build/cost): what is there is not measured again.
+Results are in docs/cost.json, part by part: a run that was interrupted goes on, and what is mapped as before is not
+measured again. `--jobs` processes run at a time; each part's CPU time is printed and kept.
 """
 
 import argparse
+import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from scaling_picture import fitted
+from cost_pages import PAGES, added, written  # type: ignore[import-not-found]  # beside this script
+from scaling_picture import draw  # type: ignore[import-not-found]
 
 from tensordash import TileConfig, load_preset
+from tensordash.emission.verilog import render
 from tensordash.storage.files import write_whole
+from tensordash_sim.cycles import random_counts
 from tensordash_sim.explore import Structure, start_options
-from tensordash_synth import measure_areas, synthesize
+from tensordash_synth import (
+    cost_table,
+    default_liberty,
+    every_numerics,
+    load_liberty,
+    measure_areas,
+    numerics_costs,
+    numerics_table,
+    sweep_table,
+    synthesize,
+)
+from tensordash_synth.cache import recipe_digest
+from tensordash_synth.hierarchy import Hierarchy
 
-PAPER = load_preset("paper")
-TILES = {name: load_preset(name) for name in ("paper", "recommended", "paper-bf16")}
-TILES |= {name: load_preset(name) for name in ("paper-depth2", "paper-depth3", "paper-depth5")}
-TILES |= {"fp8_e4m3": replace(PAPER, format="fp8_e4m3"), "int8": replace(PAPER, format="int8")}
-TILES |= {"both": replace(PAPER, sparsity="both"), "paper-16lane": load_preset("paper-16lane")}
-ROWS = {
-    "compute_cores": "compute cores",
-    "staging_buffers": "staging buffers",
-    "a_muxes": "A muxes",
-    "schedulers_b_muxes": "schedulers, B muxes",
-    "control": "control, drain, counters",
-    "transposers": "transposer",
-    "total": "total",
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "docs" / "cost.json"
+OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # apt: qflow-tech-osu018
+
+PAPER, RECOMMENDED = load_preset("paper"), load_preset("recommended")
+PRESETS = ("paper", "recommended", "paper-bf16", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
+WITH_POWER = {name: load_preset(name) for name in PRESETS} | {
+    "fp8_e4m3": replace(PAPER, format="fp8_e4m3"),
+    "int8": replace(PAPER, format="int8"),
+    "both": replace(PAPER, sparsity="both"),
 }
-OPTIONS = PAPER.options
-SHAPES: dict[str, dict[Any, TileConfig]] = {
+RING3 = ((0, 0), (1, 1), (1, 0), (2, 0), (2, 1))
+RING3_OF_9 = ((0, 0), (1, 0), (1, 1), (1, -1), (2, 0), (2, 1), (2, -1))
+WIDE = replace(load_preset("paper-16lane"), staging="ring", connectivity=RING3)
+RINGS = {
+    "ring-3": replace(RECOMMENDED, depth=3, connectivity=RING3),
+    "ring-3-16lane": WIDE,
+    "ring-3-16lane-9": replace(WIDE, connectivity=RING3_OF_9),
+}
+SWEPT = {"sweep-paper": PAPER, "sweep-recommended": RECOMMENDED}
+CLOCKS = (1.0, 1.25, 2.0)
+SLOWER_NS = 3.0
+SLOWER = {("fp16", "exact"), ("fp16", "volta"), ("bf16", "volta"), ("fp8_e4m3", "exact"), ("fp8_e4m3", "volta")}
+SHAPES: dict[str, dict[int, TileConfig]] = {
     "rows": {n: replace(PAPER, rows=n) for n in (1, 2, 4, 8, 16)},
     "columns": {n: replace(PAPER, columns=n) for n in (1, 2, 4, 8, 16)},
-    "lanes": {n: replace(PAPER, lanes=n, connectivity=OPTIONS) for n in (4, 8, 16)},
+    "lanes": {n: replace(PAPER, lanes=n, connectivity=PAPER.options) for n in (4, 8, 16)},
     "depth": {n: replace(PAPER, depth=n, connectivity=start_options(Structure(4, n, 4, 4, 8))) for n in (3, 4, 5, 6)},
 }
 
 
-def kept(path: Path, measure: Any) -> Any:
-    """A document that is there, or is measured and put there."""
-    if not path.exists():
-        write_whole(path, json.dumps(measure()))
-    return json.loads(path.read_text(encoding="utf-8"))
+@dataclass(frozen=True)
+class Part:
+    """Figures that are measured together.
+
+    Attributes
+    ----------
+    configs : tuple of TileConfig
+        What is mapped, with the baselines.
+    measure : callable
+        Of a number of jobs: the figures.
+    conditions : str
+        What the figures depend on beside that.
+    """
+
+    configs: tuple[TileConfig, ...]
+    measure: Callable[[int], Any]
+    conditions: str = ""
+
+    def source(self) -> str:
+        """Hash of everything that is mapped, and how: figures of the same are the same."""
+        hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
+        for config in dict.fromkeys(each for config in self.configs for each in (config, config.baseline)):
+            files = render(config)
+            hashed.update(Hierarchy(files["tensordash.v"], "tensordash_tile").whole.encode())
+            hashed.update(Hierarchy(files["tensordash_transposer.v"], "tensordash_transposer").whole.encode())
+        return hashed.hexdigest()[:16]
 
 
-def print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """As Markdown."""
-    for row in (heads, ["---"] * len(heads), *rows):
-        print(f"| {' | '.join(row)} |")
-    print(flush=True)
+def _tile(config: TileConfig, jobs: int, power: bool = True, liberty: Path | None = None, clock: float = 2.0) -> Any:
+    report = synthesize(config, power=power, liberty=liberty, clock_ns=clock, jobs=jobs)
+    document = report.to_json()
+    if power and document["power"] is None:
+        raise SystemExit(f"power: {report.power_reason}")
+    half = random_counts(config, zeros=0.5, steps=200_000, length=200_000)
+    shape = {"rows": config.rows, "columns": config.columns, "speedup_at_half": round(half.speedup, 4)}
+    return {**document, **shape, "table": cost_table(report)}
 
 
-def print_presets(folder: Path) -> None:
-    """One table of components, one of clock, power and energy; gate equivalents per PE: TensorDash (baseline)."""
-    documents = {}
-    for name, config in TILES.items():
-        documents[name] = kept(folder / f"{name}.json", lambda c=config: synthesize(c, power=True).to_json())
-        print_one(name, documents[name], TILES[name])
-    parts: list[list[str]] = []
-    figures: list[list[str]] = []
-    for name, document in documents.items():
-        pes = TILES[name].rows * TILES[name].columns
-        cells = []
-        for part in (document["components"][row] for row in ROWS):
-            baseline = f" ({part['baseline_ge'] / pes:,.0f})" if part["baseline_ge"] else ""
-            cells.append(f"{part['tensordash_ge'] / pes:,.0f}{baseline}")
-        ratio, energy = document["ratio"], document["ratio"]["energy"] or {}
-        parts.append([f"`{name}`", *cells, f"{ratio['area']:.3f}"])
-        clocks = f"{document['tensordash']['max_frequency_mhz']:.0f}, {document['baseline']['max_frequency_mhz']:.0f}"
-        power = "-" if ratio["power"] is None else f"{ratio['power']:.3f}"
-        gains = [f"{each:.2f}" for each in energy.values()]
-        figures.append([f"`{name}`", clocks, f"{ratio['clock']:.3f}", power, *gains])
-    print_table(["", *ROWS.values(), "ratio"], parts)
-    operands = list(next(iter(documents.values()))["ratio"]["energy"] or {})
-    print_table(["", "highest clock, MHz", "ratio", "power ratio", *(f"energy, {name}" for name in operands)], figures)
+def _sweep(config: TileConfig, jobs: int) -> Any:
+    reports = [synthesize(config, clock_ns=clock, jobs=jobs) for clock in CLOCKS]
+    return {"table": sweep_table(reports), "reports": [report.to_json() for report in reports]}
 
 
-def print_one(name: str, document: Any, config: TileConfig) -> None:
-    """One line, while the others are measured."""
-    added = document["tensordash"]["added_ge_per_pe"]
-    print(f"{name}: {added:,.0f} GE added per PE of {config.lanes} lanes, ratios {document['ratio']}\n", flush=True)
+def _numerics(configs: Iterable[TileConfig], clock: float, jobs: int) -> Any:
+    report = numerics_costs(list(configs), clock_ns=clock, jobs=jobs)
+    return {**report.to_json(), "table": numerics_table(report)}
 
 
-def print_scaling(folder: Path) -> None:
-    """A table for each parameter, and a fit of what is added per PE; bench/scaling_picture.py draws them."""
-    for parameter, configs in SHAPES.items():
-        points = {}
-        for value, config in configs.items():
-            totals = kept(
-                folder / "areas" / f"{parameter}-{value}.json", lambda c=config: measure_areas(c).ge_per_pe("total")
-            )
-            points[value] = totals
-        print_table(
-            [parameter, "TensorDash", "baseline", "added", "ratio"],
-            [
-                [str(n), f"{sparse:,.0f}", f"{dense:,.0f}", f"{sparse - dense:,.0f}", f"{sparse / dense:.3f}"]
-                for n, (sparse, dense) in points.items()
-            ],
-        )
-        fit = fitted(parameter, {n: sparse - dense for n, (sparse, dense) in points.items()})
-        slope, constant, worst = fit.slope, fit.constant, fit.worst
-        over = f"{slope:,.0f} / {parameter}" if parameter in ("rows", "columns") else f"{slope:,.0f} * {parameter}"
-        print(f"added per PE: {over} {'+' if constant >= 0 else '-'} {abs(constant):,.0f}; at most {worst:.1%} off\n")
+def _scaling(jobs: int) -> Any:
+    return {
+        parameter: {str(n): measure_areas(config, jobs=jobs).ge_per_pe("total") for n, config in configs.items()}
+        for parameter, configs in SHAPES.items()
+    }
 
 
-def print_library(folder: Path, liberty: Path, clock: float) -> None:
-    """The paper's tile in another library."""
-    document = kept(
-        folder / f"{liberty.stem}.json",
-        lambda: synthesize(PAPER, liberty=liberty, clock_ns=clock, power=True).to_json(),
-    )
-    print_one(f"{liberty.stem} at {clock:g} ns", document, PAPER)
+def _explore() -> Any:
+    """What the command prints without arguments, but for the line that names its folder."""
+    command = "from tensordash_cli.main import run; run()"
+    arguments = ["explore", "-o", str(ROOT / "build" / "explore")]
+    printed = subprocess.run(
+        [sys.executable, "-c", command, *arguments], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    return {"table": "\n".join(line.rstrip() for line in printed.splitlines() if not line.startswith("*:"))}
+
+
+def parts() -> dict[str, Part]:
+    """All of them, the quick ones first."""
+    cores = tuple(every_numerics(PAPER))
+    slower = tuple(core for core in cores if (core.format, core.accumulator) in SLOWER)
+    found = {
+        "numerics": Part(cores, lambda jobs: _numerics(cores, 2.0, jobs)),
+        "numerics-slower": Part(slower, lambda jobs: _numerics(slower, SLOWER_NS, jobs)),
+    }
+    for name, config in WITH_POWER.items():
+        found[name] = Part((config,), lambda jobs, config=config: _tile(config, jobs), "power")
+    for name, config in RINGS.items():
+        found[name] = Part((config,), lambda jobs, config=config: _tile(config, jobs, power=False))
+    for name, config in SWEPT.items():
+        found[name] = Part((config,), lambda jobs, config=config: _sweep(config, jobs), str(CLOCKS))
+    every = tuple(config for configs in SHAPES.values() for config in configs.values())
+    found["scaling"] = Part(every, _scaling)
+    found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
+    found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
+    return found
+
+
+def kept() -> dict[str, Any]:
+    """What docs/cost.json holds."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return found
+
+
+def _cpu() -> float:
+    """Seconds of user time of this process and of those that it waited for."""
+    return sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+def measure(names: Iterable[str], jobs: int) -> None:
+    """Measure parts, keep each when it is done, and say what it took."""
+    every = parts()
+    for name in names:
+        source = every[name].source()
+        if kept().get(name, {}).get("source") == source:
+            print(f"{name}: as before", flush=True)
+            continue
+        began = _cpu()
+        print(f"{name}: measuring", flush=True)
+        figures = every[name].measure(jobs)
+        entry = {"source": source, "cpu_seconds": round(_cpu() - began), "figures": _without_notes(figures)}
+        write_whole(RESULTS, json.dumps(dict(sorted({**kept(), name: entry}.items())), indent=1) + "\n")
+        print(f"{name}: {entry['cpu_seconds']} s of CPU", flush=True)
+
+
+def _without_notes(figures: Any) -> Any:
+    return {key: value for key, value in figures.items() if key not in ("notes", "power_reason")}
+
+
+def write() -> None:
+    """Bring the pages up to date with what is kept."""
+    results = {name: entry["figures"] for name, entry in kept().items()}
+    for page in PAGES:
+        path = ROOT / page
+        write_whole(path, written(path.read_text(encoding="utf-8"), results))
+    draw({name: added(points) for name, points in results["scaling"].items()}, ROOT / "docs" / "scaling.svg")
+
+
+def check() -> bool:
+    """Print which parts were mapped from other Verilog or by another recipe, and which pages say something else."""
+    have = kept()
+    results = {name: entry["figures"] for name, entry in have.items()}
+    late = [name for name, part in parts().items() if have.get(name, {}).get("source") != part.source()]
+    other = [page for page in PAGES if (text := (ROOT / page).read_text(encoding="utf-8")) != written(text, results)]
+    print(f"out of date: {', '.join(late) or 'nothing'}; pages that differ: {', '.join(other) or 'none'}")
+    return not late and not other
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts())}")
+    parser.add_argument("--check", action="store_true", help="measure and write nothing")
+    parser.add_argument("--jobs", type=int, default=None, help="processes at a time (default: one per core)")
+    options = parser.parse_args()
+    if unknown := [name for name in options.parts if name not in parts()]:
+        parser.error(f"PART must be of {', '.join(parts())}, not {', '.join(unknown)}")
+    if options.check:
+        sys.exit(not check())
+    load_liberty(default_liberty())
+    load_liberty(OSU018)
+    measure(options.parts or parts(), options.jobs)
+    if missing := [name for name in parts() if name not in kept()]:
+        sys.exit(f"the pages stay as they are: not measured yet: {', '.join(missing)}")
+    write()
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["presets", "scaling", "library"])
-    parser.add_argument("-o", "--output", type=Path, default=Path("build/cost"))
-    parser.add_argument("--liberty", type=Path)
-    parser.add_argument("--clock", type=float, default=2.0)
-    options = parser.parse_args()
-    if (options.what == "library") != (options.liberty is not None):
-        parser.error("--liberty goes with library, and with nothing else")
-    if options.what == "presets":
-        print_presets(options.output)
-    elif options.what == "scaling":
-        print_scaling(options.output)
-    else:
-        print_library(options.output, options.liberty, options.clock)
+    main()

@@ -11,7 +11,7 @@ PACKAGES = ("tensordash", "tensordash_sim", "tensordash_synth", "tensordash_form
 
 def modules_of(folder: Path) -> dict[str, Path]:
     """Every module of a package, by its name; of a package that its `__init__` is."""
-    found = {}
+    found: dict[str, Path] = {}
     for file in sorted(folder.rglob("*.py")):
         parts = [folder.name, *file.relative_to(folder).with_suffix("").parts]
         found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = file
@@ -35,7 +35,7 @@ def imports(name: str, file: Path, known: set[str]) -> set[str]:
 
 def circles(graph: dict[str, set[str]]) -> list[str]:
     """The shortest way around each circle, once."""
-    found = {}
+    found: dict[frozenset[str], str] = {}
     for start in graph:
         paths = [[start]]
         seen = {start}

@@ -1,7 +1,9 @@
 """`tensordash demo`: recorded operands of a training step through the emitted Verilog, and what the tile costs."""
 
-import tempfile
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +18,9 @@ from .console import CheckError, json_option, print_json, progress, writable_fol
 if TYPE_CHECKING:
     from tensordash_sim.cycles import Counts
     from tensordash_sim.trace import Record
+    from tensordash_sim.verify import ReplayResult
+    from tensordash_sim.verify.layer import LayerPasses
+    from tensordash_synth import CostReport
 
 __all__ = ["command"]
 
@@ -42,6 +47,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     """
     from tensordash.emission.verilog import generate
     from tensordash_sim.trace import Trace, example_trace
+    from tensordash_sim.verify.simulators import choose_simulator
 
     sparse = load_preset(preset)
     if sparse.sparsity == "none" or sparse.initial:
@@ -49,13 +55,25 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     designs = {"tensordash": sparse, "dense": sparse.baseline}
     folders = {name: output / name for name in designs}
     writable_folder(output, "--output")
+    choose_simulator(simulator)  # before the long work
     trace = Trace.open(example_trace())
     # By layer, in the order of a training step.
     records = sorted((one for one in trace.records if one.layer in LAYERS), key=lambda one: LAYERS.index(one.layer))
+    progress.print("emitting the Verilog of the tile and of its dense baseline")
     for name, config in designs.items():
         generate(config, folders[name])
-    with progress.status("running the Verilog of both tiles"):
-        operations = _operations(records, designs, folders, simulator)
+    # What takes long runs in processes of its own, side by side.
+    with ThreadPoolExecutor(len(designs) + 1) as pool, progress.status("starting") as status:
+        progress.print(f"building and running a simulator of each{'' if no_synth else ', and synthesizing both'}")
+        running = {
+            name: pool.submit(_replays, records, sparse, config, folders[name], simulator)
+            for name, config in designs.items()
+        }
+        cost = None if no_synth else pool.submit(_synthesize, sparse, status.update)
+        operations = _operations(records, designs, running)
+        if cost is not None:
+            progress.print("simulated; synthesizing")
+        report = cost.result() if cost is not None else None
     document = {
         "trace": str(trace.path),
         "operations": operations,
@@ -64,11 +82,9 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     }
     if not as_json:
         _print_operations(operations, preset, sparse)
-    if not no_synth:
-        from tensordash_synth import cost_table, synthesize
+    if report is not None:
+        from tensordash_synth import cost_table
 
-        with progress.status("synthesizing both tiles"):
-            report = synthesize(sparse)
         document["cost"] = report.to_json()
         if not as_json:
             click.echo("\n" + cost_table(report))
@@ -81,15 +97,39 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
         raise CheckError("results differ: see the operations that are not equal")
 
 
+def _passes(record: "Record", config: TileConfig, sample: int) -> "LayerPasses":
+    from tensordash_sim.verify.layer import layer_passes
+
+    # Without a stride, an operation is one product, and its passes are all of one length.
+    (passes,) = layer_passes(record, config, sample=sample, seed=0)
+    return passes
+
+
+def _replays(
+    records: list["Record"], sparse: TileConfig, config: TileConfig, verilog: Path, simulator: str
+) -> list["ReplayResult"]:
+    """Run passes of every record, drawn for the sparse tile, on a tile's Verilog."""
+    from tensordash_sim.verify import Replayer
+
+    operands = [_passes(record, sparse, PASSES) for record in records]
+    with TemporaryDirectory(prefix="tensordash-") as scratch:
+        steps = sum(b.shape[0] * b.shape[2] for _, b in operands)
+        return Replayer(config, Path(scratch), verilog=verilog, simulator=simulator, steps=steps).run_each(operands)
+
+
+def _synthesize(config: TileConfig, say: Callable[[str], None]) -> "CostReport":
+    from tensordash_synth import synthesize
+
+    return synthesize(config, progress=say)
+
+
 def _operations(
-    records: list["Record"], designs: dict[str, TileConfig], folders: dict[str, Path], simulator: str
+    records: list["Record"], designs: dict[str, TileConfig], running: dict[str, "Future[list[ReplayResult]]"]
 ) -> list[dict]:
-    """Run passes of every record on both tiles; the Verilog of a tile is built once."""
+    """What passes of every record must give on both tiles, and what they gave."""
     from tensordash_sim.cycles import count_words, pack
     from tensordash_sim.golden import matmul, matmul_exact
     from tensordash_sim.quantization import non_zeros
-    from tensordash_sim.verify import Replayer
-    from tensordash_sim.verify.layer import layer_passes
 
     sparse = designs["tensordash"]
     rounds_once = isinstance(sparse.numerics.accumulator, Exact)
@@ -98,45 +138,39 @@ def _operations(
         return count_words([pack(non_zeros(b, sparse.b_format))], sparse, a=[pack(non_zeros(a, sparse.a_format))])
 
     reports = []
-    with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
-        replayers = {
-            name: Replayer(config, Path(scratch) / name, verilog=folders[name], simulator=simulator)
-            for name, config in designs.items()
+    for i, record in enumerate(records):
+        all_a, all_b = _passes(record, sparse, ALL)
+        a, b = _passes(record, sparse, PASSES)
+        whole, sampled = counted(all_a, all_b), counted(a, b)
+        exact = np.stack([matmul_exact(*pair, sparse) for pair in zip(a, b, strict=True)])
+        report: dict[str, Any] = {
+            "layer": record.layer,
+            "operation": str(record.operation),
+            "scheduled": record.sparser,
+            "passes": len(b),
+            "of_passes": len(all_b),
+            "zeros": (zeros := 1 - float(non_zeros(b, sparse.b_format).mean())),
         }
-        for record in records:
-            # Without a stride, an operation is one product, and its passes are all of one length.
-            ((all_a, all_b),) = layer_passes(record, sparse, sample=ALL, seed=0)
-            ((a, b),) = layer_passes(record, sparse, sample=PASSES, seed=0)
-            whole, sampled = counted(all_a, all_b), counted(a, b)
-            exact = np.stack([matmul_exact(*pair, sparse) for pair in zip(a, b, strict=True)])
-            report: dict[str, Any] = {
-                "layer": record.layer,
-                "operation": str(record.operation),
-                "scheduled": record.sparser,
-                "passes": len(b),
-                "of_passes": len(all_b),
-                "zeros": (zeros := 1 - float(non_zeros(b, sparse.b_format).mean())),
-            }
-            for name, config in designs.items():
-                found = replayers[name].run(a, b)
-                golden = matmul(a, b, config)
-                report[f"{name}_equals_golden"] = (
-                    not found.mismatches
-                    and np.array_equal(found.c_bits, golden.c_bits)
-                    and np.array_equal(found.counters["cycles"], golden.cycles)
-                )
-                if rounds_once:
-                    report[f"{name}_equals_exact"] = np.array_equal(found.c_bits, exact)
-                else:
-                    report[f"{name}_relative_error"] = _relative_error(golden.c_bits, exact)
-                report[f"{name}_cycles"] = cycles = int(found.counters["cycles"].sum())
-                report[f"{name}_row_wait"] = float(found.row_wait.sum() / (config.rows * cycles))
-            report["tensordash_equals_simulator"] = report["tensordash_cycles"] == sampled.cycles
-            report["equal"] = all(value for key, value in report.items() if "_equals_" in key)
-            report["speedup"] = report["dense_cycles"] / report["tensordash_cycles"]
-            report["ideal_speedup"] = 1 / (1 - zeros) if zeros < 1 else None
-            report["speedup_of_all_passes"] = whole.speedup
-            reports.append(report)
+        for name, config in designs.items():
+            golden = matmul(a, b, config)
+            found = running[name].result()[i]
+            report[f"{name}_equals_golden"] = (
+                not found.mismatches
+                and np.array_equal(found.c_bits, golden.c_bits)
+                and np.array_equal(found.counters["cycles"], golden.cycles)
+            )
+            if rounds_once:
+                report[f"{name}_equals_exact"] = np.array_equal(found.c_bits, exact)
+            else:
+                report[f"{name}_relative_error"] = _relative_error(golden.c_bits, exact)
+            report[f"{name}_cycles"] = cycles = int(found.counters["cycles"].sum())
+            report[f"{name}_row_wait"] = float(found.row_wait.sum() / (config.rows * cycles))
+        report["tensordash_equals_simulator"] = report["tensordash_cycles"] == sampled.cycles
+        report["equal"] = all(value for key, value in report.items() if "_equals_" in key)
+        report["speedup"] = report["dense_cycles"] / report["tensordash_cycles"]
+        report["ideal_speedup"] = 1 / (1 - zeros) if zeros < 1 else None
+        report["speedup_of_all_passes"] = whole.speedup
+        reports.append(report)
     return reports
 
 

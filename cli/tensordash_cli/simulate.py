@@ -2,6 +2,7 @@
 
 import csv
 import io
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -294,8 +295,7 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
         for layer, of_layer in sums.items():
             for name, added in of_layer.items():
                 place = [f"{counts[layer]} steps", escape(layer), name, "", "", ""]
-                in_order = natural_sums[layer][name] if has_order else None
-                table.add_row(*place, *_numbers(added, in_order), "")
+                table.add_row(*place, *_numbers(added, natural_sums[layer][name] if has_order else None), "")
     totals, natural_totals = _totals(results), _totals(natural)
     for name, added in totals.items():
         place = ([""] if has_steps else []) + ["total", name, "", "", ""]
@@ -365,13 +365,14 @@ def _stream(config: TileConfig, arguments: dict[str, Any]) -> None:
         verb = "needs" if both else "takes no"
         raise click.UsageError(f'tile.sparsity = "{config.sparsity}" {verb} --stream-a')
     sides = [_mask("--stream-a", arguments["stream_a"])] if both else None
+    began = time.perf_counter()
     try:
         counts = count([stream], config, a=sides)
     except ValueError as error:
         name, _, rest = str(error).partition(" ")
         options = {"streams[0]": f"--stream {arguments['stream']}", "a[0]": f"--stream-a {arguments['stream_a']}"}
         raise click.UsageError(f"{options.get(name, name)} {rest}") from None
-    _print_counts(config, counts, {"stream": str(arguments["stream"])}, arguments["as_json"])
+    _print_counts(config, counts, began, {"stream": str(arguments["stream"])}, arguments["as_json"])
 
 
 def _mask(option: str, path: Path) -> "NDArray[np.bool_]":
@@ -401,14 +402,17 @@ def _random(config: TileConfig, arguments: dict[str, Any]) -> None:
     if ports * steps > MOST_WORDS:
         raise click.UsageError(f"--steps must be at most {MOST_WORDS // ports} for this tile, not {steps}")
     drawn = {name: arguments[name] for name in ("zeros", "seed", "cluster", "row_order")} | {"length": length}
+    began = time.perf_counter()
     counts = random_counts(config, steps=steps, **drawn)
-    _print_counts(config, counts, drawn, arguments["as_json"])
+    _print_counts(config, counts, began, drawn, arguments["as_json"])
 
 
-def _print_counts(config: TileConfig, counts: "Counts", source: dict[str, Any], as_json: bool) -> None:
+def _print_counts(config: TileConfig, counts: "Counts", began: float, source: dict[str, Any], as_json: bool) -> None:
     document = source | counts.to_json(config)
     if as_json:
-        print_json(document)
+        seconds = time.perf_counter() - began
+        speed = {"seconds": seconds, "row_steps_per_second": counts.steps * config.rows / seconds}
+        print_json(document | {"dense_cycles": counts.steps} | speed)
         return
     click.echo(
         f"{counts.steps:,} steps in {counts.cycles:,} cycles: {_times(counts.speedup, 3)} "

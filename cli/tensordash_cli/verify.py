@@ -249,10 +249,12 @@ def _layer(
         raise not_among("--layer and --op", f"{layer} {operation}", places, path)
     totals = {"passes": 0, "steps": 0, "cycles": 0}
     with progress.status("replaying"), TemporaryDirectory() as folder:
-        replayer = Replayer(config, Path(folder), simulator=simulator)
-        for a, b in layer_passes(record, config, sample=sample, seed=seed):
-            c = np.zeros((len(b), config.rows, config.columns), np.uint32) if config.initial else None
-            found = replayer.run(a, b, c)
+        passes = layer_passes(record, config, sample=sample, seed=seed)
+        steps = sum(b.shape[0] * b.shape[2] for _, b in passes)
+        replayer = Replayer(config, Path(folder), simulator=simulator, steps=steps)
+        zeros = [np.zeros((len(b), config.rows, config.columns), np.uint32) for _, b in passes]
+        operands = [(a, b, c) if config.initial else (a, b) for (a, b), c in zip(passes, zeros, strict=True)]
+        for (a, b), found in zip(passes, replayer.run_each(operands), strict=True):
             if found.mismatches:
                 raise CheckError(f"Verilog and golden model differ (seed {seed}): {found.mismatches[0]}")
             sides = [non_zeros(b, config.b_format), non_zeros(a, config.a_format)]
@@ -266,12 +268,13 @@ def _layer(
             for counter in ("steps", "cycles"):
                 totals[counter] += int(found.counters[counter].sum())
     scales = operand_scales(record, config)
+    other = next(name for name in record.operands if name != record.sparser)
     document = {
         "digest": config.digest,
         "layer": layer,
         "operation": operation,
         "values": all(operand.values is not None for operand in record.operands.values()),
-        "sides": {"row": record.sparser, "column": next(name for name in record.operands if name != record.sparser)},
+        "sides": {"row": record.sparser, "column": other},
         "scales": {name: 2.0**exponent for name, exponent in scales.items()},
         "equal_to_golden": True,
         "simulator": simulator,
@@ -280,10 +283,9 @@ def _layer(
     if as_json:
         print_json(document)
         return
-    sides = document["sides"]
     click.echo(
         f"{totals['passes']} passes, {totals['steps']} dense steps in {totals['cycles']} cycles "
         f"({totals['steps'] / totals['cycles']:.3f}x), "
         f"equal to the golden model in every cycle and to the cycle simulator ({simulator})\n"
-        f"{sides['row']} on the row side, {sides['column']} on the column side; {told_values(record, config, scales)}"
+        f"{record.sparser} on the row side, {other} on the column side; {told_values(record, config, scales)}"
     )

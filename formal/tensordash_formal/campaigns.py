@@ -84,18 +84,18 @@ def full_campaigns() -> tuple[Campaign, ...]:
     # 8 bits, so that the proofs of the PE apply; little headroom, so that sums overflow.
     small = TileConfig(rows=2, columns=1, format="fp8_e5m2", headroom_bits=4)
     paper, recommended, bf16 = (load_preset(name) for name in ("paper", "recommended", "paper-bf16"))
-    with_c = load_preset("paper", ("tile.initial=true", "tile.out_rows=2"))
-    wires = (("pe", 20), ("tile", 90), ("axi_stream", 60))
+    more = load_preset("paper", ("tile.initial=true", "tile.out_rows=2", "tile.registered_ready=true"))
     bits = {
         "paper": (paper, (("pe", 80), ("tile", 60), ("staging_buffer", 20))),
         "recommended": (recommended, (("staging_ring", 20), ("tile", 40), ("axi_stream", 20))),
         "paper-bf16": (bf16, (("pe", 80), ("tile", 20))),
     }
+    # More than there are ports of kinds of instances, so that each is drawn.
     wires = {
-        "paper": (paper, (("pe", 20), ("tile", 90), ("axi_stream", 60))),
-        "recommended": (recommended, (("tile", 90), ("axi_stream", 60))),
-        "paper-bf16": (bf16, (("pe", 20), ("tile", 60))),
-        "paper with C": (with_c, (("tile", 60), ("axi_stream", 20))),
+        "paper": (paper, (("pe", 20), ("tile", 110), ("axi_stream", 70))),
+        "recommended": (recommended, (("tile", 110), ("axi_stream", 70))),
+        "paper-bf16": (bf16, (("pe", 30), ("tile", 100))),
+        "paper, C, registered ready": (more, (("tile", 140), ("axi_stream", 70))),
     }
     return (
         campaign_of(small, "2x1 fp8_e5m2", "bits", 360),

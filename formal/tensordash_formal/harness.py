@@ -72,6 +72,9 @@ class Harness:
         self._inner_ports: dict[str, str] = {}
         self._probes: dict[str, str] = {}
         self._lemmas: list[str] = []
+        self.cuts: list[str] = []
+        """Names of the cells that state what is cut."""
+        self._cut_values: dict[str, str] = {}
         self._statements = 0
         self._fault = fault
         self._stands = stands
@@ -139,6 +142,20 @@ class Harness:
         self._lemmas.append(name)
         self._cell("assert", name, i_A=~when | Value.cast(then).bool(), i_EN=Const(1))
 
+    def cut(self, path: str, value: Any) -> None:
+        """Let a signal inside be a value, which is proven by itself.
+
+        Claims and lemmas are proven of a model in which the value drives the signal: the solver need not find out that
+        both are the same. Counterexamples are searched without.
+        """
+        signal = Signal.like(Value.cast(value), name=f"cut_{len(self.cuts)}_value")
+        self.m.d.comb += signal.eq(value)
+        inside = self.probe(path, len(signal))
+        name = f"cut_{len(self.cuts)}"
+        self.cuts.append(name)
+        self._cut_values[signal.name] = path
+        self._cell("assert", name, i_A=(inside == signal) | ~self.started, i_EN=Const(1))
+
     def past(self, value: Any, *, init: int = 0) -> Signal:
         """A value one cycle ago; `init` after a reset."""
         value = Value.cast(value)
@@ -198,6 +215,7 @@ class Harness:
     def script(self, keep: Iterable[str]) -> list[str]:
         """Yosys commands that build the model from the files, with no other claims, lemmas and covers than `keep`."""
         kept = sorted(keep)
+        lemmas, cuts = (bool(set(kept) & set(names)) for names in (self._lemmas, self.cuts))
         commands = ["read_verilog dut.v"]
         for file in self.files:
             module, _, rest = file.partition(".")
@@ -207,10 +225,12 @@ class Harness:
                 commands += [f"rename {module} {module}_sound", f"read_rtlil {file}"]
         commands += ["read_rtlil harness.il", "hierarchy -top harness", "proc -norom", "flatten", "cd harness"]
         # Without lemmas, a component may be another one, with other registers.
-        probes = self._probes if set(kept) & set(self._lemmas) else {}
+        probes = self._probes if lemmas or cuts else {}
         commands += [f"delete {name}_cell" for name in (*self._inner_ports, *self._probes)]
         # The component itself lies one level deeper where it is the one that is broken.
         top = "dut.sound" if self._fault and type(self.block) is self._fault[0] else "dut"
+        if lemmas and not cuts:
+            commands += [f"connect -nomap -set \\{top}.{path} {name}" for name, path in self._cut_values.items()]
         commands += [
             f"connect -nounset -set {name} \\{top}.{path}" for name, path in (self._inner_ports | probes).items()
         ]

@@ -129,15 +129,16 @@ class Proof:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
         mode = "bmc" if self.bounded else "prove"
         answer = solver.solve(self.question(harness, harness.assertions, mode, self.depth, self.engine))
+        cuts = [solver.solve(self.question(harness, [each], "prove", 1)) for each in harness.cuts]
         covers = solver.solve(self.question(harness, harness.covers, "cover", self.cover_depth))
-        result = "proven" if answer.status == "pass" else "unknown"
+        result = "proven" if all(each.status == "pass" for each in (answer, *cuts)) else "unknown"
         return [
             Result(
                 name=f"{self.name}.{claim}",
                 bound=self.depth if self.bounded else INDUCTION,
                 result="refuted" if any(f"claim_{cell}" in answer.failed for cell in cells) else result,
                 cover=_first(covers, cells),
-                seconds=answer.seconds,
+                seconds=sum(each.seconds for each in (answer, *cuts)),
             )
             for claim, cells in harness.claims.items()
         ]

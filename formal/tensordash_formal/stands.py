@@ -3,7 +3,7 @@
 A value's tag is its sign bit, which nothing between a tile's ports and its multipliers looks at (int8: its zero test
 does, so that a tagged int8 is never zero). A sum becomes two bits: `one` pair of tagged values, and whether anything
 `wrong` was added: a second such pair, or a tagged value with an untagged partner. A third one is the tag of its C.
-Whether a result is an infinity or NaN may be anything in every cycle.
+Whether a sum leaves its range, or a result is an infinity or NaN, may be anything in every cycle.
 """
 
 from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
@@ -31,6 +31,11 @@ def _added(pairs):
     for more, other in pairs[1:]:
         one, wrong = one ^ more, wrong | other | (one & more)
     return one, wrong
+
+
+def _any_value(m: Module, output: Signal) -> None:
+    """Make an output anything, another value in every cycle."""
+    m.submodules[f"any_{output.name}"] = Instance("$anyseq", p_WIDTH=len(output), o_Y=output)
 
 
 class _TagPE(Elaboratable):
@@ -69,6 +74,7 @@ class _TagPE(Elaboratable):
         with m.If(pe.sum.take):
             m.d.sync += block.eq(total)
         m.d.comb += Value.cast(pe.sum.value).eq(block)
+        _any_value(m, pe.sum.overflow)
         return m
 
 
@@ -87,8 +93,9 @@ class _TagResult(Elaboratable):
         with m.If(result.load):
             m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
         m.d.comb += Value.cast(result.total if isinstance(result, InitialAdder) else result.value).eq(held)
-        if hasattr(result, "non_finite"):
-            m.submodules.any_non_finite = Instance("$anyseq", p_WIDTH=1, o_Y=result.non_finite)
+        for name in ("overflow", "non_finite"):
+            if hasattr(result, name):
+                _any_value(m, getattr(result, name))
         return m
 
 

@@ -228,7 +228,7 @@ class _Nets:
             for mutant in here:
                 other = mutant.cell if cell == mutant.other else mutant.other
                 theirs = (given.get((other, port)) or self._bits(other, port)) if other else []
-                when = netlist.equal(select, mutant.number) if chosen else ["1"]
+                when: Bits = netlist.equal(select, mutant.number) if chosen else ["1"]
                 now = netlist.multiplexer(when, _changed(mutant, now, theirs), now)
             connections = module["cells"][cell]["connections"]
             if given[cell, port]:

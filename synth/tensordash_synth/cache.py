@@ -15,7 +15,7 @@ from tensordash.storage.user_cache import usable_cache
 from . import mapping
 from .mapping import Mapped
 
-__all__ = ["cache_folder", "cached"]
+__all__ = ["cache_folder", "cached", "recipe_digest"]
 
 
 def cache_folder() -> Path:
@@ -24,8 +24,8 @@ def cache_folder() -> Path:
 
 
 @cache
-def _tools() -> str:
-    """What decides a mapping beside its module: Yosys, and the recipe as it stands in the code."""
+def recipe_digest() -> str:
+    """Of what decides a mapping beside its module: Yosys, and the recipe as it stands in the code."""
     code = Path(mapping.__file__).read_bytes()
     return f"{version('pyosys')} {hashlib.sha256(code).hexdigest()}"
 
@@ -40,7 +40,7 @@ def cached(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapp
     make : callable
         Makes them.
     """
-    digest = hashlib.sha256(json.dumps([_tools(), *key]).encode()).hexdigest()
+    digest = hashlib.sha256(json.dumps([recipe_digest(), *key]).encode()).hexdigest()
     path = cache_folder() / f"{digest}.json"
     with suppress(OSError, ValueError, TypeError):
         return tuple(Mapped(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))

@@ -10,7 +10,7 @@ from typing import Any
 from .liberty import Liberty
 from .yosys import SynthesisError, run_yosys
 
-__all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area", "statistics"]
+__all__ = ["LOGIC_SHARE", "Mapped", "map_fastest", "map_for_area", "map_for_area_and_fastest", "statistics"]
 
 # What is left of the period for logic: ABC knows neither clk-to-q nor setup.
 LOGIC_SHARE = 0.9
@@ -91,7 +91,11 @@ def map_for_area(
     """
     target = LOGIC_SHARE * clock_ns
     gates = _elaborated(prepare, top, liberty, folder)
-    tried = _map(AREA_RECIPES if thorough else FIRST_RECIPE, gates, top, target, folder)
+    return _smallest(_map(AREA_RECIPES if thorough else FIRST_RECIPE, gates, top, target, folder), top, target, folder)
+
+
+def _smallest(tried: list[Mapped], top: str, target: float, folder: Path) -> Mapped:
+    """Of those that meet the target the smallest; if none does, what the recipes for delay give."""
     if fitting := [mapped for mapped in tried if mapped.delay_ns <= target]:
         return min(fitting, key=lambda mapped: mapped.area_um2)
     for name, recipe in DELAY_RECIPES.items():
@@ -105,6 +109,16 @@ def map_fastest(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path
     """Map a module to the least delay, whatever the area; parameters as in `map_for_area`."""
     gates = _elaborated(prepare, top, liberty, folder)
     return min(_map(SPEED_RECIPES, gates, top, None, folder), key=lambda mapped: mapped.delay_ns)
+
+
+def map_for_area_and_fastest(
+    prepare: Sequence[str], top: str, liberty: Liberty, clock_ns: float, folder: Path
+) -> tuple[Mapped, Mapped]:
+    """Both of a large module, from gates that are made once: `map_for_area` by its first recipe, and `map_fastest`."""
+    target = LOGIC_SHARE * clock_ns
+    gates = _elaborated(prepare, top, liberty, folder)
+    small, *fast = _map(FIRST_RECIPE | SPEED_RECIPES, gates, top, target, folder)
+    return _smallest([small], top, target, folder), min(fast, key=lambda mapped: mapped.delay_ns)
 
 
 def _elaborated(prepare: Sequence[str], top: str, liberty: Liberty, folder: Path) -> list[str]:

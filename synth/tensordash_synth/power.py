@@ -118,7 +118,7 @@ class Activity:
     name : str
         What they are.
     streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
-        Bit patterns of side A and side B.
+        Bit patterns of the column side and the row side.
     """
 
     name: str
@@ -166,7 +166,7 @@ def find_opensta() -> str | None:
 
 
 def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
-    """Operands of a normal distribution, some of side B's at random zero.
+    """Operands of a normal distribution, some of the row side's at random zero.
 
     Parameters
     ----------

@@ -16,7 +16,7 @@ from tensordash import TileConfig
 from .cache import cached
 from .hierarchy import Hierarchy, role
 from .liberty import Liberty, load_liberty
-from .mapping import Mapped, map_fastest, map_for_area
+from .mapping import Mapped, map_fastest, map_for_area, map_for_area_and_fastest
 from .power import Activity, DesignPower, design_power
 
 __all__ = ["Progress", "Run", "pooled", "running"]
@@ -95,8 +95,7 @@ class Run:
         commands += [f"blackbox {load}" for load in loads.values()]
         for parent, child, instances in hierarchy.twins():
             commands.append(f"chtype -set {loads[child]} {' '.join(f'{parent}/{name}' for name in instances)}")
-        at_target = map_for_area(commands, hierarchy.top, self.library, self.clock_ns, self.room(), thorough=False)
-        fastest = map_fastest(commands, hierarchy.top, self.library, self.room())
+        at_target, fastest = map_for_area_and_fastest(commands, hierarchy.top, self.library, self.clock_ns, self.room())
         # Nobody looks into the netlists of flattened tiles, which are large.
         return replace(at_target, netlist=""), replace(fastest, netlist="")
 

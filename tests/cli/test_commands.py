@@ -255,8 +255,7 @@ def test_flags_of_a_replay_are_told(folder: Path, capfd: pytest.CaptureFixture[s
     assert "overflow" not in text
     with np.load("out.npz") as out:
         assert (bool(out["non_finite"]), bool(out["overflow"])) == (True, False)
-    integers = {"a": np.full((2, 3, 4), 127, np.int8), "b": np.full((1, 3, 4), -128, np.int8)}
-    np.savez("in.npz", **integers)
+    np.savez("in.npz", a=np.full((2, 3, 4), 127, np.int8), b=np.full((1, 3, 4), -128, np.int8))
     text = call(
         f"verify {tile} --set tile.format=int8 --set tile.headroom_bits=0 --operands in.npz -o out.npz --json", capfd
     )

@@ -339,6 +339,9 @@ class TestStream:
             2,
             2,
         )
+        assert document["dense_cycles"] == 100
+        assert document["row_steps_per_second"] == pytest.approx(4 * 100 / document["seconds"])
+        assert 0 < document["seconds"] < 600
         text = call("--stream stream.npy", capfd)
         assert text.startswith("100 steps in 50 cycles: 2.000x (ideal 2.000x); 0 output stalls; rows waited 0, 0, 0, 0")
 
@@ -373,5 +376,9 @@ class TestRandom:
         assert natural["steps"] == density["steps"] == 4000
         assert natural["effectual"] == density["effectual"]
         assert density["cycles"] < 0.9 * natural["cycles"]
-        assert call_json(f"{arguments} --row-order natural", capfd) == natural
+        again = call_json(f"{arguments} --row-order natural", capfd)
+        for document in (natural, again):
+            assert document["dense_cycles"] == 4000
+            assert document.pop("row_steps_per_second") == pytest.approx(4 * 4000 / document.pop("seconds"))
+        assert again == natural
         assert call_json(f"{arguments} --seed 1", capfd)["effectual"] != natural["effectual"]

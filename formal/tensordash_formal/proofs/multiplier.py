@@ -13,7 +13,7 @@ from tensordash.configuration.formats import FloatFormat, IntegerFormat
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
 
-__all__ = ["PROOF", "is_eight_bit_exact", "magnitude"]
+__all__ = ["PROOF", "is_eight_bit_exact", "is_exact", "magnitude"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -117,7 +117,12 @@ def _integer_value(bits: Value) -> Value:
 
 def is_eight_bit_exact(config: TileConfig) -> bool:
     """Whether both operands have 8 bits and sums are exact."""
-    return config.accumulator == "exact" and config.a_format.width == config.b_format.width == 8
+    return is_exact(config) and config.a_format.width == config.b_format.width == 8
+
+
+def is_exact(config: TileConfig) -> bool:
+    """Whether sums are exact."""
+    return config.accumulator == "exact"
 
 
 def _no_subnormals(m: Module, sound: Multiplier, outer: Multiplier) -> None:

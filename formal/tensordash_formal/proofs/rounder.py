@@ -11,7 +11,7 @@ from tensordash.layouts import accumulator_shape
 
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
-from .multiplier import is_eight_bit_exact
+from .multiplier import is_exact
 
 __all__ = ["PROOF"]
 
@@ -201,4 +201,4 @@ BROKEN = (
     _broken("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
 )
 
-PROOF = Proof(name="rounder", build=build, applies=is_eight_bit_exact, broken=BROKEN, cover_depth=3)
+PROOF = Proof(name="rounder", build=build, applies=is_exact, broken=BROKEN, cover_depth=3)

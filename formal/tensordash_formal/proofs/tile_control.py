@@ -151,6 +151,24 @@ class ControlledTile(TileHarness):
         self._sticks("non_finite_is_right", tile.non_finite, special, floating)
         raised = state.out_leaves & self.port("drain.non_finite", 1)  # which is right (`drain`, `rounder`)
         self._sticks("result_non_finite_is_right", tile.result_non_finite, raised, floating)
+        self._sticks("overflow_is_right", tile.overflow, self._overflows())
+
+    def _overflows(self) -> Value:
+        """A PE's sum leaves its range, or (int8) one that C is added to and that leaves the block in this cycle."""
+        config, state = self.config, self.state
+        pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
+        causes = [
+            self.port(f"{pe.format(row, column)}.sum_overflow", 1)
+            for row in range(config.rows)
+            for column in range(config.columns)
+        ]
+        if state.adds_c and not state.has_sum:
+            causes += [
+                self.port(f"drain.result_{row}_{column}.overflow", 1) & state.moves
+                for row in range(config.out_rows)
+                for column in range(config.columns)
+            ]
+        return Cat(causes).any()
 
     def _count(self) -> None:
         """Every counter, and the copy of it."""
@@ -463,6 +481,12 @@ BROKEN = (
         Snapshot,
         lambda m, sound, outer: outer.copied.steps.eq(outer.counted.steps),
         COPIED,
+    ),
+    _broken(
+        "overflow_is_right",
+        "an overflow is not seen beside an infinity or NaN",
+        Flags,
+        lambda m, sound, outer: sound.raised[2].eq(outer.raised[2] & ~outer.raised[1]),
     ),
     _broken(
         "c_is_ready_while_there_is_room",

@@ -48,7 +48,7 @@ class TileConfig:
     Parameters
     ----------
     rows, columns : int
-        Geometry, 1 to 16 each. Side B enters by row, side A by column.
+        Geometry, 1 to 16 each. The row side (ports b) enters by row, the column side (ports a) by column.
     lanes : int
         Multipliers of a PE, 2 to 32.
     depth : int
@@ -204,8 +204,8 @@ class TileConfig:
         if self.input_bits > MOST_INPUT_BITS:
             shape = ", ".join(f"tile.{name} = {getattr(self, name)}" for name in ("rows", "columns", "lanes", "depth"))
             raise ValueError(
-                f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits give the AXI4-Stream "
-                f"tile {self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
+                f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits "
+                f"give the AXI4-Stream tile {self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
             )
 
     # Derived
@@ -226,12 +226,12 @@ class TileConfig:
 
     @property
     def a_format(self) -> Format:
-        """Format of side A."""
+        """Format of the column side, on the ports a."""
         return FORMATS[self.format.a if isinstance(self.format, SideFormats) else str(self.format)]
 
     @property
     def b_format(self) -> Format:
-        """Format of side B."""
+        """Format of the row side, on the ports b."""
         return FORMATS[self.format.b if isinstance(self.format, SideFormats) else str(self.format)]
 
     @cached_property

@@ -70,11 +70,11 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
     Parameters
     ----------
     streams : sequence of array of bool, (rows, T, lanes)
-        Side B of each stream: true where it is not zero.
+        Row side of each stream: true where it is not zero.
     config : TileConfig
         The tile.
     a : sequence of array of bool, (columns, T, lanes), optional
-        Side A of each stream; needed with `sparsity = "both"`, else without effect.
+        Column side of each stream; needed with `sparsity = "both"`, else without effect.
 
     Returns
     -------
@@ -83,7 +83,7 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
     Raises
     ------
     ValueError
-        If a stream has another shape, no step, or a side A that does not fit it; if there is no stream.
+        If a stream has another shape, no step, or a column side that does not fit it; if there is no stream.
 
     Source
     ------
@@ -104,7 +104,8 @@ def count(streams: Sequence[ArrayLike], config: TileConfig, *, a: Sequence[Array
     if config.sparsity == "both":
         if a is None or len(a) != len(blocks):
             given = "none" if a is None else len(a)
-            raise ValueError(f'a must have the streams of side A, {len(blocks)} with tile.sparsity "both", not {given}')
+            wanted = f'{len(blocks)} with tile.sparsity "both"'
+            raise ValueError(f"a must have the streams of the column side, {wanted}, not {given}")
         sides = [_checked("a", index, block, config.columns, "columns", config) for index, block in enumerate(a)]
         for index, (block, side) in enumerate(zip(blocks, sides, strict=True)):
             if side.shape[1] != block.shape[1]:
@@ -124,7 +125,7 @@ def count_words(
     config : TileConfig
         The tile.
     a : sequence of array of uint32, (streams, columns, T)
-        Side A; needed with `sparsity = "both"`, else without effect.
+        Column side; needed with `sparsity = "both"`, else without effect.
 
     Returns
     -------

@@ -69,9 +69,9 @@ class Scheduler:
         Parameters
         ----------
         b : array of uint32, (streams, rows, T)
-            Which positions of side B are not zero: bit `lane` of each step.
+            Which positions of the row side are not zero: bit `lane` of each step.
         a : array of uint32, (streams, columns, T), optional
-            Those of side A; needed with `sparsity = "both"`, else without effect.
+            Those of the column side; needed with `sparsity = "both"`, else without effect.
 
         Returns
         -------
@@ -80,7 +80,7 @@ class Scheduler:
         Raises
         ------
         ValueError
-            If side A is missing, or does not have as many streams and steps as side B.
+            If the column side is missing, or does not have as many streams and steps as the row side.
         """
         config = self.config
         streams, _, count = b.shape

@@ -81,7 +81,7 @@ def random_counts(
     config : TileConfig
         The tile.
     zeros, cluster
-        As in `random_words`; side A alike, where the tile skips its zeros too.
+        As in `random_words`; the column side alike, where the tile skips its zeros too.
     steps, length : int
         Steps in all, and of one stream, which divides them.
     seed : int

@@ -26,7 +26,7 @@ class Control:
     Attributes
     ----------
     columns, rows : list of StagingBuffer
-        Side A, one for each column, and side B, one for each row. All hold equally many steps.
+        Column side, one for each column, and row side, one for each row. All hold equally many steps.
     effectual : list of list of list of list of bool, (rows, schedulers of a row, steps present, lanes)
         The positions that each scheduler has still to serve.
     first : bool
@@ -105,7 +105,7 @@ class Control:
         made : TileSchedule or None
             The schedule made in this cycle.
         a, b : sequence of Offer
-            Side A, one for each column, and side B, one for each row.
+            Column side, one for each column, and row side, one for each row.
         taken : int
             Steps that enter.
 

@@ -104,7 +104,7 @@ class Tile:
         Parameters
         ----------
         a, b : sequence of Offer
-            Side A, one for each column, and side B, one for each row.
+            Column side, one for each column, and row side, one for each row.
         out_ready : bool
             The consumer takes the output beat, if there is one.
         clear : bool

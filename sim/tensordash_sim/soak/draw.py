@@ -128,6 +128,8 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
     settings["out_rows"] = random.choice([divisor for divisor in range(1, rows + 1) if rows % divisor == 0])
     settings["pipeline"] = random.choice(("auto", 1, 2, 3))
     settings["full_window"] = random.choice(("auto", "auto", True, False))
+    settings["registered_ready"] = random.random() < 0.4
+    settings["counters"] = random.choice((True, True, "snapshot", "snapshot", False))
     return TileConfig(**settings)
 
 

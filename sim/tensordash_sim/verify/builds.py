@@ -27,6 +27,7 @@ MOST_KEPT = 100
 MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", "CFG_CXXFLAGS_PCH_I=-include")
 # Compiled as one file, C++ needs no precompiled headers, which take longer than the code of a small tile.
 MOST_IN_ONE_FILE = 6_000_000  # bytes
+CONTROL = "control.vlt"
 RUNTIME = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 
 
@@ -43,14 +44,25 @@ class Program:
         Name of the top module, and of the program.
     sources : sequence of Path
         Verilog files and lint waivers.
+    control : str
+        What else Verilator is told, as in a file of lint waivers.
     waves : bool
         Whether it can dump waveforms.
     options : sequence of str
         Verilator's, on top of those that every program is made with.
     """
 
-    def __init__(self, top: str, sources: Sequence[Path], *, waves: bool = False, options: Sequence[str] = ()) -> None:
-        self.top, self.sources, self.waves, self.options = top, list(sources), waves, list(options)
+    def __init__(
+        self,
+        top: str,
+        sources: Sequence[Path],
+        *,
+        control: str = "",
+        waves: bool = False,
+        options: Sequence[str] = (),
+    ) -> None:
+        self.top, self.sources, self.control, self.waves = top, list(sources), control, waves
+        self.options = list(options)
 
     def build(self, folder: Path, log: Path, *, keep: bool = True) -> None:
         """Make ``folder / top``, or fetch the program that was made from the same before.
@@ -74,6 +86,7 @@ class Program:
         made = folder / self.top
         if _fetch(self._key, made, link=True):
             return
+        (folder / CONTROL).write_text(f"`verilator_config\n{self.control}", encoding="utf-8")
         with log.open("w", encoding="utf-8") as file:
             self._run(self._verilate(), folder, file)
             _fetch_runtime(folder, self.waves)
@@ -91,7 +104,7 @@ class Program:
     @cached_property
     def _key(self) -> str:
         texts = [(source.suffix, source.read_bytes() if source.is_file() else None) for source in self.sources]
-        return _key(self.top, texts, self.waves, self.options)
+        return _key(self.top, texts, self.control, self.waves, self.options)
 
     def _verilate(self) -> list[str]:
         libraries = cocotb_tools.config.libs_dir
@@ -101,7 +114,7 @@ class Program:
             *(["--trace"] if self.waves else []),
             *self.options,
             *("-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"),
-            *map(str, (RUNTIME, *self.sources)),
+            *map(str, (RUNTIME, CONTROL, *self.sources)),
         ]
 
     def _make(self) -> list[str]:
@@ -185,7 +198,7 @@ def _keep(key: str, made: Path) -> None:
 
 
 def _fetch_runtime(folder: Path, waves: bool) -> None:
-    """Put the objects that all programs share where make would make them: it leaves those that are newer than the rest."""
+    """Put the objects that all programs share where make would make them; it leaves what is newer than its source."""
     for name in _runtime():
         _fetch(_key("runtime", name, waves), folder / f"{name}.o", link=False)
 

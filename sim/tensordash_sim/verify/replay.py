@@ -1,10 +1,11 @@
 """Runs a user's own operands through emitted Verilog."""
 
+import math
 import tempfile
 import time
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from ..golden import checked_operands
 from .job import JOB_VARIABLE, Job
 from .lockstep import COUNTERS
 from .run import PREFIX, VerificationError, read_results
-from .simulators import Simulation, SimulatorError, choose_simulator
+from .simulators import Simulation, SimulatorError, choose_simulator, quicker_simulator
 
 __all__ = ["ReplayResult", "Replayer", "load_operands", "replay", "save_results"]
 
@@ -48,7 +49,7 @@ class ReplayResult:
     simulator : str
         What it ran on.
     seconds : float
-        Time to run.
+        Time to run, with what was run beside it.
     """
 
     c_bits: NDArray[np.uint32]
@@ -114,6 +115,8 @@ class Replayer:
         "auto", "verilator" or "icarus".
     waves : bool
         Dump each run to ``folder / "run" / "dump.vcd"``.
+    steps : int, optional
+        How many there will be in all, so that "auto" is what is done first; very many if None.
 
     Raises
     ------
@@ -129,14 +132,18 @@ class Replayer:
         verilog: Path | None = None,
         simulator: str = "auto",
         waves: bool = False,
+        steps: int | None = None,
     ) -> None:
         self.config, self.folder = config, folder.resolve()
-        chosen = choose_simulator(simulator)
+        choose_simulator(simulator)  # before the long work
         if verilog is None:
             verilog = self.folder / "verilog"
             generate(config, verilog, PREFIX)
         sources = [verilog / f"{PREFIX}.vlt", verilog / f"{PREFIX}.v"]
-        self._simulation = Simulation(chosen, f"{PREFIX}_tile", sources, self.folder / "run", waves=waves)
+        top, positions = f"{PREFIX}_tile", config.rows * config.columns * config.lanes
+        cycles = math.inf if steps is None else steps
+        chosen = quicker_simulator(simulator, top, sources, cycles=cycles, positions=positions, waves=waves)
+        self._simulation = Simulation(chosen, top, sources, self.folder / "run", waves=waves)
 
     def run(self, a: ArrayLike, b: ArrayLike, c: ArrayLike | None = None) -> ReplayResult:
         """Run operands through the Verilog, with the golden model beside it in every cycle.
@@ -156,25 +163,38 @@ class Replayer:
         SimulatorError
             If the simulator cannot run.
         """
+        return self.run_each([(a, b) if c is None else (a, b, c)])[0]
+
+    def run_each(self, operands: Sequence[tuple[ArrayLike, ...]]) -> list[ReplayResult]:
+        """Run several operands, each (a, b) or (a, b, c) as for `run`, after a reset: the simulator starts once."""
         began = time.monotonic()
-        checked = checked_operands(a, b, self.config, c)
-        single = checked[0].ndim == 3
-        arrays = {
-            name: bits[np.newaxis] if single else bits
-            for name, bits in zip("abc", checked, strict=True)
-            if bits is not None
-        }
-        operands, results, job = (self.folder / name for name in ("operands.npz", "results.npz", "job.json"))
+        checked = [checked_operands(one[0], one[1], self.config, *one[2:]) for one in operands]
+        job = self.folder / "job.json"
+        places = [
+            {name: str(self.folder / f"{name}-{i}.npz") for name in ("operands", "results")}
+            for i in range(len(operands))
+        ]
         with naming(self.folder, if_nameless=True):
-            np.savez(operands, **arrays)  # type: ignore[arg-type]
-            Job(config=self.config, seed=0, options={"operands": str(operands), "results": str(results)}).write(job)
+            for place, bits in zip(places, checked, strict=True):
+                Path(place["results"]).unlink(missing_ok=True)
+                np.savez(place["operands"], **_batch(bits))  # type: ignore[arg-type]
+            Job(config=self.config, seed=0, options={"replays": places}).write(job)
             report = self._simulation.run(f"{__package__}.benches.replay", {JOB_VARIABLE: str(job)}, 0)
         tests, failures = read_results(report)
         if tests != 1:
             raise SimulatorError(f"{self._simulation.simulator} ran {tests} tests, not 1")
+        if failures and all(Path(place["results"]).exists() for place in places):
+            raise SimulatorError(f"{self._simulation.simulator} failed: {failures[0]}")
+        seconds = time.monotonic() - began
+        return [
+            self._result(Path(place["results"]), failures, seconds, single=bits[0].ndim == 3)
+            for place, bits in zip(places, checked, strict=True)
+        ]
+
+    def _result(self, path: Path, failures: list[str], seconds: float, *, single: bool) -> ReplayResult:
         found: dict[str, NDArray] = {}
-        if not failures:
-            with np.load(results) as file:
+        if path.exists():  # what differed has left none
+            with np.load(path) as file:
                 found = {name: file[name] for name in file.files}
         rows = self.config.rows
         c_bits = found.get("c_bits", np.zeros((0, rows, self.config.columns), np.uint32))
@@ -190,10 +210,19 @@ class Replayer:
             overflow=bool(found.get("overflow", False)),
             result_non_finite=bool(found.get("result_non_finite", False)),
             elapsed=int(found.get("elapsed", 0)),
-            mismatches=tuple(failures),
+            mismatches=() if found else tuple(failures or ["replay: no results"]),
             simulator=self._simulation.simulator,
-            seconds=time.monotonic() - began,
+            seconds=seconds,
         )
+
+
+def _batch(bits: Sequence[NDArray | None]) -> dict[str, NDArray]:
+    """Operands by name, with a leading axis."""
+    return {
+        name: one[np.newaxis] if bits[0] is not None and bits[0].ndim == 3 else one
+        for name, one in zip("abc", bits, strict=True)
+        if one is not None
+    }
 
 
 def replay(
@@ -216,9 +245,10 @@ def replay(
     waves : Path, optional
         Where the waveforms go (VCD).
     """
-    checked_operands(a, b, config, c)  # before the long work
+    _, rows, _ = checked_operands(a, b, config, c)  # before the long work
+    steps = rows.size // (config.rows * config.lanes)
     with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
-        replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None)
+        replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None, steps=steps)
         result = replayer.run(a, b, c)
         if waves is not None:
             copy_whole(Path(scratch) / "run" / "dump.vcd", waves)

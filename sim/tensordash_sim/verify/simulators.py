@@ -3,26 +3,37 @@
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
-from io import StringIO
 from pathlib import Path
 from types import MappingProxyType
 
-from cocotb_tools.runner import Runner, get_runner
+from cocotb_tools.runner import Icarus, Runner, Verilator
 
 from tensordash import TensorDashError
 
 from .builds import BuildError, Program, verilator_environment
 from .registers import REGISTER
 
-__all__ = ["SIMULATORS", "Simulation", "SimulatorError", "choose_simulator", "simulator_names"]
+__all__ = [
+    "SIMULATORS",
+    "Simulation",
+    "SimulatorError",
+    "choose_simulator",
+    "quicker_simulator",
+    "simulator_names",
+]
 
-REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py"}
+REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """The modules whose failed assertions pytest makes tell more. cocotb would have it rewrite all that are imported, those
-of libraries included, which takes most of the time of a short run."""
+of libraries included, and would load every plugin of pytest's that is installed: most of the time of a short run."""
 
 SIMULATORS = ("icarus", "verilator")
+
+ICARUS_SECONDS = 1e-4
+"""What Icarus takes longer than Verilator for a multiplication in a cycle, roughly ..."""
+BUILD_SECONDS, BUILD_SECONDS_EACH = 4.0, 0.06
+"""... and Verilator to build a top, and more for each of its multiplications."""
 
 
 class SimulatorError(TensorDashError, RuntimeError):
@@ -59,6 +70,54 @@ def choose_simulator(name: str) -> str:
     if name not in available:
         raise SimulatorError(f"simulator {name} cannot run here; available: {', '.join(available) or 'none'}")
     return name
+
+
+def quicker_simulator(
+    name: str, top: str, sources: Sequence[Path], *, cycles: float, positions: int, waves: bool = False
+) -> str:
+    """As `choose_simulator`, but "auto" is the one that is done first, building included.
+
+    Parameters
+    ----------
+    name : str
+        "auto", "icarus" or "verilator".
+    top, sources, waves
+        As for `Simulation`.
+    cycles : float
+        How long the run is, roughly.
+    positions : int
+        Multiplications of the top in a cycle: how large it is.
+    """
+    chosen = choose_simulator(name)
+    if name != "auto" or "icarus" not in simulator_names() or chosen == "icarus":
+        return chosen
+    icarus = cycles * positions * ICARUS_SECONDS
+    if icarus < BUILD_SECONDS + positions * BUILD_SECONDS_EACH and not _program(top, sources, waves=waves).is_kept:
+        return "icarus"
+    return chosen
+
+
+class _Outside(Runner):
+    """pytest marks its own run in the environment; the simulator's Python is not part of it."""
+
+    def _set_env_common(self) -> None:
+        super()._set_env_common()
+        self.env.pop("PYTEST_CURRENT_TEST", None)
+
+
+class _Verilator(_Outside, Verilator):
+    pass
+
+
+class _Icarus(_Outside, Icarus):
+    """Dumps VCD if anything: the runner turns the dump off, or to a format of its own, and the last word decides."""
+
+    def __init__(self, dumps: bool) -> None:
+        super().__init__()
+        self._dumps = dumps
+
+    def _get_sim_cmd_suffix(self) -> list[str]:
+        return ["-vcd"] if self._dumps else []
 
 
 class Simulation:
@@ -106,10 +165,9 @@ class Simulation:
         log = self.folder / "build.log"
         try:
             # Raises as well if Python has no shared library to load.
-            runner = get_runner(self.simulator)
+            runner = _Verilator() if self.simulator == "verilator" else _Icarus(self.waves)
             if self.simulator == "verilator":
-                visible = _visible(self.top, self.folder)
-                program = Program(self.top, [visible, *sources], waves=self.waves, options=self.options)
+                program = _program(self.top, sources, waves=self.waves, options=self.options)
                 program.build(self.folder, log, keep=self.keep)
             else:
                 self._build_icarus(runner, sources, log)
@@ -125,16 +183,15 @@ class Simulation:
             )
             sources = [*sources, dump]
             self.roots.append("waves")
-        with _changed({"PYTEST_CURRENT_TEST": None}), redirect_stdout(StringIO()):
-            runner.build(
-                sources=sources,
-                hdl_toplevel=self.top,
-                build_dir=self.folder,
-                build_args=[argument for root in self.roots for argument in ("-s", root)],
-                timescale=("1ns", "1ps"),
-                log_file=log,
-                always=True,
-            )
+        runner.build(
+            sources=sources,
+            hdl_toplevel=self.top,
+            build_dir=self.folder,
+            build_args=[argument for root in self.roots for argument in ("-s", root)],
+            timescale=("1ns", "1ps"),
+            log_file=log,
+            always=True,
+        )
 
     def run(
         self,
@@ -148,13 +205,8 @@ class Simulation:
         results = self.folder / f"{test_module.rpartition('.')[2]}.xml"
         results.unlink(missing_ok=True)
         log = results.with_suffix(".log")
-        # pytest marks its own run in the environment; the simulator's Python is not part of it.
-        changed: dict[str, str | None] = {"PYTEST_CURRENT_TEST": None}
-        if self.waves and self.simulator == "icarus":
-            # The runner turns Icarus' dump off, or to a format of its own; the last word decides. Verilator has a switch.
-            changed["SIM_CMD_SUFFIX"] = "-vcd"
         # A failed test raises as well; the results say which.
-        with _changed(changed), redirect_stdout(StringIO()), suppress(SystemExit, RuntimeError):
+        with suppress(SystemExit, RuntimeError):
             self._runner.test(
                 test_module=test_module,
                 hdl_toplevel=self.top,
@@ -180,8 +232,8 @@ def _last_words(log: Path) -> str:
     return " ".join(" ".join(text.splitlines()[-6:]).split())
 
 
-def _visible(top: str, folder: Path) -> Path:
-    """A file for Verilator that names what benches look at.
+def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequence[str] = ()) -> Program:
+    """What Verilator makes, with what benches look at visible.
 
     Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
     """
@@ -189,35 +241,16 @@ def _visible(top: str, folder: Path) -> Path:
     modules = {top, f"{prefix}_control", f"{prefix}_counters"}
     lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
     lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
-    path = folder / "visible.vlt"
-    path.write_text("`verilator_config\n" + "".join(lines))
-    return path
-
-
-@contextmanager
-def _changed(variables: Mapping[str, str | None]) -> Iterator[None]:
-    """Set variables of the environment, or take those away that are None."""
-    saved = {name: os.environ.get(name) for name in variables}
-    _set(variables)
-    try:
-        yield
-    finally:
-        _set(saved)
-
-
-def _set(variables: Mapping[str, str | None]) -> None:
-    # Nothing else is touched: other threads start processes meanwhile.
-    for name, value in variables.items():
-        if value is not None:
-            os.environ[name] = value
-        elif name in os.environ:
-            del os.environ[name]
+    return Program(top, sources, control="".join(lines), waves=waves, options=options)
 
 
 @contextmanager
 def _environment(extra: Mapping[str, str] = MappingProxyType({})) -> Iterator[None]:
     """The environment in which Verilator runs, and more."""
-    with _changed(
-        {name: value for name, value in verilator_environment().items() if os.environ.get(name) != value} | {**extra}
-    ):
+    saved = dict(os.environ)
+    os.environ.update(verilator_environment() | {**extra})
+    try:
         yield
+    finally:
+        os.environ.clear()
+        os.environ.update(saved)

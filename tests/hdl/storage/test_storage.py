@@ -1,12 +1,18 @@
 """Files are whole or as they were; journals go on after a run that was killed."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from tensordash.storage import user_cache as user_cache_module
 from tensordash.storage.files import code_digest, write_whole
 from tensordash.storage.journal import Journal
+from tensordash.storage.user_cache import usable_cache, user_cache
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):
@@ -57,3 +63,56 @@ def test_code_digest_is_of_every_file_by_name_and_content(tmp_path):
         assert code_digest(tmp_path) not in digests
         digests.append(code_digest(tmp_path))
     assert code_digest(tmp_path / "b.py") == code_digest(tmp_path / "b.py") != code_digest(tmp_path / "d.py")
+
+
+class TestUserCache:
+    @pytest.fixture(autouse=True)
+    def restored(self, monkeypatch, tmp_path):
+        """Whatever the test makes of XDG_CACHE_HOME, it was something else before."""
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "made" / "cache"))
+        monkeypatch.setattr(user_cache_module, "_replaced", {})
+
+    def test_one_that_can_be_written(self, tmp_path):
+        assert user_cache_module.usable_cache_home()
+        assert usable_cache("synth") == user_cache("synth") == tmp_path / "made" / "cache" / "tensordash" / "synth"
+        assert list((tmp_path / "made" / "cache").iterdir()) == []
+
+    def test_a_relative_path_is_none(self, monkeypatch, tmp_path):
+        monkeypatch.setenv("XDG_CACHE_HOME", "here")
+        monkeypatch.setenv("HOME", str(tmp_path))
+        assert usable_cache("synth") == tmp_path / ".cache" / "tensordash" / "synth"
+
+    @pytest.mark.parametrize("home", ["XDG_CACHE_HOME", "HOME", "none"])
+    def test_one_that_cannot(self, home, monkeypatch, tmp_path):
+        (tmp_path / "file").write_text("")
+        if home == "none":  # as under a user ID that nobody has
+            monkeypatch.delenv("XDG_CACHE_HOME")
+
+            def no_home():
+                raise RuntimeError("Could not determine home directory.")
+
+            monkeypatch.setattr(Path, "home", no_home)
+            with pytest.raises(FileNotFoundError, match="no cache folder: set HOME or XDG_CACHE_HOME"):
+                user_cache("data")
+        else:
+            monkeypatch.setenv("XDG_CACHE_HOME", "")
+            monkeypatch.setenv(home, str(tmp_path / "file"))
+        assert not user_cache_module.usable_cache_home()
+        used = usable_cache("synth")
+        assert used.is_relative_to(os.environ["XDG_CACHE_HOME"])
+        used.mkdir(parents=True)
+        assert usable_cache("synth") == used  # and no other
+        if home != "none":  # what must last is not put where it does not
+            assert user_cache("data").is_relative_to(tmp_path / "file")
+        shutil.rmtree(os.environ["XDG_CACHE_HOME"])
+
+    def test_the_temporary_one_goes_with_the_process(self, tmp_path):
+        (tmp_path / "file").write_text("")
+        code = (
+            "from tensordash.storage.user_cache import usable_cache as u; p = u('x'); p.mkdir(parents=True); print(p)"
+        )
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert "tensordash-cache-" in run.stdout
+        assert not Path(run.stdout.strip()).parent.exists()
+        assert run.stderr == ""

@@ -69,7 +69,7 @@ MASK = np.ones((4, 5, 4), dtype=bool)
         ([MASK.astype(int)], None, r"streams\[0\] must be an array of bool, not of int64"),
         ([MASK, MASK[:3]], None, r"streams\[1\] must have the shape \(rows = 4, T >= 1, lanes = 4\), not \(3, 5, 4\)"),
         ([MASK[:, :0]], None, r"not \(4, 0, 4\)"),
-        ([MASK], None, "a must have the streams of side A"),
+        ([MASK], None, "a must have the streams of the column side"),
         ([MASK], [MASK, MASK], "not 2"),
         ([MASK], [MASK[:, :4]], r"a\[0\] must have the 5 steps"),
     ],

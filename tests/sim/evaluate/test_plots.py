@@ -3,6 +3,7 @@
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from tensordash_sim.explore import pareto
 
 ROOT = Path(__file__).parents[3]
 ELEVEN = [f"series {number}" for number in range(11)]
-LABELS = {"title": "", "source": "", "x_label": "share of zeros", "y_label": "speedup"}
+LABELS: dict[str, Any] = {"title": "", "source": "", "x_label": "share of zeros", "y_label": "speedup"}
 
 
 @pytest.fixture

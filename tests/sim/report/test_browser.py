@@ -263,9 +263,16 @@ def axes(browser: "Browser", tmp_path_factory: pytest.TempPathFactory) -> Iterat
         for number, series in enumerate(long)
         for x in xs
     ]
-    labels = {"source": "", "kind": "line", "x_label": "share of zeros", "y_label": "speedup"}
-    notes = ["`core` is <logic>."]
-    figure = Figure(name="axes", title="Axes", points=points, notes=notes, **labels)
+    figure = Figure(
+        name="axes",
+        title="Axes",
+        source="",
+        kind="line",
+        x_label="share of zeros",
+        y_label="speedup",
+        points=points,
+        notes=["`core` is <logic>."],
+    )
     path = tmp_path_factory.mktemp("axes") / "page.html"
     write_report([figure], path)
     tab = Opened(browser, path)

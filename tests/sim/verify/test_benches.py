@@ -50,6 +50,15 @@ VARIANTS = {
     "ring-both-full-window": TileConfig(
         rows=1, columns=2, lanes=3, connectivity=RING_OF_4, sparsity="both", staging="ring", full_window=True
     ),
+    "registered-ready": TileConfig(rows=2, columns=1, registered_ready=True, counters="snapshot"),
+    "registered-ready-c": TileConfig(
+        rows=4, columns=1, out_rows=2, registered_ready=True, initial=True, pipeline=1, headroom_bits=3
+    ),
+    "registered-ready-fused-c": TileConfig(
+        rows=1, columns=2, format="bf16", accumulator="ampere", initial=True, registered_ready=True, counters=False
+    ),
+    "snapshot-both": TileConfig(rows=1, columns=2, sparsity="both", counters="snapshot"),
+    "no-counters": TileConfig(rows=2, columns=1, format="int8", initial=True, counters=False, registered_ready=True),
     "2-lanes": TileConfig(rows=2, columns=2, lanes=2, depth=2, connectivity=((0, 0), (1, 1))),
 }
 needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")

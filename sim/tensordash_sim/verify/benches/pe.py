@@ -7,7 +7,7 @@ import cocotb
 
 from tensordash import TileConfig
 from tensordash.configuration.numerics import Exact, Fused
-from tensordash_sim.golden import FP32, FusedAccumulator, make_accumulator
+from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.registers import near_the_ends, set_sum
@@ -64,7 +64,8 @@ class Bench:
         self.dut, self.pins, self.golden = dut, Pins(dut), make_accumulator(self.config)
         self.has_c = self.config.initial and isinstance(self.config.numerics.accumulator, Fused)
         self.blocks = self.overflows = 0
-        self._width, self._finished = len(dut.sum_value), None
+        self._width = len(dut.sum_value)
+        self._finished: int | None = None
         self._flying = [Entry()] * (self.config.stages - 1)
 
     async def start(self) -> None:
@@ -183,7 +184,7 @@ async def ends_of_the_range(dut) -> None:
         final = Entry(tuple(lanes), last=True)
         alone = make_accumulator(config)
         alone.accumulate(final.pairs, first=True)
-        added = 0 if isinstance(alone, FusedAccumulator) else alone.total
+        added = alone.total if isinstance(alone, ExactAccumulator | IntegerAccumulator) else 0
         before = bench.overflows
         for number in near_the_ends(random, config, bench.golden, added):
             for entering in (Entry(tuple(lanes), first=True), *[nothing] * (config.stages - 1)):
