@@ -24,9 +24,9 @@ __all__ = [
     "simulator_names",
 ]
 
-REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py"}
+REWRITTEN = {"COCOTB_REWRITE_ASSERTION_FILES": "*/tensordash_sim/verify/*.py", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 """The modules whose failed assertions pytest makes tell more. cocotb would have it rewrite all that are imported, those
-of libraries included, which takes most of the time of a short run."""
+of libraries included, and load every plugin that is installed, which takes most of the time of a short run."""
 
 SIMULATORS = ("icarus", "verilator")
 
