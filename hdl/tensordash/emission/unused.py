@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping
 
 from .expressions import items, references, width
 
-__all__ = ["without_unused"]
+__all__ = ["partly_unused", "without_unused"]
 
 PRIVATE = re.compile(r"_\d+_")
 ASSIGN = re.compile(r"  assign (.*?) = (.*);")
 INSTANCE = re.compile(r"  (\w+) (\w+) \(")
 CONNECTION = re.compile(r"    \.(\w+)\((.*)\),?")
+MODULE = re.compile(r"^module (\w+)\(.*?^endmodule$", re.MULTILINE | re.DOTALL)
+DECLARED = re.compile(r"^  (input |output |)(?:wire|reg)( signed|)(?: \[(\d+):0\])? (\w+)[;,]?$", re.MULTILINE)
 NEXT = re.compile(r"    (?:else )?(?:if \((.*?)\) )?(\S.*?) <= (.*);")
 
 
@@ -44,6 +46,44 @@ def without_unused(
             break
         lines = kept
     return _renamed(lines, widths, read, outputs)
+
+
+def partly_unused(text: str) -> list[str]:
+    """Every signal of a Verilog file of which a module leaves bits unread, but for outputs and those called unused.
+
+    >>> partly_unused("module m(\\n  input wire [1:0] a,\\n  output wire y\\n);\\n  assign y = a[1];\\nendmodule\\n")
+    ['a']
+    """
+    modules = {found[1]: found[0] for found in MODULE.finditer(text)}
+    outputs = {
+        name: frozenset(found[4] for found in DECLARED.finditer(module) if found[1] == "output ")
+        for name, module in modules.items()
+    }
+    names: dict[str, None] = {}
+    for module, body in modules.items():
+        widths = {found[4]: int(found[3] or 0) + 1 for found in DECLARED.finditer(body)}
+        read = dict.fromkeys(widths, 0)
+        for expression in _read(_statements(DECLARED.sub("", body.partition(");\n")[2])), outputs):
+            for name, high, low in references(expression, widths):
+                read[name] |= (2 << high) - (1 << low)
+        for name, bits in widths.items():
+            if read[name] != (1 << bits) - 1 and name not in outputs[module] and "unused" not in name:
+                names[name] = None
+    return list(names)
+
+
+def _statements(body: str) -> list[str]:
+    """The lines of a module, those put together again that were too long."""
+    lines = [""]
+    for line in body.splitlines():
+        before = lines[-1]
+        stripped = before.strip()
+        whole = stripped.count("(") == stripped.count(")") if stripped.startswith((".", "always")) else True
+        if not stripped or stripped.endswith((";", " (")) or (stripped.startswith((".", "always")) and whole):
+            lines.append(line)
+        else:
+            lines[-1] = f"{before} {line.strip()}"
+    return lines[1:]
 
 
 def _read(lines: list[str], outputs: Mapping[str, frozenset[str]]) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 import re
 
+from .unused import partly_unused
+
 __all__ = ["waivers"]
 
 HEAD = """\
@@ -11,14 +13,15 @@ lint_off -rule DECLFILENAME -file "*{prefix}.v"
 """
 
 UNUSED = {
-    "tkeep": "Steps are whole: the first byte of each tells.",
+    "tkeep": "Whether a step is there shows in some bytes of it.",
     "steps": "Zeros, infinities and NaNs show in some bits of a value; the others pass by.",
     "advances": "The baseline has no schedulers: every step advances.",
     "refill": "A window of one step never moves within itself.",
-    "counters__raised": "Its first bit has a name of its own.",
+    "flags__raised": "A bit of it has a name of its own, or no cause here.",
+    "kept": "The oldest step is known from elsewhere.",
     "entering_count": "One-hot numbers of steps: none and all of them need no wire.",
     "leaving": "One-hot numbers of steps: none and all of them need no wire.",
-    "left": "One-hot numbers of steps: none and all of them need no wire.",
+    "staying_count": "One-hot numbers of steps: none and all of them need no wire.",
     "window": "The oldest step: what is left of it stays nowhere.",
     "following": "The oldest step is known from elsewhere, and so is a sum behind its marks.",
     "scheduler__advance": "The oldest step is always done.",
@@ -31,22 +34,22 @@ UNUSED = {
 }
 """Signals of which some bits are of no use, and why."""
 
-EXPRESSION = ("_*_", "Part of an expression, which has no name in the source: some of its bits are not wanted.")
+OTHER = "Some of its bits are of no use in this configuration."
+EXPRESSION = "Part of an expression, which has no name in the source: some of its bits are not wanted."
 
-UNOPTIMIZED = {
-    "left_*": (".left_*'", "Selections of a scheduler depend on one another level by level: no loop."),
-    "scheduler__select": (
-        ".scheduler__select'",
-        "Selections of a scheduler depend on one another level by level: no loop.",
+LOOPS = {
+    "scheduler": (".scheduler*", "Selections of a scheduler depend on one another level by level: no loop."),
+    "control": ("refill'", "Bits that depend on lower bits of the same vector: no loop, bit by bit."),
+    "fused_accumulator": (
+        ".pe_*",
+        "A level is one vector, of which a bit says more of the others: no loop, bit by bit.",
     ),
-    "control__refill": (".control__refill'", "Bits that depend on lower bits of the same vector: no loop, bit by bit."),
-    "c_level": (".pe_*'", "A level is one vector, of which one bit tells more about the others: no loop, bit by bit."),
 }
-"""Signals that Verilator takes for loops: what it calls them or what is made of them, and why they are none."""
+"""Of components that Verilator finds loops in: what it calls them, and why they are none."""
 
 
 def waivers(prefix: str, texts: dict[str, str]) -> str:
-    """A configuration file for Verilator, with no more than what the modules have.
+    """A configuration file for Verilator, with no more than what the modules need.
 
     Parameters
     ----------
@@ -57,14 +60,10 @@ def waivers(prefix: str, texts: dict[str, str]) -> str:
     """
     lines = []
     for file, text in texts.items():
-        names = set(re.findall(r"\b[A-Za-z_]\w*\b", text))
-        unused = {**{name: reason for name, reason in UNUSED.items() if name in names}, EXPRESSION[0]: EXPRESSION[1]}
-        loops = [
-            match for name, match in UNOPTIMIZED.items() if any(each.startswith(name.rstrip("*")) for each in names)
-        ]
-        lines += [
-            f'// {reason}\nlint_off -rule UNUSEDSIGNAL -file "*{file}" -match "*: \'{name}\'*"'
-            for name, reason in unused.items()
-        ]
-        lines += [f'// {reason}\nlint_off -rule UNOPTFLAT -file "*{file}" -match "*{name}"' for name, reason in loops]
+        for name in partly_unused(text):
+            reason = EXPRESSION if re.fullmatch(r"_\d+_", name) else UNUSED.get(name, OTHER)
+            lines.append(f'// {reason}\nlint_off -rule UNUSEDSIGNAL -file "*{file}" -match "*: \'{name}\'*"')
+        for component, (match, reason) in LOOPS.items():
+            if f"module {prefix}_{component}(" in text:
+                lines.append(f'// {reason}\nlint_off -rule UNOPTFLAT -file "*{file}" -match "*{match}"')
     return HEAD.format(prefix=prefix) + "".join(f"{line}\n" for line in lines)

@@ -61,7 +61,6 @@ class RowScheduler(Block):
                 "active": Out(lanes),
                 "advance": Out(depth),
             },
-            identity=(connectivity, ring),
         )
         self.scheduler = Scheduler(connectivity)
 

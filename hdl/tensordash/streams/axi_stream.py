@@ -39,6 +39,8 @@ class AxiStreamTile(Block):
     clear, idle, and counters and flags
         As in `Tile`; `protocol_error` is also set by a beat that breaks the rules, and `idle` says of the feeders as
         well that they hold no step.
+
+    Source: docs/tile.md, "AXI4-Stream".
     """
 
     def __init__(self, config: TileConfig) -> None:
@@ -56,7 +58,6 @@ class AxiStreamTile(Block):
                 "m_axis": Out(AxiStreamSignature(beat, keep=False)),
                 **status_members(config),
             },
-            identity=(config,),
         )
         self.tile = Tile(config)
         kind = RingFeeder if config.ring else StepFeeder

@@ -68,6 +68,8 @@ class Counters(Block):
         All counters are zero in the next cycle.
     counts : Out(CounterSignature)
         The counters.
+
+    Source: docs/tile.md, "Counters and flags".
     """
 
     def __init__(self, *, rows: int, depth: int, selections: int, weight: int = 1) -> None:
@@ -85,7 +87,6 @@ class Counters(Block):
                 "clear": In(1),
                 "counts": Out(CounterSignature(rows)),
             },
-            identity=(rows, depth, selections, weight),
         )
 
     def elaborate(self, platform):

@@ -86,7 +86,7 @@ class Drain(Block):
         }
         if self.adds_c:
             members |= {"c": In(ArrayLayout(ArrayLayout(RESULT_BITS, columns), out_rows)), "overflow": Out(1)}
-        super().__init__(members, identity=(rows, columns, out_rows, numerics))
+        super().__init__(members)
         places = [(row, column) for row in range(out_rows) for column in range(columns)]
         width, least_exponent = accumulator_shape(numerics)
         self._adders: dict[tuple[int, int], InitialAdder] = {}

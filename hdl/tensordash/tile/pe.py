@@ -66,7 +66,6 @@ class PE(Block):
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
-            identity=(numerics, lanes, stages),
         )
         kind: type[ExactAccumulator | FusedAccumulator | IntegerAccumulator] = (
             FusedAccumulator if fused else ExactAccumulator

@@ -63,7 +63,6 @@ class ScheduledPE(Block):
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
-            identity=(numerics, connectivity, stages, ring),
         )
         self.mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
         self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)

@@ -62,7 +62,6 @@ class SelfScheduledPE(Block):
                 "advance": Out(depth),
                 "sum": In(SumSignature(numerics)),
             },
-            identity=(numerics, connectivity, stages, ring),
         )
         self.scheduler = RowScheduler(connectivity, ring=ring)
         self.a_mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)

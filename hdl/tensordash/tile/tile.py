@@ -110,7 +110,6 @@ class Tile(Block):
                 **({"head": Out(depth)} if config.ring else {}),
                 **status_members(config),
             },
-            identity=(config,),
         )
         self.latency = config.stages - 1
         adds_up = adds_c(numerics) and numerics.result == "fp32"

@@ -214,6 +214,8 @@ def _config_points(config: TileConfig) -> list[str]:
         f"out_rows {out_rows}",
         f"full_window {config.needs_full_window}, {'exact' if numbers == 'exact' else 'fused'}",
         *([f"staging {config.staging}"] if hasattr(config, "staging") else []),
+        f"registered_ready {config.registered_ready}",
+        f"counters {config.counters}",
     ]
 
 
@@ -239,6 +241,8 @@ def universe() -> Mapping[str, tuple[str, ...]]:
         *(f"out_rows {share}" for share in ("1", "some", "all")),
         *(f"full_window {flag}, {how}" for flag in (False, True) for how in ("exact", "fused")),
         *(f"staging {kind}" for kind in staging),
+        *(f"registered_ready {flag}" for flag in (False, True)),
+        *(f"counters {kind}" for kind in (True, False, "snapshot")),
     ]
     up_to = [(depth, count) for depth in DEPTHS for count in range(depth + 1)]
     return {
@@ -258,7 +262,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
         "counter": tuple(f"{name} {how}" for name in (*COUNTERS, "row_wait") for how in ("counts", "saturated")),
         "flag": (
             *(f"{flag}, floating point" for flag in FLAGS),
-            *(f"{flag}, int32" for flag in FLAGS if flag != "non_finite"),
+            *(f"{flag}, int32" for flag in FLAGS if not flag.endswith("non_finite")),
         ),
         "event": EVENTS,
     }

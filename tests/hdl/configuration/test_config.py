@@ -130,6 +130,9 @@ WRONG_TYPES = [
     ({"pipeline": "fast"}, r"tile\.pipeline must be .auto. or an integer from 1 to 3, not 'fast'"),
     ({"full_window": 1}, r"tile\.full_window must be .auto., true or false, not 1"),
     ({"full_window": "yes"}, r"tile\.full_window must be .auto., true or false, not 'yes'"),
+    ({"registered_ready": 1}, r"tile\.registered_ready must be true or false, not 1"),
+    ({"counters": 0}, r"tile\.counters must be .snapshot., true or false, not 0"),
+    ({"counters": "yes"}, r"tile\.counters must be .snapshot., true or false, not 'yes'"),
     ({"format": 16}, r"tile\.format must be .*one of .*fp16.*, not 16"),
     ({"format": {"a": "fp16", "b": 16}}, r"tile\.format\.b must be one of .*fp16.*, not 16"),
     ({"connectivity": []}, r"tile\.connectivity must be a list of \[step, lane offset\], not \[\]"),
@@ -235,6 +238,9 @@ class TestSettings:
             ("tile.sparsity=both", "sparsity", "both"),
             ('tile.sparsity="both"', "sparsity", "both"),
             ("tile.full_window=true", "full_window", True),
+            ("tile.registered_ready=true", "registered_ready", True),
+            ("tile.counters=false", "counters", False),
+            ("tile.counters=snapshot", "counters", "snapshot"),
             ("tile.pipeline=3", "pipeline", 3),
             ("tile.pipeline=auto", "pipeline", "auto"),
             ("tile.connectivity=[[0,0],[1,0]]", "connectivity", ((0, 0), (1, 0))),
@@ -393,6 +399,9 @@ class TestDigest:
             {"out_rows": 2},
             {"pipeline": 1},
             {"full_window": True},
+            {"registered_ready": True},
+            {"counters": False},
+            {"counters": "snapshot"},
             {"initial": True},
             {"format": "fp8_e4m3"},
             {"format": {"a": "fp8_e4m3", "b": "fp8_e5m2"}},
@@ -426,6 +435,11 @@ class TestDerived:
         config = TileConfig(pipeline=3, full_window=True)
         assert (config.stages, config.needs_full_window) == (3, True)
         assert not TileConfig(full_window=False).needs_full_window
+        shown = [
+            (config.counts, config.snapshot)
+            for config in (TileConfig(counters=each) for each in (True, False, "snapshot"))
+        ]
+        assert shown == [(True, False), (False, False), (True, True)]
 
     def test_hashable(self):
         assert len({TileConfig(), load_preset("paper"), load_preset("recommended")}) == 2

