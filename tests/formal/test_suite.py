@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -180,6 +181,22 @@ def test_answers_are_kept(tmp_path):
         model.unlink()
     assert prove(wheel, tmp_path) == first
     assert not list(tmp_path.glob("*/model.sby")), "asked again"
+
+
+def test_two_that_ask_the_same_at_once(tmp_path):
+    """As two processes do: neither finds half an answer, and one answer is kept."""
+    together = threading.Barrier(2)
+
+    def ask(_) -> list:
+        together.wait()
+        return prove(wheel, tmp_path)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(ask, range(2))
+    assert [result.result for result in first] == [result.result for result in second] == ["proven"]
+    kept = [place for place in tmp_path.iterdir() if (place / "answer.json").exists()]
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    assert prove(wheel, tmp_path) in (first, second)
 
 
 def test_another_question_is_asked(tmp_path):

@@ -70,6 +70,7 @@ def test_files(rendered):
     assert list(texts) == [
         "tensordash.v",
         "tensordash_transposer.v",
+        "tensordash_assertions.sv",
         "tensordash.vlt",
         "tensordash.f",
         "tensordash.core",
