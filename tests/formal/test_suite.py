@@ -24,7 +24,7 @@ class Wheel(Block):
     """Counts 0, 1, 2, 0, ... while it turns."""
 
     def __init__(self) -> None:
-        super().__init__({"turn": In(1), "at": Out(2)}, identity=())
+        super().__init__({"turn": In(1), "at": Out(2)})
 
     def elaborate(self, platform):
         m = Module()
@@ -90,7 +90,7 @@ def test_a_truth_that_is_not_inductive_is_not_proven(tmp_path):
         """Counts 0, 1, 2, 0, ...; from 4, which it never comes to, it would come to 7."""
 
         def __init__(self) -> None:
-            super().__init__({"wrong": Out(1)}, identity=())
+            super().__init__({"wrong": Out(1)})
 
         def elaborate(self, platform):
             m = Module()
@@ -210,7 +210,7 @@ def test_a_stopped_solver_ends_what_runs_and_keeps_no_answer(tmp_path):
     # A multiplier that z3 would need hours for.
     class Hard(Block):
         def __init__(self) -> None:
-            super().__init__({"a": In(40), "b": In(40), "c": Out(80)}, identity=())
+            super().__init__({"a": In(40), "b": In(40), "c": Out(80)})
 
         def elaborate(self, platform):
             m = Module()
