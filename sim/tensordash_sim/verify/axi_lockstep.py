@@ -162,8 +162,8 @@ class AxiLockstep:
         self._same("m_axis_tvalid", expected.out_valid)
         if expected.out is not None:
             values = [value for row in expected.out.values for value in row]
-            found = split(pins.read("m_axis_tdata"), 32, len(values))
-            assert found == values, self._say("m_axis_tdata", found, values)
+            came = split(pins.read("m_axis_tdata"), 32, len(values))
+            assert came == values, self._say("m_axis_tdata", came, values)
             self._same("m_axis_tlast", expected.out.last)
             if ready:
                 self.results.append(tuple(values))
