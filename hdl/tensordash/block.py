@@ -1,11 +1,13 @@
 """What every hardware component here shares: it can stand for itself, or for one Verilog module used many times."""
 
-from typing import Any, Protocol
+import inspect
+from contextlib import suppress
+from typing import Any, Protocol, Self
 
 from amaranth.hdl import Elaboratable
 from amaranth.lib import wiring
 
-__all__ = ["Block", "ModuleLibrary"]
+__all__ = ["Block", "ModuleLibrary", "placed"]
 
 
 class ModuleLibrary(Protocol):
@@ -17,26 +19,47 @@ class ModuleLibrary(Protocol):
 
 
 class Block(wiring.Component):
-    """A component whose hardware is a function of its class and `identity` alone.
+    """A component whose hardware is a function of its class and what it was constructed with, and of nothing else.
 
     Parameters
     ----------
     signature : dict or wiring.Signature
         Members.
-    identity : hashable
-        Everything that the hardware depends on. Blocks of equal class and identity become one Verilog module.
     variant : str
         What the module's name ends in, where a design has several modules of the class: letters, digits, underscores.
+
+    Attributes
+    ----------
+    identity : tuple
+        The class and the arguments that the component was constructed with, those left out as well; they must be
+        hashable. Blocks of equal identity become one Verilog module.
     """
 
     # A block that shares another's module is never elaborated itself: Amaranth would warn of it.
     _MustUse__silence = True
+    identity: tuple[Any, ...]
 
-    def __init__(self, signature: Any, identity: tuple[Any, ...], variant: str = "") -> None:
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Remember the arguments, whatever the constructor of a subclass makes of them."""
+        self = super().__new__(cls, *args, **kwargs)
+        with suppress(TypeError):  # the constructor says what is wrong with them
+            given = inspect.signature(cls).bind(*args, **kwargs)
+            given.apply_defaults()
+            self.identity = (cls, *given.arguments.items())
+        return self
+
+    def __init__(self, signature: Any, variant: str = "") -> None:
         super().__init__(signature)
-        self.identity = identity
         self.variant = variant
 
-    def place(self, platform: Any) -> Elaboratable:
-        """What a parent adds to its submodules: this component, or a reference when modules are shared."""
-        return platform.place(self) if hasattr(platform, "place") else self
+
+def placed(block: Block, platform: Any) -> Elaboratable:
+    """What a parent adds to its submodules: the component, or a reference to its module where modules are shared.
+
+    Raises
+    ------
+    TypeError
+        If a transformer (`ResetInserter`, `EnableInserter`, `DomainRenamer`) is around it: a module that others share
+        is as it is.
+    """
+    return platform.place(block) if hasattr(platform, "place") else block

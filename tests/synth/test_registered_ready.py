@@ -16,7 +16,14 @@ from tensordash.tile.output_buffer import OutputBuffer
 from tensordash.tile.tile import Tile
 from tensordash_synth.yosys import run_yosys
 
-SMALL: dict[str, Any] = {"rows": 2, "columns": 1, "lanes": 2, "depth": 2, "connectivity": ((0, 0), (1, 0), (1, 1)), "format": "int8"}
+SMALL: dict[str, Any] = {
+    "rows": 2,
+    "columns": 1,
+    "lanes": 2,
+    "depth": 2,
+    "connectivity": ((0, 0), (1, 0), (1, 1)),
+    "format": "int8",
+}
 TILES = {
     "plain": TileConfig(**SMALL),
     "ring": TileConfig(**SMALL, staging="ring"),

@@ -59,7 +59,6 @@ class Terms:
     """
 
     parts: list[list[Value]]  # of each number: its bits and, if it has one of its own, its sign
-    inside: list[list[Value]]  # the same in the component
     positive: Value  # an infinity or a NaN
     negative: Value
 
@@ -67,7 +66,6 @@ class Terms:
 def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Terms:
     """The finite products of active lanes are numbers, the others are marks."""
     parts: list[list[Value]] = []
-    inside: list[list[Value]] = []
     positive, negative = [], []
     for lane, product in enumerate(dut.products):
         active = dut.active[lane] & ~dut.sum.hold
@@ -75,20 +73,20 @@ def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Ter
         size = product.significand << product.shift
         harness.assume(((size >> product_bits) == 0) | ~finite)
         bits = Mux(active & finite, Mux(product.sign, ~size, size), 0)[:product_bits]
-        last_shift = f"shifted_{lane}_{len(product.shift) - 1}"
-        parts.append([bits, active & finite & product.sign])
-        harness.cut(last_shift, bits)
-        inside.append([harness.probe(last_shift, product_bits), harness.probe(f"negative_{lane}", 1)])
+        sign = active & finite & product.sign
+        parts.append([bits, sign])
+        harness.cut(f"shifted_{lane}_{len(product.shift) - 1}", bits)
+        harness.cut(f"negative_{lane}", sign)
         positive.append(active & (product.nan | (product.infinite & ~product.sign)))
         negative.append(active & (product.nan | (product.infinite & product.sign)))
-    return Terms(parts, inside, Cat(positive).any(), Cat(negative).any())
+    return Terms(parts, Cat(positive).any(), Cat(negative).any())
 
 
 def _integer(dut: IntegerAccumulator) -> Terms:
     """The products of active lanes are numbers."""
     active = [each & ~dut.sum.hold for each in dut.active]
     parts: list[list[Value]] = [[Mux(each, value, 0)] for value, each in zip(dut.products, active, strict=True)]
-    return Terms(parts, parts, Const(0), Const(0))
+    return Terms(parts, Const(0), Const(0))
 
 
 def _added(parts: list[list[Signal]]) -> Value:
@@ -168,19 +166,16 @@ class Sums:
     def _due(self) -> tuple[Signal, list[Signal], Signal]:
         """What the true sum gets; whether it comes from products at all, not from before the reset."""
         m, lemma, terms = self.harness.m, self.harness.lemma, self.terms
-        parts, inside = ([[self._late(part) for part in each] for each in side] for side in (terms.parts, terms.inside))
-        for mine, other in zip(parts, inside, strict=True):
-            for part, other_part in zip(mine, other, strict=True):
-                lemma(part == other_part)
+        parts = [[self._late(part) for part in each] for each in terms.parts]
         any_active = self._late(self.dut.active.any() & ~self.dut.sum.hold)
         lemma(~Cat(*parts).any(), when=~any_active)
-        added, added_inside = Signal(signed(self.total_bits)), Signal(signed(self.total_bits))
-        m.d.comb += [added.eq(_added(parts)), added_inside.eq(_added(inside))]
+        added = Signal(signed(self.total_bits))
+        m.d.comb += added.eq(_added(parts))
         marks = [self._late(mark) for mark in (terms.positive, terms.negative)]
 
         resets = self._late(ResetSignal())
         counts = any_active & ~resets if self.dut.stages > 1 else any_active
-        pairs = [(self.total, added_inside), *zip(self.marking, marks, strict=False), (self.counting, counts)]
+        pairs = [(self.total, added), *zip(self.marking, marks, strict=False), (self.counting, counts)]
         for probed, value in pairs:
             if self.dut.stages == 1:
                 lemma(probed[1] == value)

@@ -62,7 +62,6 @@ class ExactAccumulator(Block):
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
-            identity=(numerics, lanes, stages),
         )
         self._active = Signal(lanes, name="counted")
 

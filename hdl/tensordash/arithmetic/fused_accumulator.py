@@ -75,7 +75,6 @@ class FusedAccumulator(Block):
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
-            identity=(numerics, lanes, stages),
         )
 
     def elaborate(self, platform):

@@ -30,9 +30,7 @@ class FusedResult(Block):
 
     def __init__(self) -> None:
         layout = RawSumLayout(RESULT_BITS)
-        super().__init__(
-            {"sum": In(layout), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)}, identity=()
-        )
+        super().__init__({"sum": In(layout), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)})
 
     def elaborate(self, platform):
         """Patterns, register."""

@@ -59,7 +59,6 @@ class InitialAdder(Block):
                 "bypass": Out(1),
                 "other": Out(RESULT_BITS),
             },
-            identity=(width, least_exponent),
         )
 
     def elaborate(self, platform):

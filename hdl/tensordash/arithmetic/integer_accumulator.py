@@ -58,7 +58,6 @@ class IntegerAccumulator(Block):
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
-            identity=(numerics, lanes, stages),
         )
 
     def elaborate(self, platform):

@@ -36,7 +36,6 @@ class IntegerMultiplier(Block):
                 "b": In(signed(b_format.width)),
                 "product": Out(signed(a_format.width + b_format.width)),
             },
-            identity=(a_format, b_format),
         )
 
     def elaborate(self, platform):

@@ -47,7 +47,7 @@ class IntegerResult(Block):
         members: dict = {"sum": In(signed(width)), "load": In(1), "value": Out(RESULT_BITS)}
         if initial:
             members |= {"c": In(signed(RESULT_BITS)), "overflow": Out(1)}
-        super().__init__(members, identity=(width, initial))
+        super().__init__(members)
 
     def elaborate(self, platform):
         """Extend, add, register."""

@@ -40,7 +40,6 @@ class Multiplier(Block):
                 "b": In(FloatLayout(b_format)),
                 "product": Out(product_layout(a_format, b_format)),
             },
-            identity=(a_format, b_format),
         )
 
     def elaborate(self, platform):

@@ -64,7 +64,7 @@ class Rounder(Block):
         members: dict = {"sum": In(RawSumLayout(width)), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)}
         if bypassed:
             members |= {"bypass": In(1), "other": In(RESULT_BITS)}
-        super().__init__(members, identity=(width, least_exponent, bypassed))
+        super().__init__(members)
 
     def elaborate(self, platform):
         """Normalise; register; round."""

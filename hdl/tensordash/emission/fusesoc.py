@@ -20,6 +20,9 @@ filesets:
   waivers:
     files: [{prefix}.vlt]
     file_type: vlt
+  assertions:
+    files: [{prefix}_assertions.sv]
+    file_type: systemVerilogSource
   tile_constraints:
     files: [{prefix}_tile.sdc]
     file_type: SDC
@@ -35,11 +38,11 @@ targets:
     filesets: [rtl, waivers, is_toplevel ? (axi_stream_tile_constraints)]
     toplevel: {prefix}_axi_stream_tile
   lint:
-    filesets: [rtl, waivers]
+    filesets: [rtl, waivers, assertions]
     flow: lint
     flow_options:
       tool: verilator
-      verilator_options: [-Wall]
+      verilator_options: [-Wall, --assert]
     toplevel: {prefix}_axi_stream_tile
 {bench_target}"""
 
@@ -59,10 +62,11 @@ BENCH_TARGET = """\
     toplevel: {prefix}_tile_tb
   sim_verilator:
     <<: *sim
+    filesets: [rtl, waivers, assertions, bench]
     flow_options:
       tool: verilator
       mode: binary
-      verilator_options: [-CFLAGS, -std=c++20]
+      verilator_options: [--assert, -CFLAGS, -std=c++20]
 """
 
 

@@ -17,6 +17,7 @@ from ..storage.files import naming
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
+from .assertions import assertions
 from .constraints import constraints
 from .fusesoc import core_file
 from .library import Library, emit, members
@@ -58,7 +59,8 @@ def render(
     Returns
     -------
     dict of str to str
-        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
+        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX_assertions.sv`` (rules of the ports, to
+        simulate with), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
         ``PREFIX.f`` (file list), ``PREFIX.core`` (for FuseSoC), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc``
         (timing constraints), ``PREFIX_ports.md`` (tables of all ports), ``config.toml`` and ``config.json`` (with every
         derived size), and the bench's.
@@ -75,6 +77,7 @@ def render(
     }
     return {
         **verilog,
+        f"{prefix}_assertions.sv": assertions(config, wrapper, prefix),
         f"{prefix}.vlt": waivers(prefix, verilog),
         f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
         f"{prefix}.core": core_file(prefix, config.digest, bench),

@@ -49,7 +49,6 @@ class OperandFlags(Block):
                 "nonzero": Out(ArrayLayout(lanes, depth)),
                 "non_finite": Out(depth),
             },
-            identity=(fmt, lanes, depth, zeros),
             variant=f"{fmt.name}_zeros" if zeros else fmt.name,
         )
 

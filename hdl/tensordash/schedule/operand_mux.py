@@ -52,7 +52,6 @@ class OperandMux(Block):
                 "select": In(ArrayLayout(len(self.sources), lanes)),
                 "operands": Out(ArrayLayout(width, lanes)),
             },
-            identity=(width, connectivity, ring),
         )
 
     def elaborate(self, platform):

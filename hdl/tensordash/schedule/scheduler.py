@@ -50,7 +50,6 @@ class Scheduler(Block):
                 "remaining": Out(ArrayLayout(lanes, depth)),
                 "advance": Out(depth),
             },
-            identity=(connectivity,),
         )
 
     def elaborate(self, platform):

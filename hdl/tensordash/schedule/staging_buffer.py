@@ -72,7 +72,6 @@ class StagingBuffer(Block):
         layout = steps_layout(width, lanes, depth)
         super().__init__(
             {"steps": In(layout), "refill": In(refill_layout(depth)), "window": Out(layout)},
-            identity=(width, lanes, depth),
         )
 
     def elaborate(self, platform):

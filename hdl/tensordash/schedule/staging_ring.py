@@ -59,9 +59,7 @@ class StagingRing(Block):
         require_int("lanes", lanes, 1)
         self.depth = require_int("depth", depth, 1)
         layout = steps_layout(width, lanes, depth)
-        super().__init__(
-            {"steps": In(layout), "write": In(depth), "window": Out(layout)}, identity=(width, lanes, depth)
-        )
+        super().__init__({"steps": In(layout), "write": In(depth), "window": Out(layout)})
 
     def elaborate(self, platform):
         """One register with an enable per slot: synthesis stops the clock of all others."""

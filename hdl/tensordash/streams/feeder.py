@@ -50,7 +50,6 @@ class Feeder(Block):
                 "empty": Out(1),
                 "wrong": Out(1),
             },
-            identity=(width, lanes, depth),
         )
         self._known = Signal(range(self.slots + 1), name="known")  # steps held, the open one left out
         self._open = Signal(name="open")

@@ -57,7 +57,6 @@ class Transposer(Block):
                 "blocks": In(stream.Signature(group_layout(width, lanes))),
                 "out": Out(stream.Signature(ArrayLayout(width, lanes))),
             },
-            identity=(width, lanes),
         )
 
     def elaborate(self, platform):

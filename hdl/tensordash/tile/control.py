@@ -119,7 +119,6 @@ class Control(Block):
                 "limited": Out(1),
                 "protocol_error": Out(1),
             },
-            identity=(ports, schedulers, depth, full_window, initial, ring),
         )
         self._first = Signal(name="first", init=1)
         self._present = Signal(depth, name="present")

@@ -87,7 +87,6 @@ class Counters(Block):
                 "clear": In(1),
                 "counts": Out(CounterSignature(rows)),
             },
-            identity=(rows, depth, selections, weight),
         )
 
     def elaborate(self, platform):

@@ -30,7 +30,6 @@ class Flags(Block):
     def __init__(self) -> None:
         super().__init__(
             {"raised": In(len(FLAGS)), "clear": In(1), **{name: Out(1) for name in FLAGS}},
-            identity=(),
         )
 
     def elaborate(self, platform):

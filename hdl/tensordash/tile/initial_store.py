@@ -75,7 +75,6 @@ class InitialStore(Block):
                 "wrong_last": Out(1),
                 "non_finite": Out(1),
             },
-            identity=(rows, columns, out_rows, at_once, floating),
         )
 
     def elaborate(self, platform):

@@ -45,7 +45,6 @@ class OutputBuffer(Block):
         layout = beat_layout(out_rows, columns)
         super().__init__(
             {"beats": In(stream.Signature(layout)), "out": Out(stream.Signature(layout)), "empty": Out(1)},
-            identity=(out_rows, columns),
         )
 
     def elaborate(self, platform):

@@ -40,7 +40,7 @@ class Snapshot(Block):
     def __init__(self, *, rows: int) -> None:
         self.rows = require_int("rows", rows, 1)
         signature = CounterSignature(rows)
-        super().__init__({"counted": In(signature), "take": In(1), "copied": Out(signature)}, identity=(rows,))
+        super().__init__({"counted": In(signature), "take": In(1), "copied": Out(signature)})
 
     def elaborate(self, platform):
         """A register for each counter."""

@@ -46,6 +46,7 @@ class _Sender:
     def __init__(self, beats: Iterable) -> None:
         self.beats = list(beats)
         self.offered = False
+        self.noise = 0  # what stands where no step is
 
     def offer(self, eager: bool):
         """The beat on the port, if any."""
@@ -135,9 +136,12 @@ class AxiLockstep:
         random, pins = self.random, self.pins
         ready = random.random() >= self.stall
         pins.drive(m_axis_tready=int(ready), clear=int(clear), rst=int(reset))
+        for (_, _, width), sender in zip(self.sides, self.senders, strict=True):
+            if not sender.offered:
+                sender.noise = random.getrandbits(width * self.config.lanes * self.config.window_depth)
         shown = [sender.offer(random.random() >= self.idle) for sender in self.senders]
-        for (side, i, width), beat in zip(self.sides, shown, strict=True):
-            self._drive(f"s_axis_{side}{i}", width, beat)
+        for (side, i, width), sender, beat in zip(self.sides, self.senders, shown, strict=True):
+            self._drive(f"s_axis_{side}{i}", width, beat, sender.noise)
         c = self.c.offer(random.random() >= self.idle)
         if self.config.initial:
             bits = 32 * self.config.columns * self.config.out_rows
@@ -157,12 +161,12 @@ class AxiLockstep:
         self._same("idle", expected.idle and all(feeder.empty for feeder in self.feeders))
         self._same("m_axis_tvalid", expected.out_valid)
         if expected.out is not None:
-            values = [value for row in expected.out.values for value in row]
-            found = split(pins.read("m_axis_tdata"), 32, len(values))
-            assert found == values, self._say("m_axis_tdata", found, values)
+            results = [value for row in expected.out.values for value in row]
+            came = split(pins.read("m_axis_tdata"), 32, len(results))
+            assert came == results, self._say("m_axis_tdata", came, results)
             self._same("m_axis_tlast", expected.out.last)
             if ready:
-                self.results.append(tuple(values))
+                self.results.append(tuple(results))
         if self.config.counts and pins.cycle % self.compare_every == 0:
             for name in COUNTERS:
                 self._same(name, getattr(expected.counters, name))
@@ -198,9 +202,8 @@ class AxiLockstep:
             await self.cycle()
         raise AssertionError(f"{len(self.results)} beats came out, golden says {results}")
 
-    def _drive(self, name: str, width: int, beat: AxiBeat | None) -> None:
+    def _drive(self, name: str, width: int, beat: AxiBeat | None, bits: int) -> None:
         step_bits = width * self.config.lanes
-        bits = self.random.getrandbits(step_bits * self.config.window_depth)
         if beat is None:
             self.pins.drive(**{f"{name}_tvalid": 0, f"{name}_tdata": bits, f"{name}_tkeep": bits & 1})
             return

@@ -48,10 +48,21 @@ class Program:
         What else Verilator is told, as in a file of lint waivers.
     waves : bool
         Whether it can dump waveforms.
+    options : sequence of str
+        Verilator's, on top of those that every program is made with.
     """
 
-    def __init__(self, top: str, sources: Sequence[Path], *, control: str = "", waves: bool = False) -> None:
+    def __init__(
+        self,
+        top: str,
+        sources: Sequence[Path],
+        *,
+        control: str = "",
+        waves: bool = False,
+        options: Sequence[str] = (),
+    ) -> None:
         self.top, self.sources, self.control, self.waves = top, list(sources), control, waves
+        self.options = list(options)
 
     def build(self, folder: Path, log: Path, *, keep: bool = True) -> None:
         """Make ``folder / top``, or fetch the program that was made from the same before.
@@ -93,7 +104,7 @@ class Program:
     @cached_property
     def _key(self) -> str:
         texts = [(source.suffix, source.read_bytes() if source.is_file() else None) for source in self.sources]
-        return _key(self.top, texts, self.control, self.waves)
+        return _key(self.top, texts, self.control, self.waves, self.options)
 
     def _verilate(self) -> list[str]:
         libraries = cocotb_tools.config.libs_dir
@@ -101,6 +112,7 @@ class Program:
             *("verilator", "-cc", "--exe", "--vpi", "--prefix", "Vtop", "--top-module", self.top, "-o", self.top),
             *("-Mdir", ".", "--timescale", "1ns/1ps", "-Wno-fatal", "--x-initial", "fast"),
             *(["--trace"] if self.waves else []),
+            *self.options,
             *("-LDFLAGS", f"-Wl,-rpath,{libraries} -L{libraries} -lcocotbvpi_verilator"),
             *map(str, (RUNTIME, CONTROL, *self.sources)),
         ]

@@ -89,6 +89,9 @@ def run_bench(
     waves: bool = False,
     sources: Sequence[Path] = (),
     roots: Sequence[str] = (),
+    beside: Sequence[Path] = (),
+    options: Sequence[str] = (),
+    plusargs: Sequence[str] = (),
 ) -> BenchResult:
     """Run one bench on the Verilog in the folder `verilog`.
 
@@ -110,8 +113,12 @@ def run_bench(
         Dump the run to ``folder / "dump.vcd"``.
     sources : sequence of Path
         Verilog to run instead, such as a netlist with its cells; `verilog` is not looked at.
-    roots : sequence of str
+    beside : sequence of Path
+        What is compiled with it, such as assertions.
+    roots, options : sequence of str
         As in `Simulation`.
+    plusargs : sequence of str
+        What the simulation is started with.
 
     Raises
     ------
@@ -133,14 +140,16 @@ def run_bench(
     job = folder / "job.json"
     top = f"{PREFIX}_{BENCHES[bench][0]}"
     file = f"{PREFIX}_transposer.v" if bench == "transposer" else f"{PREFIX}.v"
-    files = list(sources) or [verilog / f"{PREFIX}.vlt", verilog / file]
+    files = list(sources) or [verilog / f"{PREFIX}.vlt", *beside, verilog / file]
     positions = config.lanes * (1 if bench == "pe" else config.rows * config.columns)
     cycles = CYCLES.get(bench, 0) * effort
     chosen = quicker_simulator(simulator, top, files, cycles=cycles, positions=positions, waves=waves)
     with naming(folder, if_nameless=True):
         Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
-        simulation = Simulation(chosen, top, files, folder, waves=waves, roots=roots)
-        results = simulation.run(f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+        simulation = Simulation(chosen, top, files, folder, waves=waves, roots=roots, options=options)
+        results = simulation.run(
+            f"{__package__}.benches.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed, plusargs=plusargs
+        )
         tests, failures = read_results(results)
     return BenchResult(
         bench=bench,

@@ -139,6 +139,8 @@ class Simulation:
         Modules beside the top that nothing instantiates (Icarus).
     keep : bool
         Keep Verilator's build for another time; see `builds`.
+    options : sequence of str
+        Verilator's, on top of those that every build has.
     """
 
     def __init__(
@@ -151,9 +153,10 @@ class Simulation:
         waves: bool = False,
         roots: Sequence[str] = (),
         keep: bool = True,
+        options: Sequence[str] = (),
     ) -> None:
         self.simulator, self.top, self.folder, self.waves = simulator, top, folder.resolve(), waves
-        self.roots, self.keep = list(roots), keep
+        self.roots, self.keep, self.options = list(roots), keep, list(options)
         self.folder.mkdir(parents=True, exist_ok=True)
         sources = [source.resolve() for source in sources if source.suffix == ".v" or simulator == "verilator"]
         self._runner = self._build(sources)
@@ -164,7 +167,8 @@ class Simulation:
             # Raises as well if Python has no shared library to load.
             runner = _Verilator() if self.simulator == "verilator" else _Icarus(self.waves)
             if self.simulator == "verilator":
-                _program(self.top, sources, waves=self.waves).build(self.folder, log, keep=self.keep)
+                program = _program(self.top, sources, waves=self.waves, options=self.options)
+                program.build(self.folder, log, keep=self.keep)
             else:
                 self._build_icarus(runner, sources, log)
         except (BuildError, SystemExit, RuntimeError, ValueError) as error:
@@ -228,7 +232,7 @@ def _last_words(log: Path) -> str:
     return " ".join(" ".join(text.splitlines()[-6:]).split())
 
 
-def _program(top: str, sources: Sequence[Path], *, waves: bool) -> Program:
+def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequence[str] = ()) -> Program:
     """What Verilator makes, with what benches look at visible.
 
     Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
@@ -237,7 +241,7 @@ def _program(top: str, sources: Sequence[Path], *, waves: bool) -> Program:
     modules = {top, f"{prefix}_control", f"{prefix}_counters"}
     lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
     lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
-    return Program(top, sources, control="".join(lines), waves=waves)
+    return Program(top, sources, control="".join(lines), waves=waves, options=options)
 
 
 @contextmanager

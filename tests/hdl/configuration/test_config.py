@@ -435,7 +435,10 @@ class TestDerived:
         config = TileConfig(pipeline=3, full_window=True)
         assert (config.stages, config.needs_full_window) == (3, True)
         assert not TileConfig(full_window=False).needs_full_window
-        shown = [(config.counts, config.snapshot) for config in (TileConfig(counters=each) for each in (True, False, "snapshot"))]
+        shown = [
+            (config.counts, config.snapshot)
+            for config in (TileConfig(counters=each) for each in (True, False, "snapshot"))
+        ]
         assert shown == [(True, False), (False, False), (True, True)]
 
     def test_hashable(self):

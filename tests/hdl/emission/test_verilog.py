@@ -70,6 +70,7 @@ def test_files(rendered):
     assert list(texts) == [
         "tensordash.v",
         "tensordash_transposer.v",
+        "tensordash_assertions.sv",
         "tensordash.vlt",
         "tensordash.f",
         "tensordash.core",
@@ -162,6 +163,7 @@ def test_equal_components_are_one_module():
     assert count == {
         "tensordash_control": 1,
         "tensordash_counters": 1,
+        "tensordash_flags": 1,
         "tensordash_drain": 1,
         "tensordash_operand_flags__fp16": 4,
         "tensordash_operand_flags__fp16_zeros": 4,

@@ -61,7 +61,7 @@ class TestC:
         assert says(found("tile", EXACT, only="traffic"), "out_payload is", "golden says")
 
     def test_added_to_the_wrong_row(self, found, sabotage):
-        sabotage(Tile, lambda self: self._pes_by_place[0, 0].c.eq(self._pes_by_place[1, 0].c))
+        sabotage(Tile, lambda self: self.pes[0, 0].sum.c.eq(self.pes[1, 0].sum.c))
         assert says(found("tile", VOLTA, only="traffic"), "out_payload is", "golden says")
 
     def test_of_the_stream_before(self, found, sabotage):
@@ -69,7 +69,7 @@ class TestC:
         assert says(found("tile", INT8, only="traffic"), "out_payload is", "golden says")
 
     def test_added_in_every_cycle(self, found, sabotage):
-        sabotage(FusedAccumulator, lambda self, inside: inside["start"].number.eq(self.c))
+        sabotage(FusedAccumulator, lambda self, inside: inside["basis"].number.eq(self.sum.c))
         assert says(found("pe", VOLTA), "block is", "golden says")
 
     def test_last_is_ignored(self, found, sabotage):
@@ -145,12 +145,12 @@ class TestFused:
         assert says(found("pe", VOLTA), "block is", "golden says")
 
     def test_exponent_of_a_zero_product_counts(self, found, sabotage):
-        sabotage(FusedAccumulator, lambda self, inside: inside["counted_0"].eq(self.active[0] & ~self.hold))
+        sabotage(FusedAccumulator, lambda self, inside: inside["counted_0"].eq(self.active[0] & ~self.sum.hold))
         assert says(found("pe", COARSE), "block is", "golden says")
 
     def test_subnormal_c_has_an_exponent_too_low(self, found, sabotage):
         def assignments(self, inside):
-            return inside["c_level"].eq(inside["start"].number[23:-1])
+            return inside["c_level"].eq(inside["basis"].number[23:-1])
 
         sabotage(FusedAccumulator, assignments)
         assert says(found("pe", VOLTA), "block is", "golden says")
@@ -192,7 +192,7 @@ class TestE4M3:
         assert says(failures, "non_finite is 1", "golden says 0")
 
     def test_overflow_is_not_noticed(self, found, sabotage):
-        sabotage(ExactAccumulator, lambda self: self.overflow.eq(0))
+        sabotage(ExactAccumulator, lambda self: self.sum.overflow.eq(0))
         assert says(found("tile", E4M3), "overflow is 0", "golden says 1")
 
 
@@ -212,7 +212,7 @@ class TestInt8:
 
     @pytest.mark.parametrize("bench", ["pe", "tile"])
     def test_overflow_is_not_noticed(self, bench, found, sabotage):
-        sabotage(IntegerAccumulator, lambda self: self.overflow.eq(0))
+        sabotage(IntegerAccumulator, lambda self: self.sum.overflow.eq(0))
         failures = found(bench, INT8)
         assert any("golden says overflow True" in line or "overflow is 0, golden says 1" in line for line in failures)
 
@@ -222,5 +222,5 @@ class TestInt8:
 
     def test_overflow_of_c_at_rest(self, found, sabotage):
         """The flag of a sum that has not moved yet."""
-        sabotage(Tile, lambda self: self.overflow.eq(self.counters.overflow | self.drain.overflow))
+        sabotage(Tile, lambda self: self.overflow.eq(self.flags.overflow | self.drain.overflow))
         assert says(found("tile", INT8, only="traffic"), "overflow is 1", "golden says 0")

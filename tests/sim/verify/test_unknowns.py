@@ -1,0 +1,67 @@
+"""Bits that are unknown in simulation: `if` takes an unknown enable for false, and hides it; plain Verilog does not.
+
+`tensordash.emission.emit` writes registers with an enable as ``if (enable)``; without `optimise` as muxes, where an
+unknown enable makes the register unknown. What a tile does must be the same in both, from unknown registers on.
+"""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from amaranth.hdl import Signal
+
+from tensordash import TileConfig, load_preset
+from tensordash.emission.verilog import emit
+from tensordash.tile.pe import PE
+from tensordash.tile.tile import Tile
+from tensordash_sim.verify import run_bench, simulator_names
+
+pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="Verilator knows no unknown bits")
+
+CONFIG = TileConfig(rows=2, columns=1, format="fp8_e4m3")
+CONFIGS = {
+    "shift": CONFIG,
+    "ring": replace(load_preset("recommended"), rows=1, columns=2, format="fp8_e5m2", out_rows=1, initial=True),
+    "int8": TileConfig(rows=2, columns=1, format="int8", sparsity="both", initial=True, pipeline=3),
+}
+
+
+TESTS = "random_traffic|output_blocked|reset_anywhere|c_alone|special_values|snapshots"
+"""Of the bench: those that every part of a tile takes part in."""
+
+
+@pytest.fixture(autouse=True)
+def only(monkeypatch):
+    """Few tests: a muxed register costs Icarus much time."""
+    monkeypatch.setenv("COCOTB_TEST_FILTER", TESTS)
+
+
+def failures(config: TileConfig, folder: Path, *, optimise: bool) -> tuple[str, ...]:
+    text = emit(Tile(config), optimise=optimise)
+    assert bool(re.search(r"^    (else )?if \(!?\w+\) \w+ <= ", text, re.M)) == optimise
+    (folder / "tile.v").write_text(text)
+    result = run_bench(
+        "tile", config, folder, folder / "run", seed=5, effort=0.1, simulator="icarus", sources=[folder / "tile.v"]
+    )
+    assert result.tests > 0
+    return result.failures
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_no_unknown_bit_matters(name, tmp_path):
+    assert failures(CONFIGS[name], tmp_path, optimise=False) == ()
+
+
+@pytest.mark.parametrize("optimise", [True, False])
+def test_an_unknown_enable_is_found_in_the_plain_verilog_alone(optimise, sabotage, tmp_path):
+    """A sum is also taken when a register says so that has no reset and stays unknown."""
+
+    def stays_unknown(pe):
+        pe.unknown = Signal(name="unknown", reset_less=True)
+        return [pe.unknown.eq(pe.unknown ^ pe.sum.hold)]
+
+    sabotage(PE, stays_unknown, domain="sync")
+    sabotage(PE, lambda pe: [pe.accumulator.sum.take.eq(pe.sum.take | pe.unknown)])
+    found = failures(CONFIG, tmp_path, optimise=optimise)
+    assert bool(found) != optimise, found
