@@ -16,6 +16,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ class Part:
     def source(self) -> str:
         """Hash of everything that is mapped, and how: figures of the same are the same."""
         hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
-        for config in dict.fromkeys(each for config in self.configs for each in (config, config.baseline)):
+        for config in dict.fromkeys(each for tile in self.configs for each in (tile, tile.baseline)):
             files = render(config)
             hashed.update(Hierarchy(files["tensordash.v"], "tensordash_tile").whole.encode())
             hashed.update(Hierarchy(files["tensordash_transposer.v"], "tensordash_transposer").whole.encode())
@@ -146,11 +147,11 @@ def parts() -> dict[str, Part]:
         "numerics-slower": Part(slower, lambda jobs: _numerics(slower, SLOWER_NS, jobs)),
     }
     for name, config in WITH_POWER.items():
-        found[name] = Part((config,), lambda jobs, config=config: _tile(config, jobs), "power")
+        found[name] = Part((config,), partial(_tile, config), "power")
     for name, config in RINGS.items():
-        found[name] = Part((config,), lambda jobs, config=config: _tile(config, jobs, power=False))
+        found[name] = Part((config,), partial(_tile, config, power=False))
     for name, config in SWEPT.items():
-        found[name] = Part((config,), lambda jobs, config=config: _sweep(config, jobs), str(CLOCKS))
+        found[name] = Part((config,), partial(_sweep, config), str(CLOCKS))
     every = tuple(config for configs in SHAPES.values() for config in configs.values())
     found["scaling"] = Part(every, _scaling)
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")

@@ -102,7 +102,20 @@ class Mutants(ABC):
 
     @abstractmethod
     def model(self) -> str:
-        """Verilog of all mutants: a run with the plusarg `PLUSARG` behaves as that mutant, one without as emitted."""
+        """Verilog of all mutants: a run with the plusarg `PLUSARG` behaves as that mutant, one without as emitted.
+
+        A bench can choose another one, in the register `mutant_select` of the top.
+        """
+
+    def _choosing(self, text: str) -> str:
+        """A model whose top has the register that chooses."""
+        head, begin, rest = text.partition(f"module {self.top}(")
+        ports, end, rest = rest.partition(");\n")
+        chosen = f"""\
+  reg [{SELECT_BITS - 1}:0] {SELECT};
+  initial if (!$value$plusargs("{PLUSARG}=%d", {SELECT})) {SELECT} = 0;
+"""
+        return head + begin + ports + end + chosen + rest
 
     @abstractmethod
     def verilog(self, mutant: Mutant | None) -> str:
@@ -171,18 +184,10 @@ class BitMutants(Mutants):
         # Yosys hands the choice down from a port of the top, which no bench knows: the top finds it by itself.
         head, begin, rest = text.partition(f"module {self.top}(")
         rest = rest.replace(f", {SELECT}", "", 1).replace(f"  wire [{SELECT_BITS - 1}:0] {SELECT};\n", "", 1)
-        declared = f"  input [{SELECT_BITS - 1}:0] {SELECT};\n"
-        return head + begin + rest.replace(declared, CHOSEN, 1)
+        return self._choosing(head + begin + rest.replace(f"  input [{SELECT_BITS - 1}:0] {SELECT};\n", "", 1))
 
     def verilog(self, mutant: Mutant | None) -> str:
         """As in `Mutants`."""
         changes = [f"mutate {mutant.command}"] if isinstance(mutant, BitMutant) else []
         run_yosys([*self._read, *changes, "write_verilog -noattr mutant.v"], self._folder, self.top)
         return (self._folder / "mutant.v").read_text(encoding="utf-8")
-
-
-CHOSEN = f"""\
-  reg [{SELECT_BITS - 1}:0] {SELECT};
-  initial if (!$value$plusargs("{PLUSARG}=%d", {SELECT})) {SELECT} = 0;
-"""
-"""What finds out in a module which mutant is meant."""

@@ -30,7 +30,8 @@ from .solver import ProofError, Solver
 __all__ = ["Fate", "MutationReport", "mutate"]
 
 # A bench ends at its first failure; a mutant that keeps it running for longer is caught by that.
-CPU_SECONDS = 600
+CPU_SECONDS = 300
+AT_ONCE = 20  # mutants that one run looks at
 CAUGHT = ("bench", "proof")
 
 
@@ -178,14 +179,15 @@ def mutate(
         try:
             pending: dict[Future[Any], int] = {}
             for i, (work, place, part) in enumerate(zip(works, places, parts, strict=True)):
-                pending[pool.submit(_sound, work, place)] = -1
-                pending |= {pool.submit(_fate, work, place, number): i for number in range(1, part + 1)}
+                pending[pool.submit(_sound, work, place)] = i
+                for first in range(1, part + 1, AT_ONCE):
+                    numbers = range(first, min(first + AT_ONCE, part + 1))
+                    pending[pool.submit(_fates, work, place, numbers)] = i
             for future in as_completed(pending):
-                answer = future.result()
-                if (i := pending[future]) >= 0:
-                    done += 1
-                    progress(done, total)
-                    fates += [(i, answer)] if answer else []
+                answers = future.result() or []
+                done += len(answers)
+                progress(done, total)
+                fates += [(pending[future], each) for each in answers if each]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
@@ -211,7 +213,7 @@ class _Work:
 
         configuration, sim = (Path(each.__file__ or "").parent for each in (tensordash.configuration, tensordash_sim))
         formal = Path(__file__).parent
-        makers = [formal / name for name in ("mutants.py", "wiring.py")]
+        makers = [formal / name for name in ("mutants.py", "wiring.py", "first_look.py")]
         code = code_digest(configuration, sim / "golden", sim / "verify", *makers)
         campaign = self.campaign
         emitted, count = _emitted(campaign.config), dict(campaign.parts)[self.component]
@@ -236,20 +238,51 @@ def _sound(work: _Work, folder: Path) -> None:
     write_whole(answer, "{}\n")
 
 
-def _fate(work: _Work, folder: Path, number: int) -> Fate | None:
-    """What becomes of one mutant; None if there are not so many."""
+def _fates(work: _Work, folder: Path, numbers: Sequence[int]) -> list[Fate | None]:
+    """What becomes of some mutants; None for those that there are not.
+
+    All of them see the bench's tests in two runs, and what passes goes through everything on its own.
+    """
+    waiting = [number for number in numbers if not (folder / f"{number}.json").exists()]
+    known: dict[int, tuple[str, str]] = {}
+    if len(waiting) > 1:
+        mutants, _ = _prepared(work)
+        known = _looked_at(work, [number for number in waiting if number <= len(mutants.mutants)])
+        for mutant in mutants.mutants:
+            if mutant.number in waiting and mutant.number not in known:
+                first, *_ = mutants.cuts(mutant.module)
+                if equal := _equivalent(mutants, mutant, first):
+                    known[mutant.number] = "equivalent", equal
+        left = [number for number in waiting if number <= len(mutants.mutants) and number not in known]
+        known |= _looked_at(work, left, others=True) if left else {}
+    return [_fate(work, folder, number, known.get(number)) for number in numbers]
+
+
+def _looked_at(work: _Work, numbers: Sequence[int], *, others: bool = False) -> dict[int, tuple[str, str]]:
+    """Fates of mutants that do not pass the first test of a component's bench, or all others."""
+    _, simulation = _prepared(work)
+    answers = simulation.folder / "answers"
+    answers.unlink(missing_ok=True)
+    # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
+    options = {"bench": _bench(work), "numbers": [*numbers, 0], "answers": str(answers), "others": others}
+    if _simulate(work, simulation, f"{__package__}.first_look", options=options):
+        return {}
+    said = dict(json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines())
+    return {} if said[0] else {number: ("bench", by) for number, by in said.items() if by}
+
+
+def _fate(work: _Work, folder: Path, number: int, known: tuple[str, str] | None = None) -> Fate | None:
+    """What becomes of one mutant, unless it is known, and what says so; None if there is none of this number."""
     answer = folder / f"{number}.json"
     if answer.exists():
-        known = json.loads(answer.read_text(encoding="utf-8"))
-        return Fate(**{**known, "campaign": work.campaign.name}) if known else None
+        kept = json.loads(answer.read_text(encoding="utf-8"))
+        return Fate(**{**kept, "campaign": work.campaign.name}) if kept else None
     mutants, simulation = _prepared(work)
     if number > len(mutants.mutants):
         write_whole(answer, "null\n")
         return None
     mutant = mutants.mutants[number - 1]
-    fate, by = "bench", _run(work, simulation, mutant)
-    if not by:
-        fate, by = _without_bench(work, mutants, mutant, folder)
+    fate, by = known or _judged(work, mutants, simulation, mutant, folder)
     found = Fate(
         campaign=work.campaign.name,
         component=work.component,
@@ -283,19 +316,35 @@ _kept: list[tempfile.TemporaryDirectory] = []
 
 def _run(work: _Work, simulation: Simulation, mutant: Mutant | None, testcase: str | None = None) -> str:
     """What a component's bench, or one of its tests, says of a mutant; empty if it passes."""
+    return _simulate(work, simulation, _bench(work), mutant.number if mutant else 0, testcase)
+
+
+def _bench(work: _Work) -> str:
+    return f"tensordash_sim.verify.benches.{work.component}"
+
+
+def _simulate(
+    work: _Work,
+    simulation: Simulation,
+    bench: str,
+    number: int = 0,
+    testcase: str | None = None,
+    options: dict[str, Any] | None = None,
+) -> str:
+    """Run a module of tests on the model, with a mutant chosen or none (0); what fails first, empty if nothing does."""
     job = simulation.folder / "job.json"
-    Job(config=work.campaign.config, seed=work.seed, effort=work.effort).write(job)
+    Job(config=work.campaign.config, seed=work.seed, effort=work.effort, options=options or {}).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
-    chosen = [f"+{PLUSARG}={mutant.number}"] if mutant else []
-    module = f"tensordash_sim.verify.benches.{work.component}"
+    chosen = [f"+{PLUSARG}={number}"]
+    looked = (options or {}).get("numbers", [])
     # Only what is started from here on: the limit of this process stays.
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS, hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS * max(1, len(looked)), hard))
     try:
-        tests, failures = read_results(simulation.run(module, environment, work.seed, testcase, plusargs=chosen))
+        tests, failures = read_results(simulation.run(bench, environment, work.seed, testcase, plusargs=chosen))
     except SimulatorError:
-        if mutant is None:
+        if number == 0 and options is None:
             raise
         return "the simulation did not end"
     finally:
@@ -303,18 +352,26 @@ def _run(work: _Work, simulation: Simulation, mutant: Mutant | None, testcase: s
     return failures[0] if failures else "" if tests else "no test ran"
 
 
-def _without_bench(work: _Work, mutants: Mutants, mutant: Mutant, folder: Path) -> tuple[str, str]:
-    """Fate of a mutant that the bench lets pass."""
-    sound, text = mutants.verilog(None), mutants.verilog(mutant)
-    # With what is in the module cut off there is less to prove; what is equal then is equal.
-    for boxes in mutants.cuts(mutant.module):
-        with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
-            if same_logic(sound, text, mutant.module, Path(scratch), boxes):
-                return "equivalent", f"cec of its module{' without what is in it' if boxes else ''}"
+def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
+    """Fate of a mutant, and what says so."""
+    if by := _run(work, simulation, mutant):
+        return "bench", by
+    for cut in mutants.cuts(mutant.module):
+        if equal := _equivalent(mutants, mutant, cut):
+            return "equivalent", equal
     if work.proofs:
+        text = mutants.verilog(mutant)
         for name in _refuting(work.campaign.config, mutant.module, text, Solver(folder / "proofs")):
             return "proof", name
     return "survives", ""
+
+
+def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str]) -> str:
+    """How a mutant is proven to do what was emitted does, with modules below it cut off; empty if it is not."""
+    with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
+        if same_logic(mutants.verilog(None), mutants.verilog(mutant), mutant.module, Path(scratch), cut):
+            return f"cec of its module{' without what is in it' if cut else ''}"
+    return ""
 
 
 def _refuting(config: TileConfig, module: str, text: str, solver: Solver) -> Iterator[str]:

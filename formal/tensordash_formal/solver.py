@@ -9,8 +9,10 @@ import shutil
 import signal
 import subprocess
 import sysconfig
+import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -137,12 +139,18 @@ class Solver:
         answer_file = place / "answer.json"
         if answer_file.exists():
             return Answer(**json.loads(answer_file.read_text(encoding="utf-8")))
-        place.mkdir(parents=True, exist_ok=True)
-        for name, text in question.files.items():
-            (place / name).write_text(text, encoding="utf-8")
-        (place / "model.sby").write_text(question.sby(), encoding="utf-8")
-        answer = self._run(place)
-        write_whole(answer_file, json.dumps(asdict(answer), indent=2) + "\n")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # Two processes may ask the same; what comes to lie at `place` is whole.
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".asking-") as name:
+            asking = Path(name)
+            for file, text in question.files.items():
+                (asking / file).write_text(text, encoding="utf-8")
+            (asking / "model.sby").write_text(question.sby(), encoding="utf-8")
+            answer = self._run(asking)
+            write_whole(asking / answer_file.name, json.dumps(asdict(answer), indent=2) + "\n")
+            with suppress(OSError):  # the other was faster
+                asking.chmod(0o755)
+                asking.rename(place)
         return answer
 
     def _run(self, place: Path) -> Answer:

@@ -13,7 +13,7 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash_synth.yosys import run_yosys
 
-from .mutants import CHOSEN, SELECT, SELECT_BITS, Mutant, Mutants
+from .mutants import SELECT, SELECT_BITS, Mutant, Mutants
 
 __all__ = ["KINDS", "WiringMutant", "WiringMutants"]
 
@@ -113,10 +113,13 @@ class WiringMutants(Mutants):
     def model(self) -> str:
         """As in `Mutants`."""
         text = self._written(self.mutants, chosen=True)
-        # Yosys knows no global names: each module finds the choice by itself.
-        declared = f"  wire [{SELECT_BITS - 1}:0] {SELECT};\n"
-        assert text.count(declared) == len({each.module for each in self.mutants})
-        return text.replace(declared, CHOSEN)
+        declared = f"  wire [{SELECT_BITS - 1}:0] {SELECT}"
+        assert text.count(f"{declared};\n") == len({each.module for each in self.mutants})
+        # Yosys knows no global names: every module but the top, which has it, looks for the choice there.
+        head, begin, rest = text.partition(f"module {self.top}(")
+        inside, end, rest = rest.partition("endmodule")
+        parts = (head, begin, inside.replace(f"{declared};\n", ""), end, rest)
+        return self._choosing("".join(parts).replace(f"{declared};\n", f"{declared} = {self.top}.{SELECT};\n"))
 
     def verilog(self, mutant: Mutant | None) -> str:
         """As in `Mutants`."""

@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 from amaranth.hdl import Elaboratable
 from amaranth.lib import wiring
 
-__all__ = ["Block", "ModuleLibrary"]
+__all__ = ["Block", "ModuleLibrary", "placed"]
 
 
 class ModuleLibrary(Protocol):
@@ -52,6 +52,14 @@ class Block(wiring.Component):
         super().__init__(signature)
         self.variant = variant
 
-    def place(self, platform: Any) -> Elaboratable:
-        """What a parent adds to its submodules: this component, or a reference when modules are shared."""
-        return platform.place(self) if hasattr(platform, "place") else self
+
+def placed(block: Block, platform: Any) -> Elaboratable:
+    """What a parent adds to its submodules: the component, or a reference to its module where modules are shared.
+
+    Raises
+    ------
+    TypeError
+        If a transformer (`ResetInserter`, `EnableInserter`, `DomainRenamer`) is around it: a module that others share
+        is as it is.
+    """
+    return platform.place(block) if hasattr(platform, "place") else block

@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
@@ -23,7 +24,7 @@ class Wheel(Block):
     """Counts 0, 1, 2, 0, ... while it turns."""
 
     def __init__(self) -> None:
-        super().__init__({"turn": In(1), "at": Out(2)}, identity=())
+        super().__init__({"turn": In(1), "at": Out(2)})
 
     def elaborate(self, platform):
         m = Module()
@@ -89,7 +90,7 @@ def test_a_truth_that_is_not_inductive_is_not_proven(tmp_path):
         """Counts 0, 1, 2, 0, ...; from 4, which it never comes to, it would come to 7."""
 
         def __init__(self) -> None:
-            super().__init__({"wrong": Out(1)}, identity=())
+            super().__init__({"wrong": Out(1)})
 
         def elaborate(self, platform):
             m = Module()
@@ -182,6 +183,22 @@ def test_answers_are_kept(tmp_path):
     assert not list(tmp_path.glob("*/model.sby")), "asked again"
 
 
+def test_two_that_ask_the_same_at_once(tmp_path):
+    """As two processes do: neither finds half an answer, and one answer is kept."""
+    together = threading.Barrier(2)
+
+    def ask(_) -> list:
+        together.wait()
+        return prove(wheel, tmp_path)
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(ask, range(2))
+    assert [result.result for result in first] == [result.result for result in second] == ["proven"]
+    kept = [place for place in tmp_path.iterdir() if (place / "answer.json").exists()]
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    assert prove(wheel, tmp_path) in (first, second)
+
+
 def test_another_question_is_asked(tmp_path):
     prove(wheel, tmp_path)
     asked = len(list(tmp_path.iterdir()))
@@ -193,7 +210,7 @@ def test_a_stopped_solver_ends_what_runs_and_keeps_no_answer(tmp_path):
     # A multiplier that z3 would need hours for.
     class Hard(Block):
         def __init__(self) -> None:
-            super().__init__({"a": In(40), "b": In(40), "c": Out(80)}, identity=())
+            super().__init__({"a": In(40), "b": In(40), "c": Out(80)})
 
         def elaborate(self, platform):
             m = Module()

@@ -7,7 +7,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from tensordash import TileConfig
-from tensordash.block import Block
+from tensordash.block import Block, placed
 from tensordash.configuration.connectivity import Connectivity
 from tensordash.layouts import steps_layout
 from tensordash.schedule.operand_mux import OperandMux
@@ -31,13 +31,13 @@ class Muxes(Block):
         for width in widths:
             members[f"window_{width}"] = In(steps_layout(width, lanes, depth))
             members[f"operands_{width}"] = Out(ArrayLayout(width, lanes))
-        super().__init__(members, identity=(config,))
+        super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
         """Nothing but the muxes."""
         m = Module()
         for width, mux in self.muxes.items():
-            m.submodules[f"mux_{width}"] = mux.place(platform)
+            m.submodules[f"mux_{width}"] = placed(mux, platform)
             m.d.comb += [
                 mux.select.eq(self.select),
                 mux.window.eq(getattr(self, f"window_{width}")),

@@ -6,7 +6,7 @@ from amaranth.hdl import Module, Signal
 from amaranth.lib.wiring import In, Out
 
 from tensordash import TileConfig
-from tensordash.block import Block
+from tensordash.block import Block, placed
 from tensordash.layouts import steps_layout
 from tensordash.schedule.staging_buffer import StagingBuffer, refill_layout
 from tensordash.schedule.staging_ring import StagingRing
@@ -29,13 +29,13 @@ class Windows(Block):
         for width in widths:
             layout = steps_layout(width, lanes, depth)
             members |= {f"steps_{width}": In(layout), f"window_{width}": Out(layout)}
-        super().__init__(members, identity=(config, moves))
+        super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
         """Nothing but the buffers."""
         m = Module()
         for width, buffer in self.buffers.items():
-            m.submodules[f"buffer_{width}"] = buffer.place(platform)
+            m.submodules[f"buffer_{width}"] = placed(buffer, platform)
             m.d.comb += [
                 getattr(buffer, self.moves).eq(getattr(self, self.moves)),
                 buffer.steps.eq(getattr(self, f"steps_{width}")),

@@ -1,12 +1,23 @@
 """Every distinct block of a design as one Verilog module, and its instances."""
 
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from amaranth.back import rtlil
-from amaranth.hdl import ClockSignal, Elaboratable, Fragment, Instance, ResetSignal, Signal, Value, ValueCastable
+from amaranth.hdl import (
+    ClockSignal,
+    Elaboratable,
+    Fragment,
+    Instance,
+    ResetSignal,
+    Signal,
+    UnusedElaboratable,
+    Value,
+    ValueCastable,
+)
 from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
 from amaranth.lib.wiring import In
 
@@ -16,6 +27,10 @@ from .text import document
 from .yosys import to_verilog
 
 __all__ = ["Library", "emit", "members"]
+
+
+INPUT = re.compile(r"^ *wire width \d+ (?:signed )?input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
+TRANSFORMERS = "ResetInserter, EnableInserter and DomainRenamer"
 
 
 def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
@@ -33,22 +48,31 @@ class Library:
     ----------
     prefix : str
         What every module's name begins with.
+    check : bool
+        Convert every block, also those whose module is there, and compare: seven times as slow.
 
     Attributes
     ----------
     blocks : dict of str to Block
         A component of every module, by the module's name.
+    texts : dict of str to str
+        The module in RTLIL, likewise.
     """
 
-    def __init__(self, prefix: str = "tensordash") -> None:
+    def __init__(self, prefix: str = "tensordash", *, check: bool = False) -> None:
         self.prefix = prefix
+        self.check = check
         self.blocks: dict[str, Block] = {}
-        self.modules: dict[tuple[Any, ...], tuple[str, frozenset[str]]] = {}
-        self.texts: list[str] = []
+        self.texts: dict[str, str] = {}
+        self._names: dict[tuple[Any, ...], str] = {}
         self._placed: dict[int, tuple[Instance, Block]] = {}
 
     def place(self, block: Block) -> Elaboratable:
-        """An instance of the module of `block`, wired to its members."""
+        """An instance of the module of `block`, wired to its members; see `placed`."""
+        if not isinstance(block, Block):
+            raise TypeError(
+                f"a block is placed without a transformer around it: {TRANSFORMERS} do not reach its module"
+            )
         name, clocked = self.module(block)
         ports: dict[str, Any] = {}
         if "clk" in clocked:
@@ -62,24 +86,48 @@ class Library:
         return instance
 
     def module(self, block: Block) -> tuple[str, frozenset[str]]:
-        """The name of a block's module and which of clk and rst it has."""
-        key = (type(block), *block.identity)
-        if key not in self.modules:
+        """The name of a block's module and which of clk and rst it has.
+
+        Raises
+        ------
+        TypeError
+            If there is a transformer around what the block places, a submodule that is not placed, or a domain other
+            than sync.
+        ValueError
+            With `check`, if two blocks of equal identity are not the same hardware.
+        """
+        if block.identity not in self._names:
             name = self._free_name(block)
-            ports = {
-                port: (value, PortDirection.Input if is_input else PortDirection.Output)
-                for port, value, is_input in members(block)
-            }
+            text = self._converted(block, name)
+            self._names[block.identity] = name
+            self.blocks[name] = block
+            self.texts[name] = text
+        name = self._names[block.identity]
+        if self.check and block is not self.blocks[name] and self._converted(block, name) != self.texts[name]:
+            raise ValueError(f"two blocks of {name} differ, though they were constructed with the same arguments")
+        return name, frozenset(INPUT.findall(self.texts[name])) & {"clk", "rst"}
+
+    def _converted(self, block: Block, name: str) -> str:
+        """A block in RTLIL."""
+        ports = {
+            port: (value, PortDirection.Input if is_input else PortDirection.Output)
+            for port, value, is_input in members(block)
+        }
+        try:
             fragment = Fragment.get(block, self)
             with self._named_wires(block, fragment) as (driven, read):
                 driven |= {signal.name for signal in _registers(fragment)}
                 text = rtlil.convert(fragment, name=name, platform=self, ports=ports, emit_src=False)
-            text = tidy(text, driven, read)
-            clocked = frozenset(re.findall(r"^ *wire width 1 input \d+ +\\(clk|rst)$", text, re.MULTILINE))
-            self.modules[key] = name, clocked
-            self.blocks[name] = block
-            self.texts.append(text)
-        return self.modules[key]
+        except BaseException:
+            # What is left half made, by Ctrl-C for instance, is not a mistake of the design.
+            warnings.simplefilter("ignore", UnusedElaboratable)
+            raise
+        if text.count("\nmodule ") + text.startswith("module ") > 1:
+            raise TypeError(f"{type(block).__name__} has a submodule that is not placed")
+        others = set(INPUT.findall(text)) - {"clk", "rst", *ports}
+        if others:
+            raise TypeError(f"{type(block).__name__} has a clock domain other than sync: {', '.join(sorted(others))}")
+        return tidy(text, driven, read)
 
     def verilog(self, *, optimise: bool = True) -> str:
         """Verilog-2005 of every module placed so far: the same text on every machine and run.
@@ -90,7 +138,7 @@ class Library:
             Merge what is equal, and turn registers that feed themselves into ``if (enable)``. Without it, an enable
             that is unknown in simulation makes the register unknown, where an `if` would leave it as it is.
         """
-        return document(to_verilog("\n".join(self.texts), optimise=optimise), self.blocks)
+        return document(to_verilog("\n".join(self.texts.values()), optimise=optimise), self.blocks)
 
     @contextmanager
     def _named_wires(self, block: Block, fragment: Fragment) -> Iterator[tuple[set[str], set[str]]]:
@@ -119,15 +167,18 @@ class Library:
         for inner, name, _ in fragment.subfragments:
             if id(inner) in self._placed:
                 yield name, self._placed[id(inner)][1]
+            elif isinstance(inner, Instance) and inner.type in self.blocks:
+                raise TypeError(
+                    f"{name} is placed in a module with a transformer around it: {TRANSFORMERS} do not reach it"
+                )
             else:
                 yield from self._instances(inner)
 
     def _free_name(self, block: Block) -> str:
         words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", type(block).__name__).lower()
-        taken = {name for name, _ in self.modules.values()}
         base = f"{self.prefix}_{words}" + f"__{block.variant}" * bool(block.variant)
-        numbered = (base if i == 1 else f"{base}__{i}" for i in range(1, len(taken) + 2))
-        return next(name for name in numbered if name not in taken)
+        numbered = (base if i == 1 else f"{base}__{i}" for i in range(1, len(self.blocks) + 2))
+        return next(name for name in numbered if name not in self.blocks)
 
 
 def _registers(fragment: Fragment) -> Iterator[Signal]:

@@ -1,6 +1,7 @@
 """A module as Amaranth converts it, made ready for Yosys: names that Verilog can have, and no port without a use."""
 
 import re
+from functools import partial
 
 __all__ = ["tidy"]
 
@@ -41,12 +42,13 @@ def tidy(text: str, driven: set[str], read: set[str]) -> str:
         name = names.get(wire[2], wire[2])[1:]
         rank = 2 if name in driven else 0 if name in read else 1
         kept += [f"  attribute \\rank{i} 1" for i in range(rank)]
-        kept.append(re.sub(r"(?<=put )(\d+)", lambda place, own=wire[2]: _place(own, place[1]), line))
+        kept.append(re.sub(r"(?<=put )(\d+)", partial(_moved, wire[2]), line))
     return NAME.sub(lambda found: names.get(found[0], found[0]), "\n".join(kept) + "\n")
 
 
-def _place(name: str, number: str) -> str:
-    return str(FIRST_PORTS.get(name, int(number) + 3))
+def _moved(name: str, number: re.Match[str]) -> str:
+    """The place of a port."""
+    return str(FIRST_PORTS.get(name, int(number[1]) + 3))
 
 
 def _plain_names(lines: list[str]) -> dict[str, str]:

@@ -18,21 +18,13 @@ from ..streams.axi_stream import AxiStreamTile
 from ..streams.transposer import Transposer
 from ..version import __version__
 from .assertions import assertions
+from .constraints import constraints
 from .fusesoc import core_file
 from .library import Library, emit, members
 from .port_table import port_table
 from .waivers import waivers
 
 __all__ = ["Library", "check_prefix", "emit", "generate", "members", "port_tables", "render"]
-
-# As `tensordash synth` maps: a period of 2 ns, of which a tenth is left to flip-flops and what drives the inputs.
-CONSTRAINTS = """\
-# {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
-set period 2.000
-create_clock -name clk -period $period [get_ports clk]
-set_input_delay [expr 0.1 * $period] -clock clk [get_ports {{{inputs}}}]
-set_output_delay 0 -clock clk [get_ports {{{outputs}}}]
-"""
 
 
 def check_prefix(prefix: str) -> str:
@@ -191,8 +183,4 @@ def _ports(block: Block) -> dict[str, dict[str, Any]]:
 
 
 def _constraints(block: Block, top: str) -> str:
-    names: dict[str, list[str]] = {"input": ["rst"], "output": []}
-    for name, port in _ports(block).items():
-        if name not in ("clk", "rst"):
-            names[port["direction"]].append(name if port["width"] == 1 else f"{name}[*]")
-    return CONSTRAINTS.format(top=top, inputs=" ".join(names["input"]), outputs=" ".join(names["output"]))
+    return constraints(top, ((name, *port.values()) for name, port in _ports(block).items()))

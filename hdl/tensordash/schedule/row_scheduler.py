@@ -7,7 +7,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.connectivity import Connectivity
 from .motion import MotionSignature
 from .scheduler import Scheduler
@@ -67,7 +67,7 @@ class RowScheduler(Block):
     def elaborate(self, platform):
         """What remains of the window and what enters are the next one; the schedule from it is registered."""
         m = Module()
-        m.submodules.scheduler = self.scheduler.place(platform)
+        m.submodules.scheduler = placed(self.scheduler, platform)
         depth, lanes = self.connectivity.depth, self.connectivity.lanes
         select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
         # All of the oldest step is taken: every lane prefers its own position of it, which no other lane can reach.

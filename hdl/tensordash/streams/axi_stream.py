@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.config import TileConfig
 from ..layouts import RESULT_BITS
 from ..tile.status import status_members
@@ -68,9 +68,9 @@ class AxiStreamTile(Block):
         """A feeder per port."""
         m = Module()
         tile = self.tile
-        m.submodules.tile = tile.place(platform)
+        m.submodules.tile = placed(tile, platform)
         for (side, index, _), feeder in zip(self.sides, self.feeders, strict=True):
-            m.submodules[f"feeder_{side}{index}"] = feeder.place(platform)
+            m.submodules[f"feeder_{side}{index}"] = placed(feeder, platform)
             wiring.connect(m, wiring.flipped(getattr(self, f"s_axis_{side}{index}")), feeder.s_axis)
             wiring.connect(m, feeder.port, getattr(tile, side)[index])
         if self.config.initial:

@@ -13,7 +13,7 @@ from ..arithmetic.fused_result import FusedResult
 from ..arithmetic.initial_adder import InitialAdder
 from ..arithmetic.integer_result import IntegerResult
 from ..arithmetic.rounder import Rounder
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.numerics import Exact, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, sum_shape
@@ -117,12 +117,12 @@ class Drain(Block):
             m.d.sync += beat.eq(beat << 1)
 
         for (row, column), result in self._results.items():
-            m.submodules[f"result_{row}_{column}"] = result.place(platform)
+            m.submodules[f"result_{row}_{column}"] = placed(result, platform)
             choices = [Value.cast(self.sums[i * self.out_rows + row][column]) for i in range(beats)]
             chosen = reduce(or_, (choice & beat[i].replicate(len(choice)) for i, choice in enumerate(choices)))
             if self._adders:
                 adder = self._adders[row, column]
-                m.submodules[f"initial_adder_{row}_{column}"] = adder.place(platform)
+                m.submodules[f"initial_adder_{row}_{column}"] = placed(adder, platform)
                 m.d.comb += [Value.cast(adder.sum).eq(chosen), adder.c.eq(self.c[row][column])]
                 m.d.comb += [adder.load.eq(loads[0]), result.bypass.eq(adder.bypass), result.other.eq(adder.other)]
                 chosen = adder.total

@@ -11,7 +11,7 @@ from ..arithmetic.integer_accumulator import IntegerAccumulator
 from ..arithmetic.integer_multiplier import IntegerMultiplier
 from ..arithmetic.multiplier import Multiplier
 from ..arithmetic.sum_ports import SumSignature
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.formats import FloatFormat, IntegerFormat
 from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
@@ -80,11 +80,11 @@ class PE(Block):
     def elaborate(self, platform):
         """Multiply, (register), accumulate."""
         m = Module()
-        m.submodules.accumulator = self.accumulator.place(platform)
+        m.submodules.accumulator = placed(self.accumulator, platform)
         products = Signal(ArrayLayout(product_shape(self.numerics), self.lanes), reset_less=True)
         active = Signal(self.lanes)
         for lane, multiplier in enumerate(self.multipliers):
-            m.submodules[f"multiplier_{lane}"] = multiplier.place(platform)
+            m.submodules[f"multiplier_{lane}"] = placed(multiplier, platform)
             m.d.comb += [multiplier.a.eq(self.a[lane]), multiplier.b.eq(self.b[lane])]
         multiplied = [products[lane].eq(each.product) for lane, each in enumerate(self.multipliers)]
         if self.registered:

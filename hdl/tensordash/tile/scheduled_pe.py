@@ -6,7 +6,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In
 
 from ..arithmetic.sum_ports import SumSignature
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.connectivity import Connectivity
 from ..configuration.numerics import Numerics
 from ..layouts import steps_layout
@@ -70,8 +70,8 @@ class ScheduledPE(Block):
     def elaborate(self, platform):
         """Mux, then the compute core."""
         m = Module()
-        m.submodules.a_mux = self.mux.place(platform)
-        m.submodules.pe = self.pe.place(platform)
+        m.submodules.a_mux = placed(self.mux, platform)
+        m.submodules.pe = placed(self.pe, platform)
         m.d.comb += [
             self.mux.window.eq(self.a_window),
             self.mux.select.eq(self.select),

@@ -6,7 +6,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.sum_ports import SumSignature
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.connectivity import Connectivity
 from ..configuration.numerics import Numerics
 from ..layouts import steps_layout
@@ -72,7 +72,7 @@ class SelfScheduledPE(Block):
         """Scheduler, two muxes, compute core."""
         m = Module()
         for name in ("scheduler", "a_mux", "b_mux", "pe"):
-            m.submodules[name] = getattr(self, name).place(platform)
+            m.submodules[name] = placed(getattr(self, name), platform)
         m.d.comb += [
             self.scheduler.nonzero.eq(self.a_nonzero.as_value() & self.b_nonzero.as_value()),
             self.active.eq(self.scheduler.active),

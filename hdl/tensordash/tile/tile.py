@@ -9,7 +9,7 @@ from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out, Signature
 
 from ..arithmetic.sum_ports import starts_from_c
-from ..block import Block
+from ..block import Block, placed
 from ..configuration.config import TileConfig
 from ..configuration.connectivity import Connectivity
 from ..configuration.formats import FloatFormat
@@ -183,9 +183,9 @@ class Tile(Block):
     def elaborate(self, platform):
         """Ports, then the array of PEs, then the pipeline's controls, C, the output and the status."""
         m = Module()
-        m.submodules.control = self.control.place(platform)
-        m.submodules.flags = self.flags.place(platform)
-        m.submodules.drain = self.drain.place(platform)
+        m.submodules.control = placed(self.control, platform)
+        m.submodules.flags = placed(self.flags, platform)
+        m.submodules.drain = placed(self.drain, platform)
         self._ports(m, platform)
         self._array(m, platform)
         array = {"none": self._dense, "rows": self._rows, "both": self._both}[self.config.sparsity]
@@ -207,8 +207,8 @@ class Tile(Block):
         ]
         for place, (side, index, (flags, staging)) in enumerate(ports):
             port = getattr(self, side)[index]
-            m.submodules[f"{side}_flags_{index}"] = flags.place(platform)
-            m.submodules[f"{side}_staging_{index}"] = staging.place(platform)
+            m.submodules[f"{side}_flags_{index}"] = placed(flags, platform)
+            m.submodules[f"{side}_staging_{index}"] = placed(staging, platform)
             m.d.comb += [
                 flags.steps.eq(port.steps),
                 staging.steps.eq(port.steps),
@@ -223,7 +223,7 @@ class Tile(Block):
     def _array(self, m: Module, platform) -> None:
         """Place the PEs and wire what all kinds share."""
         for (row, column), pe in self.pes.items():
-            m.submodules[f"pe_{row}_{column}"] = pe.place(platform)
+            m.submodules[f"pe_{row}_{column}"] = placed(pe, platform)
             m.d.comb += [
                 pe.sum.hold.eq(self._frozen),
                 pe.sum.start.eq(self._start),
@@ -248,8 +248,8 @@ class Tile(Block):
         lanes, control = self.config.lanes, self.control
         for row, (scheduler, mux) in enumerate(self.row_schedulers):
             flags, staging = self.b_inputs[row]
-            m.submodules[f"scheduler_{row}"] = scheduler.place(platform)
-            m.submodules[f"b_mux_{row}"] = mux.place(platform)
+            m.submodules[f"scheduler_{row}"] = placed(scheduler, platform)
+            m.submodules[f"b_mux_{row}"] = placed(mux, platform)
             m.d.comb += [
                 scheduler.nonzero.eq(flags.nonzero),
                 mux.window.eq(staging.window),
@@ -313,7 +313,7 @@ class Tile(Block):
     def _initial(self, m: Module, platform) -> None:
         """Hold C until it is wanted."""
         store = self.store
-        m.submodules.initial_store = store.place(platform)
+        m.submodules.initial_store = placed(store, platform)
         wiring.connect(m, wiring.flipped(self.c), store.c)
         m.d.comb += [self.control.startable.eq(store.available), store.starts.eq(self.control.starts)]
         if store.at_once:
@@ -328,7 +328,7 @@ class Tile(Block):
         if self.config.initial:
             empty.append(self.store.empty)
         if self.config.registered_ready:
-            m.submodules.output_buffer = self.output_buffer.place(platform)
+            m.submodules.output_buffer = placed(self.output_buffer, platform)
             wiring.connect(m, self.drain.out, self.output_buffer.beats)
             wiring.connect(m, self.output_buffer.out, wiring.flipped(self.out))
             empty.append(self.output_buffer.empty)
@@ -356,7 +356,7 @@ class Tile(Block):
     def _count(self, m: Module, platform) -> None:
         """Counters, and the copy of them that is shown if there is one."""
         counters, control = self.counters, self.control
-        m.submodules.counters = counters.place(platform)
+        m.submodules.counters = placed(counters, platform)
         m.d.comb += [
             counters.advance.eq(control.advance),
             counters.row_advance.eq(Cat(self._row_advance)),
@@ -368,7 +368,7 @@ class Tile(Block):
         ]
         shown = counters.counts
         if self.config.snapshot:
-            m.submodules.snapshot = self.copies.place(platform)
+            m.submodules.snapshot = placed(self.copies, platform)
             wiring.connect(m, counters.counts, self.copies.counted)
             m.d.comb += self.copies.take.eq(self.snapshot)
             shown = self.copies.copied

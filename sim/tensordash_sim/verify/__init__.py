@@ -1,12 +1,17 @@
 """Verification of emitted Verilog against the golden model, with cocotb; works from an installed wheel.
 
-`layer` is imported by its own name: it reads traces, which takes longer to import than many a bench runs.
+What starts simulators is loaded on first use: it imports Amaranth, which takes longer than many a bench runs in its
+simulator. `layer` is imported by its own name: it reads traces.
 """
 
-from .replay import Replayer, ReplayResult, load_operands, replay, save_results
-from .run import BENCHES, BenchResult, VerificationError, run_bench, verify
-from .simulators import SimulatorError, simulator_names
-from .testbench import render_testbench
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .replayer import Replayer, ReplayResult, load_operands, replay, save_results
+    from .run import BENCHES, BenchResult, VerificationError, run_bench, verify
+    from .simulators import SimulatorError, simulator_names
+    from .testbench import render_testbench
 
 __all__ = [
     "BENCHES",
@@ -23,3 +28,17 @@ __all__ = [
     "simulator_names",
     "verify",
 ]
+
+_LAZY = {
+    ".replayer": ("Replayer", "ReplayResult", "load_operands", "replay", "save_results"),
+    ".run": ("BENCHES", "BenchResult", "VerificationError", "run_bench", "verify"),
+    ".simulators": ("SimulatorError", "simulator_names"),
+    ".testbench": ("render_testbench",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _LAZY.items():
+        if name in names:
+            return getattr(import_module(module, __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -161,12 +161,12 @@ class AxiLockstep:
         self._same("idle", expected.idle and all(feeder.empty for feeder in self.feeders))
         self._same("m_axis_tvalid", expected.out_valid)
         if expected.out is not None:
-            values = [value for row in expected.out.values for value in row]
-            found = split(pins.read("m_axis_tdata"), 32, len(values))
-            assert found == values, self._say("m_axis_tdata", found, values)
+            results = [value for row in expected.out.values for value in row]
+            came = split(pins.read("m_axis_tdata"), 32, len(results))
+            assert came == results, self._say("m_axis_tdata", came, results)
             self._same("m_axis_tlast", expected.out.last)
             if ready:
-                self.results.append(tuple(values))
+                self.results.append(tuple(results))
         if self.config.counts and pins.cycle % self.compare_every == 0:
             for name in COUNTERS:
                 self._same(name, getattr(expected.counters, name))

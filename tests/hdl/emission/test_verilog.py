@@ -205,11 +205,26 @@ def test_pes_of_other_tiles():
 @pytest.mark.parametrize("top", ["tile", "axi_stream_tile"])
 def test_constraints_name_every_port(rendered, top):
     ports = json.loads(rendered[1]["config.json"])["modules"][f"tensordash_{top}"]
-    listed = dict(re.findall(r"^(\w+) .*\[get_ports \{?([^}\n]*?)\}?\]$", rendered[1][f"tensordash_{top}.sdc"], re.M))
-    assert listed["create_clock"] == "clk"
-    for command, direction in (("set_input_delay", "input"), ("set_output_delay", "output")):
-        names = {name + "[*]" * (port["width"] > 1) for name, port in ports.items() if port["direction"] == direction}
-        assert set(listed[command].split()) == names - {"clk"}
+    found = re.findall(r"^(\w+) .*\[get_ports \{?([^}\n]*?)\}?\]$", rendered[1][f"tensordash_{top}.sdc"], re.M)
+    assert [names for command, names in found if command == "create_clock"] == ["clk"]
+    for direction in ("input", "output"):
+        names = [name + "[*]" * (port["width"] > 1) for name, port in ports.items() if port["direction"] == direction]
+        listed = [name for command, group in found if command == f"set_{direction}_delay" for name in group.split()]
+        assert sorted(listed) == sorted(set(names) - {"clk"})
+
+
+def test_two_tiles_share_a_period(rendered):
+    """What leaves one tile may be another's C, and what C wants of the one is what the other's output is given."""
+    text = rendered[1]["tensordash_tile.sdc"]
+    lines = re.findall(
+        r"^set_(?:in|out)put_delay \[expr ([\d.]+) \* \$period\] .*\[get_ports \{([^}\n]*)\}\]$", text, re.M
+    )
+    outside = {name.removesuffix("[*]"): float(share) for share, names in lines for name in names.split()}
+    if "c_valid" in outside:
+        for one, other in (("out_valid", "c_valid"), ("out_payload", "c_payload"), ("c_ready", "out_ready")):
+            assert outside[one] + outside[other] == 1
+    for source in ("a_0_available", "out_ready", "rst"):  # what goes straight through keeps a share for itself
+        assert outside[source] + outside["a_0_taken"] <= 0.5
 
 
 def test_submodules_have_names(rendered):

@@ -79,7 +79,7 @@ TILE_CASES = [
 @pytest.mark.parametrize(("bench", "config"), TILE_CASES)
 def test_tile(bench, config, check):
     effort = min(0.3, 16 / (config.rows * config.columns * config.lanes) + 0.1)
-    check(bench, config, effort=effort, simulator=FASTEST)
+    check(bench, config, effort=effort, simulator="auto")
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -104,8 +104,20 @@ def test_paper_tile_on_icarus(bench, check):
     check(bench, TileConfig(), effort=0.1, simulator="icarus")
 
 
-@pytest.mark.parametrize("geometry", GEOMETRIES)
-@pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe"])
+SAME_MODULES = {("1x1-4lanes-depth4", bench) for bench in ("scheduler", "staging_buffer", "transposer", "pe")}
+SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
+"""The very modules of the first geometry: once more at night, with another seed."""
+
+
+@pytest.mark.parametrize(
+    ("geometry", "bench"),
+    [
+        pytest.param(geometry, bench, id=f"{bench}-{geometry}", marks=pytest.mark.slow if same else ())
+        for geometry in GEOMETRIES
+        for bench in ("scheduler", "staging_buffer", "transposer", "pe")
+        for same in [(geometry, bench) in SAME_MODULES]
+    ],
+)
 def test_component(bench, geometry, check):
     check(bench, GEOMETRIES[geometry], effort=0.5, simulator=FOR_SMALL)
 

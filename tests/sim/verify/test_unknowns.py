@@ -1,4 +1,4 @@
-"""Bits that are unknown in simulation: `if` takes an unknown enable for false, and hides it; the plain Verilog does not.
+"""Bits that are unknown in simulation: `if` takes an unknown enable for false, and hides it; plain Verilog does not.
 
 `tensordash.emission.emit` writes registers with an enable as ``if (enable)``; without `optimise` as muxes, where an
 unknown enable makes the register unknown. What a tile does must be the same in both, from unknown registers on.

@@ -1,0 +1,36 @@
+"""Bench of mutants: a component's tests on one after the other, in one run, each until a test fails.
+
+Loaded by a simulator, as the benches are. Each mutant begins with the registers that the last one left, and a reset.
+"""
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import cocotb
+
+from tensordash_sim.verify.job import current_job
+
+
+@cocotb.test()
+async def every_mutant(dut) -> None:
+    """Choose each mutant in turn and write a line of what the tests say of it.
+
+    The first test alone, which most end at; or all others, the last one first, which look at what is rare.
+    """
+    options = current_job().options
+    generators = (each for each in vars(import_module(options["bench"])).values() if hasattr(each, "generate_tests"))
+    first, *others = [test for generator in generators for test in generator.generate_tests()]
+    others.reverse()
+    with Path(options["answers"]).open("w", encoding="utf-8") as answers:
+        for number in options["numbers"]:
+            dut.mutant_select.value = number
+            said = ""
+            for test in others if options["others"] and number else [first]:
+                try:
+                    await test.func(dut, **test.kwargs)
+                except Exception as error:  # whatever a test raises, it does not pass
+                    said = f"{test.name}: {(str(error) or type(error).__name__).splitlines()[0]}"
+                    break
+            answers.write(json.dumps([number, said]) + "\n")
+            answers.flush()

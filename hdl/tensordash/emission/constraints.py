@@ -1,0 +1,60 @@
+"""Timing constraints of a top: its clock, and how much of the period belongs to what is around it."""
+
+import re
+from collections.abc import Iterable
+
+__all__ = ["OUTSIDE", "constraints"]
+
+OUTSIDE = {
+    "input": (
+        (r"rst", 10, "from a tree of its own"),
+        (r"out_ready|m_axis_tready", 25, "with c_ready, that of the tile behind, a whole period; it decides on taken"),
+        (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, is behind it"),
+        (r".*", 50, "C, with the results that may be it, a whole period; and what only registers take"),
+    ),
+    "output": (
+        (r"[ab]_\d+_taken", 20, "combinational from available and out_ready; into what counts steps"),
+        (r"s_axis_[ab]\d+_tready", 10, "combinational from m_axis_tready"),
+        (r"c_ready|s_axis_c_tready", 75, "out of registers; with out_ready, that of the tile in front, a whole period"),
+        (r".*", 50, "results, with the C that they may be, a whole period; counters and flags"),
+    ),
+}
+"""Of each direction: ports, the per cent of the period that passes outside the tile, and why. The first that fits."""
+
+HEAD = """\
+# {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
+# Delays are what passes outside, as shares of the period, chosen so that tiles can be wired to each other.
+set period 2.000
+create_clock -name clk -period $period [get_ports clk]
+"""
+
+
+def constraints(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
+    """The constraints as SDC.
+
+    Parameters
+    ----------
+    top : str
+        The module.
+    ports : iterable of (name, "input" or "output", bits)
+        All of its ports.
+
+    Examples
+    --------
+    >>> print(constraints("tile", [("clk", "input", 1), ("c_ready", "output", 1)]).splitlines()[-1])
+    set_output_delay [expr 0.75 * $period] -clock clk [get_ports {c_ready}]
+    """
+    groups: dict[tuple[str, int, str], list[str]] = {
+        (direction, share, why): [] for direction, rules in OUTSIDE.items() for _, share, why in rules
+    }
+    for name, direction, bits in ports:
+        if name != "clk":
+            share, why = next((share, why) for rule, share, why in OUTSIDE[direction] if re.fullmatch(rule, name))
+            groups[direction, share, why].append(name if bits == 1 else f"{name}[*]")
+    clock = "-clock clk [get_ports"
+    lines = [
+        f"# {why}\nset_{direction}_delay [expr {share / 100:.2f} * $period] {clock} {{{' '.join(names)}}}]\n"
+        for (direction, share, why), names in groups.items()
+        if names
+    ]
+    return HEAD.format(top=top) + "".join(lines)

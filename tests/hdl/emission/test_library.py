@@ -1,0 +1,189 @@
+"""Modules that several components share: equal arguments make equal hardware, and nothing passes by the ports."""
+
+import gc
+import re
+import subprocess
+import sys
+import warnings
+from dataclasses import replace
+
+import pytest
+from amaranth.hdl import DomainRenamer, EnableInserter, Module, ResetInserter, Signal, UnusedElaboratable
+from amaranth.lib.wiring import In, Out
+
+from tensordash import load_preset
+from tensordash.block import Block, placed
+from tensordash.configuration.preset import preset_names
+from tensordash.emission.library import Library, emit
+from tensordash.streams.axi_stream import AxiStreamTile
+
+CONTROL = Signal(name="control")
+TRANSFORMERS = {
+    "ResetInserter": ResetInserter(CONTROL),
+    "EnableInserter": EnableInserter(CONTROL),
+    "DomainRenamer": DomainRenamer("other"),
+}
+
+
+@pytest.fixture(autouse=True)
+def quietly():
+    """What is refused is never used."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnusedElaboratable)
+        gc.collect()
+
+
+class Counter(Block):
+    """Counts cycles."""
+
+    def __init__(self, *, width: int) -> None:
+        self.width = width
+        super().__init__({"count": Out(width)})
+        self.step = 1
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.sync += self.count.eq(self.count + self.step)
+        return m
+
+
+class Pair(Block):
+    """Two counters, of which the second is made into a submodule by a function."""
+
+    def __init__(self, add=lambda counter, platform: placed(counter, platform)) -> None:
+        self.counters = [Counter(width=4) for _ in range(2)]
+        self.add = add
+        super().__init__({"control": In(1), "counts": Out(8)})
+
+    def elaborate(self, platform):
+        m = Module()
+        m.d.comb += CONTROL.eq(self.control)
+        m.submodules.first = placed(self.counters[0], platform)
+        m.submodules.second = self.add(self.counters[1], platform)
+        m.d.comb += self.counts.eq(self.counters[0].count + self.counters[1].count)
+        return m
+
+
+def test_counters_share_a_module():
+    text = emit(Pair())
+    assert text.count("\nmodule ") == 2
+    assert text.count("  tensordash_counter ") == 2
+
+
+def around(counter, platform, transformer):
+    return transformer(placed(counter, platform))
+
+
+def inside(counter, platform, transformer):
+    return placed(transformer(counter), platform)
+
+
+def around_a_parent(counter, platform, transformer):
+    m = Module()
+    m.submodules.inner = placed(counter, platform)
+    return transformer(m)
+
+
+def in_place(counter, platform, transformer):
+    return transformer(counter)
+
+
+@pytest.mark.parametrize("where", [around, inside, around_a_parent, in_place])
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_transformers_are_refused(name, where):
+    def add(counter, platform):
+        return where(counter, platform, TRANSFORMERS[name])
+
+    with pytest.raises(TypeError, match=f"{name}.* not reach|has a submodule that is not placed"):
+        emit(Pair(add))
+
+
+@pytest.mark.parametrize("name", ["ResetInserter", "EnableInserter"])
+def test_transformers_in_a_block_work(name):
+    """They reach all that a block makes itself."""
+
+    class Own(Block):
+        def __init__(self) -> None:
+            super().__init__({"go": In(1), "count": Out(4)})
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.sync += self.count.eq(self.count + 1)
+            return {"ResetInserter": ResetInserter, "EnableInserter": EnableInserter}[name](self.go)(m)
+
+    text = emit(Own())
+    assert ("else if (go) count <= " in text) == (name == "EnableInserter")
+    assert bool(re.search(r"\| \{ (go, rst|rst, go) \}", text)) == (name == "ResetInserter")
+
+
+def test_other_domains_are_refused():
+    class Alone(Block):
+        def __init__(self) -> None:
+            super().__init__({"count": Out(4)})
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.other += self.count.eq(self.count + 1)
+            return m
+
+    with pytest.raises(TypeError, match="Alone has a clock domain other than sync: other_"):
+        emit(Alone())
+
+
+SLOW = {"paper-16lane", "paper-depth5"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in preset_names()]
+)
+def test_whatever_shares_a_module_is_the_same(name):
+    """Every component of a smaller tile, converted by itself."""
+    config = replace(load_preset(name), rows=2, columns=1, out_rows=1)
+    checked = Library(check=True)
+    checked.module(AxiStreamTile(config))
+    plain = Library()
+    plain.module(AxiStreamTile(config))
+    assert checked.texts == plain.texts
+
+
+def test_what_is_not_in_the_arguments_is_found():
+    pair = Pair()
+    pair.counters[1].step = 2
+    Library().module(pair)
+    with pytest.raises(ValueError, match="two blocks of tensordash_counter differ, though they were constructed with"):
+        Library(check=True).module(pair)
+
+
+def test_arguments_that_are_left_out_are_arguments():
+    class Either(Block):
+        def __init__(self, width: int = 4) -> None:
+            super().__init__({"count": Out(width)})
+
+    assert Either().identity == Either(4).identity == Either(width=4).identity
+    assert Either().identity != Either(5).identity
+    assert Counter(width=4).identity != Either(width=4).identity
+
+
+INTERRUPTED = """
+import gc, sys
+from tensordash.schedule.operand_mux import OperandMux
+from tensordash_cli.main import run
+
+def interrupted(self, platform):
+    raise KeyboardInterrupt
+
+OperandMux.elaborate = interrupted
+try:
+    run(["generate", "--preset", "paper", "-o", sys.argv[1]])
+finally:
+    gc.collect()
+"""
+
+
+def test_ctrl_c_leaves_no_warnings(tmp_path):
+    command = [sys.executable, "-c", INTERRUPTED, str(tmp_path / "out")]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 130
+    assert "nused" not in run.stderr
+    assert run.stderr.split() == ["tensordash:", "interrupted"]
