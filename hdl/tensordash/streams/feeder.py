@@ -80,24 +80,18 @@ class Feeder(Block):
     def _accept(self, m: Module) -> None:
         beat, depth = self.s_axis, self.depth
         step_bytes = self.step_bits // 8
-        # What comes late is `taken`: all that can be known without it is.
         entering, opens = Signal(name="entering"), Signal(name="opens")
-        held, needed = Signal(range(self.slots + 1), name="held_steps"), Signal(range(depth + 1), name="needed")
-        added = Signal(range(depth + 2), name="added")
         whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
         m.d.comb += [
             # The lowest byte of a step tells; the others are looked at only for the rules' sake.
             *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
-            held.eq(self._known + self._open),
-            needed.eq(Mux(held > depth, held - depth, 0)),
-            self._left.eq(held - self.port.taken),
-            beat.tready.eq((self.port.taken >= needed) & ~ResetSignal()),
+            self._left.eq(self._known + self._open - self.port.taken),
+            beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),
             entering.eq(beat.tvalid & beat.tready),
             self._enters.eq(self._kept & entering.replicate(depth)),
             self._ends.eq(self._enters & ~Cat(self._kept[1:], Const(0, 1)) & beat.tlast.replicate(depth)),
             self._closes.eq(entering & beat.tlast & ~self._kept[0] & self._open),
-            opens.eq((self._kept[0] | self._open) & ~beat.tlast),
-            added.eq(sum(self._kept) + self._open - opens),
+            opens.eq(Mux(self._enters[0], ~beat.tlast, self._open & ~self._closes)),
             self.empty.eq((self._known == 0) & ~self._open),
             self.wrong.eq(
                 entering
@@ -108,8 +102,8 @@ class Feeder(Block):
             ),
         ]
         m.d.sync += [
-            self._open.eq(Mux(entering, opens, self._open)),
-            self._known.eq(self._known - self.port.taken + Mux(entering, added, 0)),
+            self._open.eq(opens),
+            self._known.eq(self._left + sum(self._enters) - opens),
         ]
 
     def _offer(self, m: Module, ending) -> None:
