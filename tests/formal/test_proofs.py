@@ -26,8 +26,9 @@ CASES = [
     )
     for name, config in TILES.items()
     for proof in PROOFS
-    if proof.applies(config)
+    if proof.applies(config) and not (proof.name == "rounder" and name in ("two-lanes", "dense-one-stage"))
 ]
+"""The rounder of those two is the paper's."""
 # Of a ring, what it changes.
 CASES += [
     pytest.param(proof, ODD_TILES["ring"], id=f"{proof.name}-ring")

@@ -1,4 +1,4 @@
-"""The result of an exact sum of 8-bit formats: FP32, to nearest with ties to even, or INT32; all sums."""
+"""The result of an exact sum: FP32, to nearest with ties to even, or INT32; all sums."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 

@@ -21,6 +21,8 @@ CONFIGS = {
     "dense": TileConfig(rows=2, columns=1, sparsity="none", initial=True),
     "fused": TileConfig(rows=2, columns=1, format="bf16", accumulator="volta", initial=True, pipeline=3),
     "fused, at once": TileConfig(rows=2, columns=1, format="bf16", accumulator="volta", full_window=False),
+    "buffered, copied": TileConfig(rows=2, columns=1, format="int8", registered_ready=True, counters="snapshot"),
+    "no counters": TileConfig(rows=2, columns=1, format="int8", initial=True, counters=False),
     "8 lanes": TileConfig(rows=1, columns=1, lanes=8, depth=3, connectivity=((0, 0), (1, 0), (2, -1))),
 }
 
