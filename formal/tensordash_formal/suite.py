@@ -44,6 +44,15 @@ ODD_TILES = {
     ),
     "int8": TileConfig(rows=4, columns=1, format="int8", out_rows=2),
     "int8-with-c": TileConfig(rows=2, columns=2, format="int8", initial=True, headroom_bits=3),
+    "buffered": TileConfig(
+        rows=2,
+        columns=1,
+        lanes=2,
+        depth=2,
+        connectivity=((0, 0), (1, 0), (1, 1)),
+        registered_ready=True,
+        counters="snapshot",
+    ),
 }
 """Tiles that no preset is like, by name."""
 

@@ -123,5 +123,5 @@ def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
 
 
 def test_sim_only_with_a_testbench() -> None:
-    assert "sim" not in core_file("mine", "0")
+    assert "\n  sim" not in core_file("mine", "0")  # a target
     assert "sim:" in core_file("mine", "0", ["mine_tile_tb.v", "mine_tile_tb_a.hex"])
