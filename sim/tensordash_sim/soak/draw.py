@@ -1,6 +1,7 @@
 """Which tile a job of a campaign tests, and how much it feeds: decided by the campaign's seed and the job's number."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -13,7 +14,10 @@ __all__ = ["SoakJob", "draw_job", "jobs_for"]
 
 SIDES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
 LANES = (2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 16, 32)
-MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles only take longer to build
+MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles take long to build
+# One job in so many draws a large tile all the same, up to what a configuration can have, and feeds it few steps.
+LARGE_EVERY, LARGE_SIDES, LARGE_LANES = 64, (8, 12, 15, 16, 16), (2, 4, 8, 16, 31, 32)
+MOST_LARGE_POSITIONS = 400_000
 FORMATS: tuple[Any, ...] = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "sides")
 # Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
 LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
@@ -65,8 +69,9 @@ def draw_job(seed: int, index: int) -> SoakJob:
     (True, False)
     """
     random = Random(f"soak {seed} {index}")
-    config = _draw_config(random)
-    most = min(MOST_STEPS, MOST_POSITIONS // positions_per_step(config))
+    large = Random(f"soak large {seed} {index}").randrange(LARGE_EVERY) == 0
+    config = _draw_large(random) if large else _draw_config(random)
+    most = min(MOST_STEPS, (MOST_LARGE_POSITIONS if large else MOST_POSITIONS) // positions_per_step(config))
     steps = random.randint(min(LEAST_STEPS, most), most)
     return SoakJob(seed=seed, index=index, config=config, steps=steps)
 
@@ -81,11 +86,24 @@ def jobs_for(seed: int, positions: int) -> Iterator[SoakJob]:
         yield job
 
 
+def _draw_large(random: Random) -> TileConfig:
+    """A tile of more PEs or multipliers than others have."""
+    while True:
+        rows, columns, lanes = random.choice(LARGE_SIDES), random.choice(LARGE_SIDES), random.choice(LARGE_LANES)
+        if rows * columns > MOST_PES or rows * columns * lanes > MOST_MULTIPLIERS:
+            with suppress(ValueError):  # its ports have more bits than a module can
+                return _draw_rest(random, rows, columns, lanes)
+
+
 def _draw_config(random: Random) -> TileConfig:
     """A valid tile: every parameter at random, large ones less often."""
     rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
     while rows * columns > MOST_PES or rows * columns * lanes > MOST_MULTIPLIERS:
         rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
+    return _draw_rest(random, rows, columns, lanes)
+
+
+def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfig:
     depth = random.randint(2, 6)
     settings: dict[str, Any] = {"rows": rows, "columns": columns, "lanes": lanes, "depth": depth}
     style = random.choice(("paper", "any", "any", "invariant"))
@@ -110,6 +128,8 @@ def _draw_config(random: Random) -> TileConfig:
     settings["out_rows"] = random.choice([divisor for divisor in range(1, rows + 1) if rows % divisor == 0])
     settings["pipeline"] = random.choice(("auto", 1, 2, 3))
     settings["full_window"] = random.choice(("auto", "auto", True, False))
+    settings["registered_ready"] = random.random() < 0.4
+    settings["counters"] = random.choice((True, True, "snapshot", "snapshot", False))
     return TileConfig(**settings)
 
 
