@@ -233,7 +233,8 @@ def test_submodules_have_names(rendered):
 
 def test_prefix():
     texts = render(TileConfig(rows=1, columns=1), prefix="mytile")
-    assert list(texts)[:4] == ["mytile.v", "mytile_transposer.v", "mytile.vlt", "mytile.f"]
+    files = ["mytile.v", "mytile_transposer.v", "mytile_assertions.sv", "mytile.vlt", "mytile.f"]
+    assert list(texts)[:5] == files
     assert texts["mytile.f"].split() == ["mytile.v", "mytile_transposer.v"]
     for name in ("mytile.v", "mytile_transposer.v"):
         defined = modules(texts[name])

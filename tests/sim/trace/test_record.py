@@ -207,7 +207,7 @@ def full() -> Iterator[Callable[[], None]]:
 
 def test_disk_that_is_full(tmp_path: Path, full: Callable[[], None]) -> None:
     model = mlp()
-    message = r"run\.trace: recording failed in step 2: .*File too large; it holds 2 complete steps$"
+    message = r"run\.trace: recording failed in step 2: .*File too large: '.*run\.trace.*'; it holds 2 complete steps$"
     with pytest.raises(TraceError, match=message), record(tmp_path / "run.trace", values=True):
         train(model, torch.randn(2, 6), 4, lambda step: full() if step == 1 else None)
     trace = Trace.open(tmp_path / "run.trace")
@@ -241,7 +241,7 @@ def test_disk_that_is_full_at_the_end_and_from_the_beginning(tmp_path: Path, ful
         train(mlp(), torch.randn(2, 6), 1)
         resource.setrlimit(resource.RLIMIT_FSIZE, (10, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
-    message = r"run\.trace cannot be completed: .*File too large; it holds 1"
+    message = r"run\.trace cannot be completed: .*File too large: '.*run\.trace.*'; it holds 1"
     with pytest.raises(TraceError, match=message), record(tmp_path / "run.trace"):
         script()
     assert len(Trace.open(tmp_path / "run.trace").steps) == 1
