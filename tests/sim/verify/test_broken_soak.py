@@ -44,7 +44,9 @@ def test_a_campaign_of_sound_verilog(tmp_path, capfd):
 
 def test_a_fault_is_found_and_found_again(tmp_path, capfd, monkeypatch, sabotage):
     """The command that a campaign prints says the same, in the same cycle."""
-    sabotage(Counters, lambda self: self.input_limited.eq(self.input_limited + self.starved), domain="sync")
+    sabotage(
+        Counters, lambda self: self.counts.input_limited.eq(self.counts.input_limited + self.starved), domain="sync"
+    )
     monkeypatch.setattr(Campaign, "_execute", lambda self, job, place: run_job(job, place, simulator=self.simulator))
     status, out, err = call(f"soak --seed {SEED} --positions 1 -j 1 -o {tmp_path} --simulator {FOR_SMALL}", capfd)
     assert status == 1
