@@ -144,7 +144,7 @@ class TestRuns:
         generate(SMALL, tmp_path)
         original = simulators.Simulation.run
 
-        def filtered(self, test_module, environment, seed, testcase=None):
+        def filtered(self, test_module, environment, seed, testcase=None, plusargs=()):
             return original(self, test_module, {**environment, "COCOTB_TEST_FILTER": "nothing_is_called_so"}, seed)
 
         monkeypatch.setattr(run_module.Simulation, "run", filtered)
