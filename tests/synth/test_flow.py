@@ -157,15 +157,15 @@ def test_hierarchy_of_a_tile():
         + "".join(f"  tensordash_{child} {instance} (\n  );\n" for instance, child in children)
         + "endmodule\n"
         for name, children in {
-            "tile": [("pe_0", "pe"), ("pe_1", "pe"), ("control", "control_2")],
+            "tile": [("pe_0", "pe"), ("pe_1", "pe"), ("control", "control__ring")],
             "pe": [("m_0", "multiplier"), ("m_1", "multiplier")],
             "multiplier": [],
-            "control_2": [],
+            "control__ring": [],
         }.items()
     )
     hierarchy = Hierarchy(text, "tensordash_tile")
     assert [placement.role for placement in hierarchy.placements] == ["tile", "pe", "pe", "control"]
-    assert hierarchy.black_boxes("tensordash_tile") == ["tensordash_control_2", "tensordash_pe"]
+    assert hierarchy.black_boxes("tensordash_tile") == ["tensordash_control__ring", "tensordash_pe"]
     assert hierarchy.black_boxes("tensordash_pe") == []
     assert list(hierarchy.twins()) == [("tensordash_tile", "tensordash_pe", ["pe_1"])]
 
