@@ -49,8 +49,9 @@ SEED ?= $(shell date +%Y%m%d)
 soak: $(READY)
 	$(BIN)/tensordash soak --seed $(SEED) --positions 100000000 --cover -o build/soak
 
-# pip shows what it installs. Wheels only, so that nothing is compiled; bytecode comes as it is used.
-PIP := $(BIN)/pip install --disable-pip-version-check --no-compile --only-binary :all:
+# pip shows what it installs. Wheels only, so that nothing is compiled (wavedrom, pure Python, has none); bytecode comes
+# as it is used.
+PIP := $(BIN)/pip install --disable-pip-version-check --no-compile --only-binary :all: --no-binary wavedrom
 
 $(READY): pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
