@@ -17,7 +17,7 @@ from .formats import FORMATS, RESULT_FORMATS, Format
 from .numerics import ACCUMULATORS, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
-__all__ = ["ConfigError", "SideFormats", "TileConfig"]
+__all__ = ["ConfigError", "SideFormats", "TileConfig", "apply_setting"]
 
 SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
@@ -330,7 +330,7 @@ class TileConfig:
         except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
             raise ConfigError(f"not valid TOML: {error}") from None
         for setting in settings:
-            _apply_setting(document, setting)
+            apply_setting(document, setting)
         return cls.from_mapping(document)
 
     @classmethod
@@ -381,7 +381,7 @@ def _fused(given: Mapping[str, Any]) -> Fused:
     return Fused(given["fused"], given.get("rounding", "zero"))
 
 
-def _apply_setting(document: dict[str, Any], setting: str) -> None:
+def apply_setting(document: dict[str, Any], setting: str) -> None:
     """Set ``a.b=value`` in a parsed document; the value is TOML, or a bare word."""
     path, equals, text = setting.partition("=")
     keys = [key.strip() for key in path.split(".")]

@@ -1,0 +1,282 @@
+"""The configuration of a core: a tile, and the memories and movers around it."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+
+from .config import ConfigError, TileConfig, apply_setting
+from .formats import FloatFormat
+from .numerics import Exact
+from .parameters import require_bool, require_int
+
+__all__ = ["CoreConfig"]
+
+MOST_GROUPS = 1 << 16
+"""Descriptors address groups in 16 bits."""
+SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreConfig:
+    """A core: its tile, its memories and what it is built with.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        The tile: of 4 or 8 lanes, rows and columns multiples of them, floating-point formats of one width, exact
+        accumulators, staging rings (or the dense baseline), without C input.
+    buffer : int
+        KiB of the buffer, a power of two.
+    regions : int
+        Parts of the buffer that are read and written apart from each other: 1, 2, 4 or 8.
+    stream_buffer : int
+        KiB of each side's stream buffer.
+    partial_sums : int
+        Blocks of partial sums, 1 to 256.
+    axi_bits : int
+        Width of the AXI4 data bus, a power of two, 32 to 512 and no more than a group.
+    address_bits : int
+        Width of its addresses, 32 to 64.
+    outstanding : int
+        Read bursts on their way at once, 1 to 16.
+    queue : int
+        Descriptors that wait in front of each unit, 1 to 8.
+    bias, scale, relu, mask, stochastic : bool
+        Which functions of the output unit are built.
+    compression : bool
+        Whether moves can inflate and deflate.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+
+    Source: docs/core.md.
+
+    Examples
+    --------
+    >>> config = CoreConfig(tile=TileConfig(staging="ring"))
+    >>> config.group_bits, config.groups, config.stream_words("a"), config.streamed_steps
+    (256, 2048, 128, 512)
+    >>> CoreConfig(tile=TileConfig(staging="ring", rows=6))
+    Traceback (most recent call last):
+    ValueError: tile.rows must be a multiple of tile.lanes = 4 in a core, not 6
+    """
+
+    tile: TileConfig = field(default_factory=lambda: TileConfig(staging="ring"))
+    buffer: int = 64
+    regions: int = 4
+    stream_buffer: int = 16
+    partial_sums: int = 16
+    axi_bits: int = 128
+    address_bits: int = 40
+    outstanding: int = 8
+    queue: int = 4
+    bias: bool = True
+    scale: bool = True
+    relu: bool = True
+    mask: bool = True
+    stochastic: bool = True
+    compression: bool = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.tile, TileConfig):
+            raise TypeError(f"tile must be a TileConfig, not {self.tile!r}")
+        self._check_tile()
+        _require_power("core.buffer", self.buffer, 1, 8192)
+        _require_power("core.regions", self.regions, 1, 8)
+        require_int("core.stream_buffer", self.stream_buffer, 1, 1024)
+        require_int("core.partial_sums", self.partial_sums, 1, 256)
+        _require_power("core.axi_bits", self.axi_bits, 32, 512)
+        if self.axi_bits > self.group_bits:
+            raise ValueError(f"core.axi_bits must be at most a group, {self.group_bits}, not {self.axi_bits}")
+        require_int("core.address_bits", self.address_bits, 32, 64)
+        require_int("core.outstanding", self.outstanding, 1, 16)
+        require_int("core.queue", self.queue, 1, 8)
+        for name in SWITCHES:
+            require_bool(f"core.{name}", getattr(self, name))
+        self._check_sizes()
+
+    def _check_tile(self) -> None:
+        tile = self.tile
+        if tile.lanes not in (4, 8):
+            raise ValueError(f"tile.lanes must be 4 or 8 in a core, not {tile.lanes}")
+        for name in ("rows", "columns"):
+            if getattr(tile, name) % tile.lanes:
+                raise ValueError(
+                    f"tile.{name} must be a multiple of tile.lanes = {tile.lanes} in a core, not {getattr(tile, name)}"
+                )
+        a, b = tile.a_format, tile.b_format
+        if not (isinstance(a, FloatFormat) and isinstance(b, FloatFormat)) or a.width != b.width:
+            raise ValueError(
+                f"tile.format must be floating-point formats of one width in a core, not {a.name} and {b.name}"
+            )
+        if not isinstance(tile.numerics.accumulator, Exact):
+            raise ValueError(f'tile.accumulator must be "exact" in a core, not {tile.accumulator!r}')
+        if tile.sparsity != "none" and not tile.ring:
+            raise ValueError(f'tile.staging must be "ring" in a core, not {tile.staging!r}')
+        if tile.initial:
+            raise ValueError("tile.initial must be false in a core: its output unit adds")
+        if tile.out_rows != 1:
+            raise ValueError(f"tile.out_rows must be 1 in a core, not {tile.out_rows}")
+
+    def _check_sizes(self) -> None:
+        if not self.regions <= self.groups <= MOST_GROUPS:
+            raise ValueError(
+                f"core.buffer must have {self.regions} to {MOST_GROUPS} groups of {self.group_bits // 8} bytes, "
+                f"not {self.buffer} KiB"
+            )
+        for side in "ab":
+            if not 2 <= self.stream_words(side) <= MOST_GROUPS:
+                raise ValueError(
+                    f"core.stream_buffer must have 2 to {MOST_GROUPS} words of {self.step_bits(side)} bits in each of "
+                    f"{self.tile.window_depth} banks, not {self.stream_buffer} KiB"
+                )
+        products = self.streamed_steps * self.tile.lanes
+        if products > 1 << self.tile.headroom_bits:
+            raise ValueError(
+                f"tile.headroom_bits must be at least {(products - 1).bit_length()} in a core whose streams may have "
+                f"{products} products, not {self.tile.headroom_bits}"
+            )
+
+    # Derived
+
+    @property
+    def value_bits(self) -> int:
+        """Bits of an operand."""
+        return self.tile.a_format.width
+
+    @property
+    def group_bits(self) -> int:
+        """Bits of a group."""
+        return self.tile.lanes**2 * self.value_bits
+
+    @property
+    def group_bytes(self) -> int:
+        """Bytes of a group."""
+        return self.group_bits // 8
+
+    @property
+    def groups(self) -> int:
+        """Groups in the buffer."""
+        return self.buffer * 1024 // self.group_bytes
+
+    @property
+    def fp32_groups(self) -> int:
+        """Groups of memory that a group of FP32 results takes."""
+        return 32 // self.value_bits
+
+    def parts(self, side: str) -> int:
+        """Groups in a step of a side, "a" or "b"."""
+        return (self.tile.columns if side == "a" else self.tile.rows) // self.tile.lanes
+
+    def step_bits(self, side: str) -> int:
+        """Bits of a step of a side."""
+        return self.parts(side) * self.group_bits
+
+    def stream_words(self, side: str) -> int:
+        """Words in each bank of a side's stream buffer."""
+        return self.stream_buffer * 8192 // self.step_bits(side) // self.tile.window_depth
+
+    @property
+    def streamed_steps(self) -> int:
+        """Steps of the longest stream that both sides have room for."""
+        return self.tile.window_depth * min(self.stream_words("a"), self.stream_words("b"))
+
+    @property
+    def baseline(self) -> "CoreConfig":
+        """The same core around the dense tile."""
+        return replace(self, tile=self.tile.baseline)
+
+    # Files
+
+    @classmethod
+    def from_mapping(cls, document: Mapping[str, Any]) -> "CoreConfig":
+        """Build from a parsed document: tables `tile` and `core`, every key optional.
+
+        Raises
+        ------
+        ConfigError
+            Unknown keys, wrong types and wrong values, in one line.
+        """
+        for key in document:
+            if key not in ("tile", "core"):
+                raise ConfigError(f"unknown key {key}: the only tables are [tile] and [core]")
+        table = document.get("core", {})
+        if not isinstance(table, Mapping):
+            raise ConfigError(f"core must be a table, not {table!r}")
+        known = [each.name for each in fields(cls) if each.name != "tile"]
+        for key in table:
+            if key not in known:
+                raise ConfigError(f"unknown key core.{key}: allowed are {', '.join(known)}")
+        given = document.get("tile", {})
+        tile = TileConfig.from_mapping({"tile": {"staging": "ring", **given} if isinstance(given, Mapping) else given})
+        try:
+            return cls(tile=tile, **table)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(str(error)) from None
+
+    @classmethod
+    def from_toml(cls, text: str, settings: Iterable[str] = ()) -> "CoreConfig":
+        """Build from TOML, with `settings` such as ``"core.buffer=32"`` on top.
+
+        >>> CoreConfig.from_toml("[core]\\nbuffer = 32", ["tile.rows=8"]).parts("b")
+        2
+        """
+        try:
+            document = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
+            raise ConfigError(f"not valid TOML: {error}") from None
+        for setting in settings:
+            apply_setting(document, setting)
+        return cls.from_mapping(document)
+
+    @classmethod
+    def load(cls, path: str | Path, settings: Iterable[str] = ()) -> "CoreConfig":
+        """Read a TOML file, with `settings` on top.
+
+        Raises
+        ------
+        ConfigError
+            If the file cannot be read or used.
+        """
+        try:
+            text = Path(path).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"cannot read {path}: {error}") from None
+        try:
+            return cls.from_toml(text, settings)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values, every key written out."""
+        table = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "tile"}
+        return {**self.tile.to_mapping(), "core": table}
+
+    def to_toml(self) -> str:
+        """The configuration as TOML, every key written out."""
+        return tomlkit.dumps(self.to_mapping())
+
+    @cached_property
+    def digest(self) -> str:
+        """First 16 hexadecimal digits of the SHA-256 of the canonical configuration."""
+        document = {**self.to_mapping(), "tile": self.tile.digest}
+        text = json.dumps(document, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _require_power(name: str, value: Any, low: int, high: int) -> None:
+    """Check that a value is a power of two from `low` to `high`."""
+    allowed = f"{name} must be a power of two from {low} to {high}, not {value!r}"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(allowed)
+    if not low <= value <= high or value & (value - 1):
+        raise ValueError(allowed)

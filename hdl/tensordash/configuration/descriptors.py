@@ -1,0 +1,296 @@
+"""Descriptors of the core, as data: which operations there are, and every field's place.
+
+Hardware, golden model, assembler and docs/core.md all take them from here; none of them has a place of its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = [
+    "AGU_FIELDS",
+    "BITS",
+    "BYTES",
+    "HEADER",
+    "OPERATIONS",
+    "UNITS",
+    "Field",
+    "Operation",
+    "decode",
+    "encode",
+    "loop_fields",
+]
+
+BYTES = 64
+"""Bytes of a descriptor."""
+BITS = 8 * BYTES
+
+UNITS = ("load", "layout_a", "layout_b", "multiply", "output", "store")
+"""The units that descriptors are for, in the order of the bits of `wait` and `signal`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """Some bits of a descriptor.
+
+    Parameters
+    ----------
+    name : str
+        Its name, in every language.
+    low, width : int
+        Its lowest bit in the descriptor, and how many there are.
+    doc : str
+        What it says, in one line.
+    signed : bool
+        Two's complement.
+    least : int
+        The smallest value allowed.
+    """
+
+    name: str
+    low: int
+    width: int
+    doc: str
+    signed: bool = False
+    least: int | None = None
+
+    @property
+    def minimum(self) -> int:
+        """The smallest value allowed."""
+        if self.least is not None:
+            return self.least
+        return -(1 << (self.width - 1)) if self.signed else 0
+
+    @property
+    def maximum(self) -> int:
+        """The largest value that fits."""
+        return (1 << (self.width - self.signed)) - 1
+
+    @property
+    def mask(self) -> int:
+        """Its bits in a descriptor."""
+        return ((1 << self.width) - 1) << self.low
+
+    def get(self, bits: int) -> int:
+        """Its value in a descriptor."""
+        value = (bits & self.mask) >> self.low
+        return value - (1 << self.width) if self.signed and value >> (self.width - 1) else value
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """A kind of descriptor.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    code : int
+        Value of the header's field `operation`.
+    unit : str
+        Which of `UNITS` executes it; empty for the sequencer itself.
+    doc : str
+        What it does, in one line.
+    fields : tuple of Field
+        Its fields, the header's left out. All other bits are zero.
+    """
+
+    name: str
+    code: int
+    unit: str
+    doc: str
+    fields: tuple[Field, ...]
+
+    @property
+    def mask(self) -> int:
+        """All bits that may be set."""
+        return sum(field.mask for field in (*HEADER, *self.fields))
+
+
+def _fields(*rows: tuple[int, int, int, str, str] | tuple[int, int, int, str, str, dict]) -> tuple[Field, ...]:
+    """Fields from (word, low bit in it, width, name, doc[, more])."""
+    return tuple(
+        Field(name=name, low=32 * word + low, width=width, doc=doc, **(more[0] if more else {}))
+        for word, low, width, name, doc, *more in rows
+    )
+
+
+HEADER = _fields(
+    (0, 0, 4, "operation", "which operation"),
+    (0, 8, 6, "wait", "units of which one token each is taken before it begins"),
+    (0, 16, 6, "signal", "units that get a token each when it is done"),
+)
+"""The fields of every descriptor."""
+
+AT_LEAST_ONE = {"least": 1}
+SIGNED = {"signed": True}
+
+
+def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[Field, ...]:
+    """Fields of a nest of loops, the innermost first; the outermost has no count.
+
+    Parameters
+    ----------
+    first_word : int
+        Where they begin.
+    loops : int
+        How many there are.
+    counts : tuple of int
+        Word and bit of the first count.
+    """
+    fields = []
+    for k in range(loops):
+        fields += _fields(
+            (first_word + k, 0, 16, f"address_{k}", f"added to the address when loop {k} steps", SIGNED),
+            (first_word + k, 16, 16, f"x_{k}", f"added to x when loop {k} steps", SIGNED),
+        )
+    for k in range(loops):
+        word = first_word + loops + k // 2
+        fields += _fields((word, 16 * (k % 2), 16, f"y_{k}", f"added to y when loop {k} steps", SIGNED))
+    for k in range(loops - 1):
+        low = 32 * counts[0] + counts[1] + 12 * k
+        fields.append(Field(name=f"count_{k}", low=low, width=12, doc=f"how often loop {k} runs", least=1))
+    return tuple(fields)
+
+
+AGU_FIELDS = _fields(
+    (2, 0, 16, "address", "group of position 0 to begin with"),
+    (2, 28, 3, "stride", "positions from one port to the next, 1 to 4", AT_LEAST_ONE),
+    (3, 0, 16, "x", "position of port 0 to begin with", SIGNED),
+    (3, 16, 16, "y", "row to begin with", SIGNED),
+    (4, 0, 16, "x_size", "positions that there are", AT_LEAST_ONE),
+)
+"""Fields of everything that walks the buffer."""
+
+_MOVE = _fields(
+    (1, 0, 32, "memory", "address in memory, bytes, low half"),
+    (2, 0, 32, "memory_high", "the same, high half"),
+    (3, 0, 16, "address", "first group in the buffer"),
+    (4, 0, 16, "count_0", "groups that stand together in memory; compressed: all groups", AT_LEAST_ONE),
+    (4, 16, 16, "count_1", "how often loop 1 runs; compressed: 1", AT_LEAST_ONE),
+    (5, 0, 16, "count_2", "likewise, loop 2", AT_LEAST_ONE),
+    (5, 16, 16, "count_3", "likewise, loop 3", AT_LEAST_ONE),
+    (6, 0, 32, "stride_1", "groups from one turn of loop 1 to the next, in memory", SIGNED),
+    (7, 0, 32, "stride_2", "likewise, loop 2", SIGNED),
+    (8, 0, 32, "stride_3", "likewise, loop 3", SIGNED),
+    (0, 24, 1, "compressed", "the tensor in memory is compressed"),
+    (9, 0, 32, "table", "compressed: address of the first segment's entry in the table, bytes, low half"),
+    (10, 0, 32, "table_high", "the same, high half"),
+    (11, 0, 16, "segment", "compressed: groups in a segment"),
+)
+
+_LAYOUT = (
+    *_fields(
+        (0, 24, 1, "transposed", "ports are channels and lanes are positions"),
+        (0, 25, 1, "checked", "rows of y below 0 and from y_size on are zero; otherwise y does not matter"),
+        (1, 0, 16, "base", "first word of each bank of the stream buffer"),
+        (1, 16, 16, "steps", "steps of each stream", AT_LEAST_ONE),
+        (2, 16, 12, "streams", "streams, or parts of them where a side has more ports than lanes", AT_LEAST_ONE),
+        (4, 16, 16, "y_size", "rows that there are"),
+    ),
+    *AGU_FIELDS,
+    *loop_fields(5, 6, counts=(14, 0)),
+)
+
+_MULTIPLY = _fields(
+    (0, 14, 1, "add", "partial sums are added"),
+    (0, 15, 1, "emit", "results are made; otherwise partial sums"),
+    (0, 22, 1, "transposed", "the tile's columns are positions, and its rows channels"),
+    (0, 23, 1, "fp32", "results stay FP32"),
+    (0, 24, 1, "bias", "a bias is added for each channel"),
+    (0, 25, 1, "relu", "negative results become zero"),
+    (0, 26, 1, "mask", "results become zero where the mask's tensor is"),
+    (0, 27, 1, "stochastic", "results are rounded stochastically to the operand format"),
+    (1, 0, 6, "output_wait", "like `wait`, for the output unit"),
+    (1, 8, 6, "output_signal", "like `signal`, of the output unit"),
+    (1, 16, 8, "partial", "the first block's place among the partial sums"),
+    (1, 24, 8, "scale", "results are multiplied by this power of two", SIGNED),
+    (2, 16, 12, "a_streams", "streams of the column side", AT_LEAST_ONE),
+    (4, 16, 16, "steps", "steps of each stream", AT_LEAST_ONE),
+    (11, 0, 16, "a_base", "first word of side A's streams"),
+    (11, 16, 16, "b_base", "first word of side B's streams"),
+    (13, 4, 12, "b_streams", "streams of the row side", AT_LEAST_ONE),
+    (14, 0, 16, "bias_address", "group of the biases' first values"),
+    (14, 16, 16, "mask_address", "group of the mask that belongs to `address`"),
+    (15, 0, 32, "seed", "of stochastic rounding"),
+)
+
+OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+    {
+        operation.name: operation
+        for operation in (
+            Operation(name="load", code=1, unit="load", doc="memory to buffer", fields=_MOVE),
+            Operation(name="layout_a", code=2, unit="layout_a", doc="buffer to stream buffer A", fields=_LAYOUT),
+            Operation(name="layout_b", code=3, unit="layout_b", doc="buffer to stream buffer B", fields=_LAYOUT),
+            Operation(
+                name="multiply",
+                code=4,
+                unit="multiply",
+                doc="each stream of B with each stream of A through the tile, and the sums to partial sums or results",
+                fields=(*_MULTIPLY, *AGU_FIELDS, *loop_fields(5, 4, counts=(12, 0))),
+            ),
+            Operation(name="store", code=5, unit="store", doc="buffer to memory", fields=_MOVE),
+            Operation(
+                name="record",
+                code=6,
+                unit="store",
+                doc="counts since the last record to memory, which begin anew",
+                fields=_MOVE[:2],
+            ),
+            Operation(
+                name="end",
+                code=7,
+                unit="",
+                doc="wait until all is done, and interrupt",
+                fields=(),
+            ),
+        )
+    }
+)
+"""Operations by name."""
+
+
+def encode(operation: Operation, values: Mapping[str, int]) -> int:
+    """A descriptor's bits.
+
+    Parameters
+    ----------
+    operation : Operation
+        Which.
+    values : mapping of str to int
+        Fields by name, the header's among them; those left out are their least value, or 0.
+
+    Raises
+    ------
+    ValueError
+        If there is no such field, or a value is not allowed.
+
+    Examples
+    --------
+    >>> hex(encode(OPERATIONS["end"], {"signal": 0}))
+    '0x7'
+    >>> encode(OPERATIONS["load"], {"count_0": 0})
+    Traceback (most recent call last):
+    ValueError: load.count_0 must be from 1 to 65535, not 0
+    """
+    fields = {field.name: field for field in (*HEADER, *operation.fields)}
+    if unknown := set(values) - set(fields):
+        raise ValueError(f"{operation.name} has no field {min(unknown)}: there are {', '.join(fields)}")
+    bits = 0
+    for name, field in fields.items():
+        default = operation.code if name == "operation" else max(field.least or 0, 0)
+        value = values.get(name, default)
+        if not field.minimum <= value <= field.maximum:
+            raise ValueError(
+                f"{operation.name}.{name} must be from {field.minimum} to {field.maximum}, not {value}"
+            )
+        bits |= (value << field.low) & field.mask
+    return bits
+
+
+def decode(bits: int) -> tuple[Operation | None, dict[str, int]]:
+    """The operation of a descriptor, None if there is none of that code, and its fields."""
+    code = HEADER[0].get(bits)
+    operation = next((each for each in OPERATIONS.values() if each.code == code), None)
+    fields = (*HEADER, *(operation.fields if operation else ()))
+    return operation, {field.name: field.get(bits) for field in fields}

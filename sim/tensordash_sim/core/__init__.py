@@ -1,0 +1,1 @@
+"""The golden core, and what programs are made with: docs/core.md."""

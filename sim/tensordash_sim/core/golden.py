@@ -1,0 +1,427 @@
+"""The golden core: executes a program on an image of memory, one descriptor after the other, and defines the bits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES, decode
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.registers import ERRORS
+
+from ..golden.dot import ExactAccumulator
+from ..golden.numbers import fixed_values, is_finite, is_zero
+from .legal import Sequencer
+from .results import Generators, result_bits
+from .tensors import deflate, inflate, value_type
+
+__all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
+
+MOST = (1 << 32) - 1
+
+
+class CoreFailure(Exception):  # noqa: N818  what a program did, not what this code did
+    """A descriptor that has an error.
+
+    Parameters
+    ----------
+    name : str
+        One of `ERRORS`.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+class Memory:
+    """Bytes at some addresses; all others answer with an error.
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    base : int
+        The first one's address.
+    """
+
+    def __init__(self, size: int, base: int = 0) -> None:
+        self.base = base
+        self.bytes = bytearray(size)
+
+    def read(self, address: int, count: int) -> bytes | None:
+        """Some bytes, None if one of them is not there."""
+        begin = address - self.base
+        return bytes(self.bytes[begin : begin + count]) if 0 <= begin <= len(self.bytes) - count else None
+
+    def write(self, address: int, data: bytes) -> bool:
+        """Write bytes; whether all of them are there. None is written if not."""
+        begin = address - self.base
+        if not 0 <= begin <= len(self.bytes) - len(data):
+            return False
+        self.bytes[begin : begin + len(data)] = data
+        return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a program.
+
+    Parameters
+    ----------
+    done : int
+        Descriptors that were executed.
+    error : str
+        One of `ERRORS`, empty if there was none.
+    index : int
+        Of the descriptor that has it.
+    ends : int
+        How many `end` there were.
+    """
+
+    done: int
+    error: str = ""
+    index: int = 0
+    ends: int = 0
+
+    @property
+    def code(self) -> int:
+        """What the register says."""
+        return ERRORS[self.error] if self.error else 0
+
+
+@dataclass
+class _Counts:
+    zeros: int = 0
+    non_finite: int = 0
+    overflow: int = 0
+
+
+@dataclass
+class _Walk:
+    """The state of loops: docs/core.md, "Loops"."""
+
+    values: Mapping[str, int]
+    loops: int
+    address: int = field(init=False)
+    x: int = field(init=False)
+    y: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.address, self.x, self.y = (self.values[name] for name in ("address", "x", "y"))
+        self._turns = [0] * self.loops
+
+    def step(self) -> None:
+        """Go on to the next group."""
+        outermost = self.loops - 1
+        k = next((k for k in range(outermost) if self._turns[k] < self.values[f"count_{k}"] - 1), outermost)
+        self._turns[: k + 1] = [*[0] * k, self._turns[k] + 1]
+        self.address = (self.address + self.values[f"address_{k}"]) % (1 << 16)
+        self.x = (self.x + self.values[f"x_{k}"] + (1 << 15)) % (1 << 16) - (1 << 15)
+        self.y = (self.y + self.values[f"y_{k}"] + (1 << 15)) % (1 << 16) - (1 << 15)
+
+
+class GoldenCore:
+    """A core and the memory at its AXI4 port.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    memory : Memory
+        Its memory.
+
+    Attributes
+    ----------
+    buffer : array of unsigned, (groups, L, L)
+        The buffer: group, position, channel.
+    streams : dict of str to array, (D * words, ports, L)
+        The stream buffers "a" and "b": step, port, lane. Step t of a stream at `base` is at D * base + t.
+    partial : list of list of ExactAccumulator
+        Partial sums: place, then row by row.
+    counts
+        `zeros`, `non_finite` and `overflow` since the last record.
+
+    Source: docs/core.md.
+    """
+
+    def __init__(self, config: CoreConfig, memory: Memory) -> None:
+        self.config, self.memory = config, memory
+        lanes, tile = config.tile.lanes, config.tile
+        kind = value_type(config.value_bits)
+        self.buffer = np.zeros((config.groups, lanes, lanes), kind)
+        depth = tile.window_depth
+        self.streams = {
+            side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), kind) for side in "ab"
+        }
+        size = tile.rows * tile.columns
+        self.partial = [[ExactAccumulator(tile) for _ in range(size)] for _ in range(config.partial_sums)]
+        self.counts = _Counts()
+
+    def run(self, program: Sequence[int]) -> Outcome:
+        """Execute descriptors until one has an error.
+
+        Parameters
+        ----------
+        program : sequence of int
+            Descriptors, as from a reset: indices and tokens begin anew.
+        """
+        sequencer, ends = Sequencer(self.config), 0
+        for index, bits in enumerate(program):
+            error = sequencer.refusal(bits)
+            if not error:
+                try:
+                    ends += self._execute(bits)
+                except CoreFailure as failure:
+                    error = failure.name
+            if error:
+                return Outcome(done=index, error=error, index=index, ends=ends)
+        return Outcome(done=len(program), ends=ends)
+
+    def run_queue(self, base: int, count: int) -> Outcome:
+        """Execute the descriptors at an address of memory."""
+        program = []
+        for index in range(count):
+            data = self.memory.read(base + BYTES * index, BYTES)
+            if data is None:
+                outcome = self.run(program)
+                return outcome if outcome.error else Outcome(done=index, error="fetch", index=index, ends=outcome.ends)
+            program.append(int.from_bytes(data, "little"))
+        return self.run(program)
+
+    def _execute(self, bits: int) -> int:
+        """Execute a legal descriptor; 1 if it is an end."""
+        operation, values = decode(bits)
+        assert operation is not None
+        name = operation.name
+        if name == "load":
+            (self._load_compressed if values["compressed"] else self._load)(values)
+        elif name == "store":
+            (self._store_compressed if values["compressed"] else self._store)(values)
+        elif name in ("layout_a", "layout_b"):
+            self._layout(name[-1], values)
+        elif name == "multiply":
+            self._multiply(values)
+        elif name == "record":
+            self._record(values)
+        return name == "end"
+
+    # Memory
+
+    def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+        """Address in memory, and group in the buffer, of each run of `count_0` groups."""
+        memory, group = _whole(values, "memory"), values["address"]
+        for third in range(values["count_3"]):
+            for second in range(values["count_2"]):
+                for first in range(values["count_1"]):
+                    away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
+                    yield (memory + away * self.config.group_bytes) % (1 << 64), group
+                    group += values["count_0"]
+
+    def _load(self, values: Mapping[str, int]) -> None:
+        size, failed = values["count_0"] * self.config.group_bytes, False
+        for address, group in self._runs(values):
+            data = self.memory.read(address, size)
+            if data is None:
+                failed = True
+                continue
+            run = np.frombuffer(data, self.buffer.dtype).reshape(values["count_0"], *self.buffer.shape[1:])
+            self.buffer[group : group + values["count_0"]] = run
+        if failed:
+            raise CoreFailure("read")
+
+    def _store(self, values: Mapping[str, int]) -> None:
+        # All of it, before it is said that some of it failed.
+        runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
+        if not all([self.memory.write(address, run.tobytes()) for address, run in runs]):
+            raise CoreFailure("write")
+
+    def _load_compressed(self, values: Mapping[str, int]) -> None:
+        config, count = self.config, values["count_0"]
+        segments, unit = -(-count // values["segment"]), config.value_bits // 8
+        ends = [self.memory.read(_whole(values, "table") + 4 * k, 4) for k in (0, segments)]
+        if ends[0] is None or ends[1] is None:
+            raise CoreFailure("read")
+        first, last = (int.from_bytes(end, "little") for end in ends if end is not None)
+        if last <= first:
+            raise CoreFailure("compressed")
+        data = self.memory.read(_whole(values, "memory") + first * unit, (last - first) * unit)
+        if data is None:
+            raise CoreFailure("read")
+        groups = inflate(np.frombuffer(data, self.buffer.dtype), config, count)
+        if groups is None:
+            raise CoreFailure("compressed")
+        begin = values["address"]
+        self.buffer[begin : begin + count] = groups.reshape(-1, *self.buffer.shape[1:])
+
+    def _store_compressed(self, values: Mapping[str, int]) -> None:
+        begin, count = values["address"], values["count_0"]
+        groups = self.buffer[begin : begin + count].reshape(count, -1)
+        data, table = deflate(groups, self.config, values["segment"])
+        written = [
+            self.memory.write(_whole(values, "memory"), data),
+            self.memory.write(_whole(values, "table"), table.astype("<u4").tobytes()),
+        ]
+        if not all(written):
+            raise CoreFailure("write")
+
+    def _record(self, values: Mapping[str, int]) -> None:
+        counts = self.counts
+        words = [counts.zeros, counts.non_finite, counts.overflow, 0, 0, 0, 0, 0]
+        if not self.memory.write(_whole(values, "memory"), np.array(words, "<u4").tobytes()):
+            raise CoreFailure("write")
+        self.counts = _Counts()
+
+    # Streams
+
+    def _layout(self, side: str, values: Mapping[str, int]) -> None:
+        config = self.config
+        lanes, depth, parts = config.tile.lanes, config.tile.window_depth, config.parts(side)
+        words, failed = -(-values["steps"] // depth), False
+        walk, streams = _Walk(values, loops=6), self.streams[side]
+        for run in range(values["streams"]):
+            begin = depth * (values["base"] + run // parts * words)
+            ports = slice(run % parts * lanes, (run % parts + 1) * lanes)
+            streams[begin : begin + depth * words, ports] = 0
+            for t in range(values["steps"]):
+                step, inside = self._gathered(walk, values)
+                failed |= not inside
+                streams[begin + t, ports] = step.T if values["transposed"] else step
+                walk.step()
+        if failed:
+            raise CoreFailure("address")
+
+    def _gathered(self, walk: _Walk, values: Mapping[str, int]) -> tuple[NDArray, bool]:
+        """L positions, and whether those that count lie in the buffer."""
+        lanes = self.config.tile.lanes
+        step, inside = np.zeros(self.buffer.shape[1:], self.buffer.dtype), True
+        if values["checked"] and not 0 <= walk.y < values["y_size"]:
+            return step, True
+        for i in range(lanes):
+            x = walk.x + i * values["stride"]
+            if not 0 <= x < values["x_size"]:
+                continue
+            address = walk.address + x // lanes
+            if address < len(self.buffer):
+                step[i] = self.buffer[address, x % lanes]
+            else:
+                inside = False
+        return step, inside
+
+    # Products
+
+    def _multiply(self, values: Mapping[str, int]) -> None:
+        config = self.config
+        depth = config.tile.window_depth
+        size = -(-values["steps"] // depth) * depth
+        walk, generators = _Walk(values, loops=4), Generators(values["seed"], config.tile.columns)
+        failed, place = False, values["partial"]
+        for p in range(values["b_streams"]):
+            rows = self.streams["b"][depth * values["b_base"] + p * size :][:size]
+            for q in range(values["a_streams"]):
+                columns = self.streams["a"][depth * values["a_base"] + q * size :][:size]
+                block = self._block(rows, columns)
+                if values["add"]:
+                    self._add(block, self.partial[place])
+                if values["emit"]:
+                    failed |= not self._emit(block, values, walk, generators)
+                else:
+                    self.partial[place] = block
+                place += 1
+        if failed:
+            raise CoreFailure("address")
+
+    def _block(self, rows: NDArray, columns: NDArray) -> list[ExactAccumulator]:
+        """The sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
+        tile, block = self.config.tile, []
+        skips = tile.sparsity != "none"
+        a_values = fixed_values(tile.a_format)
+        for r in range(tile.rows):
+            b = rows[:, r].ravel().tolist()
+            kept = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
+            for c in range(tile.columns):
+                a = columns[:, c].ravel().tolist()
+                # Zeros of a change nothing but infinities and NaN, which `accumulate` sees to where b is special.
+                pairs = [(a[k], b[k]) for k in kept if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
+                sums = ExactAccumulator(tile)
+                sums.accumulate(pairs, first=True)
+                block.append(sums)
+        return block
+
+    def _add(self, block: Sequence[ExactAccumulator], partial: Sequence[ExactAccumulator]) -> None:
+        """Add partial sums to a block."""
+        half = 1 << (block[0].width - 1)
+        for sums, other in zip(block, partial, strict=True):
+            total = sums.total + other.total
+            sums.total = (total + half) % (2 * half) - half
+            sums.infinities |= other.infinities
+            self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
+
+    def _emit(
+        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: _Walk, generators: Generators
+    ) -> bool:
+        """Make results of a block and write them; whether all that count lie in the buffer."""
+        tile = self.config.tile
+        lanes, inside = tile.lanes, True
+        randoms = [generators.beat() for _ in range(tile.rows)]
+        for first_row in range(0, tile.rows, lanes):
+            for first_column in range(0, tile.columns, lanes):
+                for i in range(lanes):
+                    x = walk.x + i * values["stride"]
+                    if 0 <= x < -(-values["x_size"] // lanes) * lanes:
+                        # Position i is a row, or with `transposed` a column.
+                        places = [
+                            (first_row + c, first_column + i) if values["transposed"] else (first_row + i, first_column + c)
+                            for c in range(lanes)
+                        ]
+                        sums = [block[row * tile.columns + column] for row, column in places]
+                        random = [randoms[row][column] for row, column in places]
+                        inside &= self._position(x, sums, random, values, walk)
+                walk.step()
+        return inside
+
+    def _position(
+        self,
+        x: int,
+        sums: Sequence[ExactAccumulator],
+        random: Sequence[int],
+        values: Mapping[str, int],
+        walk: _Walk,
+    ) -> bool:
+        """Write the results of one position; whether it lies in the buffer."""
+        config, counts = self.config, self.counts
+        lanes, fmt = config.tile.lanes, config.tile.a_format
+        width = config.fp32_groups if values["fp32"] else 1
+        address = walk.address + x // lanes * width
+        if address + width > len(self.buffer):
+            return False
+        position = x % lanes
+        results = [0] * lanes
+        if x < values["x_size"]:
+            assert isinstance(fmt, FloatFormat)
+            mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
+            for c in range(lanes):
+                bias = self._bias(values, walk.y * lanes + c) if values["bias"] else 0
+                masked = is_zero(int(mask[c]), fmt)
+                results[c] = result_bits(sums[c].result_bits(bias), values, fmt, masked=masked, random=random[c])
+            made = FP32 if values["fp32"] else fmt
+            counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
+            counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+        kind = value_type(32 if values["fp32"] else config.value_bits)
+        written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
+        self.buffer[address : address + width, position] = written
+        return True
+
+    def _bias(self, values: Mapping[str, int], channel: int) -> int:
+        """An FP32 value of the vector of biases."""
+        size = self.config.group_bytes // 4
+        group, place = divmod(channel, size)
+        words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")
+        return int(words[place])
+
+
+def _whole(values: Mapping[str, int], name: str) -> int:
+    """An address of its two halves."""
+    return values[name] | values[f"{name}_high"] << 32

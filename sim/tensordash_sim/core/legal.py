@@ -1,0 +1,105 @@
+"""What the sequencer refuses: descriptors that no core, or not this one, executes."""
+
+from collections import Counter
+from collections.abc import Mapping
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BITS, HEADER, UNITS, Operation, decode
+
+__all__ = ["MOST_TOKENS", "Sequencer"]
+
+MOST_TOKENS = 15
+"""Tokens from one unit to another, given less taken, in the program's order."""
+
+SWITCHED = ("bias", "relu", "mask", "stochastic")
+
+
+class Sequencer:
+    """Looks at descriptors in the program's order.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Source: docs/core.md, "Errors" and "Tokens".
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        self.tokens: Counter[tuple[str, str]] = Counter()
+
+    def refusal(self, bits: int) -> str:
+        """Why a descriptor is refused, as one of `ERRORS`; empty if it is not. Its tokens count from then on."""
+        operation, values = decode(bits)
+        if operation is None:
+            return "operation"
+        if not 0 <= bits < 1 << BITS or bits & ~operation.mask or self._missing(values):
+            return "reserved"
+        fields = (*HEADER, *operation.fields)
+        if any(values[field.name] < field.minimum for field in fields) or not self._fit(operation, values):
+            return "field"
+        if not self._in_range(operation, values):
+            return "range"
+        return "" if self._pass(operation, values) else "tokens"
+
+    def _missing(self, values: Mapping[str, int]) -> bool:
+        """Whether it wants what this core is built without."""
+        config = self.config
+        return (
+            any(values.get(name) and not getattr(config, name) for name in SWITCHED)
+            or bool(values.get("scale") and not config.scale)
+            or bool(values.get("compressed") and not config.compression)
+        )
+
+    def _fit(self, operation: Operation, values: Mapping[str, int]) -> bool:
+        """Whether fields go with each other."""
+        memory, table = (values.get(name, 0) + (values.get(f"{name}_high", 0) << 32) for name in ("memory", "table"))
+        if operation.name == "record":
+            return memory % 32 == 0
+        if operation.name in ("load", "store"):
+            if not values["compressed"]:
+                return memory % self.config.group_bytes == 0
+            alone = values["count_1"] == values["count_2"] == values["count_3"] == 1
+            return alone and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0
+        if operation.name.startswith("layout"):
+            return values["stride"] <= 4 and values["streams"] % self.config.parts(operation.name[-1]) == 0
+        return values.get("stride", 1) <= 4
+
+    def _in_range(self, operation: Operation, values: Mapping[str, int]) -> bool:
+        """Whether memories are large enough."""
+        config, name = self.config, operation.name
+        if name in ("load", "store"):
+            groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
+            return values["address"] + groups <= config.groups
+        depth = config.tile.window_depth
+        words = -(-values["steps"] // depth) if "steps" in values else 0
+        if name in ("layout_a", "layout_b"):
+            side = name[-1]
+            return values["base"] + values["streams"] // config.parts(side) * words <= config.stream_words(side)
+        if name == "multiply":
+            blocks = values["a_streams"] * values["b_streams"]
+            keeps = values["add"] or not values["emit"]
+            return all(
+                values[f"{side}_base"] + values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab"
+            ) and (not keeps or values["partial"] + blocks <= config.partial_sums)
+        return True
+
+    def _pass(self, operation: Operation, values: Mapping[str, int]) -> bool:
+        """Count its tokens; whether they keep to the rule."""
+        if not operation.unit:
+            return not (values["wait"] or values["signal"] or any(self.tokens.values()))
+        ends = [("wait", "signal", operation.unit)]
+        if operation.name == "multiply":
+            ends.append(("output_wait", "output_signal", "output"))
+        for wait, _, own in ends:
+            for k, unit in enumerate(UNITS):
+                self.tokens[unit, own] -= values[wait] >> k & 1
+                if self.tokens[unit, own] < 0:
+                    return False
+        for _, signal, own in ends:
+            for k, unit in enumerate(UNITS):
+                self.tokens[own, unit] += values[signal] >> k & 1
+                if self.tokens[own, unit] > MOST_TOKENS:
+                    return False
+        return True

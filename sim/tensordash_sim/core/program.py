@@ -1,0 +1,182 @@
+"""Programs: descriptors put together from names, loops and tokens."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
+
+TOKENS = ("wait", "signal", "output_wait", "output_signal")
+
+__all__ = ["Loop", "Program", "ProgramError", "walk"]
+
+
+class ProgramError(ValueError):
+    """A program that cannot be; the message names the descriptor, the field and what is allowed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loop:
+    """A loop around a walk through the buffer.
+
+    Parameters
+    ----------
+    count : int
+        How often it runs.
+    address, x, y : int
+        What one turn adds.
+    """
+
+    count: int
+    address: int = 0
+    x: int = 0
+    y: int = 0
+
+
+def walk(loops: Sequence[Loop], most: int) -> dict[str, int]:
+    """Fields of a nest of loops, the innermost first.
+
+    Parameters
+    ----------
+    loops : sequence of Loop
+        At most `most`.
+    most : int
+        Loops that the descriptor has room for.
+
+    Returns
+    -------
+    dict of str to int
+        What loop k adds when it steps undoes what those inside have added, modulo 2^16.
+
+    Raises
+    ------
+    ProgramError
+        If there are more loops, or one does not run.
+
+    Examples
+    --------
+    >>> fields = walk([Loop(count=3, x=1), Loop(count=2, address=5)], most=6)
+    >>> fields["x_0"], fields["x_1"], fields["address_1"], fields["count_0"], fields["count_1"]
+    (1, -2, 5, 3, 2)
+    """
+    used = [loop for loop in loops if loop.count != 1]
+    if any(loop.count < 1 for loop in used):
+        raise ProgramError(f"a loop's count must be at least 1, not {min(loop.count for loop in used)}")
+    if len(used) > most:
+        raise ProgramError(f"a walk must have at most {most} loops that run more than once, not {len(used)}")
+    fields: dict[str, int] = {}
+    inside = {"address": 0, "x": 0, "y": 0}
+    for k, loop in enumerate(used):
+        for name, undone in inside.items():
+            fields[f"{name}_{k}"] = _wrapped(getattr(loop, name) - undone)
+            inside[name] += (loop.count - 1) * getattr(loop, name)
+        if k < most - 1:
+            fields[f"count_{k}"] = loop.count
+    return fields
+
+
+def _wrapped(value: int) -> int:
+    """As a signed number of 16 bits."""
+    return (value + (1 << 15)) % (1 << 16) - (1 << 15)
+
+
+class Program:
+    """A sequence of descriptors.
+
+    Examples
+    --------
+    >>> program = Program()
+    >>> program.add("load", signal=["layout_a"], memory=0x1000, address=0, count_0=4)
+    0
+    >>> program.add("layout_a", wait=["load"], steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
+    1
+    >>> program.add("end")
+    2
+    >>> len(program.image())
+    192
+    """
+
+    def __init__(self) -> None:
+        self.descriptors: list[int] = []
+
+    def add(
+        self,
+        operation: str,
+        *,
+        wait: Iterable[str] = (),
+        signal: Iterable[str] = (),
+        output_wait: Iterable[str] = (),
+        output_signal: Iterable[str] = (),
+        loops: Sequence[Loop] | None = None,
+        **fields: int,
+    ) -> int:
+        """Add a descriptor.
+
+        Parameters
+        ----------
+        operation : str
+            One of `OPERATIONS`.
+        wait, signal : iterable of str
+            Units of which tokens are taken, and that get one.
+        output_wait, output_signal : iterable of str
+            Of a multiply: likewise of the output unit.
+        loops : sequence of Loop, optional
+            Of a layout or an output: how it walks, the innermost loop first.
+        fields : int
+            Other fields by name. `memory` and `table` are whole addresses.
+
+        Returns
+        -------
+        int
+            Its index.
+
+        Raises
+        ------
+        ProgramError
+            If that is no descriptor.
+        """
+        if operation not in OPERATIONS:
+            raise ProgramError(f"operation must be one of {', '.join(OPERATIONS)}, not {operation!r}")
+        kind = OPERATIONS[operation]
+        values: dict[str, Any] = dict(fields)
+        for name in ("memory", "table"):
+            if name in values:
+                values[f"{name}_high"], values[name] = divmod(values[name], 1 << 32)
+        if loops is not None:
+            most = sum(field.name.startswith("address_") for field in kind.fields)
+            values |= walk(loops, most)
+        values |= {"wait": _units(wait), "signal": _units(signal)}
+        if operation == "multiply":
+            values |= {"output_wait": _units(output_wait), "output_signal": _units(output_signal)}
+        try:
+            self.descriptors.append(encode(kind, values))
+        except ValueError as error:
+            raise ProgramError(f"descriptor {len(self.descriptors)}: {error}") from None
+        return len(self.descriptors) - 1
+
+    def image(self) -> bytes:
+        """The descriptors as they stand in memory."""
+        return b"".join(bits.to_bytes(BYTES, "little") for bits in self.descriptors)
+
+    def listing(self) -> str:
+        """A line for each descriptor: its fields that are not what they are if left out."""
+        lines = []
+        for index, bits in enumerate(self.descriptors):
+            operation, values = decode(bits)
+            assert operation is not None
+            least = {field.name: max(field.least or 0, 0) for field in operation.fields}
+            shown = [f"{name}={values[name]}" for name in least if values[name] != least[name] and name not in TOKENS]
+            for name in TOKENS:
+                units = [unit for k, unit in enumerate(UNITS) if values.get(name, 0) >> k & 1]
+                shown += [f"{name}={'+'.join(units)}"] if units else []
+            lines.append(" ".join([f"{index:4}", f"{operation.name:8}", *shown]))
+        return "\n".join(lines)
+
+
+def _units(names: Iterable[str]) -> int:
+    bits = 0
+    for name in names:
+        if name not in UNITS:
+            raise ProgramError(f"a token's unit must be one of {', '.join(UNITS)}, not {name!r}")
+        bits |= 1 << UNITS.index(name)
+    return bits

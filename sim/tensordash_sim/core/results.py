@@ -1,0 +1,108 @@
+"""What the output unit makes of sums: FP32, its element-wise functions, and rounding to the operand format."""
+
+from collections.abc import Mapping
+
+from tensordash.configuration.formats import FP32, FloatFormat
+
+from ..golden.numbers import Kind, decode, round_fixed
+
+__all__ = ["Generators", "result_bits"]
+
+
+class Generators:
+    """A generator of random bits for each column (xorshift32).
+
+    Parameters
+    ----------
+    seed : int
+        32 bits.
+    columns : int
+        How many.
+
+    Source: docs/core.md, "Stochastic rounding"; Marsaglia, "Xorshift RNGs", 2003 (13, 17, 5).
+
+    Examples
+    --------
+    >>> generators = Generators(1, columns=2)
+    >>> [hex(bits) for bits in generators.beat()]
+    ['0xd8b2', '0x5f6d']
+    """
+
+    def __init__(self, seed: int, columns: int) -> None:
+        golden_ratio = 0x9E3779B9
+        self._states = [(seed ^ (j + 1) * golden_ratio % (1 << 32)) or 1 for j in range(columns)]
+
+    def beat(self) -> list[int]:
+        """16 bits for each column of the next beat."""
+        for j, x in enumerate(self._states):
+            x ^= x << 13 & 0xFFFFFFFF
+            x ^= x >> 17
+            x ^= x << 5 & 0xFFFFFFFF
+            self._states[j] = x
+        return [x & 0xFFFF for x in self._states]
+
+
+def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, masked: bool, random: int) -> int:
+    """A result of an FP32 number.
+
+    Parameters
+    ----------
+    fp32 : int
+        The sum, bias included, rounded to FP32.
+    values : mapping
+        The descriptor's fields.
+    fmt : FloatFormat
+        The operand format.
+    masked : bool
+        The mask's value is zero.
+    random : int
+        The column's 16 random bits.
+
+    Returns
+    -------
+    int
+        Bits of FP32 with the field `fp32`, else of the operand format.
+
+    Source: docs/core.md, "Output", 3 to 6.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> fields = {"scale": 1, "relu": 0, "mask": 0, "fp32": 0, "stochastic": 0}
+    >>> hex(result_bits(0x3F800000, fields, FORMATS["fp16"], masked=False, random=0))  # 1.0 * 2
+    '0x4000'
+    """
+    target = FP32 if values["fp32"] else fmt
+    number = decode(fp32, FP32)
+    if values["mask"] and masked:
+        return 0
+    if number.kind is Kind.NAN:
+        quiet = target.largest + 1
+        return quiet | 1 << (target.fraction_bits - 1) if target.infinities else quiet
+    if values["relu"] and number.sign:
+        return 0
+    if number.kind is Kind.INFINITE:
+        return number.sign << (target.width - 1) | (target.largest + 1)
+    signed = -number.significand if number.sign else number.significand
+    exponent = number.exponent + values["scale"]
+    if values["stochastic"] and not values["fp32"]:
+        return _stochastic(signed, exponent, target, random)
+    return round_fixed(signed, exponent, target)
+
+
+def _stochastic(value: int, exponent: int, fmt: FloatFormat, random: int) -> int:
+    """Round to the next higher magnitude with the probability of the rest, of 16 bits; else to the next lower."""
+    if value == 0:
+        return 0
+    sign = (1 << (fmt.width - 1)) if value < 0 else 0
+    magnitude = abs(value)
+    least = max(exponent + magnitude.bit_length() - fmt.significand_bits, fmt.least_exponent)
+    shift = least - exponent
+    if shift <= 0:
+        significand = magnitude << -shift
+    else:
+        significand = magnitude >> shift
+        rest = magnitude - (significand << shift)
+        significand += (rest << 16 >> shift) + random >= 1 << 16
+    pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
+    return sign | min(pattern, fmt.largest + 1)
