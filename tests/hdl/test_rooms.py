@@ -10,9 +10,11 @@ ROOT = Path(tensordash.__file__).parent
 FLOORS = [
     {"configuration", "storage", "block", "version"},
     {"layouts"},
-    {"arithmetic", "schedule"},
+    {"arithmetic", "schedule", "memory"},
     {"tile"},
     {"streams"},
+    {"movers"},
+    {"core"},
     {"emission"},
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}

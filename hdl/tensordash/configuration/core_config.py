@@ -46,8 +46,8 @@ class CoreConfig:
         Width of its addresses, 32 to 64.
     outstanding : int
         Read bursts on their way at once, 1 to 16.
-    queue : int
-        Descriptors that wait in front of each unit, 1 to 8.
+    window : int
+        Descriptors that the sequencer holds, those being executed among them: 4, 8, 16 or 32.
     bias, scale, relu, mask, stochastic : bool
         Which functions of the output unit are built.
     compression : bool
@@ -78,7 +78,7 @@ class CoreConfig:
     axi_bits: int = 128
     address_bits: int = 40
     outstanding: int = 8
-    queue: int = 4
+    window: int = 16
     bias: bool = True
     scale: bool = True
     relu: bool = True
@@ -99,7 +99,7 @@ class CoreConfig:
             raise ValueError(f"core.axi_bits must be at most a group, {self.group_bits}, not {self.axi_bits}")
         require_int("core.address_bits", self.address_bits, 32, 64)
         require_int("core.outstanding", self.outstanding, 1, 16)
-        require_int("core.queue", self.queue, 1, 8)
+        _require_power("core.window", self.window, 4, 32)
         for name in SWITCHES:
             require_bool(f"core.{name}", getattr(self, name))
         self._check_sizes()

@@ -281,9 +281,7 @@ def encode(operation: Operation, values: Mapping[str, int]) -> int:
         default = operation.code if name == "operation" else max(field.least or 0, 0)
         value = values.get(name, default)
         if not field.minimum <= value <= field.maximum:
-            raise ValueError(
-                f"{operation.name}.{name} must be from {field.minimum} to {field.maximum}, not {value}"
-            )
+            raise ValueError(f"{operation.name}.{name} must be from {field.minimum} to {field.maximum}, not {value}")
         bits |= (value << field.low) & field.mask
     return bits
 

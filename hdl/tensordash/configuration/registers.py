@@ -109,7 +109,10 @@ REGISTERS: tuple[Register, ...] = (
         access="ro",
         doc="the tile",
         bits=_bits(
-            ("lanes", 0, 8, "lanes"), ("rows", 8, 8, "rows"), ("columns", 16, 8, "columns"), ("depth", 24, 8, "steps of the window")
+            ("lanes", 0, 8, "lanes"),
+            ("rows", 8, 8, "rows"),
+            ("columns", 16, 8, "columns"),
+            ("depth", 24, 8, "steps of the window"),
         ),
     ),
     Register(name="groups", offset=0x10, access="ro", doc="groups in the buffer"),
@@ -155,14 +158,21 @@ REGISTERS: tuple[Register, ...] = (
             ("failed", 2, 1, "an error stands"),
         ),
     ),
-    Register(name="queue_base", offset=0x28, access="rw", doc="address of the ring of descriptors, a multiple of 64, low half"),
+    Register(
+        name="queue_base",
+        offset=0x28,
+        access="rw",
+        doc="address of the ring of descriptors, a multiple of 64, low half",
+    ),
     Register(name="queue_base_high", offset=0x2C, access="rw", doc="likewise, high half"),
     Register(
         name="queue_size",
         offset=0x30,
         access="rw",
         doc="the ring's places",
-        bits=_bits(("log2", 0, 4, "their number's logarithm to base 2"),),
+        bits=_bits(
+            ("log2", 0, 4, "their number's logarithm to base 2"),
+        ),
     ),
     Register(name="tail", offset=0x34, access="rw", doc="descriptors put into the ring since reset"),
     Register(name="head", offset=0x38, access="ro", doc="descriptors fetched"),
@@ -172,7 +182,9 @@ REGISTERS: tuple[Register, ...] = (
         offset=0x40,
         access="ro",
         doc="the first error",
-        bits=_bits(("code", 0, 8, "which, as below; 0: none"),),
+        bits=_bits(
+            ("code", 0, 8, "which, as below; 0: none"),
+        ),
     ),
     Register(name="error_index", offset=0x44, access="ro", doc="number of its descriptor, counted from 0 since reset"),
     Register(

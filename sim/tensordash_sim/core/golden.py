@@ -154,7 +154,8 @@ class GoldenCore:
         self.buffer = np.zeros((config.groups, lanes, lanes), kind)
         depth = tile.window_depth
         self.streams = {
-            side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), kind) for side in "ab"
+            side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), kind)
+            for side in "ab"
         }
         size = tile.rows * tile.columns
         self.partial = [[ExactAccumulator(tile) for _ in range(size)] for _ in range(config.partial_sums)]
@@ -221,6 +222,7 @@ class GoldenCore:
                     group += values["count_0"]
 
     def _load(self, values: Mapping[str, int]) -> None:
+        self._see_range(values)
         size, failed = values["count_0"] * self.config.group_bytes, False
         for address, group in self._runs(values):
             data = self.memory.read(address, size)
@@ -233,12 +235,14 @@ class GoldenCore:
             raise CoreFailure("read")
 
     def _store(self, values: Mapping[str, int]) -> None:
+        self._see_range(values)
         # All of it, before it is said that some of it failed.
         runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
         if not all([self.memory.write(address, run.tobytes()) for address, run in runs]):
             raise CoreFailure("write")
 
     def _load_compressed(self, values: Mapping[str, int]) -> None:
+        self._see_range(values)
         config, count = self.config, values["count_0"]
         segments, unit = -(-count // values["segment"]), config.value_bits // 8
         ends = [self.memory.read(_whole(values, "table") + 4 * k, 4) for k in (0, segments)]
@@ -257,6 +261,7 @@ class GoldenCore:
         self.buffer[begin : begin + count] = groups.reshape(-1, *self.buffer.shape[1:])
 
     def _store_compressed(self, values: Mapping[str, int]) -> None:
+        self._see_range(values)
         begin, count = values["address"], values["count_0"]
         groups = self.buffer[begin : begin + count].reshape(count, -1)
         data, table = deflate(groups, self.config, values["segment"])
@@ -266,6 +271,12 @@ class GoldenCore:
         ]
         if not all(written):
             raise CoreFailure("write")
+
+    def _see_range(self, values: Mapping[str, int]) -> None:
+        """A move beyond the buffer: what it does besides is not defined."""
+        groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
+        if values["address"] + groups > len(self.buffer):
+            raise CoreFailure("range")
 
     def _record(self, values: Mapping[str, int]) -> None:
         counts = self.counts
@@ -280,16 +291,19 @@ class GoldenCore:
         config = self.config
         lanes, depth, parts = config.tile.lanes, config.tile.window_depth, config.parts(side)
         words, failed = -(-values["steps"] // depth), False
+        if values["base"] + values["streams"] * words > config.stream_words(side):
+            raise CoreFailure("range")
         walk, streams = _Walk(values, loops=6), self.streams[side]
-        for run in range(values["streams"]):
-            begin = depth * (values["base"] + run // parts * words)
-            ports = slice(run % parts * lanes, (run % parts + 1) * lanes)
-            streams[begin : begin + depth * words, ports] = 0
-            for t in range(values["steps"]):
-                step, inside = self._gathered(walk, values)
-                failed |= not inside
-                streams[begin + t, ports] = step.T if values["transposed"] else step
-                walk.step()
+        for stream in range(values["streams"]):
+            begin = depth * (values["base"] + stream * words)
+            streams[begin : begin + depth * words] = 0
+            for part in range(parts):
+                for t in range(values["steps"]):
+                    step, inside = self._gathered(walk, values)
+                    failed |= not inside
+                    ports = slice(part * lanes, (part + 1) * lanes)
+                    streams[begin + t, ports] = step.T if values["transposed"] else step
+                    walk.step()
         if failed:
             raise CoreFailure("address")
 
@@ -315,7 +329,13 @@ class GoldenCore:
     def _multiply(self, values: Mapping[str, int]) -> None:
         config = self.config
         depth = config.tile.window_depth
-        size = -(-values["steps"] // depth) * depth
+        words = -(-values["steps"] // depth)
+        size, blocks = words * depth, values["a_streams"] * values["b_streams"]
+        kept = blocks if values["add"] or not values["emit"] else 0
+        if values["partial"] * bool(kept) + kept > config.partial_sums or any(
+            values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
+        ):
+            raise CoreFailure("range")
         walk, generators = _Walk(values, loops=4), Generators(values["seed"], config.tile.columns)
         failed, place = False, values["partial"]
         for p in range(values["b_streams"]):
@@ -325,10 +345,10 @@ class GoldenCore:
                 block = self._block(rows, columns)
                 if values["add"]:
                     self._add(block, self.partial[place])
-                if values["emit"]:
-                    failed |= not self._emit(block, values, walk, generators)
-                else:
+                if not values["emit"]:
                     self.partial[place] = block
+                else:
+                    failed |= not self._emit(block, values, walk, generators)
                 place += 1
         if failed:
             raise CoreFailure("address")
@@ -373,7 +393,9 @@ class GoldenCore:
                     if 0 <= x < -(-values["x_size"] // lanes) * lanes:
                         # Position i is a row, or with `transposed` a column.
                         places = [
-                            (first_row + c, first_column + i) if values["transposed"] else (first_row + i, first_column + c)
+                            (first_row + c, first_column + i)
+                            if values["transposed"]
+                            else (first_row + i, first_column + c)
                             for c in range(lanes)
                         ]
                         sums = [block[row * tile.columns + column] for row, column in places]

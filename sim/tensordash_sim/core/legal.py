@@ -39,8 +39,6 @@ class Sequencer:
         fields = (*HEADER, *operation.fields)
         if any(values[field.name] < field.minimum for field in fields) or not self._fit(operation, values):
             return "field"
-        if not self._in_range(operation, values):
-            return "range"
         return "" if self._pass(operation, values) else "tokens"
 
     def _missing(self, values: Mapping[str, int]) -> bool:
@@ -62,28 +60,7 @@ class Sequencer:
                 return memory % self.config.group_bytes == 0
             alone = values["count_1"] == values["count_2"] == values["count_3"] == 1
             return alone and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0
-        if operation.name.startswith("layout"):
-            return values["stride"] <= 4 and values["streams"] % self.config.parts(operation.name[-1]) == 0
         return values.get("stride", 1) <= 4
-
-    def _in_range(self, operation: Operation, values: Mapping[str, int]) -> bool:
-        """Whether memories are large enough."""
-        config, name = self.config, operation.name
-        if name in ("load", "store"):
-            groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
-            return values["address"] + groups <= config.groups
-        depth = config.tile.window_depth
-        words = -(-values["steps"] // depth) if "steps" in values else 0
-        if name in ("layout_a", "layout_b"):
-            side = name[-1]
-            return values["base"] + values["streams"] // config.parts(side) * words <= config.stream_words(side)
-        if name == "multiply":
-            blocks = values["a_streams"] * values["b_streams"]
-            keeps = values["add"] or not values["emit"]
-            return all(
-                values[f"{side}_base"] + values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab"
-            ) and (not keeps or values["partial"] + blocks <= config.partial_sums)
-        return True
 
     def _pass(self, operation: Operation, values: Mapping[str, int]) -> bool:
         """Count its tokens; whether they keep to the rule."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 
 __all__ = ["JOB_VARIABLE", "Job", "current_job"]
 
@@ -19,7 +20,7 @@ class Job:
 
     Parameters
     ----------
-    config : TileConfig
+    config : TileConfig or CoreConfig
         What the Verilog was (or should have been) made from.
     seed : int
         Seed of all random stimulus.
@@ -29,7 +30,7 @@ class Job:
         What only some benches need, such as a file of operands.
     """
 
-    config: TileConfig
+    config: Any
     seed: int
     effort: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
@@ -43,4 +44,5 @@ class Job:
 def current_job() -> Job:
     """The job of the bench that runs in this process."""
     document = json.loads(Path(os.environ[JOB_VARIABLE]).read_text(encoding="utf-8"))
-    return Job(**{**document, "config": TileConfig.from_mapping(document["config"])})
+    kind = CoreConfig if "core" in document["config"] else TileConfig
+    return Job(**{**document, "config": kind.from_mapping(document["config"])})

@@ -1,0 +1,75 @@
+"""Runs a unit's bench: a component of the core, emitted alone, in a Verilog simulator."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.library import Library
+
+from .job import JOB_VARIABLE, Job
+from .run import read_results
+from .simulators import Simulation, choose_simulator
+
+__all__ = ["run_unit"]
+
+
+def run_unit(
+    block: Block,
+    bench: str,
+    config: CoreConfig,
+    *,
+    seed: int = 0,
+    effort: float = 1.0,
+    simulator: str = "icarus",
+    replaced: Sequence[tuple[str, str]] = (),
+    options: dict | None = None,
+) -> list[str]:
+    """Emit a component and run a bench on it.
+
+    Parameters
+    ----------
+    block : Block
+        The component.
+    bench : str
+        A module of `tensordash_sim.verify.units`.
+    config : CoreConfig
+        What the component was made from; the bench sees it as `current_job().config`.
+    seed, effort
+        As for `run_bench`.
+    simulator : str
+        "icarus", "verilator" or "auto".
+    replaced : sequence of (str, str)
+        Texts of the Verilog that are replaced by others, each there once: a deliberately broken variant.
+    options : dict, optional
+        What the bench shall know besides.
+
+    Returns
+    -------
+    list of str
+        A line for each test that failed.
+
+    Raises
+    ------
+    ValueError
+        If a text that is to be replaced is not there once, or no test ran.
+    """
+    library = Library()
+    top, _ = library.module(block)
+    text = library.verilog()
+    for old, new in replaced:
+        if text.count(old) != 1:
+            raise ValueError(f"{old!r} must be in the Verilog once, not {text.count(old)} times")
+        text = text.replace(old, new)
+    with tempfile.TemporaryDirectory(prefix="tensordash-unit-") as scratch:
+        folder = Path(scratch)
+        (folder / "unit.v").write_text(text, encoding="utf-8")
+        job = folder / "job.json"
+        Job(config=config, seed=seed, effort=effort, options=options or {}).write(job)
+        simulation = Simulation(choose_simulator(simulator), top, [folder / "unit.v"], folder)
+        results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+        tests, failures = read_results(results)
+    if not tests:
+        raise ValueError(f"no test of {bench} ran")
+    return failures
