@@ -17,6 +17,7 @@ __all__ = [
     "product_layout",
     "product_shape",
     "steps_layout",
+    "sum_beat_layout",
     "sum_shape",
 ]
 
@@ -144,3 +145,8 @@ def sum_shape(numerics: Numerics) -> StructLayout | Shape:
 def beat_layout(out_rows: int, columns: int) -> StructLayout:
     """A beat of results, or of C: values of `out_rows` rows of a block, and whether it is the block's final one."""
     return StructLayout({"values": ArrayLayout(ArrayLayout(RESULT_BITS, columns), out_rows), "last": 1})
+
+
+def sum_beat_layout(numerics: Numerics, columns: int) -> StructLayout:
+    """A row of a block before rounding, and whether it is the block's final one."""
+    return StructLayout({"values": ArrayLayout(sum_shape(numerics), columns), "last": 1})

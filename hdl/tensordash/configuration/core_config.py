@@ -124,6 +124,10 @@ class CoreConfig:
             raise ValueError(f'tile.staging must be "ring" in a core, not {tile.staging!r}')
         if tile.initial:
             raise ValueError("tile.initial must be false in a core: its output unit adds")
+        if tile.registered_ready:
+            raise ValueError("tile.registered_ready must be false in a core")
+        if tile.counters is not True:
+            raise ValueError(f"tile.counters must be true in a core, not {tile.counters!r}")
         if tile.out_rows != 1:
             raise ValueError(f"tile.out_rows must be 1 in a core, not {tile.out_rows}")
 

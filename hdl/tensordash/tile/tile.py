@@ -13,7 +13,7 @@ from ..block import Block, placed
 from ..configuration.config import TileConfig
 from ..configuration.connectivity import Connectivity
 from ..configuration.formats import FloatFormat
-from ..layouts import beat_layout, steps_layout
+from ..layouts import beat_layout, steps_layout, sum_beat_layout
 from ..schedule.operand_flags import OperandFlags
 from ..schedule.operand_mux import OperandMux
 from ..schedule.row_scheduler import RowScheduler
@@ -30,6 +30,7 @@ from .scheduled_pe import ScheduledPE
 from .self_scheduled_pe import SelfScheduledPE
 from .snapshot import Snapshot
 from .status import counter_names, status_members
+from .sum_drain import SumDrain
 
 __all__ = ["StepsSignature", "Tile"]
 
@@ -71,6 +72,8 @@ class Tile(Block):
     ----------
     config : TileConfig
         The tile's configuration.
+    rounded : bool
+        Results are rounded. Otherwise `out` has the sums of a row, before rounding: inside of a core.
 
     Members
     -------
@@ -90,22 +93,28 @@ class Tile(Block):
     ------
     TypeError
         If `config` is not a TileConfig.
+    ValueError
+        If sums are asked for and the configuration rounds them otherwise: `initial`, `registered_ready`, a fused
+        accumulator, integers.
 
     Source: paper, Fig. 7 and section III-A, "Composing TensorDash Cores".
     """
 
-    def __init__(self, config: TileConfig) -> None:
+    def __init__(self, config: TileConfig, *, rounded: bool = True) -> None:
         if not isinstance(config, TileConfig):
             raise TypeError(f"config must be a TileConfig, not {config!r}")
+        if not rounded and config.registered_ready:
+            raise ValueError("registered_ready must be false where sums are not rounded")
         self.config = config
         rows, columns, lanes, depth = config.rows, config.columns, config.lanes, config.window_depth
         numerics = config.numerics
         beat = stream.Signature(beat_layout(config.out_rows, columns))
+        result = beat if rounded else stream.Signature(sum_beat_layout(numerics, columns))
         super().__init__(
             {
                 "a": In(StepsSignature(config.a_format.width, lanes, depth)).array(columns),
                 "b": In(StepsSignature(config.b_format.width, lanes, depth)).array(rows),
-                "out": Out(beat),
+                "out": Out(result),
                 **({"c": In(beat)} if config.initial else {}),
                 **({"head": Out(depth)} if config.ring else {}),
                 **status_members(config),
@@ -113,7 +122,7 @@ class Tile(Block):
         )
         self.latency = config.stages - 1
         adds_up = adds_c(numerics) and numerics.result == "fp32"
-        self.output_latency = self.latency + 2 + adds_up + config.registered_ready
+        self.output_latency = self.latency + 2 + adds_up + config.registered_ready if rounded else self.latency + 1
         self.connectivity = Connectivity(config.options, lanes=lanes, depth=depth)
         schedulers = {"none": 0, "rows": rows, "both": rows * columns}[config.sparsity]
         self.control = Control(
@@ -125,7 +134,11 @@ class Tile(Block):
             ring=config.ring,
         )
         self.flags = Flags()
-        self.drain = Drain(rows=rows, columns=columns, out_rows=config.out_rows, numerics=numerics)
+        self.drain: Drain | SumDrain = (
+            Drain(rows=rows, columns=columns, out_rows=config.out_rows, numerics=numerics)
+            if rounded
+            else SumDrain(rows=rows, columns=columns, numerics=numerics)
+        )
         self.a_inputs = [self._input("a") for _ in range(columns)]
         self.b_inputs = [self._input("b") for _ in range(rows)]
         self.row_schedulers = [self._row_scheduler() for _ in range(rows if config.sparsity == "rows" else 0)]

@@ -84,6 +84,8 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     if number.kind is Kind.INFINITE:
         return number.sign << (target.width - 1) | (target.largest + 1)
     signed = -number.significand if number.sign else number.significand
+    if number.kind is Kind.ZERO or (values["scale"] and number.kind is Kind.SUBNORMAL):
+        return number.sign << (target.width - 1)
     exponent = number.exponent + values["scale"]
     if values["stochastic"] and not values["fp32"]:
         return _stochastic(signed, exponent, target, random)

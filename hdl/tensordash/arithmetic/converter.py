@@ -1,0 +1,136 @@
+"""Converter: an FP32 number, times a power of two, becomes one of another format."""
+
+from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.formats import FloatFormat
+from .random_bits import RANDOM_BITS
+
+__all__ = ["Converter"]
+
+FRACTION_BITS = 23
+BIAS = 127
+FARTHEST = 31  # places to the right at which nothing is left but what rounds to nothing
+
+
+class Converter(Block):
+    """Rounds FP32 to a format with no more fraction bits, to nearest even or stochastically; ReLU on the way.
+
+    Timing: none, it is combinational.
+
+    Parameters
+    ----------
+    fmt : FloatFormat
+        Of the result: an operand format, or FP32 itself.
+    scaled : bool
+        There is a power of two.
+    relu : bool
+        There is a ReLU.
+    stochastic : bool
+        There is stochastic rounding.
+
+    Members
+    -------
+    value : In(32)
+        FP32.
+    scale : In(signed(8))
+        Only if `scaled`: the power of two. Unless it is 0, subnormal FP32 counts as zero.
+    relu : In(1)
+        Only if `relu`: what has its sign set becomes +0, but not NaN.
+    stochastic : In(1), random : In(16)
+        Only if `stochastic`: round up with the probability of what is cut off.
+    result : Out(fmt.width)
+        The number: a magnitude beyond the largest finite one is an infinity, or NaN if the format has none.
+    zero, non_finite : Out(1)
+        What it is.
+
+    Raises
+    ------
+    ValueError
+        If the format has more fraction bits than FP32.
+
+    Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, section 4.3.
+    """
+
+    def __init__(self, *, fmt: FloatFormat, scaled: bool, relu: bool, stochastic: bool) -> None:
+        if fmt.fraction_bits > FRACTION_BITS:
+            raise ValueError(f"fmt must have at most {FRACTION_BITS} fraction bits, not {fmt.fraction_bits}")
+        self.fmt, self.scaled, self.has_relu, self.is_stochastic = fmt, scaled, relu, stochastic
+        super().__init__(
+            {
+                "value": In(32),
+                **({"scale": In(signed(8))} if scaled else {}),
+                **({"relu": In(1)} if relu else {}),
+                **({"stochastic": In(1), "random": In(RANDOM_BITS)} if stochastic else {}),
+                "result": Out(fmt.width),
+                "zero": Out(1),
+                "non_finite": Out(1),
+            },
+            variant=fmt.name,
+        )
+
+    def elaborate(self, platform):
+        """Exponent; shift where the result is subnormal; round; what is special."""
+        m = Module()
+        fmt = self.fmt
+        fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
+        special, hidden = field.all(), field.any()
+        scale = self.scale if self.scaled else Const(0, signed(8))
+
+        # The exponent field that a result with this hidden bit would have; the significand as it is, or none.
+        exponent = Signal(signed(11))
+        significand = Signal(FRACTION_BITS + 1)
+        m.d.comb += [
+            exponent.eq(Mux(hidden, field, 1) + scale + (fmt.bias - BIAS)),
+            significand.eq(Mux(hidden | (scale == 0), Cat(fraction, hidden), 0)),
+        ]
+        cut = FRACTION_BITS - fmt.fraction_bits
+        rest_bits = max(cut, RANDOM_BITS if self.is_stochastic else 2)
+        too_small = Signal()
+        below = Signal(12)
+        distance = Signal(range(FARTHEST + 1))
+        m.d.comb += [
+            too_small.eq(exponent < 1),
+            below.eq(C(1) - exponent),
+            distance.eq(Mux(too_small, Mux(below[5:].any(), FARTHEST, below[:5]), 0)),
+        ]
+        wide = Signal(fmt.fraction_bits + 1 + rest_bits)
+        shifted = Signal(len(wide) + FARTHEST)  # what leaves at the lower end only says that it is there
+        m.d.comb += [
+            wide.eq(significand << (rest_bits - cut)),
+            shifted.eq(Cat(C(0, FARTHEST), wide) >> distance),
+        ]
+        kept = shifted[FARTHEST + rest_bits :]
+        rest = shifted[FARTHEST : FARTHEST + rest_bits]
+        lost = shifted[:FARTHEST].any()
+        nearest = rest[-1] & (rest[:-1].any() | lost | kept[0])
+        up = Signal()
+        if self.is_stochastic:
+            drawn = rest[-RANDOM_BITS:] + self.random
+            m.d.comb += up.eq(Mux(self.stochastic, drawn[-1], nearest))
+        else:
+            m.d.comb += up.eq(nearest)
+
+        # The hidden bit adds 1 to the exponent field, and a significand rounded up to 2 another 1.
+        pattern = Signal(fmt.fraction_bits + 11)
+        base = Mux(too_small | ~hidden, 0, (exponent - 1)[:10])
+        m.d.comb += pattern.eq((base << fmt.fraction_bits) + kept + up)
+        beyond = Signal()
+        m.d.comb += beyond.eq((pattern > fmt.largest) | special)
+        not_a_number = Signal()
+        m.d.comb += not_a_number.eq(special & fraction.any())
+        quiet = fmt.largest + 1
+        nan = quiet | 1 << (fmt.fraction_bits - 1) if fmt.infinities else quiet
+        magnitude = Mux(beyond, quiet, pattern[: fmt.width - 1])
+        negative = sign & ~self.relu if self.has_relu else sign
+        cleared = sign & self.relu if self.has_relu else Const(0)
+        with m.If(not_a_number):
+            m.d.comb += self.result.eq(nan)
+        with m.Elif(~cleared):
+            m.d.comb += self.result.eq(Cat(magnitude[: fmt.width - 1], negative))
+        m.d.comb += [
+            self.zero.eq(~not_a_number & (cleared | (~special & (pattern == 0)))),
+            self.non_finite.eq(not_a_number | (beyond & ~cleared)),
+        ]
+        return m
