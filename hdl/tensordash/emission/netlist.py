@@ -3,6 +3,8 @@
 import re
 from functools import partial
 
+from .memories import without_contents
+
 __all__ = ["tidy"]
 
 WIRE = re.compile(r"  wire (.*?)(\\\S+)$")
@@ -25,9 +27,9 @@ def tidy(text: str, driven: set[str], read: set[str]) -> str:
     str
         The same with ports numbered from 1, clk and rst in front; without a reset that nobody reads; without wires for
         the fields of a structure; and without attributes, but for a rank that tells Yosys which of a wire's names it
-        keeps: what drives it, then what the module calls it, then what reads it.
+        keeps: what drives it, then what the module calls it, then what reads it. Memories have no contents.
     """
-    lines = text.splitlines()
+    lines = without_contents(text).splitlines()
     used = {name for line in lines if not line.startswith("  wire ") for name in NAME.findall(line)}
     names = _plain_names(lines)
     kept: list[str] = []

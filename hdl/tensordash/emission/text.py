@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from ..block import Block
 from .expressions import fitted, width
+from .memories import named_reads
 from .unused import ASSIGN, without_unused
 
 __all__ = ["LINE", "document"]
@@ -36,6 +37,7 @@ def document(text: str, blocks: Mapping[str, Block]) -> str:
         No net is declared by its use: the text begins and ends with the directives that say so.
     """
     found = re.findall(r"^module (\w+)\((.*?)\);\n(.*?)^endmodule$", text, re.MULTILINE | re.DOTALL)
+    found = [(name, ports, named_reads(body)) for name, ports, body in found]
     outputs = {
         name: frozenset(declared[4] for declared in DECLARATION.finditer(body) if declared[1] == "output")
         for name, _, body in found

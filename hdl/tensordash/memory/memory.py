@@ -1,0 +1,81 @@
+"""Memory: a module of its own that a macro can stand in for."""
+
+from amaranth.hdl import Module
+from amaranth.lib import memory
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+
+__all__ = ["Memory"]
+
+
+class Memory(Block):
+    """A memory with one write port and one synchronous read port; a macro with these ports can replace it.
+
+    Timing: a word that is written in a cycle can be read from the next cycle on. What is read in a cycle is on
+    `read_data` from the next cycle on, and stays there until another read. A read of a word in the very cycle in which
+    it is written gives any value: nobody here makes one. Contents are any at power-up, and a reset leaves them alone.
+
+    Parameters
+    ----------
+    words : int
+        Words, at least 2.
+    bits : int
+        Bits of a word.
+    enables : int
+        Parts of a word that are written apart from each other, all of as many bits.
+
+    Members
+    -------
+    write_enable : In(enables)
+        Which parts of a word are written, the lowest bits first.
+    write_address : In(0..words - 1)
+    write_data : In(bits)
+    read_enable : In(1)
+        A word is read.
+    read_address : In(0..words - 1)
+    read_data : Out(bits)
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Memories".
+    """
+
+    def __init__(self, *, words: int, bits: int, enables: int = 1) -> None:
+        self.words = require_int("words", words, 2)
+        self.bits = require_int("bits", bits, 1)
+        self.enables = require_int("enables", enables, 1)
+        if bits % enables:
+            raise ValueError(f"bits must be a multiple of enables = {enables}, not {bits}")
+        super().__init__(
+            {
+                "write_enable": In(enables),
+                "write_address": In(range(words)),
+                "write_data": In(bits),
+                "read_enable": In(1),
+                "read_address": In(range(words)),
+                "read_data": Out(bits),
+            },
+            variant=f"{words}x{bits}" + f"_by_{enables}" * (enables > 1),
+        )
+
+    def elaborate(self, platform):
+        """What synthesis makes a block RAM of, or flip-flops."""
+        m = Module()
+        # Contents at power-up are left out of the Verilog, though Amaranth asks for some.
+        m.submodules.memory = array = memory.Memory(shape=self.bits, depth=self.words, init=[])
+        write = array.write_port(granularity=self.bits // self.enables if self.enables > 1 else None)
+        read = array.read_port()
+        m.d.comb += [
+            write.en.eq(self.write_enable),
+            write.addr.eq(self.write_address),
+            write.data.eq(self.write_data),
+            read.en.eq(self.read_enable),
+            read.addr.eq(self.read_address),
+            self.read_data.eq(read.data),
+        ]
+        return m

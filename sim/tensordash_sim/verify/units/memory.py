@@ -1,0 +1,47 @@
+"""Bench of a memory: words against a list of them."""
+
+from random import Random
+
+import cocotb
+
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+
+@cocotb.test()
+async def random_words(dut) -> None:
+    """Reads and writes anywhere, of some parts of a word; what was read stays through cycles without a read."""
+    job = current_job()
+    random = Random(f"{job.seed} memory")
+    cocotb.log.info("seed %s", job.seed)
+    words, bits, enables = (job.options[name] for name in ("words", "bits", "enables"))
+    part = bits // enables
+    known: list[int | None] = [None] * words  # once all parts of a word have been written
+    written = [[False] * enables for _ in range(words)]
+    held = [0] * words
+    shown: int | None = None
+    pins, checked = Pins(dut), 0
+    await pins.reset(write_enable=0, write_address=0, write_data=0, read_enable=0, read_address=0)
+    for _ in range(round(600 * job.effort)):
+        enable = random.getrandbits(enables) & random.getrandbits(enables) if random.random() < 0.5 else 0
+        write, data = random.randrange(words), random.getrandbits(bits)
+        read = random.random() < 0.5
+        address = random.choice([each for each in range(words) if each != write])
+        pins.drive(
+            write_enable=enable, write_address=write, write_data=data, read_enable=int(read), read_address=address
+        )
+        await pins.settle()
+        if shown is not None:
+            assert pins.read("read_data") == shown, f"cycle {pins.cycle}: read_data is not {shown:#x}"
+            checked += 1
+        if read:
+            shown = known[address]
+        for k in range(enables):
+            if enable >> k & 1:
+                mask = ((1 << part) - 1) << (k * part)
+                held[write] = held[write] & ~mask | data & mask
+                written[write][k] = True
+        if all(written[write]):
+            known[write] = held[write]
+        await pins.tick()
+    assert checked > 100 * job.effort
