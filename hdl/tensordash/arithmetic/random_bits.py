@@ -42,16 +42,16 @@ class RandomBits(Block):
         """Three shifts and exclusive ors."""
         m = Module()
         state = Signal(32, reset_less=True)
-        first, second, third, begin = (Signal(32, name=name) for name in ("first", "second", "third", "begin"))
+        first, second, third, initial = (Signal(32, name=name) for name in ("first", "second", "third", "initial_state"))
         m.d.comb += [
-            begin.eq(self.seed ^ ((self.column + 1) * GOLDEN_RATIO % 2**32)),
+            initial.eq(self.seed ^ ((self.column + 1) * GOLDEN_RATIO % 2**32)),
             first.eq(state ^ (state << 13)[:32]),
             second.eq(first ^ (first >> 17)),
             third.eq(second ^ (second << 5)[:32]),
             self.bits.eq(third),
         ]
         with m.If(self.start):
-            m.d.sync += state.eq(Mux(begin == 0, 1, begin))
+            m.d.sync += state.eq(Mux(initial == 0, 1, initial))
         with m.Elif(self.step):
             m.d.sync += state.eq(third)
         return m
