@@ -1,0 +1,142 @@
+"""Bank: a position of every group, in as many memories as there are regions."""
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Module, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.parameters import require_int
+from .memory import Memory
+
+__all__ = ["Bank", "group_address_bits", "require_power"]
+
+
+def group_address_bits(groups: int) -> int:
+    """Bits of the address of one of so many groups.
+
+    >>> group_address_bits(2048)
+    11
+    """
+    return max(1, (groups - 1).bit_length())
+
+
+def require_power(name: str, value: int) -> int:
+    """Return `value` if it is a power of two.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If not.
+    """
+    if require_int(name, value, 1) & (value - 1):
+        raise ValueError(f"{name} must be a power of two, not {value}")
+    return value
+
+
+class Bank(Block):
+    """A bank of the buffer: a memory for each region, and the ports that were let through to them.
+
+    Timing: what is read in a cycle is at its port in the next one, and only then.
+
+    Parameters
+    ----------
+    groups, regions : int
+        Of the buffer, powers of two.
+    bits : int
+        Bits of a word: a position of a group.
+    readers, writers : int
+        Ports.
+
+    Members
+    -------
+    read : In(readers)
+        Which ports read: no two of them in one region.
+    read_address : In(address_bits, readers)
+        The group; the highest bits are the region.
+    read_data : Out(bits, readers)
+    write : In(writers)
+        Which ports write: no two of them in one region.
+    write_address : In(address_bits, writers)
+    write_data : In(bits, writers)
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Memories".
+    """
+
+    def __init__(self, *, groups: int, regions: int, bits: int, readers: int, writers: int) -> None:
+        self.groups = require_power("groups", groups)
+        self.regions = require_power("regions", regions)
+        if regions > groups:
+            raise ValueError(f"regions must be at most groups = {groups}, not {regions}")
+        self.bits = require_int("bits", bits, 1)
+        self.readers = require_int("readers", readers, 1)
+        self.writers = require_int("writers", writers, 1)
+        address_bits = group_address_bits(groups)
+        super().__init__(
+            {
+                "read": In(readers),
+                "read_address": In(ArrayLayout(address_bits, readers)),
+                "read_data": Out(ArrayLayout(bits, readers)),
+                "write": In(writers),
+                "write_address": In(ArrayLayout(address_bits, writers)),
+                "write_data": In(ArrayLayout(bits, writers)),
+            },
+        )
+        self.region_bits = regions.bit_length() - 1
+        # A region of a single group still has a memory of two words, for there is none of one.
+        self.memories = [Memory(words=max(2, groups // regions), bits=bits) for _ in range(regions)]
+
+    def elaborate(self, platform):
+        """A mux of ports in front of each memory, and one of memories in front of each reader."""
+        m = Module()
+        reads = self._decoded(m, "reads", self.read, self.read_address)
+        writes = self._decoded(m, "writes", self.write, self.write_address)
+        within = len(self.read_address[0]) - self.region_bits
+        for region, memory in enumerate(self.memories):
+            m.submodules[f"region_{region}"] = placed(memory, platform)
+            m.d.comb += [
+                memory.read_enable.eq(reads[region].any()),
+                memory.read_address.eq(_chosen(reads[region], [each[:within] for each in self.read_address])),
+                memory.write_enable.eq(writes[region].any()),
+                memory.write_address.eq(_chosen(writes[region], [each[:within] for each in self.write_address])),
+                memory.write_data.eq(_chosen(writes[region], list(self.write_data))),
+            ]
+        for port, data in enumerate(self.read_data):
+            m.d.comb += data.eq(self._returned(m, port))
+        return m
+
+    def _decoded(self, m: Module, name: str, ports: Any, addresses: Any) -> list[Signal]:
+        """Of each region, which ports go there."""
+        wanted = [Signal(len(ports), name=f"{name}_{region}") for region in range(self.regions)]
+        for port, address in enumerate(addresses):
+            for region, wants in enumerate(wanted):
+                here = address[len(address) - self.region_bits :] == region if self.region_bits else 1
+                m.d.comb += wants[port].eq(ports[port] & here)
+        return wanted
+
+    def _returned(self, m: Module, port: int):
+        """What a reader read in the cycle before."""
+        if not self.region_bits:
+            return self.memories[0].read_data
+        address = self.read_address[port]
+        region = Signal(self.region_bits, name=f"came_from_{port}", reset_less=True)
+        with m.If(self.read[port]):
+            m.d.sync += region.eq(address[len(address) - self.region_bits :])
+        # Chosen by one-hot terms, not by a chain of comparisons.
+        return _chosen([region == k for k in range(self.regions)], [memory.read_data for memory in self.memories])
+
+
+def _chosen(which: Sequence[Any], values: Sequence[Any]):
+    """The value of which the bit is set; any if none is."""
+    if len(values) == 1:
+        return values[0]
+    return reduce(or_, (value & bit.replicate(len(value)) for bit, value in zip(which, values, strict=True)))

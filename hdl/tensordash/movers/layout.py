@@ -1,0 +1,340 @@
+"""Layout: groups of the buffer become steps in a stream buffer."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import OPERATIONS
+from ..configuration.parameters import require_choice
+from ..configuration.registers import ERRORS
+from ..memory.bank import group_address_bits
+from ..memory.signature import BufferReadSignature
+from ..memory.stream_buffer import StreamWriteSignature
+from .aligner import Aligner
+from .placement import DISTANCE_BITS, Placement
+from .unit import CommandSignature, DescriptorRegister
+from .walk import Walk
+
+__all__ = ["Layout"]
+
+LOOPS = 6
+ADDRESS_BITS = 17
+"""Of a group before it is known to lie in the buffer."""
+CARRIED = 3
+"""Lowest bits of an address, to which a port's distance in groups is added."""
+
+
+class Layout(Block):
+    """Executes `layout_a` or `layout_b`: walks the buffer, and lays each group as a part of a step.
+
+    Stages, of which each holds a group: walk; where its positions are; the request to the buffer; what was read; the
+    ports' values, collected from as many turns as it takes. Steps that fill up a stream's last word are zeros that go
+    the same way in one go, as a group that reads nothing.
+
+    Timing: a group in every cycle while the buffer is ready, or every 2 or 4 cycles where `stride` is 2 or 4; one cycle
+    more for each run whose steps are no multiple of `depth`. The first group is written 6 cycles after the descriptor's
+    last beat was taken, and the descriptor is done one cycle after its last group was.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    side : str
+        "a" or "b".
+
+    Members
+    -------
+    command : In(CommandSignature)
+        Descriptors.
+    read : Out(BufferReadSignature)
+        The buffer.
+    write : Out(StreamWriteSignature)
+        The side's stream buffer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Layout" and "Loops".
+    """
+
+    def __init__(self, config: CoreConfig, side: str) -> None:
+        if not isinstance(config, CoreConfig):
+            raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        self.config = config
+        self.side = require_choice("side", side, ("a", "b"))
+        self.lanes, self.depth = config.tile.lanes, config.tile.window_depth
+        self.parts, self.words = config.parts(side), config.stream_words(side)
+        self.position_bits = self.lanes * config.value_bits
+        self.address_bits = group_address_bits(config.groups)
+        reads = BufferReadSignature(lanes=self.lanes, width=config.value_bits, address_bits=self.address_bits)
+        writes = StreamWriteSignature(
+            depth=self.depth, words=self.words, parts=self.parts, group_bits=config.group_bits
+        )
+        super().__init__(
+            {"command": In(CommandSignature()), "read": Out(reads), "write": Out(writes)},
+            variant=side,
+        )
+        self.walk = Walk(loops=LOOPS)
+        self.placement = Placement(lanes=self.lanes)
+        self.aligner = Aligner(lanes=self.lanes, bits=self.position_bits)
+
+    def elaborate(self, platform):
+        """Stages from the walk to the stream buffer; each has a `valid`, and moves on unless the next one stands."""
+        m = Module()
+        m.submodules.walk = placed(self.walk, platform)
+        m.submodules.placement = placed(self.placement, platform)
+        m.submodules.aligner = placed(self.aligner, platform)
+        descriptor = DescriptorRegister(m, self.command, OPERATIONS[f"layout_{self.side}"])
+        self._running = Signal(name="running")
+        self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
+        self._beyond = Signal(name="beyond")  # a word beyond the stream buffer's end was to be written
+        self._outside = Signal(name="outside")  # a position that counts was beyond the buffer's end
+        m.d.comb += self._starts.eq(descriptor.present & ~self._running)
+        walked = self._walk(m, descriptor)
+        asked = self._ask(m, descriptor, walked)
+        turned = self._align(m, descriptor, asked)
+        self._write(m, descriptor, turned)
+        self._finish(m, (walked, asked, turned))
+        return m
+
+    def _is_last(self, part: Signal) -> Any:
+        """Whether the part that is selected, one-hot, is a step's last one."""
+        return part[-1] if self.parts > 1 else Const(1, 1)
+
+    def _token(self, stage: str) -> Any:
+        """What goes along with a group: whether it is there, the banks that it is for, and whether it ends a run."""
+        return SimpleNamespace(
+            valid=Signal(name=f"{stage}_valid"),
+            banks=Signal(self.depth, name=f"{stage}_banks", reset_less=True),
+            ends=Signal(name=f"{stage}_ends", reset_less=True),
+        )
+
+    def _walk(self, m: Module, descriptor: DescriptorRegister) -> Any:
+        """Count groups, runs and streams, and find out where each group's positions are."""
+        walk, depth = self.walk, self.depth
+        walked = self._token("walked")
+        walked.leaves = Signal(name="walked_leaves")
+        walked.address = Signal(ADDRESS_BITS, name="walked_address", reset_less=True)  # of the group with port 0
+        walked.low = Signal(range(self.lanes), name="walked_low", reset_less=True)
+        walked.first = Signal(DISTANCE_BITS, name="walked_first", reset_less=True)
+        walked.limit = Signal(DISTANCE_BITS, name="walked_limit", reset_less=True)
+        self._walking = Signal(name="walking")  # there are groups left
+        filling = Signal(name="filling")  # not a group, but the zeros after a run's last one
+        steps_left = Signal(16, name="steps_left", reset_less=True)
+        streams_left = Signal(12, name="streams_left", reset_less=True)
+        part = Signal(self.parts, name="walked_part", reset_less=True)
+        bank = Signal(depth, name="walked_bank", reset_less=True)
+        goes, last_step, ends = Signal(name="goes"), Signal(name="last_step"), Signal(name="run_ends")
+        m.d.comb += [
+            goes.eq(self._walking & (~walked.valid | walked.leaves)),
+            last_step.eq(steps_left == 1),
+            ends.eq(filling | (last_step & bank[-1])),
+            walk.start.eq(self._starts),
+            walk.step.eq(goes & ~filling),
+            *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in ("address", "x", "y")),
+            *(
+                getattr(walk, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
+                for name in ("address", "x", "y")
+                for k in range(LOOPS)
+            ),
+            *(walk.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
+        ]
+        with m.If(goes):
+            m.d.sync += [
+                steps_left.eq(Mux(ends, descriptor["steps"], steps_left - 1)),
+                filling.eq(last_step & ~bank[-1] & ~filling),
+                bank.eq(Mux(ends, 1, bank.rotate_left(1))),
+                part.eq(Mux(ends, part.rotate_left(1), part)),
+            ]
+            with m.If(ends & self._is_last(part)):
+                m.d.sync += [streams_left.eq(streams_left - 1), self._walking.eq(streams_left != 1)]
+        with m.If(self._beyond):
+            m.d.sync += self._walking.eq(0)
+        with m.If(self._starts):
+            m.d.sync += [
+                steps_left.eq(descriptor["steps"]),
+                streams_left.eq(descriptor["streams"]),
+                part.eq(1),
+                bank.eq(1),
+                filling.eq(0),
+                self._walking.eq(1),
+            ]
+        # The zeros are for all banks from the next one on.
+        rest = Cat(bank[: k + 1].any() for k in range(depth))
+        with m.If(goes):
+            m.d.sync += [walked.banks.eq(Mux(filling, rest, bank)), walked.ends.eq(ends)]
+            m.d.sync += self._positions(descriptor, walked, filling)
+        with m.If(~walked.valid | walked.leaves):
+            m.d.sync += walked.valid.eq(self._walking & ~self._beyond)
+        return walked
+
+    def _positions(self, descriptor: DescriptorRegister, walked: Any, filling: Signal) -> list[Any]:
+        """The group and the place in it of port 0, and how far it is from there to the first position and to the end."""
+        walk, most = self.walk, (1 << DISTANCE_BITS) - 1
+        before = (-walk.x)[:16]  # of an x below 0: to position 0
+        rest = (descriptor["x_size"] - walk.x)[:18]
+        row = ~descriptor["checked"] | ((walk.y >= 0) & (walk.y.as_unsigned() < descriptor["y_size"]))
+        none = filling | ~row | rest[-1]
+        return [
+            walked.address.eq(walk.address + (walk.x >> len(walked.low))),
+            walked.low.eq(walk.x[: len(walked.low)]),
+            walked.first.eq(
+                Mux(walk.x >= 0, 0, Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS]))
+            ),
+            walked.limit.eq(Mux(none, 0, Mux(rest[DISTANCE_BITS:].any(), most, rest[:DISTANCE_BITS]))),
+        ]
+
+    def _ask(self, m: Module, descriptor: DescriptorRegister, walked: Any) -> Any:
+        """Ask the buffer for what is read in a turn, and wait until it is ready."""
+        placement, read = self.placement, self.read
+        asked = self._token("asked")
+        asked.leaves = Signal(name="asked_leaves")
+        asked.reads = Signal(name="asked_reads")  # something is read
+        asked.enable = Signal(self.lanes, name="asked_enable", reset_less=True)
+        asked.address = Signal(ArrayLayout(self.address_bits, self.lanes), name="asked_address", reset_less=True)
+        asked.low = Signal(range(self.lanes), name="asked_low", reset_less=True)
+        asked.ports = Signal(self.lanes, name="asked_ports", reset_less=True)
+        asked.last = Signal(name="asked_last", reset_less=True)
+        turn = Signal.like(placement.turn, name="turn")
+        moves = Signal(name="walked_moves")
+        m.d.comb += [
+            placement.low.eq(walked.low),
+            placement.stride.eq(descriptor["stride"]),
+            placement.turn.eq(turn),
+            placement.first.eq(walked.first),
+            placement.limit.eq(walked.limit),
+            moves.eq(walked.valid & (~asked.valid | asked.leaves)),
+            walked.leaves.eq(moves & placement.last),
+        ]
+        enable, outside = Signal(self.lanes, name="enable"), Signal(self.lanes, name="outside_banks")
+        high, higher = walked.address[CARRIED:], Signal(ADDRESS_BITS - CARRIED, name="higher")
+        m.d.comb += higher.eq(high + 1)
+        for bank in range(self.lanes):
+            near = Signal(CARRIED + 1, name=f"near_{bank}")
+            group = Signal(ADDRESS_BITS, name=f"group_{bank}")
+            m.d.comb += [
+                near.eq(walked.address[:CARRIED] + placement.group[bank]),
+                group.eq(Cat(near[:CARRIED], Mux(near[CARRIED], higher, high))),
+                outside[bank].eq(placement.enable[bank] & (group >= self.config.groups)),
+                enable[bank].eq(placement.enable[bank] & ~outside[bank]),
+            ]
+            with m.If(moves):
+                m.d.sync += asked.address[bank].eq(group)
+        with m.If(moves):
+            m.d.sync += [
+                turn.eq(Mux(placement.last, 0, turn + 1)),
+                asked.enable.eq(enable),
+                asked.low.eq(walked.low),
+                asked.ports.eq(placement.ports),
+                asked.last.eq(placement.last),
+                asked.banks.eq(walked.banks),
+                asked.ends.eq(walked.ends),
+            ]
+        with m.If(~asked.valid | asked.leaves):
+            m.d.sync += [asked.valid.eq(walked.valid), asked.reads.eq(walked.valid & enable.any())]
+        with m.If(self._starts):
+            m.d.sync += self._outside.eq(0)
+        with m.Elif(moves & outside.any()):
+            m.d.sync += self._outside.eq(1)
+        m.d.comb += [
+            read.valid.eq(asked.reads),
+            read.enable.eq(asked.enable),
+            read.address.eq(asked.address),
+            asked.leaves.eq(asked.valid & (~asked.reads | read.ready)),
+        ]
+        return asked
+
+    def _align(self, m: Module, descriptor: DescriptorRegister, asked: Any) -> Any:
+        """Give what was read to the ports: the buffer shows it in the cycle after the request, and never again."""
+        aligner = self.aligner
+        came = self._token("came")
+        came.enable = Signal(self.lanes, name="came_enable", reset_less=True)
+        came.low = Signal(range(self.lanes), name="came_low", reset_less=True)
+        came.ports = Signal(self.lanes, name="came_ports", reset_less=True)
+        came.last = Signal(name="came_last", reset_less=True)
+        turned = self._token("turned")
+        turned.came = came.valid
+        turned.ports = [
+            Signal(self.position_bits, name=f"port_{port}", reset_less=True) for port in range(self.lanes)
+        ]
+        m.d.sync += came.valid.eq(asked.leaves)
+        with m.If(asked.leaves):
+            m.d.sync += [
+                came.enable.eq(asked.enable),
+                came.low.eq(asked.low),
+                came.ports.eq(asked.ports),
+                came.last.eq(asked.last),
+                came.banks.eq(asked.banks),
+                came.ends.eq(asked.ends),
+            ]
+        m.d.comb += [
+            aligner.low.eq(came.low),
+            aligner.stride.eq(descriptor["stride"]),
+            aligner.enable.eq(came.enable),
+            *(aligner.banks[bank].eq(self.read.data[bank]) for bank in range(self.lanes)),
+        ]
+        for port, values in enumerate(turned.ports):
+            with m.If(came.valid & came.ports[port]):
+                m.d.sync += values.eq(aligner.ports[port])
+        m.d.sync += turned.valid.eq(came.valid & came.last)
+        with m.If(came.valid):
+            m.d.sync += [turned.banks.eq(came.banks), turned.ends.eq(came.ends)]
+        return turned
+
+    def _write(self, m: Module, descriptor: DescriptorRegister, turned: Any) -> None:
+        """Write a part of a word, and find the next one's place."""
+        write, width = self.write, self.config.value_bits
+        word = Signal(range(self.words + 1), name="word", reset_less=True)  # one more than there are: none is left
+        begin = Signal(range(self.words + 1), name="stream_begin", reset_less=True)
+        after = Signal(range(self.words + 1), name="word_after")
+        part = Signal(self.parts, name="part", reset_less=True)
+        full, writes = Signal(name="full"), Signal(name="writes")
+        m.d.comb += [
+            full.eq(word == self.words),
+            writes.eq(turned.valid & ~full & ~self._beyond),
+            after.eq(word + 1),
+            write.bank.eq(turned.banks & writes.replicate(self.depth)),
+            write.word.eq(word),
+            write.part.eq(part),
+        ]
+        for port in range(self.lanes):
+            for lane in range(self.lanes):
+                value, mirrored = (
+                    turned.ports[i][j * width : (j + 1) * width] for i, j in ((port, lane), (lane, port))
+                )
+                place = (port * self.lanes + lane) * width
+                m.d.comb += write.data[place : place + width].eq(
+                    value if port == lane else Mux(descriptor["transposed"], mirrored, value)
+                )
+        with m.If(writes & turned.banks[-1]):
+            last = self._is_last(part)
+            m.d.sync += word.eq(Mux(turned.ends & ~last, begin, after))
+            with m.If(turned.ends):
+                m.d.sync += [part.eq(part.rotate_left(1)), begin.eq(Mux(last, after, begin))]
+        with m.If(self._starts):
+            m.d.sync += [
+                word.eq(descriptor["base"]),
+                begin.eq(descriptor["base"]),
+                part.eq(1),
+                self._beyond.eq(descriptor["base"] >= self.words),
+            ]
+        with m.Elif(turned.valid & full):
+            m.d.sync += self._beyond.eq(1)
+
+    def _finish(self, m: Module, stages: tuple[Any, Any, Any]) -> None:
+        """Say so when no group is left in any stage."""
+        walked, asked, turned = stages
+        left = Cat(self._walking, walked.valid, asked.valid, turned.came, turned.valid)
+        error = Mux(self._beyond, ERRORS["range"], Mux(self._outside, ERRORS["address"], Const(0, 4)))
+        m.d.comb += [self.command.done.eq(self._running & ~left.any()), self.command.error.eq(error)]
+        with m.If(self._starts):
+            m.d.sync += self._running.eq(1)
+        with m.Elif(self.command.done):
+            m.d.sync += self._running.eq(0)

@@ -1,0 +1,144 @@
+"""Placement: which bank holds the position of which port."""
+
+from collections.abc import Iterator
+from functools import reduce
+from math import gcd
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_choice, require_int
+
+__all__ = ["DISTANCE_BITS", "MOST_STRIDE", "Placement", "require_lanes", "turns", "turns_of"]
+
+MOST_STRIDE = 4
+TURN_BITS = 2
+DISTANCE_BITS = 5
+"""Bits of a distance in positions: more than 28, from the first of 8 ports to the last, are as good as no end."""
+
+
+def require_lanes(lanes: int) -> int:
+    """Return `lanes` if a core can have so many: 4 or 8."""
+    require_choice("lanes", str(require_int("lanes", lanes, 4)), ("4", "8"))
+    return lanes
+
+
+def turns(stride: int, lanes: int) -> int:
+    """Cycles that a group takes.
+
+    >>> [turns(stride, 8) for stride in (1, 2, 3, 4)]
+    [1, 2, 1, 4]
+    """
+    return gcd(stride, lanes)
+
+
+def turns_of(lanes: int) -> Iterator[tuple[int, int, range]]:
+    """Every stride, each of its turns, and the ports whose positions are read in it: they lie in different banks.
+
+    >>> [(stride, turn, list(ports)) for stride, turn, ports in turns_of(4) if stride == 2]
+    [(2, 0, [0, 1]), (2, 1, [2, 3])]
+    """
+    for stride in range(1, MOST_STRIDE + 1):
+        together = lanes // turns(stride, lanes)
+        for turn in range(turns(stride, lanes)):
+            yield stride, turn, range(turn * together, (turn + 1) * together)
+
+
+class Placement(Block):
+    """Which banks are read in a turn, and in which group each, for ports at `stride` positions from each other.
+
+    Timing: combinational.
+
+    Parameters
+    ----------
+    lanes : int
+        Ports, banks, and positions of a group: 4 or 8.
+
+    Members
+    -------
+    low : In(log2 lanes)
+        The position of port 0, modulo `lanes`.
+    stride : In(3)
+        From one port to the next, 1 to 4.
+    turn : In(2)
+        Which turn of the group.
+    first, limit : In(5)
+        The distance from port 0 to position 0, and to the position that is the first beyond the end: ports count that
+        are at least as far as `first` and less far than `end`. 31 stands for all distances from 31 on.
+    enable : Out(lanes)
+        Banks that hold the position of a port that counts.
+    group : Out(3, lanes)
+        The group that the bank reads, counted from that in which port 0 is.
+    ports : Out(lanes)
+        Ports that have their turn, whether they count or not.
+    last : Out(1)
+        It is the last turn.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Loops" and "Layout".
+    """
+
+    def __init__(self, *, lanes: int) -> None:
+        self.lanes = require_lanes(lanes)
+        super().__init__(
+            {
+                "low": In(range(lanes)),
+                "stride": In(3),
+                "turn": In(TURN_BITS),
+                "first": In(DISTANCE_BITS),
+                "limit": In(DISTANCE_BITS),
+                "enable": Out(lanes),
+                "group": Out(ArrayLayout(3, lanes)),
+                "ports": Out(lanes),
+                "last": Out(1),
+            },
+        )
+
+    def elaborate(self, platform):
+        """What each port wants, then who is at each distance from the bank of port 0, then each bank."""
+        m = Module()
+        lanes = self.lanes
+        is_stride = {stride: Signal(name=f"stride_is_{stride}") for stride in range(1, MOST_STRIDE + 1)}
+        m.d.comb += [bit.eq(self.stride == stride) for stride, bit in is_stride.items()]
+        wanted = []  # of each port: whether it counts, and its group
+        for port in range(lanes):
+            distance = Signal(DISTANCE_BITS, name=f"distance_{port}")
+            position = Signal(DISTANCE_BITS + 1, name=f"position_{port}")  # counted from where port 0's group begins
+            want = Signal(4, name=f"want_{port}")
+            far = (Const(port * stride, DISTANCE_BITS) & bit.replicate(DISTANCE_BITS) for stride, bit in is_stride.items())
+            m.d.comb += [
+                distance.eq(reduce(or_, far)),
+                position.eq(distance + self.low),
+                want.eq(Cat((distance >= self.first) & (distance < self.limit), position[len(self.low) :])),
+            ]
+            wanted.append(want)
+        turn_is = {
+            (stride, turn): is_stride[stride] & (self.turn == turn if turns(stride, lanes) > 1 else 1)
+            for stride, turn, _ in turns_of(lanes)
+        }
+        banks = []  # counted from the bank of port 0
+        for bank in range(lanes):
+            asks: dict[int, list] = {}
+            for stride, turn, ports in turns_of(lanes):
+                for port in ports:
+                    if port * stride % lanes == bank:
+                        asks.setdefault(port, []).append(turn_is[stride, turn])
+            banks.append(reduce(or_, (wanted[port] & Cat(bits).any().replicate(4) for port, bits in asks.items())))
+        for k, bit in enumerate(self.low):
+            banks = [Mux(bit, banks[bank - (1 << k)], banks[bank]) for bank in range(lanes)]
+        for bank, want in enumerate(banks):
+            m.d.comb += Cat(self.enable[bank], self.group[bank]).eq(want)
+        for port in range(lanes):
+            mine = [turn_is[stride, turn] for stride, turn, ports in turns_of(lanes) if port in ports]
+            m.d.comb += self.ports[port].eq(Cat(mine).any())
+        m.d.comb += self.last.eq(
+            Cat(bit for (stride, turn), bit in turn_is.items() if turn == turns(stride, lanes) - 1).any()
+        )
+        return m

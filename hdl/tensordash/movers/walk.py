@@ -1,0 +1,95 @@
+"""Walk: where a nest of loops stands."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Module, Mux, Signal, signed
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+
+__all__ = ["Walk"]
+
+COUNT_BITS = 12
+
+
+class Walk(Block):
+    """The state of a walk through the buffer: an address, x and y, and a counter for each loop but the outermost.
+
+    Timing: in the cycle after `start` it stands at the beginning, and in the cycle after `step` one group on: a step in
+    every cycle, if need be.
+
+    Parameters
+    ----------
+    loops : int
+        Loops, at least 2.
+
+    Members
+    -------
+    start : In(1)
+        Begin, at the first address, x and y.
+    step : In(1)
+        Go on to the next group.
+    first_address, first_x, first_y : In
+        Where to begin.
+    address_steps, x_steps, y_steps : In(16, loops)
+        What a step of each loop adds, the innermost first; it must not change between `start` and the last `step`.
+    counts : In(12, loops - 1)
+        How often each loop runs, the innermost first: at least 1.
+    address : Out(16)
+    x, y : Out(signed 16)
+        Where the walk stands.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Loops".
+    """
+
+    def __init__(self, *, loops: int) -> None:
+        self.loops = require_int("loops", loops, 2)
+        super().__init__(
+            {
+                "start": In(1),
+                "step": In(1),
+                "first_address": In(16),
+                "first_x": In(signed(16)),
+                "first_y": In(signed(16)),
+                "address_steps": In(ArrayLayout(16, loops)),
+                "x_steps": In(ArrayLayout(16, loops)),
+                "y_steps": In(ArrayLayout(16, loops)),
+                "counts": In(ArrayLayout(COUNT_BITS, loops - 1)),
+                "address": Out(16),
+                "x": Out(signed(16)),
+                "y": Out(signed(16)),
+            },
+            variant=f"{loops}",
+        )
+
+    def elaborate(self, platform):
+        """Counters from 1, the loop that steps, and what it adds."""
+        m = Module()
+        inner = self.loops - 1
+        # The turn that each loop is in, from 1 on: a loop in its last one has nothing to do but begin anew.
+        turns = [Signal(COUNT_BITS, name=f"turn_{k}", reset_less=True) for k in range(inner)]
+        ends = Signal(inner)
+        steps = Signal(self.loops)  # the loop that would step, one-hot
+        m.d.comb += [ends[k].eq(turns[k] == self.counts[k]) for k in range(inner)]
+        m.d.comb += [steps[k].eq(ends[:k].all() & (~ends[k] if k < inner else 1)) for k in range(self.loops)]
+        for k, turn in enumerate(turns):
+            with m.If(self.start | (self.step & ends[: k + 1].all())):
+                m.d.sync += turn.eq(1)
+            with m.Elif(self.step & steps[k]):
+                m.d.sync += turn.eq(turn + 1)
+        for name in ("address", "x", "y"):
+            place = Signal(16, name=f"{name}_now", reset_less=True)
+            first, added = getattr(self, f"first_{name}")[:16], getattr(self, f"{name}_steps")
+            change = reduce(or_, (added[k] & steps[k].replicate(16) for k in range(self.loops)))
+            with m.If(self.start | self.step):
+                m.d.sync += place.eq(Mux(self.start, first, (place + change)[:16]))
+            m.d.comb += getattr(self, name).eq(place)
+        return m

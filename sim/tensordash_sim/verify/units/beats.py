@@ -1,0 +1,65 @@
+"""A unit's descriptors, beat by beat, as the sequencer gives them."""
+
+from random import Random
+
+from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
+from tensordash_sim.verify.pins import Pins
+
+__all__ = ["Beats"]
+
+
+class Beats:
+    """Offers the beats of a descriptor and watches for its end.
+
+    Parameters
+    ----------
+    pins : Pins
+        The unit.
+    random : Random
+        Says when to pause.
+    rate : float
+        How often a beat is offered.
+
+    Attributes
+    ----------
+    whole : int or None
+        The cycle in which the last beat was taken.
+    """
+
+    def __init__(self, pins: Pins, random: Random, rate: float) -> None:
+        self.pins, self.random, self.rate = pins, random, rate
+        self._left: list[int] = []
+        self._offered = False
+        self.whole: int | None = None
+
+    def give(self, bits: int) -> None:
+        """Begin with a descriptor."""
+        mask = (1 << COMMAND_BITS) - 1
+        self._left = [bits >> k * COMMAND_BITS & mask for k in range(COMMAND_BEATS)]
+        self._offered, self.whole = False, None
+
+    def drop(self) -> None:
+        """Forget it: there was a reset."""
+        self._left, self._offered, self.whole = [], False, None
+
+    def drive(self) -> None:
+        """Offer a beat, or garbage that is not valid."""
+        self._offered = bool(self._left) and (self._offered or self.random.random() < self.rate)
+        payload = self._left[0] if self._offered else self.random.getrandbits(COMMAND_BITS)
+        self.pins.drive(command_descriptor_valid=int(self._offered), command_descriptor_payload=payload)
+
+    def finish(self) -> int | None:
+        """See whether the beat was taken, and whether the descriptor is done: its error, None if it is not done."""
+        done = self.pins.read("command_done")
+        assert not done or self.whole is not None, f"cycle {self.pins.cycle}: done without a descriptor"
+        ready = self.pins.read("command_descriptor_ready")
+        assert not (ready and self.whole is not None), f"cycle {self.pins.cycle}: a beat is taken while there is one"
+        if self._offered and ready:
+            self._left.pop(0)
+            self._offered = False
+            if not self._left:
+                self.whole = self.pins.cycle
+        if not done:
+            return None
+        self.whole = None
+        return self.pins.read("command_error")

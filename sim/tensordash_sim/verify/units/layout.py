@@ -1,0 +1,250 @@
+"""Bench of a layout: what it leaves in the stream buffer against the golden core, what it reads, and how long it takes."""
+
+from math import gcd
+from random import Random
+from typing import Any
+
+import cocotb
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.descriptors import OPERATIONS, encode
+from tensordash.configuration.registers import ERRORS
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.units.beats import Beats
+from tensordash_sim.verify.units.walk import places
+
+LOOPS = 6
+OVERHEAD = 6
+"""Cycles from the last beat to the first group that is written, the group itself left out."""
+
+
+def signed(value: int) -> int:
+    """A number of 16 bits in two's complement."""
+    return (value & 0xFFFF ^ 0x8000) - 0x8000
+
+
+class Bench:
+    """A layout between a buffer and a stream buffer.
+
+    Parameters
+    ----------
+    dut : handle
+        The layout.
+    label : str
+        What the seed is made different by.
+    ready, rate : float
+        How often the buffer is ready, and a beat is offered.
+    """
+
+    def __init__(self, dut: Any, label: str, ready: float, rate: float) -> None:
+        job = current_job()
+        self.config, self.side, self.ready = job.config, job.options["side"], ready
+        self.random = Random(f"{job.seed} layout {label}")
+        cocotb.log.info("seed %s", job.seed)
+        self.pins = Pins(dut)
+        self.beats = Beats(self.pins, self.random, rate)
+        self.golden = GoldenCore(self.config, Memory(0))
+        noise = np.random.default_rng(job.seed)
+        for array in (self.golden.buffer, self.golden.streams[self.side]):
+            array[:] = noise.integers(0, 1 << self.config.value_bits, array.shape)
+        self.streams = self.golden.streams[self.side].copy()
+        self.lanes, self.depth = self.config.tile.lanes, self.config.tile.window_depth
+        self.position_bits = self.lanes * self.config.value_bits
+        self.address_bits = (self.config.groups - 1).bit_length()
+        self.came: dict[int, int] | None = None  # what banks show in this cycle
+        self.asked: tuple[int, list[int]] | None = None  # the request that was refused in the cycle before
+        self.reads = 0
+
+    async def begin(self) -> None:
+        """Start in reset."""
+        self.beats.drive()
+        await self.pins.reset(read_ready=0, read_data=0, command_descriptor_valid=0)
+
+    async def cycle(self, *, reset: bool = False) -> int | None:
+        """One cycle; the descriptor's error if it is done."""
+        pins, random = self.pins, self.random
+        self.beats.drive()
+        ready = random.random() < self.ready
+        shown = [random.getrandbits(self.position_bits) for _ in range(self.lanes)]
+        for bank, value in (self.came or {}).items():
+            shown[bank] = value
+        pins.drive(
+            read_ready=int(ready),
+            read_data=sum(value << k * self.position_bits for k, value in enumerate(shown)),
+            rst=int(reset),
+        )
+        await pins.settle()
+        self._read(ready)
+        self._write()
+        done = self.beats.finish()
+        await pins.tick()
+        if reset:
+            self.beats.drop()
+            self.came = self.asked = None
+        return done
+
+    def _read(self, ready: bool) -> None:
+        pins = self.pins
+        self.came = None
+        if not pins.read("read_valid"):
+            assert self.asked is None, f"cycle {pins.cycle}: a request is gone before it was taken"
+            return
+        enable = pins.read("read_enable")
+        addresses = split(pins.read("read_address"), self.address_bits, self.lanes)
+        assert enable, f"cycle {pins.cycle}: nothing is asked for"
+        if self.asked is not None:
+            assert self.asked == (enable, addresses), f"cycle {pins.cycle}: a request changes before it was taken"
+        self.asked = None if ready else (enable, addresses)
+        if ready:
+            self.came = {}
+            for bank in range(self.lanes):
+                if enable >> bank & 1:
+                    values = self.golden.buffer[addresses[bank], bank]
+                    self.came[bank] = sum(int(value) << k * self.config.value_bits for k, value in enumerate(values))
+                    self.reads += 1
+
+    def _write(self) -> None:
+        pins = self.pins
+        banks = pins.read("write_bank")
+        if not banks:
+            return
+        word, part = pins.read("write_word"), pins.read("write_part").bit_length() - 1
+        assert pins.read("write_part") == 1 << part, f"cycle {pins.cycle}: not one part is written"
+        values = split(pins.read("write_data"), self.config.value_bits, self.lanes**2)
+        group = np.array(values).reshape(self.lanes, self.lanes)
+        for bank in range(self.depth):
+            if banks >> bank & 1:
+                self.streams[self.depth * word + bank, part * self.lanes : (part + 1) * self.lanes] = group
+
+    async def run(self, values: dict[str, int]) -> None:
+        """Execute a descriptor and compare."""
+        golden, streams = self.golden, self.golden.streams[self.side]
+        streams[:] = self.streams
+        bits = encode(OPERATIONS[f"layout_{self.side}"], values)
+        outcome = golden.run([bits])
+        self.reads, taken = 0, 0
+        self.beats.give(bits)
+        limit = self.pins.cycle + 1000 + round(20 * self.groups(values) / min(self.ready, self.beats.rate))
+        while (error := await self.cycle()) is None:
+            taken = self.beats.whole if self.beats.whole is not None else taken
+            assert self.pins.cycle < limit, f"not done in cycle {limit}: {values}"
+        assert error == outcome.code, f"error {error}, golden says {outcome.error or 'none'}: {values}"
+        if outcome.error == "range":
+            begin = self.depth * values["base"]
+            self._same(self.streams[:begin], streams[:begin], values)
+            return
+        self._same(self.streams, streams, values)
+        wanted = self._wanted(values)
+        assert self.reads == wanted, f"{self.reads} positions are read, not {wanted}: {values}"
+        if self.ready == 1.0:
+            cycles, expected = self.pins.cycle - 1 - taken, self.groups(values) + OVERHEAD
+            assert cycles == expected, f"it takes {cycles} cycles, not {expected}: {values}"
+
+    def groups(self, values: dict[str, int]) -> int:
+        """Cycles that groups, and the zeros after them, take."""
+        runs = values["streams"] * self.config.parts(self.side)
+        return runs * (values["steps"] + (values["steps"] % self.depth > 0)) * gcd(values["stride"], self.lanes)
+
+    def _same(self, found: NDArray, expected: NDArray, values: dict[str, int]) -> None:
+        different = np.argwhere(found != expected)
+        assert not len(different), f"step, port and lane {different[0].tolist()} differ from golden: {values}"
+
+    def _wanted(self, values: dict[str, int]) -> int:
+        """Positions that count and lie in the buffer."""
+        walk = places(
+            {
+                "first": [values[name] & 0xFFFF for name in ("address", "x", "y")],
+                "steps": [[values[f"{name}_{k}"] & 0xFFFF for k in range(LOOPS)] for name in ("address", "x", "y")],
+                "counts": [values[f"count_{k}"] for k in range(LOOPS - 1)],
+            }
+        )
+        wanted = 0
+        for _ in range(values["streams"] * self.config.parts(self.side) * values["steps"]):
+            address, x, y = next(walk)
+            if values["checked"] and not 0 <= signed(y) < values["y_size"]:
+                continue
+            for port in range(self.lanes):
+                position = signed(x) + port * values["stride"]
+                inside = address + position // self.lanes < self.config.groups
+                wanted += 0 <= position < values["x_size"] and inside
+        return wanted
+
+
+def drawn(bench: Bench) -> dict[str, int]:
+    """A random descriptor: mostly a walk that stays in the buffer, sometimes none that makes sense."""
+    random, config = bench.random, bench.config
+    wild = random.random() < 0.15
+    words = config.stream_words(bench.side)
+    steps = random.randrange(1, 4 * bench.depth + 2)
+    room = words // -(-steps // bench.depth)
+    streams = random.randrange(1, max(1, min(room, 3)) + 1)
+    used = streams * -(-steps // bench.depth)
+    # Rarely one word too far, or much too far.
+    base = random.choice([0, words - used, words - used, random.randrange(words), 0xFFFF])
+    base = base if random.random() < 0.2 else random.randrange(words - used + 1) if used <= words else 0
+    base = max(base, 0)
+    if wild:
+        values = {
+            name: signed(random.getrandbits(16))
+            for k in range(LOOPS)
+            for name in (f"address_{k}", f"x_{k}", f"y_{k}")
+        }
+        values |= {"address": random.getrandbits(16), "x": signed(random.getrandbits(16))}
+        values |= {"y": signed(random.getrandbits(16)), "x_size": random.randrange(1, 1 << 16)}
+        values |= {"y_size": random.getrandbits(16)}
+    else:
+        values = {}
+        for k in range(LOOPS):
+            values[f"address_{k}"] = random.choice([0, 1, 1, 2, -1])
+            values[f"x_{k}"] = random.choice([0, 0, 1, -1, bench.lanes, -3])
+            values[f"y_{k}"] = random.choice([0, 0, 1, -1])
+        values |= {"address": random.randrange(config.groups), "x": random.randrange(-9, 9)}
+        values |= {"y": random.randrange(-1, 3), "y_size": random.randrange(4)}
+        values |= {"x_size": random.choice([random.randrange(1, 9), random.randrange(1, 60)])}
+    values |= {f"count_{k}": random.choice([1, 2, 3, 5]) for k in range(LOOPS - 1)}
+    values |= {"base": base, "steps": steps, "streams": streams, "stride": random.choice([1, 1, 2, 3, 4])}
+    values |= {"transposed": random.getrandbits(1), "checked": random.getrandbits(1)}
+    return values
+
+
+@cocotb.test()
+@cocotb.parametrize(ready=[1.0, 0.5], rate=[1.0, 0.6])
+async def random_layouts(dut, ready: float, rate: float) -> None:
+    """Descriptors of all kinds, one after the other, and a reset in the midst of some."""
+    bench = Bench(dut, f"{ready} {rate}", ready, rate)
+    await bench.begin()
+    for number in range(round(40 * max(current_job().effort, 0.1))):
+        values = drawn(bench)
+        if number % 8 == 5:
+            bench.beats.give(encode(OPERATIONS[f"layout_{bench.side}"], values))
+            for _ in range(bench.random.randrange(1, 40)):
+                if await bench.cycle() is not None:
+                    break
+            await bench.cycle(reset=True)
+        else:
+            await bench.run(values)
+
+
+@cocotb.test()
+async def longest_stream(dut) -> None:
+    """A stream of all words, a word more, and as many steps as a descriptor can say: it ends at the last word."""
+    bench = Bench(dut, "longest", 1.0, 1.0)
+    await bench.begin()
+    words = bench.config.stream_words(bench.side)
+    loops = {f"count_{k}": 1 for k in range(LOOPS - 1)} | {
+        f"{name}_{k}": 0 for k in range(LOOPS) for name in ("address", "x", "y")
+    }
+    usual = {"streams": 1, "stride": 1, "base": 0, "address": 1, "x": 0, "y": 0, "x_size": 4, "checked": 0} | loops
+    await bench.run(usual | {"steps": words * bench.depth})
+    await bench.run(usual | {"steps": words * bench.depth + 1})
+    before = bench.pins.cycle
+    await bench.run(usual | {"steps": 0xFFFF, "streams": 0xFFF})
+    assert bench.pins.cycle - before < 2 * words * bench.depth * bench.config.parts(bench.side) + 100
+    # An error leaves nothing behind.
+    await bench.run(usual | {"steps": 1})
+    await bench.run(usual | {"steps": 1, "address": bench.config.groups})
+    assert ERRORS["address"] == 6
+    await bench.run(usual | {"steps": 1})

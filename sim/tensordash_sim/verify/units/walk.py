@@ -1,0 +1,79 @@
+"""Bench of a walk: where it stands in every cycle, against loops written as loops."""
+
+from collections.abc import Iterator
+from random import Random
+
+import cocotb
+
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+
+def places(fields: dict[str, list[int]]) -> Iterator[tuple[int, int, int]]:
+    """Address, x and y of each group, all modulo 2^16; the outermost loop never ends."""
+    counts = fields["counts"]
+    now = list(fields["first"])
+    turns = [0] * len(counts)
+    while True:
+        yield now[0], now[1], now[2]
+        loop = 0
+        while loop < len(counts) and turns[loop] + 1 >= counts[loop]:
+            turns[loop] = 0
+            loop += 1
+        if loop < len(counts):
+            turns[loop] += 1
+        now = [(value + steps[loop]) % (1 << 16) for value, steps in zip(now, fields["steps"], strict=True)]
+
+
+def drawn(random: Random, loops: int) -> dict:
+    """First values, steps and counts: short loops mostly, so that the outer ones turn as well."""
+    return {
+        "first": [random.getrandbits(16) for _ in range(3)],
+        "steps": [[random.getrandbits(16) for _ in range(loops)] for _ in range(3)],
+        "counts": [random.choice([1, 1, 2, 3, random.randrange(1, 40)]) for _ in range(loops - 1)],
+    }
+
+
+def packed(values: list[int], width: int) -> int:
+    """Values beside each other, the first lowest."""
+    return sum(value << k * width for k, value in enumerate(values))
+
+
+@cocotb.test()
+@cocotb.parametrize(rate=[1.0, 0.5])
+async def random_loops(dut, rate: float) -> None:
+    """Walks of any loops, stepping in every cycle or now and then, and started again in their midst."""
+    job = current_job()
+    loops, random = job.options["loops"], Random(f"{job.seed} walk {rate}")
+    cocotb.log.info("seed %s", job.seed)
+    pins, steps = Pins(dut), 0
+    await pins.reset(start=0, step=0)
+    for number in range(round(12 * max(job.effort, 0.5))):
+        fields = drawn(random, loops)
+        if number == 1:
+            fields["counts"][0] = 0xFFF  # as many as there can be
+        pins.drive(
+            start=1,
+            step=random.getrandbits(1),
+            first_address=fields["first"][0],
+            first_x=fields["first"][1],
+            first_y=fields["first"][2],
+            address_steps=packed(fields["steps"][0], 16),
+            x_steps=packed(fields["steps"][1], 16),
+            y_steps=packed(fields["steps"][2], 16),
+            counts=packed(fields["counts"], 12),
+        )
+        await pins.settle()
+        await pins.tick()
+        walk = places(fields)
+        expected = next(walk)
+        for _ in range(4200 if number == 1 and rate == 1.0 else random.randrange(1, 200)):
+            step = random.random() < rate
+            pins.drive(start=0, step=int(step))
+            await pins.settle()
+            shown = tuple(pins.read(name) for name in ("address", "x", "y"))
+            assert shown == expected, f"cycle {pins.cycle}: the walk is at {shown}, not {expected} in {fields}"
+            if step:
+                expected, steps = next(walk), steps + 1
+            await pins.tick()
+    assert steps > 100

@@ -1,0 +1,35 @@
+"""Walk: where it stands, against loops written as loops."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.movers.walk import Walk
+from tensordash_sim.verify.unit_run import run_unit
+
+
+def run(loops, *replaced):
+    return run_unit(Walk(loops=loops), "walk", CoreConfig(), seed=3, replaced=replaced, options={"loops": loops})
+
+
+@pytest.mark.parametrize("loops", [2, 4, 6])
+def test_walks(loops):
+    assert run(loops) == []
+
+
+BROKEN = {
+    "a loop too long": ("if (_03_) turn_0 <= 12'h001;", "if (_03_) turn_0 <= 12'h000;"),
+    "an outer loop does not step": ("x_steps[63:48] & {16{steps[3]}}", "x_steps[63:48] & {16{1'b0}}"),
+    "y steps as x does": ("y_steps[47:32]", "x_steps[47:32]"),
+    "a step though none is asked for": ("if (_14_) y <=", "if (1) y <="),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name):
+    assert run(4, BROKEN[name])
+
+
+@pytest.mark.parametrize("loops", [1, 0])
+def test_wrong_parameters(loops):
+    with pytest.raises(ValueError, match=f"loops must be an integer of at least 2, not {loops}"):
+        Walk(loops=loops)
