@@ -15,6 +15,8 @@ from ..configuration.core_config import CoreConfig
 from ..configuration.formats import FP32
 from ..layouts import RESULT_BITS, accumulator_shape, sum_beat_layout
 
+GOLDEN_RATIO = 0x9E3779B9
+
 __all__ = ["ResultPipeline", "row_layout"]
 
 
@@ -72,7 +74,11 @@ class ResultPipeline(Block):
             {
                 "sums": In(stream.Signature(row)),
                 "partial": In(self.row_bits),
-                **({"bias": In(ArrayLayout(RESULT_BITS, columns)), "bias_valid": In(1), "bias_taken": Out(1)} if config.bias else {}),
+                **(
+                    {"bias": In(ArrayLayout(RESULT_BITS, columns)), "bias_valid": In(1), "bias_taken": Out(1)}
+                    if config.bias
+                    else {}
+                ),
                 **{name: In(1) for name in ("add", "emit", "fp32", "relu", "stochastic", "start")},
                 "scale": In(signed(8)),
                 "seed": In(32),
@@ -97,8 +103,10 @@ class ResultPipeline(Block):
             Converter(fmt=fmt, scaled=config.scale, relu=config.relu, stochastic=config.stochastic)  # type: ignore[arg-type]
             for _ in range(columns)
         ]
-        self._wide = [Converter(fmt=FP32, scaled=config.scale, relu=config.relu, stochastic=False) for _ in range(columns)]
-        self._generators = [RandomBits(column=j) for j in range(columns)] if config.stochastic else []
+        self._wide = [
+            Converter(fmt=FP32, scaled=config.scale, relu=config.relu, stochastic=False) for _ in range(columns)
+        ]
+        self._generators = [RandomBits() for _ in range(columns)] if config.stochastic else []
 
     def elaborate(self, platform):
         """Stages with a valid bit each; one moves when the next is free."""

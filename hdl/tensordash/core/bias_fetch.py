@@ -1,0 +1,110 @@
+"""Bias fetch: the biases of the groups that the next rows make."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.core_config import CoreConfig
+from ..layouts import RESULT_BITS
+from ..memory.bank import group_address_bits
+from ..memory.signature import BufferReadSignature
+
+__all__ = ["BiasFetch"]
+
+
+class BiasFetch(Block):
+    """Reads the biases of a part of a block's rows, and gives each row its own.
+
+    Timing: two cycles for each group after `start` and after a part's last row, if the buffer is ready.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        Gives lanes and columns.
+
+    Members
+    -------
+    start : In(1)
+        A descriptor begins: forget everything.
+    bias, transposed : In(1), address : In(16)
+        The descriptor's fields; `address` is `bias_address`.
+    y : In(signed(16)), step : Out(1)
+        Where the walk stands, and that it shall go on.
+    read : Out(BufferReadSignature)
+    values : Out(32, columns), valid : Out(1)
+        What is added to the next row: zeros without `bias`.
+    taken : In(1)
+        The row has got it.
+
+    Source: docs/core.md, "Multiply", 1.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        self.lanes, self.width, self.columns = config.tile.lanes, config.value_bits, config.tile.columns
+        self.address_bits = group_address_bits(config.groups)
+        super().__init__(
+            {
+                "start": In(1),
+                "bias": In(1),
+                "transposed": In(1),
+                "address": In(16),
+                "y": In(signed(16)),
+                "step": Out(1),
+                "read": Out(BufferReadSignature(lanes=self.lanes, width=self.width, address_bits=self.address_bits)),
+                "values": Out(ArrayLayout(RESULT_BITS, self.columns)),
+                "valid": Out(1),
+                "taken": In(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        """Read group after group, then wait for the rows."""
+        m = Module()
+        lanes, groups = self.lanes, self.columns // self.lanes
+        # A group's biases are so many bank words, which lie in one address, from a bank on that they divide.
+        taken_banks = 32 // self.width
+        shift = (lanes // taken_banks - 1).bit_length()
+        group = Signal(groups, init=1)
+        row = Signal(lanes, init=1)
+        came, known = Signal(name="came"), Signal(name="known")
+        place = Signal(range(lanes // taken_banks), reset_less=True) if shift else None
+        m.d.comb += [
+            self.valid.eq(~self.bias | known),
+            self.read.valid.eq(self.bias & ~known & ~came & ~self.start),
+            self.step.eq(self.read.valid & self.read.ready),
+        ]
+        m.d.sync += came.eq(self.step & ~self.start)
+        which = self.y[:shift] if shift else None
+        for bank in range(lanes):
+            m.d.comb += self.read.address[bank].eq(self.address + (self.y >> shift))
+            mine = which == bank // taken_banks if shift else 1
+            m.d.comb += self.read.enable[bank].eq(mine)
+        if shift:
+            with m.If(self.step):
+                m.d.sync += place.eq(which)
+        words = [Cat(self.read.data[first + k] for k in range(taken_banks)) for first in range(0, lanes, taken_banks)]
+        fetched = words[0]
+        for index, each in enumerate(words[1:], 1):
+            fetched = Mux(place == index, each, fetched)
+        held = [Signal(lanes * RESULT_BITS, name=f"biases_{index}", reset_less=True) for index in range(groups)]
+        for index, biases in enumerate(held):
+            with m.If(came & group[index]):
+                m.d.sync += biases.eq(fetched)
+        with m.If(came):
+            m.d.sync += [group.eq(group.rotate_left(1)), known.eq(group[-1])]
+        with m.If(self.taken):
+            m.d.sync += row.eq(row.rotate_left(1))
+            with m.If(row[-1]):
+                m.d.sync += known.eq(0)
+        with m.If(self.start):
+            m.d.sync += [group.eq(1), row.eq(1), known.eq(0)]
+        for index, biases in enumerate(held):
+            each = [biases[k * RESULT_BITS : (k + 1) * RESULT_BITS] for k in range(lanes)]
+            of_row = 0
+            for k in range(lanes):
+                of_row = of_row | (each[k] & row[k].replicate(RESULT_BITS))
+            for k in range(lanes):
+                m.d.comb += self.values[index * lanes + k].eq(Mux(self.bias, Mux(self.transposed, of_row, each[k]), 0))
+        return m

@@ -1,0 +1,252 @@
+"""Output unit: blocks of sums become partial sums, or results in the buffer."""
+
+from typing import Any
+
+from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.lib import stream, wiring
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import OPERATIONS
+from ..configuration.registers import ERRORS
+from ..layouts import sum_beat_layout
+from ..memory.bank import group_address_bits
+from ..memory.memory import Memory
+from ..memory.signature import BufferReadSignature, BufferWriteSignature
+from ..movers.unit import CommandSignature, DescriptorRegister
+from ..movers.walk import Walk
+from .bias_fetch import BiasFetch
+from .group_writer import GroupWriter
+from .result_pipeline import ResultPipeline
+
+__all__ = ["COUNTS", "Output"]
+
+COUNTS = ("zeros", "non_finite", "overflow")
+LOOPS = 4
+
+
+class Output(Block):
+    """Takes the blocks of a multiply, adds partial sums, and keeps the sums or writes results.
+
+    Timing: a row of a block in each cycle, but for the cycles in which groups are written (see `GroupWriter`). The first
+    row is taken two cycles after the descriptor's last beat.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    command : In(CommandSignature)
+        Descriptors `multiply`.
+    sums : In(stream of sum_beat_layout)
+        Rows of blocks, as the tile gives them.
+    read : Out(BufferReadSignature), write : Out(BufferWriteSignature)
+        To the buffer: biases and masks; results.
+    zeros, non_finite, overflow : Out(32)
+        Counts of results; they stay at their largest value.
+    clear : In(1)
+        They begin anew.
+
+    Raises
+    ------
+    TypeError
+        If `config` is not a CoreConfig.
+
+    Source: docs/core.md, "Multiply".
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        if not isinstance(config, CoreConfig):
+            raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        self.config = config
+        tile = config.tile
+        port = {
+            "lanes": tile.lanes,
+            "width": config.value_bits,
+            "address_bits": group_address_bits(config.groups),
+        }
+        super().__init__(
+            {
+                "command": In(CommandSignature()),
+                "sums": In(stream.Signature(sum_beat_layout(tile.numerics, tile.columns))),
+                "read": Out(BufferReadSignature(**port)),
+                "write": Out(BufferWriteSignature(**port)),
+                **{name: Out(32) for name in COUNTS},
+                "clear": In(1),
+            }
+        )
+        self.pipeline = ResultPipeline(config)
+        self.writer = GroupWriter(config)
+        self.walk = Walk(loops=LOOPS)
+        self.partial_sums = Memory(words=max(2, config.partial_sums * tile.rows), bits=self.pipeline.row_bits)
+        if config.bias:
+            self.bias_fetch = BiasFetch(config)
+            self.bias_walk = Walk(loops=LOOPS)
+
+    def elaborate(self, platform):
+        """Rows in; partial sums; biases; groups out; counts."""
+        m = Module()
+        m.submodules.pipeline = placed(self.pipeline, platform)
+        m.submodules.writer = placed(self.writer, platform)
+        m.submodules.walk = placed(self.walk, platform)
+        m.submodules.partial_sums = placed(self.partial_sums, platform)
+        self._descriptor = DescriptorRegister(m, self.command, OPERATIONS["multiply"])
+        self._running = Signal(name="running")
+        self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
+        m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
+        left, taken = self._take(m)
+        beyond = self._keep(m, taken)
+        self._give(m)
+        self._follow(m, self.walk, self.writer.step)
+        if self.config.bias:
+            self._bias(m, platform)
+        self._read(m)
+        self._finish(m, left, beyond)
+        self._count(m)
+        return m
+
+    def _take(self, m: Module) -> tuple[Any, Any]:
+        """Rows of so many blocks, and no more: whether some are left, and whether one is taken."""
+        left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
+        left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
+        sums, payload = self.pipeline.sums, self.sums.payload
+        m.d.comb += [
+            sums.payload.eq(payload),
+            sums.valid.eq(self.sums.valid & left),
+            self.sums.ready.eq(sums.ready & left),
+            taken.eq(self.sums.valid & self.sums.ready),
+        ]
+        with m.If(taken & payload.last):
+            m.d.sync += left_a.eq(left_a - 1)
+            with m.If(left_a == 1):
+                m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
+        with m.If(self._starts):
+            m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(descriptor["b_streams"]), left.eq(1)]
+        return left, taken
+
+    def _keep(self, m: Module, taken) -> Any:
+        """Partial sums, read a row ahead of the tile's; returns whether a place was beyond their end."""
+        rows, memory, pipeline, descriptor = self.config.tile.rows, self.partial_sums, self.pipeline, self._descriptor
+        words = self.config.partial_sums * rows
+        # The word of the row that is taken next; `words` stands for all beyond.
+        word = Signal(range(words + 1), reset_less=True)
+        after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
+        kept = Signal(range(words + 1), reset_less=True)
+        beyond = Signal(name="beyond")
+        m.d.comb += [
+            after.eq(Mux(word == words, words, word + 1)),
+            first.eq(Mux(descriptor["partial"] < self.config.partial_sums, descriptor["partial"] * rows, words)),
+            memory.read_enable.eq(self._starts | taken),
+            memory.read_address.eq(Mux(self._starts, first, after)),
+            memory.write_enable.eq(pipeline.keep & (kept != words)),
+            memory.write_address.eq(kept),
+            memory.write_data.eq(pipeline.kept),
+            pipeline.partial.eq(memory.read_data),
+        ]
+        with m.If(taken):
+            m.d.sync += [word.eq(after), kept.eq(word)]
+            with m.If((word == words) & (descriptor["add"] | ~descriptor["emit"])):
+                m.d.sync += beyond.eq(1)
+        with m.If(self._starts):
+            m.d.sync += [word.eq(first), beyond.eq(0)]
+        return beyond
+
+    def _follow(self, m: Module, walk: Walk, step) -> None:
+        """Wire a walk to the descriptor."""
+        descriptor = self._descriptor
+        m.d.comb += [
+            walk.start.eq(self._starts),
+            walk.step.eq(step),
+            *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in ("address", "x", "y")),
+            *(
+                getattr(walk, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
+                for name in ("address", "x", "y")
+                for k in range(LOOPS)
+            ),
+            *(walk.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),
+        ]
+
+    def _bias(self, m: Module, platform) -> None:
+        """Biases come by a walk of their own, ahead of that of the groups that are written."""
+        fetch, descriptor = self.bias_fetch, self._descriptor
+        m.submodules.bias_fetch = placed(fetch, platform)
+        m.submodules.bias_walk = placed(self.bias_walk, platform)
+        self._follow(m, self.bias_walk, fetch.step)
+        m.d.comb += [
+            fetch.start.eq(self._starts),
+            fetch.bias.eq(descriptor["bias"] & descriptor["emit"] & self._running),
+            fetch.transposed.eq(descriptor["transposed"]),
+            fetch.address.eq(descriptor["bias_address"]),
+            fetch.y.eq(self.bias_walk.y),
+            self.pipeline.bias.eq(fetch.values),
+            self.pipeline.bias_valid.eq(fetch.valid),
+            fetch.taken.eq(self.pipeline.bias_taken),
+        ]
+
+    def _give(self, m: Module) -> None:
+        """The descriptor's fields to whom they are for, and results to the writer."""
+        config, pipeline, writer, descriptor = self.config, self.pipeline, self.writer, self._descriptor
+        built = {"relu": config.relu, "stochastic": config.stochastic}
+        for name in ("add", "emit", "fp32", "relu", "stochastic"):
+            m.d.comb += getattr(pipeline, name).eq(descriptor[name] if built.get(name, True) else 0)
+        m.d.comb += [
+            pipeline.scale.eq(descriptor["scale"] if config.scale else 0),
+            pipeline.seed.eq(descriptor["seed"]),
+            pipeline.start.eq(self._starts),
+            writer.rows.payload.eq(pipeline.out.payload),
+            writer.rows.valid.eq(pipeline.out.valid),
+            pipeline.out.ready.eq(writer.rows.ready),
+            *(getattr(writer, name).eq(descriptor[name]) for name in ("transposed", "fp32", "stride", "x_size")),
+            writer.address.eq(self.walk.address),
+            writer.x.eq(self.walk.x),
+        ]
+        if config.mask:
+            m.d.comb += [
+                writer.mask.eq(descriptor["mask"]),
+                writer.mask_offset.eq(descriptor["mask_address"] - descriptor["address"]),
+            ]
+        wiring.connect(m, writer.write, wiring.flipped(self.write))
+
+    def _read(self, m: Module) -> None:
+        """Masks go before biases."""
+        readers = [self.writer.read] if self.config.mask else []
+        readers += [self.bias_fetch.read] if self.config.bias else []
+        earlier: Any = Const(0)
+        for reader in reversed(readers):
+            with m.If(reader.valid):
+                m.d.comb += [self.read.enable.eq(reader.enable), self.read.address.eq(reader.address)]
+        for reader in readers:
+            m.d.comb += [reader.data.eq(self.read.data), reader.ready.eq(self.read.ready & ~earlier)]
+            earlier = earlier | reader.valid
+        m.d.comb += self.read.valid.eq(earlier)
+
+    def _finish(self, m: Module, left, beyond) -> None:
+        """Done when no row is left anywhere."""
+        outside, done = Signal(name="outside"), Signal(name="done")
+        with m.If(self._starts):
+            m.d.sync += [self._running.eq(1), outside.eq(0)]
+        with m.Elif(done):
+            m.d.sync += self._running.eq(0)
+        with m.If(self.writer.outside):
+            m.d.sync += outside.eq(1)
+        m.d.comb += [
+            done.eq(self._running & ~left & self.pipeline.empty & self.writer.empty),
+            self.command.done.eq(done),
+            self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(outside, ERRORS["address"], 0))),
+        ]
+
+    def _count(self, m: Module) -> None:
+        """Counts that stay at their largest value."""
+        writer, counted = self.writer, self.writer.counted
+        grows = {
+            "zeros": Mux(counted, writer.zeros, 0),
+            "non_finite": Mux(counted, writer.non_finite, 0),
+            "overflow": sum(self.pipeline.overflows),
+        }
+        for name, more in grows.items():
+            count, total = Signal(32, name=f"{name}_counted"), Signal(33, name=f"{name}_total")
+            m.d.comb += [total.eq(count + more), getattr(self, name).eq(count)]
+            m.d.sync += count.eq(Mux(self.clear, 0, Mux(total[-1], (1 << 32) - 1, total[:32])))

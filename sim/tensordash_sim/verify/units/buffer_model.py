@@ -1,0 +1,121 @@
+"""A model of the buffer for the benches of units that read or write it."""
+
+from collections.abc import Sequence
+from random import Random
+
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.verify.pins import PinsLike, split
+
+__all__ = ["BufferModel"]
+
+
+class BufferModel:
+    """Takes requests when it likes; what is read comes in the next cycle, and only then.
+
+    In each cycle: `drive`, settle, `answer`, settle, `take`.
+
+    Parameters
+    ----------
+    pins : PinsLike
+        The unit's pins.
+    config : CoreConfig
+        The core.
+    groups : array of unsigned, (groups, L, L)
+        What the buffer holds.
+    random : Random
+        When it is ready, and what it shows when there is nothing to be seen.
+    reads, writes : sequence of str
+        Names of the unit's ports.
+    """
+
+    def __init__(
+        self,
+        pins: PinsLike,
+        config: CoreConfig,
+        groups: NDArray,
+        random: Random,
+        *,
+        reads: Sequence[str],
+        writes: Sequence[str],
+    ) -> None:
+        self.pins, self.config, self.groups, self.random = pins, config, groups, random
+        self.reads, self.writes = list(reads), list(writes)
+        self._shown: dict[str, dict[int, int]] = {}
+        self._ready: dict[str, int] = {}
+        self._held: dict[str, tuple[int, ...]] = {}
+
+    def idle(self) -> dict[str, int]:
+        """What its outputs are in reset."""
+        return {f"{port}_ready": 0 for port in (*self.reads, *self.writes)} | {f"{port}_data": 0 for port in self.reads}
+
+    def forget(self) -> None:
+        """After a reset: no request stands, and nothing was read."""
+        self._shown, self._held = {}, {}
+
+    def drive(self, stall: float) -> None:
+        """Show what was read in the last cycle, else anything; be ready or not."""
+        width = self.config.tile.lanes * self.config.value_bits
+        for port in self.reads:
+            shown = self._shown.get(port, {})
+            words = [shown.get(bank, self.random.getrandbits(width)) for bank in range(self.config.tile.lanes)]
+            self.pins.drive(**{f"{port}_data": sum(word << (width * bank) for bank, word in enumerate(words))})
+        self._shown = {}
+        for port in (*self.reads, *self.writes):
+            self._ready[port] = int(self.random.random() >= stall)
+            self.pins.drive(**{f"{port}_ready": self._ready[port]})
+
+    def answer(self) -> None:
+        """See that a request stays as it is until it is taken."""
+        for port in (*self.reads, *self.writes):
+            request = self._request(port)
+            if port in self._held:
+                assert request == self._held[port], f"{port} has changed before it was taken"
+            self._held.pop(port, None)
+            if request and not self._ready[port]:
+                self._held[port] = request
+
+    def take(self) -> None:
+        """Read and write what is taken."""
+        lanes, bits = self.config.tile.lanes, self.config.value_bits
+        for port in self.writes:
+            if request := self._taken(port):
+                enable, addresses, data = request
+                for bank in range(lanes):
+                    if enable >> bank & 1:
+                        self.groups[split(addresses, self._address_bits, lanes)[bank], bank] = split(
+                            split(data, lanes * bits, lanes)[bank], bits, lanes
+                        )
+        for port in self.reads:
+            if request := self._taken(port):
+                enable, addresses = request
+                self._shown[port] = {
+                    bank: sum(
+                        int(value) << (bits * c)
+                        for c, value in enumerate(self.groups[split(addresses, self._address_bits, lanes)[bank], bank])
+                    )
+                    for bank in range(lanes)
+                    if enable >> bank & 1
+                }
+
+    @property
+    def _address_bits(self) -> int:
+        return (self.config.groups - 1).bit_length()
+
+    def _taken(self, port: str) -> tuple[int, ...]:
+        return self._request(port) if self._ready[port] else ()
+
+    def _request(self, port: str) -> tuple[int, ...]:
+        """What is asked for, of the banks that count; empty if nothing is."""
+        if not self.pins.read(f"{port}_valid"):
+            return ()
+        lanes, bits = self.config.tile.lanes, self._address_bits
+        enable = self.pins.read(f"{port}_enable")
+        counted = sum(((1 << bits) - 1) << (bits * bank) for bank in range(lanes) if enable >> bank & 1)
+        request = (enable, self.pins.read(f"{port}_address") & counted)
+        if port in self.writes:
+            word = lanes * self.config.value_bits
+            kept = sum(((1 << word) - 1) << (word * bank) for bank in range(lanes) if enable >> bank & 1)
+            request = (*request, self.pins.read(f"{port}_data") & kept)
+        return request

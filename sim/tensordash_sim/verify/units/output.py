@@ -1,0 +1,204 @@
+"""Bench of the output unit: blocks of the golden core's sums go in, and the buffer must end as golden's."""
+
+from random import Random
+from typing import Any
+
+import cocotb
+import numpy as np
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, decode, encode
+from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
+from tensordash_sim.golden.numbers import fixed_values
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.buffer_model import BufferModel
+
+IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0, "sums_valid": 0, "sums_payload": 0, "clear": 0}
+
+
+def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
+    """Bit patterns of operands: many zeros, most of them ordinary, a few of them anything."""
+    width = config.value_bits
+    kinds = random.choices(range(4), (30, 60, 9, 1), k=count)
+    ordinary = [bits for bits in (random.getrandbits(width) for _ in range(64)) if fixed_values(config.tile.a_format)[bits] is not None]
+    return [
+        (0, random.choice(ordinary), random.choice((0, 1 << (width - 1), 1)), random.getrandbits(width))[kind] for kind in kinds
+    ]
+
+
+def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
+    """A multiply whose streams and places exist."""
+    a_streams, b_streams = random.randint(1, 3), random.randint(1, 3)
+    blocks = a_streams * b_streams
+    parts = blocks * config.parts("a") * config.parts("b")
+    fields = {
+        "a_streams": a_streams,
+        "b_streams": b_streams,
+        "steps": random.randint(1, 5),
+        "partial": random.randint(0, max(0, config.partial_sums - blocks)),
+        "emit": int(random.random() < 0.75),
+        "add": int(random.random() < 0.4),
+        "stride": random.randint(1, 4),
+        "x": random.randint(-9, 9),
+        "x_size": random.randint(1, 40),
+        "y": random.randint(0, 5),
+        "address": random.randrange(0, config.groups // 4),
+        "bias_address": random.randrange(config.groups),
+        "mask_address": random.randrange(config.groups),
+        "seed": random.choice((0, random.getrandbits(32))),
+    }
+    for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic"):
+        fields[name] = int(random.random() < 0.5 and getattr(config, name, True))
+    if config.scale and random.random() < 0.5:
+        fields["scale"] = random.choice((random.randint(-128, 127), random.randint(-6, 6)))
+    left = parts
+    for k in range(3):
+        fields[f"count_{k}"] = random.choice([n for n in range(1, left + 1) if left % n == 0])
+        left //= fields[f"count_{k}"]
+    for k in range(4):
+        fields |= {
+            f"address_{k}": random.randint(-3, 12),
+            f"x_{k}": random.randint(-9, 9),
+            f"y_{k}": random.randint(-2, 3),
+        }
+    return fields
+
+
+class Bench:
+    """A buffer model and the golden core beside the unit."""
+
+    def __init__(self, dut: Any, name: str) -> None:
+        self.job = current_job()
+        self.config: CoreConfig = self.job.config
+        self.random = Random(f"{self.job.seed} {name}")
+        self.pins = Pins(dut)
+        self.golden = GoldenCore(self.config, Memory(0))
+        self.buffer = BufferModel(self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"])
+        cocotb.log.info("seed %s", self.job.seed)
+
+    async def begin(self) -> None:
+        """Reset; random operands everywhere."""
+        for side in "ab":
+            streams = self.golden.streams[side]
+            streams[...] = np.reshape(random_values(self.random, self.config, streams.size), streams.shape)
+        values = np.reshape(random_values(self.random, self.config, self.golden.buffer.size), self.golden.buffer.shape)
+        self.golden.buffer[...] = values
+        self.buffer.groups[...] = values
+        await self.pins.reset(**IDLE, **self.buffer.idle())
+
+    async def cycle(self, **inputs: int) -> None:
+        """Drive, settle, let the buffer answer, and go on to the next cycle; what is asserted comes between."""
+
+    async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> None:
+        """One descriptor; with `cut` a reset comes in that cycle instead of its end."""
+        bits = encode(OPERATIONS["multiply"], fields)
+        _, values = decode(bits)
+        rows = self._rows(values)
+        beats = [bits >> (128 * k) & ((1 << 128) - 1) for k in range(4)]
+        offered = False
+        for cycle in range(20_000):
+            offered = bool(rows) and (offered or self.random.random() >= stall)
+            self.pins.drive(
+                command_descriptor_valid=int(bool(beats)),
+                command_descriptor_payload=beats[0] if beats else 0,
+                sums_valid=int(offered),
+                sums_payload=rows[0] if offered else 0,
+                rst=int(cycle == cut),
+            )
+            self.buffer.drive(stall)
+            await self.pins.settle()
+            self.buffer.answer()
+            await self.pins.settle()
+            if beats and self.pins.read("command_descriptor_ready"):
+                beats.pop(0)
+            if offered and self.pins.read("sums_ready"):
+                rows.pop(0)
+                offered = False
+            done, error = self.pins.read("command_done"), self.pins.read("command_error")
+            self.buffer.take()
+            await self.pins.tick()
+            if cycle == cut:
+                return
+            if done:
+                break
+        else:
+            raise AssertionError("it is never done")
+        assert not rows, f"done, and {len(rows)} rows were not taken"
+        expected = 0
+        try:
+            self.golden._multiply(values)
+        except CoreFailure as failure:
+            expected = {"range": 4, "address": 6}[failure.name]
+        assert error == expected, f"error {error}, golden says {expected}"
+        wrong = np.argwhere(self.buffer.groups != self.golden.buffer)
+        assert not len(wrong), f"group, position, channel {wrong[0].tolist()}: {self._differ(wrong[0])} ({fields})"
+        for name in ("zeros", "non_finite", "overflow"):
+            count = getattr(self.golden.counts, name)
+            assert self.pins.read(name) == count, f"{name} are {self.pins.read(name)}, golden says {count}"
+
+    def _differ(self, place) -> str:
+        here, there = (int(each[tuple(place)]) for each in (self.buffer.groups, self.golden.buffer))
+        return f"{here:#x}, golden says {there:#x}"
+
+    def _rows(self, values: Any) -> list[int]:
+        """The rows of all blocks, as the tile gives them."""
+        tile, depth = self.config.tile, self.config.tile.window_depth
+        size = -(-values["steps"] // depth) * depth
+        rows = []
+        for p in range(values["b_streams"]):
+            for q in range(values["a_streams"]):
+                b = self.golden.streams["b"][depth * values["b_base"] + p * size :][:size]
+                a = self.golden.streams["a"][depth * values["a_base"] + q * size :][:size]
+                block = self.golden._block(b, a)
+                width = block[0].width + 2
+                for r in range(tile.rows):
+                    sums = block[r * tile.columns : (r + 1) * tile.columns]
+                    row = sum(each.block_bits() << (width * c) for c, each in enumerate(sums))
+                    rows.append(row | int(r == tile.rows - 1) << (width * tile.columns))
+        return rows
+
+
+@cocotb.test()
+@cocotb.parametrize(stall=[0.0, 0.5])
+async def random_descriptors(dut, stall: float) -> None:
+    """Random fields, one descriptor after the other, with and without pauses on every port."""
+    bench = Bench(dut, f"output {stall}")
+    await bench.begin()
+    # Partial sums are any after power-up: all of them are put there once.
+    full = {"a_streams": 1, "b_streams": bench.config.partial_sums, "steps": 1, "x_size": 1, "stride": 1}
+    room = bench.config.stream_words("b")
+    for first in range(0, bench.config.partial_sums, room):
+        count = min(room, bench.config.partial_sums - first)
+        await bench.execute({**full, "b_streams": count, "partial": first}, stall)
+    for _ in range(max(2, round(12 * bench.job.effort))):
+        await bench.execute(random_fields(bench.random, bench.config), stall)
+
+
+@cocotb.test()
+async def resets(dut) -> None:
+    """A reset in any cycle of a descriptor, and then another one."""
+    bench = Bench(dut, "output resets")
+    await bench.begin()
+    for _ in range(max(2, round(5 * bench.job.effort))):
+        fields = {**random_fields(bench.random, bench.config), "add": 0}
+        before = bench.golden.buffer.copy()
+        await bench.execute(fields, 0.3, cut=bench.random.randint(1, 40))
+        bench.golden.buffer[...] = before
+        bench.buffer.groups[...] = before
+        bench.golden.counts = type(bench.golden.counts)()
+        bench.buffer.forget()
+        await bench.execute(fields, 0.3)
+
+
+@cocotb.test()
+async def beyond_the_end(dut) -> None:
+    """Positions and partial sums that are not there: an error, and nothing is written elsewhere."""
+    bench = Bench(dut, "output beyond")
+    await bench.begin()
+    ordinary = {"a_streams": 1, "b_streams": 2, "steps": 1, "x_size": 4, "emit": 1}
+    await bench.execute({**ordinary, "address": bench.config.groups - 1, "address_0": 1}, 0.2)
+    before = bench.buffer.groups.copy()
+    fields = {**ordinary, "emit": 0, "partial": bench.config.partial_sums - 1}
+    await bench.execute(fields, 0.2)
+    assert (bench.buffer.groups == before).all()
