@@ -239,7 +239,7 @@ class GroupWriter(Block):
                 )
                 m.d.comb += self.write.data[bank][place * 32 : (place + 1) * 32].eq(value[:32] & keep)
                 for k in range(words):
-                    there = line[-1] & (~self.fp32 if k else Const(1))
+                    there = line[-1] & enable[bank] & (~self.fp32 if k else Const(1))
                     zeros.append(there & (value[32 + k] | hidden[k]))
                     odds.append(there & value[32 + words + k] & ~hidden[k])
         m.d.comb += [
@@ -262,11 +262,11 @@ class GroupWriter(Block):
         return ends
 
     def _address(self, m: Module, bank: int, word) -> Any:
-        """The group that a bank writes, with one bit more for those beyond all."""
+        """The group that a bank writes."""
         words = self.config.fp32_groups
         number = Cat(Cat(word[h] for h in range(words) if h >> k & 1).any() for k in range((words - 1).bit_length()))
         near = Mux(self.fp32, Cat(number, self.placement.group[bank]), self.placement.group[bank])
-        address = Signal(ADDRESS_BITS + 1, name=f"address_{bank}")
+        address = Signal(ADDRESS_BITS, name=f"address_{bank}")
         m.d.comb += address.eq(self._base + near)
         return address
 

@@ -139,8 +139,12 @@ class ResultPipeline(Block):
                 m.d.sync += valid[k].eq(0)
         for column in range(self.config.tile.columns):
             self._column(m, platform, column, loads)
-        for generator in self._generators:
-            m.d.comb += [generator.seed.eq(self.seed), generator.start.eq(self.start), generator.step.eq(moves[-1])]
+        for column, generator in enumerate(self._generators):
+            m.d.comb += [
+                generator.seed.eq(self.seed ^ ((column + 1) * GOLDEN_RATIO % 2**32)),
+                generator.start.eq(self.start),
+                generator.step.eq(moves[-1]),
+            ]
         m.d.comb += self.overflows.eq(
             Cat(adder.overflow for adder in self._adders) & moves[0].replicate(len(self._adders))
         )

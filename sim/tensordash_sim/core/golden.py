@@ -317,7 +317,7 @@ class GoldenCore:
             x = walk.x + i * values["stride"]
             if not 0 <= x < values["x_size"]:
                 continue
-            address = walk.address + x // lanes
+            address = (walk.address + x // lanes) % (1 << 16)
             if address < len(self.buffer):
                 step[i] = self.buffer[address, x % lanes]
             else:
@@ -416,7 +416,7 @@ class GoldenCore:
         config, counts = self.config, self.counts
         lanes, fmt = config.tile.lanes, config.tile.a_format
         width = config.fp32_groups if values["fp32"] else 1
-        address = walk.address + x // lanes * width
+        address = (walk.address + x // lanes * width) % (1 << 16)
         if address + width > len(self.buffer):
             return False
         position = x % lanes
