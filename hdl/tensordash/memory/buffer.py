@@ -105,9 +105,7 @@ class Buffer(Block):
                 m.d.comb += clash.eq(self._clash(ports[j], ports[i]))
         for i, port in enumerate(ports):
             blocked = [
-                clashes[i, j] & (goes[j] if j < i else turn[j] & other.valid)
-                for j, other in enumerate(ports)
-                if j != i
+                clashes[i, j] & (goes[j] if j < i else turn[j] & other.valid) for j, other in enumerate(ports) if j != i
             ]
             m.d.comb += [port.ready.eq(turn[i] | ~Cat(blocked).any()), goes[i].eq(port.valid & port.ready)]
         with m.If((Cat(port.valid for port in ports) & ~goes).any()):
