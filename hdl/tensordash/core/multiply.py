@@ -26,8 +26,8 @@ class Multiply(Block):
     and is never more than one word ahead of another: banks before the *head*, from which the next step is taken, are.
 
     Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
-    cycle as the tile holds, or all up to the end of the pass, without a bubble between passes. `done` comes in the cycle
-    after the last step was taken. `available` and `last` are functions of registers; the banks that read depend on
+    cycle as the tile holds, or all up to the end of the pass, without a bubble between passes. `done` comes in the
+    cycle after the last step was taken. `available` and `last` are functions of registers; the banks that read depend on
     `taken` in the same cycle, what they read does not.
 
     Parameters
