@@ -22,8 +22,8 @@ class Buffer(Block):
     that has to wait, so that none waits for more than as many as there are ports.
 
     Timing: `ready` depends on `valid`, `enable` and `address` of all ports of its kind in the same cycle. A read's data
-    are there in the cycle after it was taken; a read that is taken in a cycle after a write sees it. A read of a position
-    that is written in the same cycle gives any value.
+    are there in the cycle after it was taken; a read that is taken in a cycle after a write sees it. A read of a
+    position that is written in the same cycle gives any value.
 
     Parameters
     ----------
@@ -105,9 +105,7 @@ class Buffer(Block):
                 m.d.comb += clash.eq(self._clash(ports[j], ports[i]))
         for i, port in enumerate(ports):
             blocked = [
-                clashes[i, j] & (goes[j] if j < i else turn[j] & other.valid)
-                for j, other in enumerate(ports)
-                if j != i
+                clashes[i, j] & (goes[j] if j < i else turn[j] & other.valid) for j, other in enumerate(ports) if j != i
             ]
             m.d.comb += [port.ready.eq(turn[i] | ~Cat(blocked).any()), goes[i].eq(port.valid & port.ready)]
         with m.If((Cat(port.valid for port in ports) & ~goes).any()):

@@ -70,8 +70,8 @@ class StreamWriteSignature(Signature):
 class StreamBuffer(Block):
     """Steps of a side, each a word of all ports in one of `depth` banks; contents survive resets.
 
-    Timing: a write can be read in the next cycle. A bank's word is on `data` from the cycle after its read on, until the
-    bank's next read.
+    Timing: a write can be read in the next cycle. A bank's word is on `data` from the cycle after its read on, and
+    stays there until the bank's next read.
 
     Parameters
     ----------

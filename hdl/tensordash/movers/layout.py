@@ -176,7 +176,7 @@ class Layout(Block):
         return walked
 
     def _positions(self, descriptor: DescriptorRegister, walked: Any, filling: Signal) -> list[Any]:
-        """The group and the place in it of port 0, and how far it is from there to the first position and to the end."""
+        """The group and the bank of port 0, and how far it is from there to the first position and to the end."""
         walk, most = self.walk, (1 << DISTANCE_BITS) - 1
         before = (-walk.x)[:16]  # of an x below 0: to position 0
         rest = (descriptor["x_size"] - walk.x)[:18]
@@ -185,9 +185,7 @@ class Layout(Block):
         return [
             walked.address.eq(walk.address + (walk.x >> len(walked.low))),
             walked.low.eq(walk.x[: len(walked.low)]),
-            walked.first.eq(
-                Mux(walk.x >= 0, 0, Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS]))
-            ),
+            walked.first.eq(Mux(walk.x >= 0, 0, Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS]))),
             walked.limit.eq(Mux(none, 0, Mux(rest[DISTANCE_BITS:].any(), most, rest[:DISTANCE_BITS]))),
         ]
 
@@ -261,9 +259,7 @@ class Layout(Block):
         came.last = Signal(name="came_last", reset_less=True)
         turned = self._token("turned")
         turned.came = came.valid
-        turned.ports = [
-            Signal(self.position_bits, name=f"port_{port}", reset_less=True) for port in range(self.lanes)
-        ]
+        turned.ports = [Signal(self.position_bits, name=f"port_{port}", reset_less=True) for port in range(self.lanes)]
         m.d.sync += came.valid.eq(asked.leaves)
         with m.If(asked.leaves):
             m.d.sync += [

@@ -10,7 +10,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_choice, require_int
+from ..configuration.parameters import require_int
 
 __all__ = ["DISTANCE_BITS", "MOST_STRIDE", "Placement", "require_lanes", "turns", "turns_of"]
 
@@ -22,7 +22,8 @@ DISTANCE_BITS = 5
 
 def require_lanes(lanes: int) -> int:
     """Return `lanes` if a core can have so many: 4 or 8."""
-    require_choice("lanes", str(require_int("lanes", lanes, 4)), ("4", "8"))
+    if require_int("lanes", lanes, 1) not in (4, 8):
+        raise ValueError(f"lanes must be 4 or 8, not {lanes}")
     return lanes
 
 
@@ -112,7 +113,9 @@ class Placement(Block):
             distance = Signal(DISTANCE_BITS, name=f"distance_{port}")
             position = Signal(DISTANCE_BITS + 1, name=f"position_{port}")  # counted from where port 0's group begins
             want = Signal(4, name=f"want_{port}")
-            far = (Const(port * stride, DISTANCE_BITS) & bit.replicate(DISTANCE_BITS) for stride, bit in is_stride.items())
+            far = (
+                Const(port * stride, DISTANCE_BITS) & bit.replicate(DISTANCE_BITS) for stride, bit in is_stride.items()
+            )
             m.d.comb += [
                 distance.eq(reduce(or_, far)),
                 position.eq(distance + self.low),

@@ -71,20 +71,19 @@ class Walk(Block):
         )
 
     def elaborate(self, platform):
-        """Counters from 1, the loop that steps, and what it adds."""
+        """Turns left, the loop that steps, and what it adds."""
         m = Module()
         inner = self.loops - 1
-        # The turn that each loop is in, from 1 on: a loop in its last one has nothing to do but begin anew.
-        turns = [Signal(COUNT_BITS, name=f"turn_{k}", reset_less=True) for k in range(inner)]
-        ends = Signal(inner)
+        left = [Signal(COUNT_BITS, name=f"left_{k}", reset_less=True) for k in range(inner)]  # with the present one
+        # A loop in its last turn has nothing to do but begin anew. Registers, for the sums are late enough.
+        ends = Signal(inner, reset_less=True)
         steps = Signal(self.loops)  # the loop that would step, one-hot
-        m.d.comb += [ends[k].eq(turns[k] == self.counts[k]) for k in range(inner)]
         m.d.comb += [steps[k].eq(ends[:k].all() & (~ends[k] if k < inner else 1)) for k in range(self.loops)]
-        for k, turn in enumerate(turns):
+        for k, turns in enumerate(left):
             with m.If(self.start | (self.step & ends[: k + 1].all())):
-                m.d.sync += turn.eq(1)
+                m.d.sync += [turns.eq(self.counts[k]), ends[k].eq(self.counts[k] == 1)]
             with m.Elif(self.step & steps[k]):
-                m.d.sync += turn.eq(turn + 1)
+                m.d.sync += [turns.eq(turns - 1), ends[k].eq(turns == 2)]
         for name in ("address", "x", "y"):
             place = Signal(16, name=f"{name}_now", reset_less=True)
             first, added = getattr(self, f"first_{name}")[:16], getattr(self, f"{name}_steps")

@@ -35,3 +35,38 @@ def run(name, side, *replaced, effort=1.0):
 @pytest.mark.parametrize(("name", "side"), [(name, "b") for name in CONFIGS] + [("two parts", "a")])
 def test_layouts(name, side):
     assert run(name, side) == []
+
+
+BROKEN = {
+    "does not wait for the buffer": (
+        "assign asked_leaves = asked_valid & ",
+        "assign asked_leaves = asked_valid | 1'h0 & ",
+    ),
+    "what was not read is not zero": (".enable(came_enable)", ".enable(4'hf)"),
+    "turned by the next group's position": (".low(came_low)", ".low(asked_low)"),
+    "rows beyond the end count": ("walk__y < descriptor[159:144]", "1'h1"),
+    "a value is not transposed": ("descriptor[24] ? port_1[15:0] : port_0[31:16]", "port_0[31:16]"),
+    "an address error is missed": ("outside ? 4'h6 : 4'h0", "4'h0"),
+    "a range error is missed": ("beyond ? 4'h4 :", "1'h0 ? 4'h4 :"),
+    "writes beyond the end": ("full = word == 4'h8", "full = 1'h0"),
+    "zeros go to one bank only": ("= filling ? {", "= 1'h0 ? {"),
+    "carries no group number over": ("group_2[16:3] = near_2[3] ?", "group_2[16:3] = 1'h0 ?"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name):
+    assert run("usual", "b", BROKEN[name], effort=0.5)
+
+
+def test_wrong_parameters():
+    with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
+        Layout(4, "a")
+    with pytest.raises(ValueError, match="side must be one of a, b, not 'c'"):
+        Layout(CoreConfig(), "c")
+    with pytest.raises(ValueError, match="lanes must be 4 or 8, not 6"):
+        Placement(lanes=6)
+    with pytest.raises(ValueError, match="lanes must be 4 or 8, not 2"):
+        Aligner(lanes=2, bits=8)
+    with pytest.raises(ValueError, match="bits must be an integer of at least 1, not 0"):
+        Aligner(lanes=4, bits=0)

@@ -1,4 +1,4 @@
-"""Bench of a layout: what it leaves in the stream buffer against the golden core, what it reads, and how long it takes."""
+"""Bench of a layout: what it leaves in the stream buffer against the golden core, what it reads, and its cycles."""
 
 from math import gcd
 from random import Random
@@ -188,9 +188,7 @@ def drawn(bench: Bench) -> dict[str, int]:
     base = max(base, 0)
     if wild:
         values = {
-            name: signed(random.getrandbits(16))
-            for k in range(LOOPS)
-            for name in (f"address_{k}", f"x_{k}", f"y_{k}")
+            name: signed(random.getrandbits(16)) for k in range(LOOPS) for name in (f"address_{k}", f"x_{k}", f"y_{k}")
         }
         values |= {"address": random.getrandbits(16), "x": signed(random.getrandbits(16))}
         values |= {"y": signed(random.getrandbits(16)), "x_size": random.randrange(1, 1 << 16)}

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import cocotb
 
@@ -9,7 +10,7 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
 
-def places(fields: dict[str, list[int]]) -> Iterator[tuple[int, int, int]]:
+def places(fields: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
     """Address, x and y of each group, all modulo 2^16; the outermost loop never ends."""
     counts = fields["counts"]
     now = list(fields["first"])

@@ -1,0 +1,211 @@
+"""Multiply: streams of both sides go through the tile, each with each."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import OPERATIONS
+from ..configuration.registers import ERRORS
+from ..memory.stream_buffer import StreamReadSignature
+from ..movers.unit import CommandSignature, DescriptorRegister
+from ..tile.control import count_bits
+
+__all__ = ["Multiply"]
+
+
+class Multiply(Block):
+    """Executes `multiply`: offers the tile the steps of pass after pass, as the banks of the stream buffers hold them.
+
+    No step is held but by the banks, which show what they read last: as soon as a step is taken, its bank reads the one
+    that it offers next. Streams are as long in every bank, so that each bank reads word after word, from pass to pass,
+    and is never more than one word ahead of another: banks before the *head*, from which the next step is taken, are.
+
+    Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
+    cycle as the tile holds, or all up to the end of the pass, without a bubble between passes. `done` comes in the
+    cycle after the last step was taken. `available` and `last` are functions of registers; the banks that read depend on
+    `taken` in the same cycle, what they read does not.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    command : In(CommandSignature)
+        Descriptors.
+    a_read, b_read : Out(StreamReadSignature)
+        The stream buffers, whose data go to the tile: bank k to line k of all ports of the side.
+    available : Out(0..depth)
+        To all ports of the tile: how many steps are offered.
+    last : Out(1)
+        Likewise: the step at ``available - 1`` ends the pass.
+    taken : In(0..depth)
+        From the tile: how many steps enter in this cycle, never more than are offered.
+
+    Raises
+    ------
+    TypeError
+        If `config` is not a CoreConfig.
+
+    Source: docs/core.md, "Multiply"; docs/tile.md, "Lines".
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        if not isinstance(config, CoreConfig):
+            raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        self.config = config
+        self.depth = config.tile.window_depth
+        self.words = {side: config.stream_words(side) for side in "ab"}
+        reads = {side: Out(StreamReadSignature(depth=self.depth, words=self.words[side])) for side in "ab"}
+        super().__init__(
+            {
+                "command": In(CommandSignature()),
+                "a_read": reads["a"],
+                "b_read": reads["b"],
+                "available": Out(count_bits(self.depth)),
+                "last": Out(1),
+                "taken": In(count_bits(self.depth)),
+            },
+        )
+
+    def elaborate(self, platform):
+        """The word that the head's bank offers, the one after it, and who reads which."""
+        m = Module()
+        descriptor = DescriptorRegister(m, self.command, OPERATIONS["multiply"])
+        running = Signal()  # steps are offered
+        starts = Signal()  # all banks read the first word of the first pass
+        finished = Signal()  # the last step was taken in the cycle before
+        ends = Signal(name="word_ends", reset_less=True)  # the head's word is the pass's last one ...
+        final = Signal(name="word_is_final", reset_less=True)  # ... and that pass the last one
+        passed = Signal()  # the last bank's step is taken: the head goes on to the next word
+        after = Signal()  # the next word becomes the head's
+        head = Signal(self.depth, init=1)
+        takes = Signal(self.depth)  # banks whose step is taken
+        m.d.comb += [
+            starts.eq(descriptor.present & ~running & ~finished),
+            passed.eq(takes[-1]),
+            after.eq(starts | (passed & ~final)),
+            self.command.done.eq(finished),
+        ]
+        m.d.sync += finished.eq(passed & final)
+        with m.If(starts):
+            m.d.sync += running.eq(1)
+        with m.Elif(passed & final):
+            m.d.sync += running.eq(0)
+        self._offer(m, running, ends, head, takes)
+        next_ends, next_final, words = self._next_word(m, descriptor, running, starts, after)
+        with m.If(after):
+            m.d.sync += [ends.eq(next_ends), final.eq(next_final)]
+        # Banks before the head show the next word already, and read the one behind it. At the start there are none.
+        ahead = [head[bank + 1 :].any() for bank in range(self.depth)]
+        for side, (address, behind) in words.items():
+            read = getattr(self, f"{side}_read")
+            for bank in range(self.depth):
+                none = Mux(ahead[bank], next_final, final)
+                m.d.comb += [
+                    read.enable[bank].eq(starts | (takes[bank] & ~none)),
+                    read.address[bank].eq(Mux(ahead[bank], behind, address)),
+                ]
+        return m
+
+    def _offer(self, m: Module, running: Signal, ends: Signal, head: Signal, takes: Signal) -> None:
+        """Offer steps from the head on, up to the end of the pass, and move it past those that are taken."""
+        depth, taken = self.depth, self.taken
+        to_the_end = reduce(or_, (Const(depth - k, len(taken)) & head[k].replicate(len(taken)) for k in range(depth)))
+        offered = Mux(ends, to_the_end, depth)
+        m.d.comb += [
+            self.available.eq(Mux(running, offered, 0)),
+            self.last.eq(running & ends),
+        ]
+        at_least = [taken > count for count in range(depth)]
+        for bank in range(depth):
+            m.d.comb += takes[bank].eq(Cat(head[k] & at_least[(bank - k) % depth] for k in range(depth)).any())
+        if depth > 1:
+            by = [taken == count for count in range(depth)]
+            by[0] = by[0] | (taken == depth)  # all the way round
+            m.d.sync += head.eq(
+                Cat(Cat(head[k] & by[(bank - k) % depth] for k in range(depth)).any() for bank in range(depth))
+            )
+
+    def _next_word(
+        self, m: Module, descriptor: DescriptorRegister, running: Signal, starts: Signal, after: Signal
+    ) -> tuple[Any, Any, dict[str, tuple[Any, Any]]]:
+        """Walk one word ahead of the head.
+
+        Returns
+        -------
+        (Value, Value, dict of str to (Value, Value))
+            Whether the next word is its pass's last, and the last of all; for each side where it is, and where the word
+            behind it is.
+        """
+        steps = Signal(16, name="steps_left", reset_less=True)  # of the pass, from the next word's first on
+        column, row = (Signal(12, name=f"{name}_stream", reset_less=True) for name in ("column", "row"))  # from 1 on
+        words = {
+            name: Signal(range(self.words[side]), name=name, reset_less=True)
+            for side, name in (("a", "a_word"), ("b", "b_word"), ("b", "b_begin"))
+        }
+        following = {name: Signal.like(word, name=f"{name}_after") for name, word in words.items()}
+        last_word, last_column = Signal(name="last_word"), Signal(name="last_column")
+        turns, final = Signal(name="turns"), Signal(name="next_final")  # the next pass has another row's stream
+        at_end = {side: words[f"{side}_word"] == self.words[side] - 1 for side in "ab"}
+        grown = {side: Mux(at_end[side], 0, (words[f"{side}_word"] + 1)[: len(words[f"{side}_word"])]) for side in "ab"}
+        bases = {side: self._base(descriptor, side) for side in "ab"}
+        m.d.comb += [
+            last_word.eq(steps <= self.depth),
+            last_column.eq(column == descriptor["a_streams"]),
+            turns.eq(last_word & last_column),
+            final.eq(turns & (row == descriptor["b_streams"])),
+            following["a_word"].eq(Mux(turns, bases["a"][0], grown["a"])),
+            following["b_word"].eq(Mux(last_word & ~last_column, words["b_begin"], grown["b"])),
+            following["b_begin"].eq(Mux(turns, grown["b"], words["b_begin"])),
+        ]
+        with m.If(after):
+            m.d.sync += [
+                *(word.eq(following[name]) for name, word in words.items()),
+                steps.eq(Mux(last_word, descriptor["steps"], steps - self.depth)),
+            ]
+            with m.If(last_word):
+                m.d.sync += [column.eq(Mux(last_column, 1, column + 1)), row.eq(row + last_column)]
+        with m.Elif(~running):
+            # All but the number of streams is there before the last beat is.
+            m.d.sync += [
+                words["a_word"].eq(bases["a"][0]),
+                words["b_word"].eq(bases["b"][0]),
+                words["b_begin"].eq(bases["b"][0]),
+                steps.eq(descriptor["steps"]),
+                column.eq(1),
+                row.eq(1),
+            ]
+        self._see_range(
+            m,
+            starts,
+            after & ~final,
+            {
+                "a": (bases["a"][1], at_end["a"] & ~turns),
+                "b": (bases["b"][1], at_end["b"] & (~last_word | last_column)),
+            },
+        )
+        return last_word, final, {side: (words[f"{side}_word"], following[f"{side}_word"]) for side in "ab"}
+
+    def _base(self, descriptor: DescriptorRegister, side: str) -> tuple[Any, Any]:
+        """Where the first stream of a side begins, and whether that is beyond the end; then anywhere."""
+        base, words = descriptor[f"{side}_base"], self.words[side]
+        beyond = base >= words
+        return Mux(beyond, 0, base[: (words - 1).bit_length()]), beyond
+
+    def _see_range(self, m: Module, starts: Signal, goes_on: Any, sides: dict[str, tuple[Any, Any]]) -> None:
+        """Remember whether a word is wanted that is not there; passes go on all the same, with any words."""
+        beyond = Signal(name="beyond", reset_less=True)
+        bases = Cat(base for base, _ in sides.values()).any()
+        words = Cat(goes_on & over for _, over in sides.values()).any()
+        with m.If(starts):
+            m.d.sync += beyond.eq(bases | words)
+        with m.Elif(words):
+            m.d.sync += beyond.eq(1)
+        m.d.comb += self.command.error.eq(Mux(beyond, ERRORS["range"], 0))

@@ -1,0 +1,170 @@
+"""Bench of multiply: which word each bank shows in every cycle, with a tile that takes what it likes."""
+
+from random import Random
+from typing import Any
+
+import cocotb
+
+from tensordash.configuration.descriptors import OPERATIONS, encode
+from tensordash.configuration.registers import ERRORS
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.units.beats import Beats
+
+SIDES = "ab"
+
+
+class Bench:
+    """Stream buffers of which only the addresses matter, and a tile that takes any number of steps.
+
+    Parameters
+    ----------
+    dut : handle
+        The unit.
+    label : str
+        What the seed is made different by.
+    taking : str
+        How many steps the tile takes of those offered: "all", "one" or "any".
+    rate : float
+        How often a beat is offered.
+    """
+
+    def __init__(self, dut: Any, label: str, taking: str, rate: float) -> None:
+        job = current_job()
+        self.config, self.taking = job.config, taking
+        self.random = Random(f"{job.seed} multiply {label}")
+        cocotb.log.info("seed %s", job.seed)
+        self.pins = Pins(dut)
+        self.beats = Beats(self.pins, self.random, rate)
+        self.depth = self.config.tile.window_depth
+        self.words = {side: self.config.stream_words(side) for side in SIDES}
+        self.shown: dict[str, list[int | None]] = {}
+        self.forget()
+
+    def forget(self) -> None:
+        """What banks show is of no use any more."""
+        self.shown = {side: [None] * self.depth for side in SIDES}
+        self.reads = {side: [0] * self.depth for side in SIDES}
+
+    async def begin(self) -> None:
+        """Start in reset."""
+        self.beats.drive()
+        await self.pins.reset(taken=0, command_descriptor_valid=0)
+
+    async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
+        """One cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
+        pins, random = self.pins, self.random
+        self.beats.drive()
+        pins.drive(taken=0, rst=int(reset))
+        await pins.settle()
+        available, last = pins.read("available"), pins.read("last")
+        self.took = {
+            "all": available,
+            "one": min(available, 1),
+            "any": random.randrange(available + 1) if random.random() < 0.7 else 0,
+        }[self.taking]
+        if reset:
+            self.took = 0  # as a tile does
+        pins.drive(taken=self.took)
+        await pins.settle()
+        assert (available, last) == (pins.read("available"), pins.read("last")), "available depends on taken"
+        self.before = {side: list(words) for side, words in self.shown.items()}
+        for side in SIDES:
+            enable = pins.read(f"{side}_read_enable")
+            if not enable:
+                continue
+            bits = (self.words[side] - 1).bit_length()
+            for bank, address in enumerate(split(pins.read(f"{side}_read_address"), bits, self.depth)):
+                if enable >> bank & 1:
+                    self.reads[side][bank] += 1
+                    assert address < self.words[side], f"cycle {pins.cycle}: word {address} of side {side} is read"
+                    self.shown[side][bank] = address
+        done = self.beats.finish()
+        await pins.tick()
+        if reset:
+            self.beats.drop()
+            self.forget()
+        return available, last, done
+
+    async def run(self, values: dict[str, int]) -> None:
+        """Execute a descriptor, and see each step of each pass once."""
+        self.reads = {side: [0] * self.depth for side in SIDES}
+        whole = await self._given(values)
+        words = -(-values["steps"] // self.depth)
+        passes = [(p, q) for p in range(values["b_streams"]) for q in range(values["a_streams"])]
+        beyond = any(values[f"{side}_base"] + values[f"{side}_streams"] * words > self.words[side] for side in SIDES)
+        first = whole + 2
+        for p, q in passes:
+            step = 0
+            while step < words * self.depth:
+                if step == 0 and (p, q) == (0, 0):
+                    while self.pins.cycle < first:
+                        assert (await self.cycle())[0] == 0, f"steps too early: {values}"
+                available, last, done = await self.cycle()
+                where = f"cycle {self.pins.cycle - 1}, pass {p} {q}, step {step} of {values}"
+                left = words * self.depth - step
+                assert done is None, f"{where}: done too early"
+                assert available == min(left, self.depth), f"{where}: {available} steps are offered"
+                assert last == (available == left), f"{where}: last is {last}"
+                for k in range(0 if beyond else available):
+                    bank, word = (step + k) % self.depth, (step + k) // self.depth
+                    expected = {
+                        "a": values["a_base"] + q * words + word,
+                        "b": values["b_base"] + p * words + word,
+                    }
+                    found = {side: self.before[side][bank] for side in SIDES}
+                    assert found == expected, f"{where}: bank {bank} shows words {found}, not {expected}"
+                step += self.took
+        available, _, error = await self.cycle()
+        assert (available, error) == (0, ERRORS["range"] * beyond), f"error {error} at the end of {values}"
+        once = [len(passes) * words] * self.depth
+        assert self.reads == dict.fromkeys(SIDES, once), f"{self.reads} words are read, not {once}: {values}"
+
+    async def _given(self, values: dict[str, int]) -> int:
+        """Give the descriptor; the cycle in which its last beat was taken."""
+        self.beats.give(encode(OPERATIONS["multiply"], values))
+        while self.beats.whole is None:
+            available, _, done = await self.cycle()
+            assert not available, f"{available} steps are offered without a descriptor"
+            assert done is None
+        return self.beats.whole
+
+
+def drawn(bench: Bench) -> dict[str, int]:
+    """A random descriptor, mostly of streams that fit."""
+    random, depth = bench.random, bench.depth
+    most = min(bench.words.values())
+    words = random.choice([1, 1, 2, 3, random.randrange(1, most + 1)])
+    words = min(words, most)
+    values = {"steps": random.randrange((words - 1) * depth + 1, words * depth + 1)}
+    for side in SIDES:
+        streams = random.randrange(1, min(bench.words[side] // words, 3) + 1)
+        room = bench.words[side] - streams * words
+        values |= {f"{side}_streams": streams, f"{side}_base": random.choice([0, room, random.randrange(room + 1)])}
+    if random.random() < 0.15:
+        side = random.choice(SIDES)
+        room = bench.words[side] - values[f"{side}_streams"] * words
+        values[f"{side}_base"] = random.choice(
+            [room + 1, bench.words[side], 0xFFFF, random.randrange(room + 1, 1 << 16)]
+        )
+    # Of no matter here.
+    values |= {"address": random.getrandbits(16), "partial": random.getrandbits(8), "emit": random.getrandbits(1)}
+    return values
+
+
+@cocotb.test()
+@cocotb.parametrize(taking=["all", "one", "any"], rate=[1.0, 0.6])
+async def random_passes(dut, taking: str, rate: float) -> None:
+    """Descriptors one after the other, and a reset in the midst of some."""
+    bench = Bench(dut, f"{taking} {rate}", taking, rate)
+    await bench.begin()
+    for number in range(round(30 * max(current_job().effort, 0.1))):
+        values = drawn(bench)
+        if number % 6 == 4:
+            bench.beats.give(encode(OPERATIONS["multiply"], values))
+            for _ in range(bench.random.randrange(1, 30)):
+                if (await bench.cycle())[2] is not None:
+                    break
+            await bench.cycle(reset=True)
+        else:
+            await bench.run(values)

@@ -1,0 +1,50 @@
+"""Multiply: each step of each pass is offered once, in order, on its line."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.multiply import Multiply
+from tensordash_sim.verify.unit_run import run_unit
+
+SMALL = ["core.buffer=1", "core.stream_buffer=1"]
+CONFIGS = {
+    "usual": SMALL,
+    "sides of different words": [*SMALL, "core.stream_buffer=3", "tile.rows=8"],
+    "dense": [*SMALL, 'tile.sparsity="none"', 'tile.staging="shift"'],
+    "depth 2": [*SMALL, "tile.depth=2", 'tile.connectivity="auto"'],
+    "depth 3": [*SMALL, "tile.depth=3", 'tile.connectivity="auto"'],
+    "depth 6": [*SMALL, "tile.depth=6", 'tile.connectivity="auto"'],
+}
+
+
+def run(name, *replaced):
+    config = CoreConfig.from_toml("", CONFIGS[name])
+    return run_unit(Multiply(config), "multiply", config, seed=6, replaced=replaced)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_passes(name):
+    assert run(name) == []
+
+
+def test_wrong_parameters():
+    with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
+        Multiply(4)
+
+
+BROKEN = {
+    "a bank ahead reads its word again": (
+        "a_read_address[8:6] = head[3] ? a_word_after : a_word",
+        "a_read_address[8:6] = a_word",
+    ),
+    "a bank reads though its step is not taken": ("a_read_enable[3] = after", "a_read_enable[3] = 1'h1"),
+    "last comes a word early": ("running & word_ends", "running & last_word"),
+    "steps are offered beyond the end": ("word_ends ? ", "1'h0 ? "),
+    "the row's stream does not begin anew": ("? b_begin :", "? b_word :"),
+    "a range error is missed": ("beyond ? 3'h4 : 3'h0", "3'h0"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name):
+    assert run("usual", BROKEN[name])
