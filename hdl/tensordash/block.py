@@ -4,7 +4,7 @@ import inspect
 from contextlib import suppress
 from typing import Any, Protocol, Self
 
-from amaranth.hdl import Elaboratable
+from amaranth.hdl import Elaboratable, ResetInserter, Value
 from amaranth.lib import wiring
 
 __all__ = ["Block", "ModuleLibrary", "placed"]
@@ -13,8 +13,8 @@ __all__ = ["Block", "ModuleLibrary", "placed"]
 class ModuleLibrary(Protocol):
     """An Amaranth platform that turns components into references to shared modules."""
 
-    def place(self, block: "Block") -> Elaboratable:
-        """A reference to the module of `block`, wired to its members."""
+    def place(self, block: "Block", reset: Value | None = None) -> Elaboratable:
+        """A reference to the module of `block`, wired to its members; `reset` is a reset besides the domain's."""
         ...
 
 
@@ -53,8 +53,17 @@ class Block(wiring.Component):
         self.variant = variant
 
 
-def placed(block: Block, platform: Any) -> Elaboratable:
+def placed(block: Block, platform: Any, reset: Value | None = None) -> Elaboratable:
     """What a parent adds to its submodules: the component, or a reference to its module where modules are shared.
+
+    Parameters
+    ----------
+    block : Block
+        The component.
+    platform
+        What `elaborate` was given.
+    reset : Value, optional
+        Resets the component, besides its domain's reset.
 
     Raises
     ------
@@ -62,4 +71,6 @@ def placed(block: Block, platform: Any) -> Elaboratable:
         If a transformer (`ResetInserter`, `EnableInserter`, `DomainRenamer`) is around it: a module that others share
         is as it is.
     """
-    return platform.place(block) if hasattr(platform, "place") else block
+    if hasattr(platform, "place"):
+        return platform.place(block, reset)
+    return block if reset is None else ResetInserter(reset)(block)

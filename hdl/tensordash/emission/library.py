@@ -67,7 +67,7 @@ class Library:
         self._names: dict[tuple[Any, ...], str] = {}
         self._placed: dict[int, tuple[Instance, Block]] = {}
 
-    def place(self, block: Block) -> Elaboratable:
+    def place(self, block: Block, reset: Value | None = None) -> Elaboratable:
         """An instance of the module of `block`, wired to its members; see `placed`."""
         if not isinstance(block, Block):
             raise TypeError(
@@ -78,7 +78,7 @@ class Library:
         if "clk" in clocked:
             ports["i_clk"] = ClockSignal()
         if "rst" in clocked:
-            ports["i_rst"] = ResetSignal()
+            ports["i_rst"] = ResetSignal() if reset is None else ResetSignal() | reset
         for port, value, is_input in members(block):
             ports[f"{'i' if is_input else 'o'}_{port}"] = value
         instance = Instance(name, **ports)

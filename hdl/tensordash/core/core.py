@@ -1,0 +1,207 @@
+"""Core: a tile with its memories and movers, which executes programs of descriptors."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import UNITS
+from ..configuration.registers import COUNTERS
+from ..memory.buffer import Buffer
+from ..memory.stream_buffer import StreamBuffer
+from ..movers.axi import Axi4Signature, AxiLiteSignature, fixed
+from ..movers.layout import Layout
+from ..movers.load import Load
+from ..movers.read_arbiter import ReadArbiter
+from ..movers.store import Store
+from ..tile.tile import Tile
+from .command_queue import CommandQueue
+from .counters import Counters
+from .multiply import Multiply
+from .output import COUNTS, Output
+from .registers import ADDRESS_BITS, Registers
+from .sequencer import Sequencer
+
+__all__ = ["Core"]
+
+READERS = ("layout_a", "layout_b", "output", "store")
+WRITERS = ("output", "load")
+
+
+class Core(Block):
+    """A core: docs/core.md says what it does with a program.
+
+    Timing: units overlap as tokens allow; the tile takes as many steps in each cycle as it can, from stream buffers that
+    the layouts fill with a group in each.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    s_axi : In(AxiLiteSignature)
+        Registers.
+    m_axi : Out(Axi4Signature)
+        Memory: ID 0 reads descriptors, ID 1 tensors.
+    irq : Out(1)
+        The interrupt.
+
+    Raises
+    ------
+    TypeError
+        If `config` is not a CoreConfig.
+
+    Source: docs/core.md; paper, section III-A.
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        if not isinstance(config, CoreConfig):
+            raise TypeError(f"config must be a CoreConfig, not {config!r}")
+        self.config = config
+        tile = config.tile
+        super().__init__(
+            {
+                "s_axi": In(AxiLiteSignature(address_bits=ADDRESS_BITS)),
+                "m_axi": Out(
+                    Axi4Signature(data_bits=config.axi_bits, address_bits=config.address_bits, id_bits=1)
+                ),
+                "irq": Out(1),
+            }
+        )
+        self.registers = Registers(config=config)
+        self.counters = Counters(most_pairs=tile.rows * tile.lanes, most_steps=tile.window_depth)
+        self.command_queue = CommandQueue(config=config)
+        self.sequencer = Sequencer(config=config)
+        self.read_arbiter = ReadArbiter(data_bits=config.axi_bits, address_bits=config.address_bits)
+        self.units: dict[str, Any] = {
+            "load": Load(config=config),
+            "layout_a": Layout(config, "a"),
+            "layout_b": Layout(config, "b"),
+            "multiply": Multiply(config),
+            "output": Output(config),
+            "store": Store(config=config),
+        }
+        self.buffer = Buffer(
+            lanes=tile.lanes,
+            width=config.value_bits,
+            groups=config.groups,
+            regions=config.regions,
+            readers=len(READERS),
+            writers=len(WRITERS),
+        )
+        self.streams = {
+            side: StreamBuffer(
+                depth=tile.window_depth,
+                words=config.stream_words(side),
+                parts=config.parts(side),
+                group_bits=config.group_bits,
+            )
+            for side in "ab"
+        }
+        self.tile = Tile(tile, rounded=False)
+
+    def elaborate(self, platform):
+        """Everything but the registers, which run a soft reset, is reset by one."""
+        m = Module()
+        m.submodules.registers = placed(self.registers, platform)
+        restart = self.registers.restart
+        parts = {
+            "command_queue": self.command_queue,
+            "sequencer": self.sequencer,
+            "read_arbiter": self.read_arbiter,
+            "counters": self.counters,
+            **self.units,
+            "buffer": self.buffer,
+            "stream_buffer_a": self.streams["a"],
+            "stream_buffer_b": self.streams["b"],
+            "tile": self.tile,
+        }
+        for name, block in parts.items():
+            m.submodules[name] = placed(block, platform, restart)
+        self._control(m)
+        self._bus(m)
+        self._memories(m)
+        self._multiply(m)
+        self._count(m)
+        return m
+
+    def _control(self, m: Module) -> None:
+        """Registers, command queue, sequencer, units."""
+        registers, queue, sequencer = self.registers, self.command_queue, self.sequencer
+        wiring.connect(m, wiring.flipped(self.s_axi), registers.axi)
+        wiring.connect(m, queue.descriptors, sequencer.descriptors)
+        for unit in UNITS:
+            wiring.connect(m, getattr(sequencer, unit), self.units[unit].command)
+        halted = [queue, self.units["load"], self.units["store"]]
+        m.d.comb += [
+            self.irq.eq(registers.irq),
+            *(getattr(queue, name).eq(getattr(registers, name)) for name in ("enable", "queue_base", "queue_size", "tail")),
+            queue.done.eq(sequencer.done),
+            registers.busy.eq(sequencer.busy | (registers.enable & (queue.head != registers.tail))),
+            registers.failed.eq(sequencer.failed),
+            registers.head.eq(queue.head),
+            registers.done.eq(sequencer.done),
+            registers.error.eq(sequencer.error),
+            registers.error_index.eq(sequencer.done),
+            registers.ended.eq(sequencer.ended),
+            registers.idle.eq(Cat(each.idle for each in halted).all()),
+            *(each.halt.eq(registers.halt) for each in halted),
+        ]
+
+    def _bus(self, m: Module) -> None:
+        """One AXI4 port for descriptors, loads and stores."""
+        load, store, arbiter = self.units["load"], self.units["store"], self.read_arbiter
+        wiring.connect(m, self.command_queue.axi, arbiter.first)
+        wiring.connect(m, load.axi, arbiter.second)
+        m.d.comb += fixed(self.m_axi)
+        m.d.comb += self.m_axi.awid.eq(0)
+        for port in (arbiter.axi, store.axi):
+            for name, member in port.signature.members.items():
+                mine, theirs = getattr(self.m_axi, name), getattr(port, name)
+                m.d.comb += mine.eq(theirs) if member.flow == Out else theirs.eq(mine)
+
+    def _memories(self, m: Module) -> None:
+        """Who reads and writes the buffer, and who fills the stream buffers."""
+        ports = {"store": "buffer", "load": "buffer"}
+        for place, unit in enumerate(READERS):
+            wiring.connect(m, getattr(self.units[unit], ports.get(unit, "read")), self.buffer.reads[place])
+        for place, unit in enumerate(WRITERS):
+            wiring.connect(m, getattr(self.units[unit], ports.get(unit, "write")), self.buffer.writes[place])
+        for side, streams in self.streams.items():
+            wiring.connect(m, self.units[f"layout_{side}"].write, streams.write)
+            wiring.connect(m, getattr(self.units["multiply"], f"{side}_read"), streams.read)
+
+    def _multiply(self, m: Module) -> None:
+        """Bank k of a stream buffer is line k of all ports of its side; all ports move alike."""
+        multiply, tile, output = self.units["multiply"], self.tile, self.units["output"]
+        bits = self.config.tile.lanes * self.config.value_bits
+        for side, ports in (("a", tile.a), ("b", tile.b)):
+            data = self.streams[side].data
+            for index, port in enumerate(ports):
+                m.d.comb += [
+                    port.available.eq(multiply.available),
+                    port.last.eq(multiply.last),
+                    *(
+                        port.steps[line].as_value().eq(data[line][index * bits : (index + 1) * bits])
+                        for line in range(self.config.tile.window_depth)
+                    ),
+                ]
+        m.d.comb += multiply.taken.eq(tile.a[0].taken)
+        wiring.connect(m, tile.out, output.sums)
+        store = self.units["store"]
+        m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
+
+    def _count(self, m: Module) -> None:
+        """What counters see."""
+        counters, registers = self.counters, self.registers
+        m.d.comb += [
+            counters.take.eq(registers.take),
+            counters.clear.eq(registers.clear),
+            registers.counters.eq(counters.counters),
+        ]
+        del COUNTERS
