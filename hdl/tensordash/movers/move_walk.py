@@ -30,6 +30,8 @@ class MoveWalk:
         The run's first group in memory: its address in groups.
     address : Signal
         The run's first group in the buffer.
+    end : Signal
+        The group of the buffer after the run's last.
     fits : Signal
         The run does not go beyond the buffer's end.
     last : Signal
@@ -46,6 +48,7 @@ class MoveWalk:
         self.address = Signal(17, name="walk_address", reset_less=True)
         self.fits = Signal(name="walk_fits")
         self.last = Signal(name="walk_last")
+        self.end = Signal(18, name="walk_end")
         places = [Signal(bits, name=f"walk_place_{k}", reset_less=True) for k in (1, 2, 3)]
         self.place = places[0]
         turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2, 3)]  # this one and those to come
@@ -54,14 +57,13 @@ class MoveWalk:
         over = [turn == 1 for turn in turns]
         # Loop k steps, or one that is further out.
         beyond: list[Value] = [over[0], over[0] & over[1]]
-        end = Signal(18, name="walk_end")
         next_place = Signal(bits, name="walk_next_place")
         origin = Mux(beyond[1], places[2], Mux(beyond[0], places[1], places[0]))
         stride = Mux(beyond[1], strides[2], Mux(beyond[0], strides[1], strides[0]))
         m.d.comb += [
             self.last.eq(over[0] & over[1] & over[2]),
-            end.eq(self.address + descriptor["count_0"]),
-            self.fits.eq(end <= config.groups),
+            self.end.eq(self.address + descriptor["count_0"]),
+            self.fits.eq(self.end <= config.groups),
             next_place.eq(origin + stride),
         ]
         memory = Cat(descriptor["memory"], descriptor["memory_high"])[skipped : config.address_bits]
@@ -69,7 +71,7 @@ class MoveWalk:
             m.d.sync += [self.address.eq(descriptor["address"]), *(place.eq(memory) for place in places)]
             m.d.sync += [turn.eq(count) for turn, count in zip(turns, counts, strict=True)]
         with m.If(self.step):
-            m.d.sync += [self.address.eq(end), places[0].eq(next_place)]
+            m.d.sync += [self.address.eq(self.end), places[0].eq(next_place)]
             m.d.sync += turns[0].eq(Mux(over[0], counts[0], turns[0] - 1))
             with m.If(beyond[0]):
                 m.d.sync += [places[1].eq(next_place), turns[1].eq(Mux(over[1], counts[1], turns[1] - 1))]

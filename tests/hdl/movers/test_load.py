@@ -24,7 +24,7 @@ def test_load_is_golden(name):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("walk_end <= 18'h00100", "walk_end <= 18'h00101"),  # a group beyond the end
+        ("walk_end <= 18'h100", "walk_end <= 18'h101"),  # a group beyond the end
         ("= | remainder", "= 1'h0"),  # the last segment, which is shorter, is not counted
     ],
 )
