@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, Signature
 
-from ..configuration.descriptors import BITS, Field, Operation
+from ..configuration.descriptors import BITS, HEADER, Field, Operation
 
 __all__ = ["COMMAND_BEATS", "COMMAND_BITS", "CommandSignature", "DescriptorRegister"]
 
@@ -21,8 +21,8 @@ class CommandSignature(Signature):
     descriptor : Out(stream of 128 bits)
         The beats of a descriptor. A unit takes them while it has none, and only then.
     done : In(1)
-        The unit's descriptor is done in this cycle, once for each; in the next cycle it may take another. Never in the cycle in
-        which its last beat is taken.
+        The unit's descriptor is done in this cycle, once for each; in the next cycle it may take another. Never in the
+        cycle in which its last beat is taken.
     error : In(4)
         Where `done`: one of `ERRORS`, 0 if there was none. The first that was found, of several.
 
@@ -43,7 +43,7 @@ class DescriptorRegister:
     command : CommandSignature, as the unit has it
         Where descriptors come from.
     operation : Operation
-        Gives the fields.
+        Gives the fields, beside the header's.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class DescriptorRegister:
     """
 
     def __init__(self, m: Module, command, operation: Operation) -> None:
-        self._fields = {field.name: field for field in operation.fields}
+        self._fields = {field.name: field for field in (*HEADER, *operation.fields)}
         self._bits = Signal(BITS, name="descriptor", reset_less=True)
         self.present = Signal(name="present")
         beat = Signal(COMMAND_BEATS, init=1, name="descriptor_beat")

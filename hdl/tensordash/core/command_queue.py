@@ -1,0 +1,142 @@
+"""Command queue: fetches descriptors from their ring in memory."""
+
+from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.data import StructLayout
+from amaranth.lib.wiring import In, Out, connect, flipped
+
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import BITS, BYTES
+from ..movers.axi import AxiReadSignature
+from ..movers.axi_reader import AxiReader
+from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
+
+__all__ = ["CommandQueue", "fetched_layout"]
+
+AHEAD = 2
+"""Descriptors on their way at once."""
+
+
+def fetched_layout() -> StructLayout:
+    """A beat of a descriptor, and whether memory answered its read with an error."""
+    return StructLayout({"data": COMMAND_BITS, "error": 1})
+
+
+class CommandQueue(Block):
+    """Asks for a descriptor as soon as it is in the ring and there is a place for it, so that it can always be taken.
+
+    Timing: a descriptor in as many cycles as it has beats of the bus, or in 4 if there are less.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    enable : In(1), queue_base : In(address_bits), queue_size : In(4), tail : In(32)
+        Of the registers.
+    done : In(32)
+        Descriptors that have left their places.
+    head : Out(32)
+        Descriptors fetched.
+    descriptors : Out(stream of fetched_layout)
+        Four beats for each, its lowest bits first.
+    axi : Out(AxiReadSignature)
+        To memory.
+    halt : In(1), idle : Out(1)
+        As of `AxiReader`.
+
+    Source: docs/core.md, "Registers".
+    """
+
+    def __init__(self, *, config: CoreConfig) -> None:
+        self.config = config
+        self.beats = BITS // config.axi_bits
+        self._reader = AxiReader(
+            data_bits=config.axi_bits,
+            address_bits=config.address_bits,
+            count_bits=self.beats.bit_length(),
+            outstanding=AHEAD,
+            burst=self.beats,
+        )
+        super().__init__(
+            {
+                "enable": In(1),
+                "queue_base": In(config.address_bits),
+                "queue_size": In(4),
+                "tail": In(32),
+                "done": In(32),
+                "head": Out(32),
+                "descriptors": Out(stream.Signature(fetched_layout())),
+                "axi": Out(AxiReadSignature(data_bits=config.axi_bits, address_bits=config.address_bits)),
+                "halt": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        """A count of those that were asked for, and what turns beats of the bus into beats of a descriptor."""
+        m = Module()
+        config, reader, out = self.config, self._reader, self.descriptors
+        m.submodules.reader = placed(reader, platform)
+        connect(m, flipped(self.axi), reader.axi)
+        asked = Signal(32)
+        place = Signal(15)
+        shift = BYTES.bit_length() - 1
+        address = Signal(config.address_bits - shift)
+        wanted = Signal(32)
+        m.d.comb += [
+            wanted.eq(asked - self.done),
+            place.eq(asked & ~(Const(-1, 15) << self.queue_size)),
+            address.eq(self.queue_base[shift:] + place),
+            reader.request.valid.eq(self.enable & (asked != self.tail) & (wanted < config.window)),
+            reader.request.payload.beat.eq(Cat(Const(0, self.beats.bit_length() - 1), address)),
+            reader.request.payload.count.eq(self.beats),
+            reader.halt.eq(self.halt),
+            self.idle.eq(reader.idle),
+        ]
+        with m.If(reader.request.valid & reader.request.ready):
+            m.d.sync += asked.eq(asked + 1)
+        beat = Signal(range(COMMAND_BEATS))
+        self._convert(m)
+        with m.If(out.valid & out.ready):
+            m.d.sync += beat.eq(beat + 1)
+            with m.If(beat == COMMAND_BEATS - 1):
+                m.d.sync += self.head.eq(self.head + 1)
+        return m
+
+    def _convert(self, m: Module) -> None:
+        """Beats of the bus into beats of a descriptor."""
+        beats, out, axi_bits = self._reader.beats, self.descriptors, self.config.axi_bits
+        data: Value = beats.payload.data
+        if axi_bits < COMMAND_BITS:
+            count = COMMAND_BITS // axi_bits
+            index = Signal(range(count))
+            before = Signal(COMMAND_BITS - axi_bits, reset_less=True)
+            wrong = Signal()
+            whole = Cat(before, data)
+            last = index == count - 1
+            m.d.comb += [
+                out.valid.eq(beats.valid & last),
+                out.payload.data.eq(whole),
+                out.payload.error.eq(beats.payload.error | wrong),
+                beats.ready.eq(out.ready | ~last),
+            ]
+            with m.If(beats.valid & beats.ready):
+                m.d.sync += [index.eq(index + 1), before.eq(whole[axi_bits:])]
+                m.d.sync += wrong.eq(~last & (wrong | beats.payload.error))
+            return
+        count = axi_bits // COMMAND_BITS
+        m.d.comb += [out.valid.eq(beats.valid), out.payload.error.eq(beats.payload.error)]
+        if count == 1:
+            m.d.comb += [out.payload.data.eq(data), beats.ready.eq(out.ready)]
+            return
+        index = Signal(range(count))
+        m.d.comb += [
+            out.payload.data.eq(data.word_select(index, COMMAND_BITS)),
+            beats.ready.eq(out.ready & (index == count - 1)),
+        ]
+        with m.If(out.valid & out.ready):
+            m.d.sync += index.eq(index + 1)

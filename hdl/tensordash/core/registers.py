@@ -1,0 +1,195 @@
+"""The core's registers, at an AXI4-Lite port."""
+
+from collections.abc import Mapping
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.core_config import CoreConfig
+from ..configuration.registers import COUNTERS, IDENTITY, REGISTERS, Register, named
+from ..movers.axi import AxiLiteSignature
+
+__all__ = ["ADDRESS_BITS", "Registers"]
+
+ADDRESS_BITS = 12
+"""Of an address in bytes: a page of memory, the least that an operating system gives away."""
+WORD = 32
+RING_STEP = 6
+"""Bits of an address within a descriptor."""
+
+
+class Registers(Block):
+    """Reads and writes of `REGISTERS`, and the course of a soft reset.
+
+    It is not reset by a soft reset: it runs it. `halt` is high from the write of `control.reset` until nothing is on
+    its way (`idle`); then `restart` is high for a cycle, in which all else is reset, and with it what is told here.
+
+    Timing: a read is answered in the cycle after its address was taken, a write in the cycle after address and data
+    were, which are taken together; one read and one write in two cycles.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    axi : In(AxiLiteSignature)
+        The port.
+    enable : Out(1), queue_base : Out(address_bits), queue_size : Out(4), tail : Out(32)
+        Of the registers.
+    busy, failed : In(1), head, done, error_index : In(32), error : In(4)
+        For the registers.
+    ended : In(1)
+        In this cycle an `end` is done.
+    counters : In(32, len(COUNTERS))
+        Copied counters.
+    take, clear : Out(1)
+        Copy all counters; begin to count anew.
+    halt : Out(1)
+        A soft reset has begun: no AXI transaction may begin.
+    idle : In(1)
+        While `halt`: none is on its way.
+    restart : Out(1)
+        All else is reset in this cycle.
+    irq : Out(1)
+        The interrupt, high as long as its cause stands.
+
+    Source: docs/core.md, "Registers"; AMBA AXI Protocol (IHI 0022), "AMBA AXI4-Lite".
+    """
+
+    def __init__(self, *, config: CoreConfig) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "axi": In(AxiLiteSignature(address_bits=ADDRESS_BITS)),
+                "enable": Out(1),
+                "queue_base": Out(config.address_bits),
+                "queue_size": Out(4),
+                "tail": Out(WORD),
+                "busy": In(1),
+                "failed": In(1),
+                "head": In(WORD),
+                "done": In(WORD),
+                "error": In(4),
+                "error_index": In(WORD),
+                "ended": In(1),
+                "counters": In(ArrayLayout(WORD, len(COUNTERS))),
+                "take": Out(1),
+                "clear": Out(1),
+                "halt": Out(1),
+                "idle": In(1),
+                "restart": Out(1),
+                "irq": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        """A word for everything that is written, a mux for all that is read."""
+        m = Module()
+        written, data, mask = self._written(m)
+        kept = {each.name: Signal(WORD, name=each.name) for each in REGISTERS if each.access in ("rw", "w1c")}
+        for name, word in kept.items():
+            if name != "cause":
+                with m.If(written[name]):
+                    m.d.sync += word.eq(((word & ~mask) | (data & mask)) & self._writable(named(name)))
+        acts = data & mask
+        resetting = Signal()
+        was_failed = Signal()
+        cause = kept["cause"]
+        with m.If(written["control"] & acts[1]):
+            m.d.sync += resetting.eq(1)
+        happens = Cat(self.ended, self.failed & ~was_failed)
+        m.d.sync += [
+            was_failed.eq(self.failed),
+            cause.eq((cause & ~Mux(written["cause"], acts, 0)) | happens),
+        ]
+        with m.If(self.restart):
+            m.d.sync += [resetting.eq(0), was_failed.eq(0)]
+            m.d.sync += [word.eq(0) for name, word in kept.items() if not name.startswith("queue_")]
+        base = Cat(kept["queue_base"], kept["queue_base_high"])
+        m.d.comb += [
+            self.enable.eq(kept["control"][0]),
+            self.queue_base.eq(base),
+            self.queue_size.eq(kept["queue_size"]),
+            self.tail.eq(kept["tail"]),
+            self.take.eq(written["snapshot"] & acts[0]),
+            self.clear.eq(written["snapshot"] & acts[1]),
+            self.halt.eq(resetting),
+            self.restart.eq(resetting & self.idle),
+            self.irq.eq((cause & kept["interrupt_enable"]).any()),
+        ]
+        told: dict[str, Value] = {name: self.counters[i] for i, (name, _) in enumerate(COUNTERS)}
+        told |= {"status": Cat(self.busy, resetting, self.failed), "error": self.error}
+        told |= {name: getattr(self, name) for name in ("head", "done", "error_index")}
+        self._read(m, {**{name: Const(value, WORD) for name, value in self._constants().items()}, **kept, **told})
+        return m
+
+    def _writable(self, register: Register) -> int:
+        """The bits of a register that keep what is written."""
+        name = register.name
+        if name == "control":
+            return 1
+        if name == "queue_base":
+            return register.mask & -(1 << RING_STEP)
+        if name == "queue_base_high":
+            return (1 << (self.config.address_bits - WORD)) - 1
+        return register.mask
+
+    def _constants(self) -> dict[str, int]:
+        """What a register says of the configuration."""
+        config, tile = self.config, self.config.tile
+        digest = int(config.digest, 16)
+        fields = {
+            "shape": {"lanes": tile.lanes, "rows": tile.rows, "columns": tile.columns, "depth": tile.window_depth},
+            "stream_words": {side: config.stream_words(side) - 1 for side in "ab"},
+            "features": {
+                "value_bits": config.value_bits,
+                "partial_sums": config.partial_sums - 1,
+                "sparse": tile.sparsity != "none",
+                **{name: getattr(config, name) for name in ("bias", "scale", "relu", "mask", "stochastic")},
+                "compression": config.compression,
+            },
+        }
+        constants = {"identity": IDENTITY, "digest": digest & 0xFFFFFFFF, "digest_high": digest >> WORD}
+        constants["groups"] = config.groups
+        for name, values in fields.items():
+            constants[name] = sum(int(values[bits.name]) << bits.low for bits in named(name).bits)
+        return constants
+
+    def _written(self, m: Module) -> tuple[dict[str, Signal], Value, Signal]:
+        """Which register is written in this cycle, the data, and the bits of the bytes that are."""
+        axi = self.axi
+        taken = Signal()
+        mask = Signal(WORD)
+        m.d.comb += [
+            taken.eq(axi.awvalid & axi.wvalid & ~axi.bvalid),
+            axi.awready.eq(taken),
+            axi.wready.eq(taken),
+            mask.eq(Cat(strobe.replicate(8) for strobe in axi.wstrb)),
+        ]
+        with m.If(taken):
+            m.d.sync += axi.bvalid.eq(1)
+        with m.Elif(axi.bready):
+            m.d.sync += axi.bvalid.eq(0)
+        written = {}
+        for register in REGISTERS:
+            if register.access != "ro":
+                this = written[register.name] = Signal(name=f"writes_{register.name}")
+                m.d.comb += this.eq(taken & (axi.awaddr[2:] == register.offset >> 2))
+        return written, axi.wdata, mask
+
+    def _read(self, m: Module, values: Mapping[str, Value]) -> None:
+        axi = self.axi
+        m.d.comb += axi.arready.eq(~axi.rvalid)
+        with m.If(axi.arvalid & axi.arready):
+            m.d.sync += [axi.rvalid.eq(1), axi.rdata.eq(0)]
+            with m.Switch(axi.araddr[2:]):
+                for register in REGISTERS:
+                    if register.access != "wo":
+                        with m.Case(register.offset >> 2):
+                            m.d.sync += axi.rdata.eq(values[register.name])
+        with m.Elif(axi.rready):
+            m.d.sync += axi.rvalid.eq(0)

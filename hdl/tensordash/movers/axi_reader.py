@@ -1,0 +1,117 @@
+"""AXI reader: turns requests for any number of beats into bursts, and gives the beats in order."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import stream
+from amaranth.lib.data import StructLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+from .axi import PAGE, AxiReadSignature, request_layout
+
+__all__ = ["AxiReader", "read_beat_layout"]
+
+
+def read_beat_layout(data_bits: int) -> StructLayout:
+    """A beat that memory sent: its data, and whether memory answered with an error instead."""
+    return StructLayout({"data": data_bits, "error": 1})
+
+
+class AxiReader(Block):
+    """Reads beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
+
+    Whoever asks must take the beats sooner or later whatever else happens, for the bus may be shared.
+
+    Timing: a burst's address is offered in the cycle after its request was taken, or after the last address of the
+    request before; one burst in a cycle. Beats pass through in the cycle in which they come.
+
+    Parameters
+    ----------
+    data_bits, address_bits : int
+        Of the bus; bytes are addressed.
+    count_bits : int
+        Of the number of beats in a request.
+    outstanding : int
+        Bursts on their way at once.
+    burst : int
+        Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
+
+    Members
+    -------
+    request : In(stream of request_layout)
+        What to read.
+    beats : Out(stream of read_beat_layout)
+        The beats.
+    axi : Out(AxiReadSignature)
+        To memory.
+    halt : In(1)
+        No burst begins from now on, requests are forgotten, beats that still come are dropped.
+    idle : Out(1)
+        There is no request, and no burst is on its way.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Registers" (soft reset); AMBA AXI Protocol (IHI 0022), "Address structure".
+    """
+
+    def __init__(
+        self, *, data_bits: int, address_bits: int, count_bits: int, outstanding: int, burst: int = 32
+    ) -> None:
+        self.data_bits = require_int("data_bits", data_bits, 8, 1024)
+        self.address_bits = require_int("address_bits", address_bits, 13, 64)
+        self.count_bits = require_int("count_bits", count_bits, 1, 32)
+        self.outstanding = require_int("outstanding", outstanding, 1, 16)
+        self.burst = require_int("burst", burst, 1, min(256, PAGE * 8 // data_bits))
+        if burst & (burst - 1):
+            raise ValueError(f"burst must be a power of two, not {burst}")
+        self.skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
+        super().__init__(
+            {
+                "request": In(stream.Signature(request_layout(address_bits - self.skipped, count_bits))),
+                "beats": Out(stream.Signature(read_beat_layout(data_bits))),
+                "axi": Out(AxiReadSignature(data_bits=data_bits, address_bits=address_bits)),
+                "halt": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        """The rest of a request in a register, and a count of bursts."""
+        m = Module()
+        axi, request = self.axi, self.request
+        beat = Signal(self.address_bits - self.skipped, reset_less=True)  # where the next burst begins
+        left = Signal(self.count_bits)  # beats that no burst has been begun for
+        on_way = Signal(range(self.outstanding + 1))
+        offered = Signal()  # an address stands that may not be taken back
+        to_edge = Signal(9)
+        closes = Signal()
+        length = Signal(9)
+        begun = Signal()
+        ended = Signal()
+        m.d.comb += [
+            to_edge.eq(self.burst - beat[: self.burst.bit_length() - 1]),
+            closes.eq(left <= to_edge),
+            length.eq(Mux(closes, left, to_edge)),
+            axi.araddr.eq(Cat(Const(0, self.skipped), beat)),
+            axi.arlen.eq(length - 1),
+            axi.arvalid.eq(offered | ((left != 0) & (on_way != self.outstanding) & ~self.halt)),
+            begun.eq(axi.arvalid & axi.arready),
+            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt),
+            self.beats.valid.eq(axi.rvalid & ~self.halt),
+            self.beats.payload.data.eq(axi.rdata),
+            self.beats.payload.error.eq(axi.rresp[1]),
+            axi.rready.eq(self.beats.ready | self.halt),
+            ended.eq(axi.rvalid & axi.rready & axi.rlast),
+            self.idle.eq((left == 0) & (on_way == 0)),
+        ]
+        m.d.sync += [offered.eq(axi.arvalid & ~axi.arready), on_way.eq(on_way + begun - ended)]
+        with m.If(begun):
+            m.d.sync += [beat.eq(beat + length), left.eq(left - length)]
+        with m.If(self.halt & (begun | ~offered)):
+            m.d.sync += left.eq(0)
+        with m.If(request.valid & request.ready):
+            m.d.sync += [beat.eq(request.payload.beat), left.eq(request.payload.count)]
+        return m

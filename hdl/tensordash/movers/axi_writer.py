@@ -1,0 +1,148 @@
+"""AXI writer: turns requests for any number of beats, and their data, into bursts, and counts the answers."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.lib import stream
+from amaranth.lib.data import StructLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.parameters import require_int
+from .axi import PAGE, AxiWriteSignature, request_layout
+
+__all__ = ["AxiWriter", "write_beat_layout"]
+
+MOST_ON_WAY = 31
+"""Bursts that may be without an answer. Nothing is kept of them, so that many cost next to nothing."""
+
+
+def write_beat_layout(data_bits: int) -> StructLayout:
+    """A beat for memory: its data, and which bytes are written."""
+    return StructLayout({"data": data_bits, "strobe": data_bits // 8})
+
+
+class AxiWriter(Block):
+    """Writes beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
+
+    Timing: a burst's address is offered two cycles after its request was taken, or one after the address before it; its
+    data from the cycle after its address on, one beat in a cycle. Data pass through in the cycle in which they come.
+
+    Parameters
+    ----------
+    data_bits, address_bits : int
+        Of the bus; bytes are addressed.
+    count_bits : int
+        Of the number of beats in a request.
+    burst : int
+        Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
+
+    Members
+    -------
+    request : In(stream of request_layout)
+        What to write.
+    beats : In(stream of write_beat_layout)
+        Data of all requests, one after the other. They may come before their request; they wait.
+    axi : Out(AxiWriteSignature)
+        To memory.
+    failed : Out(1)
+        In this cycle memory answers a burst with an error.
+    halt : In(1)
+        No burst begins from now on, requests are forgotten, and bursts that have begun end with strobes low.
+    idle : Out(1)
+        There is no request, and no burst without an answer.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+
+    Source: docs/core.md, "Registers" (soft reset); AMBA AXI Protocol (IHI 0022), "Address structure" and
+    "Dependencies between channel handshake signals".
+    """
+
+    def __init__(self, *, data_bits: int, address_bits: int, count_bits: int, burst: int = 32) -> None:
+        self.data_bits = require_int("data_bits", data_bits, 8, 1024)
+        self.address_bits = require_int("address_bits", address_bits, 13, 64)
+        self.count_bits = require_int("count_bits", count_bits, 1, 32)
+        self.burst = require_int("burst", burst, 1, min(256, PAGE * 8 // data_bits))
+        if burst & (burst - 1):
+            raise ValueError(f"burst must be a power of two, not {burst}")
+        self.skipped = (data_bits // 8).bit_length() - 1
+        super().__init__(
+            {
+                "request": In(stream.Signature(request_layout(address_bits - self.skipped, count_bits))),
+                "beats": In(stream.Signature(write_beat_layout(data_bits))),
+                "axi": Out(AxiWriteSignature(data_bits=data_bits, address_bits=address_bits)),
+                "failed": Out(1),
+                "halt": In(1),
+                "idle": Out(1),
+            }
+        )
+
+    def elaborate(self, platform):
+        """Addresses run ahead of data by one burst at most: its length waits in a register."""
+        m = Module()
+        axi, request = self.axi, self.request
+        beat = Signal(self.address_bits - self.skipped, reset_less=True)
+        left = Signal(self.count_bits)  # beats that no burst has been begun for
+        on_way = Signal(range(MOST_ON_WAY + 1))  # bursts without an answer
+        waits = Signal()  # a burst has begun, and the data of the one before are not all sent
+        waiting_length = Signal(8, reset_less=True)
+        to_edge = Signal(9)
+        closes = Signal()
+        length = Signal(9)
+        begins = Signal()
+        enters = Signal()
+        address = Signal(self.address_bits - self.skipped, reset_less=True)
+        m.d.comb += [
+            to_edge.eq(self.burst - beat[: self.burst.bit_length() - 1]),
+            closes.eq(left <= to_edge),
+            length.eq(Mux(closes, left, to_edge)),
+            begins.eq(
+                (left != 0) & (~axi.awvalid | axi.awready) & (~waits | enters) & (on_way != MOST_ON_WAY) & ~self.halt
+            ),
+            request.ready.eq(((left == 0) | (begins & closes)) & ~self.halt),
+            axi.awaddr.eq(Cat(Const(0, self.skipped), address)),
+            axi.bready.eq(1),
+            self.failed.eq(axi.bvalid & axi.bresp[1]),
+            self.idle.eq((left == 0) & (on_way == 0)),
+        ]
+        m.d.sync += on_way.eq(on_way + begins - axi.bvalid)
+        with m.If(begins):
+            m.d.sync += [beat.eq(beat + length), left.eq(left - length)]
+            m.d.sync += [address.eq(beat), axi.awlen.eq(length - 1), axi.awvalid.eq(1)]
+            m.d.sync += [waits.eq(1), waiting_length.eq(length - 1)]
+        with m.Else():
+            with m.If(axi.awready):
+                m.d.sync += axi.awvalid.eq(0)
+            with m.If(enters):
+                m.d.sync += waits.eq(0)
+        with m.If(self.halt):
+            m.d.sync += left.eq(0)
+        with m.If(request.valid & request.ready):
+            m.d.sync += [beat.eq(request.payload.beat), left.eq(request.payload.count)]
+        self._send(m, waits, waiting_length, enters)
+        return m
+
+    def _send(self, m: Module, waits: Signal, waiting_length: Signal, enters: Signal) -> None:
+        """The data of one burst after the other."""
+        axi, beats = self.axi, self.beats
+        sends = Signal()  # a burst whose data are not all sent
+        after = Signal(8, reset_less=True)  # beats of it after the next one
+        passes = Signal()  # a beat is what it shall be; otherwise its strobes are low
+        stands = Signal()  # a beat was offered before `halt` and is not taken: it may not change
+        sent = Signal()
+        m.d.comb += [
+            passes.eq(~self.halt | stands),
+            axi.wvalid.eq(sends & (beats.valid | ~passes)),
+            axi.wdata.eq(beats.payload.data & passes.replicate(self.data_bits)),
+            axi.wstrb.eq(beats.payload.strobe & passes.replicate(self.data_bits // 8)),
+            axi.wlast.eq(after == 0),
+            beats.ready.eq(sends & passes & axi.wready),
+            sent.eq(axi.wvalid & axi.wready),
+            enters.eq(waits & (~sends | (sent & axi.wlast))),
+        ]
+        m.d.sync += stands.eq(axi.wvalid & ~axi.wready & passes)
+        with m.If(enters):
+            m.d.sync += [sends.eq(1), after.eq(waiting_length)]
+        with m.Elif(sent):
+            m.d.sync += [sends.eq(~axi.wlast), after.eq(after - 1)]

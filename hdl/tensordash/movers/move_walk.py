@@ -1,0 +1,79 @@
+"""The loops of a move between memory and the buffer."""
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+
+from ..configuration.core_config import CoreConfig
+from .unit import DescriptorRegister
+
+__all__ = ["MoveWalk"]
+
+
+class MoveWalk:
+    """Goes from run to run of a move: where each is in memory, and where in the buffer.
+
+    Three places are kept, of the begin of a turn of each loop, so that one adder suffices.
+
+    Parameters
+    ----------
+    m : Module
+        Where it is built.
+    descriptor : DescriptorRegister
+        Of a load or a store.
+    config : CoreConfig
+        The core.
+
+    Attributes
+    ----------
+    begin, step : Signal
+        To be driven: go to the first run, or from one to the next; not both.
+    place : Signal
+        The run's first group in memory: its address in groups.
+    address : Signal
+        The run's first group in the buffer.
+    end : Signal
+        The group of the buffer after the run's last.
+    fits : Signal
+        The run does not go beyond the buffer's end.
+    last : Signal
+        There is no run after this one.
+
+    Source: docs/core.md, "Loops".
+    """
+
+    def __init__(self, m: Module, descriptor: DescriptorRegister, config: CoreConfig) -> None:
+        skipped = config.group_bytes.bit_length() - 1
+        bits = config.address_bits - skipped
+        self.begin = Signal(name="walk_begin")
+        self.step = Signal(name="walk_step")
+        self.address = Signal(17, name="walk_address", reset_less=True)
+        self.fits = Signal(name="walk_fits")
+        self.last = Signal(name="walk_last")
+        self.end = Signal(18, name="walk_end")
+        places = [Signal(bits, name=f"walk_place_{k}", reset_less=True) for k in (1, 2, 3)]
+        self.place = places[0]
+        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2, 3)]  # this one and those to come
+        counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
+        strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
+        over = [turn == 1 for turn in turns]
+        # Loop k steps, or one that is further out.
+        beyond: list[Value] = [over[0], over[0] & over[1]]
+        next_place = Signal(bits, name="walk_next_place")
+        origin = Mux(beyond[1], places[2], Mux(beyond[0], places[1], places[0]))
+        stride = Mux(beyond[1], strides[2], Mux(beyond[0], strides[1], strides[0]))
+        m.d.comb += [
+            self.last.eq(over[0] & over[1] & over[2]),
+            self.end.eq(self.address + descriptor["count_0"]),
+            self.fits.eq(self.end <= config.groups),
+            next_place.eq(origin + stride),
+        ]
+        memory = Cat(descriptor["memory"], descriptor["memory_high"])[skipped : config.address_bits]
+        with m.If(self.begin):
+            m.d.sync += [self.address.eq(descriptor["address"]), *(place.eq(memory) for place in places)]
+            m.d.sync += [turn.eq(count) for turn, count in zip(turns, counts, strict=True)]
+        with m.If(self.step):
+            m.d.sync += [self.address.eq(self.end), places[0].eq(next_place)]
+            m.d.sync += turns[0].eq(Mux(over[0], counts[0], turns[0] - 1))
+            with m.If(beyond[0]):
+                m.d.sync += [places[1].eq(next_place), turns[1].eq(Mux(over[1], counts[1], turns[1] - 1))]
+            with m.If(beyond[1]):
+                m.d.sync += [places[2].eq(next_place), turns[2].eq(turns[2] - 1)]

@@ -1,0 +1,68 @@
+"""Read arbiter: two readers at one AXI4 port."""
+
+from amaranth.hdl import Module, Mux, Signal
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from .axi import AxiReadSignature
+
+__all__ = ["ReadArbiter"]
+
+
+class ReadArbiter(Block):
+    """Lets the first reader's addresses go before the second's, and tells their data apart by ID: 0 and 1.
+
+    The first may not ask so often that the second never can.
+
+    Timing: none; everything passes through.
+
+    Parameters
+    ----------
+    data_bits, address_bits : int
+        Of the bus.
+
+    Members
+    -------
+    first, second : In(AxiReadSignature)
+        The readers, without IDs.
+    axi : Out(AxiReadSignature)
+        To memory, with an ID of one bit. Data of the two may come in any order.
+
+    Source: AMBA AXI Protocol (IHI 0022), "Transaction ordering".
+    """
+
+    def __init__(self, *, data_bits: int, address_bits: int) -> None:
+        shape = {"data_bits": data_bits, "address_bits": address_bits}
+        super().__init__(
+            {
+                "first": In(AxiReadSignature(**shape)),
+                "second": In(AxiReadSignature(**shape)),
+                "axi": Out(AxiReadSignature(**shape, id_bits=1)),
+            }
+        )
+
+    def elaborate(self, platform):
+        """A choice that stays while its address waits."""
+        m = Module()
+        first, second, axi = self.first, self.second, self.axi
+        chosen = Signal()  # the second
+        waits = Signal()
+        before = Signal(reset_less=True)
+        m.d.comb += [
+            chosen.eq(Mux(waits, before, ~first.arvalid)),
+            axi.arid.eq(chosen),
+            axi.araddr.eq(Mux(chosen, second.araddr, first.araddr)),
+            axi.arlen.eq(Mux(chosen, second.arlen, first.arlen)),
+            axi.arvalid.eq(Mux(chosen, second.arvalid, first.arvalid)),
+            axi.rready.eq(Mux(axi.rid, second.rready, first.rready)),
+        ]
+        for number, reader in enumerate((first, second)):
+            m.d.comb += [
+                reader.arready.eq(axi.arready & (chosen == number)),
+                reader.rvalid.eq(axi.rvalid & (axi.rid == number)),
+                reader.rdata.eq(axi.rdata),
+                reader.rresp.eq(axi.rresp),
+                reader.rlast.eq(axi.rlast),
+            ]
+        m.d.sync += [waits.eq(axi.arvalid & ~axi.arready), before.eq(chosen)]
+        return m

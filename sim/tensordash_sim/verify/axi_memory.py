@@ -1,0 +1,247 @@
+"""Memory at an AXI4 port of a bench: as slow and unruly as AXI allows, and it checks the master's rules."""
+
+from collections import deque
+from dataclasses import dataclass, field
+from random import Random
+
+from ..core.golden import Memory
+from .pins import PinsLike
+
+__all__ = ["AxiMemory"]
+
+PAGE = 4096
+ERRORS = (2, 3)
+"""SLVERR and DECERR."""
+GARBLED = 0x5A
+
+
+@dataclass
+class _Burst:
+    number: int
+    address: int
+    beats: int
+    due: int
+    data: list[tuple[int, int]] = field(default_factory=list)
+    moved: int = 0
+
+
+class AxiMemory:
+    """A slave, cycle by cycle: `drive`, settle, `observe`, tick.
+
+    Parameters
+    ----------
+    pins : PinsLike
+        Where the port is.
+    random : Random
+        Decides latencies, orders and pauses.
+    memory : Memory
+        The bytes; addresses that are not there answer with an error.
+    bits : int
+        Of a beat.
+    prefix : str
+        What names of its pins begin with.
+    reads, writes : bool
+        Which channels there are.
+    ids : bool
+        Whether there are IDs.
+    latency : (int, int)
+        Cycles from an address (or the last data) to the first data (or the answer).
+    pause : float
+        How often a channel does not move though it could.
+    outstanding : int
+        Bursts of reads that may be on their way.
+    burst : int
+        Beats of the longest burst allowed.
+
+    Attributes
+    ----------
+    read_bursts, write_bursts, read_beats, write_beats : int
+        What has been seen.
+    """
+
+    def __init__(
+        self,
+        pins: PinsLike,
+        random: Random,
+        memory: Memory,
+        *,
+        bits: int,
+        prefix: str = "axi_",
+        reads: bool = False,
+        writes: bool = False,
+        ids: bool = False,
+        latency: tuple[int, int] = (0, 20),
+        pause: float = 0.3,
+        outstanding: int = 16,
+        burst: int = 256,
+    ) -> None:
+        self.pins, self.random, self.memory, self.bytes, self.prefix = pins, random, memory, bits // 8, prefix
+        self.reads, self.writes, self.ids = reads, writes, ids
+        self.latency, self.pause, self.outstanding, self.burst = latency, pause, outstanding, burst
+        self.read_bursts = self.write_bursts = self.read_beats = self.write_beats = 0
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget all that is on its way."""
+        self._reading: list[_Burst] = []
+        self._addressed: deque[_Burst] = deque()
+        self._data: deque[tuple[int, int, int]] = deque()
+        self._answers: list[tuple[int, _Burst, int]] = []
+        self._offers: dict[str, tuple] = {}
+        self._given: dict[str, dict[str, int] | None] = {"r": None, "b": None}
+        self._chosen: _Burst | None = None
+        self._answered: tuple[int, _Burst, int] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not (self._reading or self._addressed or self._data or self._answers or self._answered)
+
+    def _moves(self) -> int:
+        return int(self.random.random() >= self.pause)
+
+    def _due(self) -> int:
+        low, high = self.latency
+        # Mostly short, now and then as long as can be.
+        return self.pins.cycle + (self.random.randint(low, high) if self.random.random() < 0.3 else low)
+
+    def idle_pins(self) -> dict[str, int]:
+        """All inputs, while nothing happens."""
+        values: dict[str, int] = {}
+        if self.reads:
+            values |= {"arready": 0, "rdata": 0, "rresp": 0, "rlast": 0, "rvalid": 0} | ({"rid": 0} if self.ids else {})
+        if self.writes:
+            values |= {"awready": 0, "wready": 0, "bresp": 0, "bvalid": 0} | ({"bid": 0} if self.ids else {})
+        return {self.prefix + name: value for name, value in values.items()}
+
+    def drive(self) -> None:
+        """Set the port's inputs for a cycle."""
+        if self.reads:
+            self._drive_reads()
+        if self.writes:
+            self._drive_writes()
+
+    def _set(self, values: dict[str, int]) -> None:
+        self.pins.drive(**{self.prefix + name: value for name, value in values.items()})
+
+    def _drive_reads(self) -> None:
+        given = self._given["r"]
+        if given is None:
+            first: dict[int, _Burst] = {}
+            for burst in self._reading:
+                first.setdefault(burst.number, burst)
+            due = [burst for burst in first.values() if burst.due <= self.pins.cycle]
+            if due and self._moves():
+                burst = self._chosen = self.random.choice(due)
+                data = self.memory.read(burst.address + burst.moved * self.bytes, self.bytes)
+                last = burst.moved + 1 == burst.beats
+                given = {
+                    "rvalid": 1,
+                    "rlast": int(last),
+                    "rresp": 0 if data is not None else self.random.choice(ERRORS),
+                }
+                whole = bytes([GARBLED] * self.bytes) if data is None else data
+                given["rdata"] = int.from_bytes(whole, "little")
+                if self.ids:
+                    given["rid"] = burst.number
+            else:
+                given = {"rvalid": 0, "rlast": self.random.getrandbits(1), "rresp": self.random.getrandbits(2)}
+        self._given["r"] = given
+        self._set({**given, "arready": self._moves()})
+
+    def _drive_writes(self) -> None:
+        given = self._given["b"]
+        if given is None:
+            due = [answer for answer in self._answers if answer[0] <= self.pins.cycle]
+            if due and self._moves():
+                # One ID: answers in order.
+                answer = self._answered = due[0]
+                self._answers.remove(answer)
+                given = {"bvalid": 1, "bresp": answer[2]} | ({"bid": answer[1].number} if self.ids else {})
+            else:
+                given = {"bvalid": 0, "bresp": self.random.getrandbits(2)}
+        self._given["b"] = given
+        self._set({**given, "awready": self._moves(), "wready": self._moves()})
+
+    def observe(self) -> None:
+        """See what the master does in this cycle, once all has settled."""
+        if self.reads:
+            self._observe_reads()
+        if self.writes:
+            self._observe_writes()
+
+    def _pin(self, name: str) -> int:
+        return self.pins.read(self.prefix + name)
+
+    def _offer(self, channel: str, names: tuple[str, ...]) -> tuple | None:
+        """What a channel of the master moves in this cycle, if anything; it may not change while it waits."""
+        valid = self._pin(f"{channel}valid")
+        stood = self._offers.pop(channel, None)
+        if not valid:
+            assert stood is None, f"cycle {self.pins.cycle}: {channel}valid fell before it was taken"
+            return None
+        offer = tuple(self._pin(name) for name in names)
+        assert stood is None or stood == offer, f"cycle {self.pins.cycle}: {channel} changed while it waited"
+        if self._pin(f"{channel}ready"):
+            return offer
+        self._offers[channel] = offer
+        return None
+
+    def _begun(self, offer: tuple) -> _Burst:
+        """A burst of an address that was taken."""
+        address, length, *number = offer
+        beats, where = length + 1, f"cycle {self.pins.cycle}: burst of {length + 1} beats at {address:#x}"
+        assert address % self.bytes == 0, f"{where} is not aligned"
+        assert beats <= self.burst, f"{where} is too long"
+        assert address % PAGE + beats * self.bytes <= PAGE, f"{where} crosses 4 KiB"
+        return _Burst(number[0] if number else 0, address, beats, self._due())
+
+    def _observe_reads(self) -> None:
+        ids = ("arid",) if self.ids else ()
+        offer = self._offer("ar", ("araddr", "arlen", *ids))
+        on_way = len(self._reading) + (offer is not None) + ("ar" in self._offers)
+        assert on_way <= self.outstanding, f"cycle {self.pins.cycle}: {on_way} reads are on their way"
+        given, burst = self._given["r"], self._chosen
+        if given is not None and (not given["rvalid"] or self._pin("rready")):
+            self._given["r"] = None
+            if given["rvalid"]:
+                assert burst is not None
+                self.read_beats += 1
+                burst.moved += 1
+                if burst.moved == burst.beats:
+                    self._reading.remove(burst)
+        if offer is not None:
+            self.read_bursts += 1
+            self._reading.append(self._begun(offer))
+
+    def _observe_writes(self) -> None:
+        ids = ("awid",) if self.ids else ()
+        given = self._given["b"]
+        if given is not None and (not given["bvalid"] or self._pin("bready")):
+            self._given["b"] = self._answered = None
+        if (offer := self._offer("aw", ("awaddr", "awlen", *ids))) is not None:
+            self.write_bursts += 1
+            self._addressed.append(self._begun(offer))
+        if (beat := self._offer("w", ("wdata", "wstrb", "wlast"))) is not None:
+            self.write_beats += 1
+            self._data.append(beat)
+        while self._addressed and self._data:
+            burst, (data, strobe, last) = self._addressed[0], self._data.popleft()
+            burst.data.append((data, strobe))
+            final = len(burst.data) == burst.beats
+            assert last == final, f"cycle {self.pins.cycle}: wlast is {last} in beat {len(burst.data)} of {burst.beats}"
+            if final:
+                self._addressed.popleft()
+                answer = 0 if self._written(burst) else self.random.choice(ERRORS)
+                due = max([self._due(), *(each[0] for each in self._answers)])
+                self._answers.append((due, burst, answer))
+
+    def _written(self, burst: _Burst) -> bool:
+        """Write a burst; whether all bytes that it writes are there."""
+        good = True
+        for k, (data, strobe) in enumerate(burst.data):
+            whole = data.to_bytes(self.bytes, "little")
+            for i in range(self.bytes):
+                if strobe >> i & 1:
+                    good &= self.memory.write(burst.address + k * self.bytes + i, whole[i : i + 1])
+        return good

@@ -1,0 +1,95 @@
+"""Bench of the AXI writer: memory afterwards, byte by byte, and every answer."""
+
+from random import Random
+
+import cocotb
+
+from tensordash_sim.core.golden import Memory
+from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+BASE, SIZE = 0x3000, 0x5000
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[0, 20, 200], pause=[0.0, 0.4])
+async def random_requests(dut, latency: int, pause: float) -> None:
+    """Requests in and beyond what is there, and a halt after each batch of them, in the midst or at the end."""
+    job = current_job()
+    random = Random(f"{job.seed} writer {latency} {pause}")
+    cocotb.log.info("seed %s", job.seed)
+    config = job.config
+    size, shift = config.axi_bits // 8, (config.axi_bits // 8).bit_length() - 1
+    content, golden = Memory(SIZE, BASE), Memory(SIZE, BASE)
+    pins = Pins(dut)
+    memory = AxiMemory(
+        pins,
+        random,
+        content,
+        bits=config.axi_bits,
+        writes=True,
+        latency=(0, latency),
+        pause=pause,
+        burst=job.options["burst"],
+    )
+    inputs = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
+    await pins.reset(**inputs, **memory.idle_pins())
+    done = 0
+    for batch in range(round(12 * job.effort)):
+        requests, beats, wrong = [], [], False
+        for _ in range(random.randint(1, 6)):
+            count = random.choice([1, 1, 2, 3, random.randint(1, 40), random.randint(1, 4096 // size + 9)])
+            beat = random.choice([random.randrange(0x2F00, 0x8100), 0x4000 - size * random.randrange(20)]) >> shift
+            requests.append((beat, count))
+            for k in range(count):
+                whole = (1 << size) - 1
+                beats.append(
+                    ((beat + k) * size, random.getrandbits(8 * size), random.choice([whole, random.getrandbits(size)]))
+                )
+        cut, halting, failures, waited, taken, shown = random.random() < 0.4, False, 0, 0, 0, False
+        requested, offered = list(requests), list(beats)
+        while True:
+            halting |= cut and taken > len(beats) // 2
+            memory.drive()
+            address_bits = config.address_bits - shift
+            request = requested[0] if requested and random.random() >= pause else None
+            shown = bool(offered) and (shown or (random.random() >= pause and not halting))
+            pins.drive(
+                request_valid=int(request is not None),
+                request_payload=request[0] | request[1] << address_bits if request else 0,
+                beats_valid=int(shown),
+                beats_payload=offered[0][1] | offered[0][2] << 8 * size if offered else 0,
+                halt=int(halting),
+            )
+            await pins.settle()
+            memory.observe()
+            failures += pins.read("failed")
+            if request is not None and pins.read("request_ready"):
+                assert not halting
+                requested.pop(0)
+            if shown and pins.read("beats_ready"):
+                address, data, strobe = offered.pop(0)
+                shown = False
+                taken += 1
+                for i in range(size):
+                    if strobe >> i & 1:
+                        wrong |= not golden.write(address + i, bytes([data >> 8 * i & 255]))
+            # A request that is taken in this cycle is not there yet.
+            idle = pins.read("idle") and not (request is not None and pins.read("request_ready"))
+            await pins.tick()
+            if idle and (halting or not requested):
+                assert memory.idle, f"cycle {pins.cycle}: idle while a burst has no answer"
+                break
+            waited += 1
+            assert waited < 60000
+        assert halting or not offered
+        assert bool(failures) == wrong or halting
+        assert content.bytes == golden.bytes, f"batch {batch}: memory differs"
+        done += taken
+        if batch == 5:
+            pins.drive(rst=1)
+            await pins.settle()
+            await pins.tick()
+            pins.drive(rst=0)
+    assert done > 100

@@ -1,0 +1,56 @@
+"""What benches of units share: descriptors go in, and `done` comes out."""
+
+from random import Random
+
+from tensordash_sim.verify.pins import PinsLike
+
+__all__ = ["CommandPort"]
+
+BEATS, BITS = 4, 128
+
+
+class CommandPort:
+    """The sequencer's side of a unit's command port: `drive`, settle, `observe`, tick.
+
+    Parameters
+    ----------
+    pins : PinsLike
+        Where the unit is.
+    random : Random
+        Decides pauses.
+
+    Attributes
+    ----------
+    error : int or None
+        Of the descriptor that is done; None while there is none.
+    """
+
+    IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0}
+
+    def __init__(self, pins: PinsLike, random: Random) -> None:
+        self.pins, self.random = pins, random
+        self.begin(0)
+        self._beats = []
+
+    def begin(self, bits: int) -> None:
+        """Give the unit a descriptor."""
+        self._beats = [bits >> (BITS * k) & ((1 << BITS) - 1) for k in range(BEATS)]
+        self._shown = False
+        self.error: int | None = None
+
+    def drive(self) -> None:
+        """Set the inputs for a cycle."""
+        self._shown = bool(self._beats) and (self._shown or self.random.random() < 0.7)
+        self.pins.drive(
+            command_descriptor_valid=int(self._shown), command_descriptor_payload=self._beats[0] if self._shown else 0
+        )
+
+    def observe(self) -> None:
+        """See what the unit does with it."""
+        if self.pins.read("command_done"):
+            assert not self._beats, f"cycle {self.pins.cycle}: done before all of the descriptor was taken"
+            assert self.error is None, f"cycle {self.pins.cycle}: done twice"
+            self.error = self.pins.read("command_error")
+        if self._shown and self.pins.read("command_descriptor_ready"):
+            self._beats.pop(0)
+            self._shown = False

@@ -1,0 +1,155 @@
+"""Bench of load: the buffer afterwards, and the error, against the golden core."""
+
+from random import Random
+
+import cocotb
+import numpy as np
+
+from tensordash.configuration.registers import ERRORS
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.tensors import deflate
+from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.units.command import CommandPort
+
+BASE, SIZE = 0x10000, 0x8000
+
+
+def plain_move(random: Random, config) -> dict[str, int]:
+    """Fields of a move, mostly within the buffer and the memory."""
+    size = config.group_bytes
+    counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
+    total = counts[0] * counts[1] * counts[2] * counts[3]
+    if total > 60:
+        counts[1:] = [1, 1, 1]
+        total = counts[0]
+    strides = [random.choice([counts[0], 1, -2, random.randint(-20, 20)]) for _ in range(3)]
+    most = max(config.groups - total, 0)
+    address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
+    middle = BASE + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
+    memory = random.choice([middle, middle, middle, 0x11000 - 2 * size, BASE + random.randint(-4, 4) * size])
+    return {
+        "memory": memory // size * size,
+        "address": address,
+        **{f"count_{k}": count for k, count in enumerate(counts)},
+        **{f"stride_{k + 1}": stride for k, stride in enumerate(strides)},
+    }
+
+
+def impossible(fields: dict[str, int], config, content: Memory) -> bool:
+    """Whether a table says more units than any masks could: hardware does not read them, where golden does."""
+    segments = -(-fields["count_0"] // fields["segment"])
+    ends = [content.read(fields["table"] + 4 * k, 4) for k in (0, segments)]
+    begin, end = (int.from_bytes(each or b"", "little") for each in ends)
+    size = config.tile.lanes**2
+    return None not in ends and end - begin > fields["count_0"] * (size + size // config.value_bits)
+
+
+def compressed_move(random: Random, config, content: Memory) -> dict[str, int]:
+    """Fields of a load of some segments of a tensor, which is put into memory; now and then with a mistake."""
+    width, size = config.value_bits, config.tile.lanes**2
+    count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
+    share = random.choice([0.0, 0.1, 0.5, 1.0])
+    groups = [[random.getrandbits(width) if random.random() < share else 0 for _ in range(size)] for _ in range(count)]
+    data, table = deflate(groups, config, segment)
+    first = random.randrange(len(table) - 1)
+    loaded = count - first * segment if random.random() < 0.5 else min(segment, count - first * segment)
+    entries = table.astype("<u4")
+    if random.random() < 0.2:
+        entries[first + random.randint(0, 1)] += np.uint32(random.choice([1, 2**32 - 1, 2**31]))
+    memory = BASE + 16 * random.randrange(SIZE // 64)
+    place = BASE + SIZE // 2 + 4 * random.randrange(SIZE // 16)
+    content.write(memory, data)
+    content.write(place, entries.tobytes())
+    if random.random() < 0.1:
+        memory = BASE + SIZE - 16
+    if random.random() < 0.1:
+        place = BASE + SIZE - 4 * first - 4
+    address = random.choice([random.randint(0, config.groups - 40), config.groups - loaded, config.groups - 1])
+    fields = {"memory": memory, "table": place + 4 * first, "address": address, "count_0": loaded, "segment": segment}
+    return {"compressed": 1, **fields}
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
+async def random_loads(dut, latency: int, pause: float) -> None:
+    """Moves of all kinds, a few of them wrong, and a reset among them."""
+    job = current_job()
+    random = Random(f"{job.seed} load {latency} {pause}")
+    cocotb.log.info("seed %s", job.seed)
+    config = job.config
+    lanes, width = config.tile.lanes, config.value_bits
+    content = Memory(SIZE, BASE)
+    content.bytes[:] = random.randbytes(SIZE)
+    golden = GoldenCore(config, content)
+    pins = Pins(dut)
+    memory = AxiMemory(
+        pins,
+        random,
+        content,
+        bits=config.axi_bits,
+        reads=True,
+        latency=(0, latency),
+        pause=pause,
+        outstanding=config.outstanding,
+    )
+    command = CommandPort(pins, random)
+    await pins.reset(buffer_ready=0, halt=0, **command.IDLE, **memory.idle_pins())
+    buffer = golden.buffer.copy()
+    bank_bits, address_bits = lanes * width, (config.groups - 1).bit_length()
+    goods = 0
+    for number in range(round(24 * job.effort)):
+        compressed = config.compression and random.random() < 0.5
+        fields = compressed_move(random, config, content) if compressed else plain_move(random, config)
+        program = Program()
+        program.add("load", **fields)
+        outcome = golden.run(program.descriptors)
+        described = np.zeros(config.groups, bool)
+        if outcome.error:
+            described[fields["address"] :] = True
+        command.begin(program.descriptors[0])
+        began, cut = pins.cycle, number == 9
+        held = None
+        while command.error is None and not (cut and pins.cycle - began > 20):
+            memory.drive()
+            command.drive()
+            pins.drive(buffer_ready=int(random.random() >= pause))
+            await pins.settle()
+            memory.observe()
+            command.observe()
+            if pins.read("buffer_valid"):
+                assert pins.read("buffer_enable") == (1 << lanes) - 1
+                write = pins.read("buffer_address"), pins.read("buffer_data")
+                assert held is None or held == write, f"cycle {pins.cycle}: a write changed while it waited"
+                held = write
+                if pins.read("buffer_ready"):
+                    held = None
+                    groups = set(split(write[0], address_bits, lanes))
+                    assert len(groups) == 1
+                    banks = split(write[1], bank_bits, lanes)
+                    buffer[groups.pop()] = [split(bank, width, lanes) for bank in banks]
+            await pins.tick()
+            assert pins.cycle - began < 20000, f"load {number} hangs: {fields}"
+        if cut:
+            pins.drive(rst=1)
+            await pins.settle()
+            pins.drive(axi_rvalid=0)
+            await pins.tick()
+            pins.drive(rst=0)
+            memory.reset()
+            command.begin(0)
+            command = CommandPort(pins, random)
+            buffer[:] = golden.buffer
+            continue
+        where = f"load {number} {fields}"
+        code = outcome.code
+        if outcome.error == "read" and compressed and impossible(fields, config, content):
+            code = ERRORS["compressed"]
+        assert command.error == code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert (buffer == golden.buffer)[~described].all(), f"{where}: the buffer differs"
+        assert pins.read("idle")
+        buffer[:] = golden.buffer
+        goods += not outcome.error
+    assert goods > 6 * job.effort

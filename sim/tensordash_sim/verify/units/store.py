@@ -1,0 +1,163 @@
+"""Bench of store: memory afterwards, and the error, against the golden core."""
+
+from random import Random
+
+import cocotb
+import numpy as np
+
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.core.program import Program
+from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.units.command import CommandPort
+
+BASE, SIZE = 0x10000, 0x8000
+
+
+def plain_move(random: Random, config) -> dict[str, int]:
+    """Fields of a store whose runs do not overlap in memory."""
+    size = config.group_bytes
+    counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
+    if counts[0] * counts[1] * counts[2] * counts[3] > 60:
+        counts[1:] = [1, 1, 1]
+    strides, room = [], counts[0]
+    for count in counts[1:]:
+        strides.append(room + random.randint(0, 3))
+        room = strides[-1] * count
+    if random.random() < 0.3 and counts[2:] == [1, 1]:
+        strides[0] = -strides[0]
+    most = max(config.groups - counts[0] * counts[1] * counts[2] * counts[3], 0)
+    address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
+    middle = BASE + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
+    memory = random.choice([middle, middle, middle, 0x11000 - 2 * size, BASE + SIZE - size])
+    return {
+        "memory": memory // size * size,
+        "address": address,
+        **{f"count_{k}": count for k, count in enumerate(counts)},
+        **{f"stride_{k + 1}": stride for k, stride in enumerate(strides)},
+    }
+
+
+def compressed_move(random: Random, config) -> dict[str, int]:
+    """Fields of a compressed store, now and then beyond an end."""
+    count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
+    memory = BASE + 16 * random.randrange(SIZE // 64)
+    if random.random() < 0.1:
+        memory = BASE + SIZE - 16
+    place = BASE + SIZE // 2 + 4 * random.randrange(SIZE // 16)
+    if random.random() < 0.1:
+        place = BASE + SIZE - 4
+    most = config.groups - count
+    address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
+    fields = {"memory": memory, "table": place, "address": address, "count_0": count, "segment": segment}
+    return {"compressed": 1, **fields}
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
+async def random_stores(dut, latency: int, pause: float) -> None:
+    """Moves and records of all kinds, a few of them wrong, and a reset among them."""
+    job = current_job()
+    random = Random(f"{job.seed} store {latency} {pause}")
+    cocotb.log.info("seed %s", job.seed)
+    config = job.config
+    lanes, width = config.tile.lanes, config.value_bits
+    content, expected = Memory(SIZE, BASE), Memory(SIZE, BASE)
+    golden = GoldenCore(config, expected)
+    pins = Pins(dut)
+    memory = AxiMemory(
+        pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause
+    )
+    command = CommandPort(pins, random)
+    counts = {"zeros": 0, "non_finite": 0, "overflow": 0}
+    await pins.reset(buffer_ready=0, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())
+    address_bits = (config.groups - 1).bit_length()
+    goods = 0
+    for number in range(round(24 * job.effort)):
+        share = random.choice([0.0, 0.1, 0.5, 1.0])
+        values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
+        kept = np.array([random.random() < share for _ in range(values.size)])
+        golden.buffer[:] = (values * kept).reshape(golden.buffer.shape)
+        counts = {name: random.getrandbits(32) for name in counts}
+        for name, count in counts.items():
+            setattr(golden.counts, name, count)
+        kind = random.choice(["plain", "plain", "record", *(["compressed"] * 2 * config.compression)])
+        program = Program()
+        if kind == "record":
+            memory_at = random.choice([BASE + 32 * random.randrange(SIZE // 32), BASE + SIZE])
+            program.add("record", memory=memory_at)
+        else:
+            fields = compressed_move(random, config) if kind == "compressed" else plain_move(random, config)
+            program.add("store", **fields)
+        outcome = golden.run(program.descriptors)
+        command.begin(program.descriptors[0])
+        began, cut, cleared = pins.cycle, number == 9, 0
+        held: int | None = None
+        reading: int | None = None
+        while command.error is None and not (cut and pins.cycle - began > 30):
+            memory.drive()
+            command.drive()
+            # Data are there for one cycle only.
+            data = int.from_bytes(golden.buffer[reading].tobytes(), "little") if reading is not None else 0
+            ready = int(random.random() >= pause)
+            pins.drive(buffer_ready=ready, buffer_data=data, **(counts if not cleared else dict.fromkeys(counts, 7)))
+            await pins.settle()
+            memory.observe()
+            command.observe()
+            reading = None
+            if pins.read("buffer_valid"):
+                assert pins.read("buffer_enable") == (1 << lanes) - 1
+                groups = split(pins.read("buffer_address"), address_bits, lanes)
+                assert len(set(groups)) == 1
+                assert held is None or held == groups[0], f"cycle {pins.cycle}: a read changed while it waited"
+                held = groups[0]
+                if ready:
+                    reading, held = groups[0], None
+            else:
+                assert held is None, f"cycle {pins.cycle}: a read was taken back"
+            cleared += pins.read("clear")
+            await pins.tick()
+            assert pins.cycle - began < 30000, f"store {number} hangs: {program.listing()}"
+        if cut:
+            pins.drive(rst=1)
+            await pins.settle()
+            await pins.tick()
+            pins.drive(rst=0)
+            memory.reset()
+            command = CommandPort(pins, random)
+            content.bytes[:] = expected.bytes
+            continue
+        where = f"store {number} {program.listing()}"
+        assert command.error == outcome.code, f"{where}: golden says {outcome.error or 'no error'}"
+        assert pins.read("idle")
+        assert memory.idle
+        assert cleared == (kind == "record"), f"{where}: cleared {cleared} times"
+        if not outcome.error:
+            assert content.bytes == expected.bytes, f"{where}: memory differs"
+            goods += 1
+        content.bytes[:] = expected.bytes
+    assert goods > 6 * job.effort
+
+
+@cocotb.test()
+async def the_bus_is_kept_busy(dut) -> None:
+    """A plain store of many groups, with a memory that always takes: a beat in every cycle."""
+    config, pins = current_job().config, Pins(dut)
+    content = Memory(SIZE, BASE)
+    memory = AxiMemory(pins, Random(1), content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
+    command = CommandPort(pins, Random(2))
+    await pins.reset(
+        buffer_ready=1, buffer_data=0, halt=0, zeros=0, non_finite=0, overflow=0, **command.IDLE, **memory.idle_pins()
+    )
+    program = Program()
+    program.add("store", memory=BASE, count_0=40)
+    command.begin(program.descriptors[0])
+    while command.error is None:
+        memory.drive()
+        command.drive()
+        await pins.settle()
+        memory.observe()
+        command.observe()
+        await pins.tick()
+    assert pins.cycle < 40 * config.group_bits // config.axi_bits + 30

@@ -1,0 +1,33 @@
+"""The unit `load`, on the emitted Verilog, against the golden core."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.movers.load import Load
+from tensordash_sim.verify.unit_run import run_unit
+
+FP8 = '[tile]\nformat = "fp8_e4m3"\n'
+CONFIGS = {
+    "default": CoreConfig.from_toml("[core]\nbuffer = 8"),
+    "narrow": CoreConfig.from_toml("[core]\nbuffer = 4\naxi_bits = 32\noutstanding = 1"),
+    "whole": CoreConfig.from_toml(FP8 + "[core]\nbuffer = 4"),
+    "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 8\naxi_bits = 256"),
+    "plain": CoreConfig.from_toml("[core]\nbuffer = 8\ncompression = false"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_load_is_golden(name):
+    assert run_unit(Load(config=CONFIGS[name]), "load", CONFIGS[name], seed=1) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("walk_end <= 18'h100", "walk_end <= 18'h101"),  # a group beyond the end
+        ("= | remainder", "= 1'h0"),  # the last segment, which is shorter, is not counted
+    ],
+)
+def test_a_broken_load_is_found(right, wrong):
+    config = CONFIGS["default"]
+    assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)])
