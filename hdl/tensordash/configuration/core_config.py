@@ -62,15 +62,15 @@ class CoreConfig:
 
     Examples
     --------
-    >>> config = CoreConfig(tile=TileConfig(staging="ring"))
+    >>> config = CoreConfig(tile=TileConfig(staging="ring", counters="snapshot"))
     >>> config.group_bits, config.groups, config.stream_words("a"), config.streamed_steps
     (256, 2048, 128, 512)
-    >>> CoreConfig(tile=TileConfig(staging="ring", rows=6))
+    >>> CoreConfig(tile=TileConfig(staging="ring", counters="snapshot", rows=6))
     Traceback (most recent call last):
     ValueError: tile.rows must be a multiple of tile.lanes = 4 in a core, not 6
     """
 
-    tile: TileConfig = field(default_factory=lambda: TileConfig(staging="ring"))
+    tile: TileConfig = field(default_factory=lambda: TileConfig(staging="ring", counters="snapshot"))
     buffer: int = 64
     regions: int = 4
     stream_buffer: int = 16
@@ -126,8 +126,8 @@ class CoreConfig:
             raise ValueError("tile.initial must be false in a core: its output unit adds")
         if tile.registered_ready:
             raise ValueError("tile.registered_ready must be false in a core")
-        if tile.counters is not True:
-            raise ValueError(f"tile.counters must be true in a core, not {tile.counters!r}")
+        if not tile.snapshot:
+            raise ValueError(f'tile.counters must be "snapshot" in a core, not {tile.counters!r}')
         if tile.out_rows != 1:
             raise ValueError(f"tile.out_rows must be 1 in a core, not {tile.out_rows}")
 
@@ -221,7 +221,7 @@ class CoreConfig:
             if key not in known:
                 raise ConfigError(f"unknown key core.{key}: allowed are {', '.join(known)}")
         given = document.get("tile", {})
-        tile = TileConfig.from_mapping({"tile": {"staging": "ring", **given} if isinstance(given, Mapping) else given})
+        tile = TileConfig.from_mapping({"tile": {"staging": "ring", "counters": "snapshot", **given} if isinstance(given, Mapping) else given})
         try:
             return cls(tile=tile, **table)
         except (TypeError, ValueError) as error:

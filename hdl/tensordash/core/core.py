@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module
+from amaranth.hdl import Cat, Const, Module
 from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
@@ -19,11 +19,11 @@ from ..movers.read_arbiter import ReadArbiter
 from ..movers.store import Store
 from ..tile.tile import Tile
 from .command_queue import CommandQueue
-from .counters import Counters
 from .multiply import Multiply
 from .output import COUNTS, Output
 from .registers import ADDRESS_BITS, Registers
 from .sequencer import Sequencer
+from .unit_counters import TILE_COUNTERS, UnitCounters
 
 __all__ = ["Core"]
 
@@ -74,7 +74,7 @@ class Core(Block):
             }
         )
         self.registers = Registers(config=config)
-        self.counters = Counters(most_pairs=tile.rows * tile.lanes, most_steps=tile.window_depth)
+        self.unit_counters = UnitCounters()
         self.command_queue = CommandQueue(config=config)
         self.sequencer = Sequencer(config=config)
         self.read_arbiter = ReadArbiter(data_bits=config.axi_bits, address_bits=config.address_bits)
@@ -114,7 +114,7 @@ class Core(Block):
             "command_queue": self.command_queue,
             "sequencer": self.sequencer,
             "read_arbiter": self.read_arbiter,
-            "counters": self.counters,
+            "unit_counters": self.unit_counters,
             **self.units,
             "buffer": self.buffer,
             "stream_buffer_a": self.streams["a"],
@@ -197,11 +197,20 @@ class Core(Block):
         m.d.comb += [*(getattr(store, name).eq(getattr(output, name)) for name in COUNTS), output.clear.eq(store.clear)]
 
     def _count(self, m: Module) -> None:
-        """What counters see."""
-        counters, registers = self.counters, self.registers
-        m.d.comb += [
-            counters.take.eq(registers.take),
-            counters.clear.eq(registers.clear),
-            registers.counters.eq(counters.counters),
-        ]
-        del COUNTERS
+        """The tile's counters are its own; all are copied together."""
+        counters, registers, tile, axi = self.unit_counters, self.registers, self.tile, self.m_axi
+        busy = {unit: self.sequencer.running[place] for place, unit in enumerate(UNITS)}
+        events = {
+            "cycles": Const(1),
+            "multiplying": busy.pop("multiply"),
+            **{f"{unit}_busy": value for unit, value in busy.items()},
+            "read_beats": axi.rvalid & axi.rready & axi.rid[0],
+            "write_beats": axi.wvalid & axi.wready,
+        }
+        m.d.comb += [counters.events[name].eq(event) for name, event in events.items()]
+        for each in (counters, tile):
+            m.d.comb += each.clear.eq(registers.clear)
+        m.d.comb += [counters.take.eq(registers.take), tile.snapshot.eq(registers.take)]
+        for place, (name, _) in enumerate(COUNTERS):
+            counted = getattr(tile, TILE_COUNTERS[name]) if name in TILE_COUNTERS else counters.counters[name]
+            m.d.comb += registers.counters[place].eq(counted)

@@ -1,0 +1,249 @@
+"""Random legal programs: matrix products with everything that descriptors can say, and their data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FloatFormat
+
+from .golden import Memory
+from .program import Loop, Program
+from .tensors import deflate, to_groups, value_type
+
+__all__ = ["RandomProgram", "random_program", "random_values"]
+
+DATA = 0x10000
+"""Where tensors begin in memory."""
+PROGRAM = 0x1000
+"""Where the ring of descriptors is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomProgram:
+    """A program and the memory that it finds.
+
+    Parameters
+    ----------
+    program : Program
+        The descriptors.
+    memory : Memory
+        Its data; without the descriptors.
+    title : str
+        What it does.
+    """
+
+    program: Program
+    memory: Memory
+    title: str
+
+
+def random_values(random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float) -> NDArray:
+    """Bit patterns of operands: so many zeros, the rest finite, subnormals and negative zeros among them."""
+    fmt = config.tile.a_format
+    assert isinstance(fmt, FloatFormat)
+    rng = np.random.default_rng(random.getrandbits(64))
+    exponents = rng.integers(0, 1 << (fmt.exponent_bits - 1), shape)  # not beyond 2, so that sums stay small
+    bits = rng.integers(0, 2, shape) << (fmt.width - 1) | exponents << fmt.fraction_bits
+    bits |= rng.integers(0, 1 << fmt.fraction_bits, shape)
+    return np.where(rng.random(shape) < zeros, 0, bits).astype(value_type(fmt.width))
+
+
+class _Writer:
+    """Puts tensors into memory, one behind the other."""
+
+    def __init__(self, config: CoreConfig, memory: Memory) -> None:
+        self._config, self._memory, self._next = config, memory, DATA
+
+    def place(self, size: int) -> int:
+        """An address at which so many bytes are free."""
+        at = self._next
+        self._next = -(-(at + size) // 64) * 64
+        return at
+
+    def put(self, data: bytes) -> int:
+        """Write bytes; their address."""
+        at = self.place(len(data))
+        assert self._memory.write(at, data)
+        return at
+
+
+def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> RandomProgram:
+    """A matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
+
+    Parameters
+    ----------
+    random : Random
+        Decides everything.
+    config : CoreConfig
+        The core.
+    size : int
+        Bytes of memory.
+    """
+    memory = Memory(size)
+    writer = _Writer(config, memory)
+    lanes, depth = config.tile.lanes, config.tile.window_depth
+    # Positions of side A are the columns, those of side B the rows.
+    parts_a, parts_b = config.parts("a"), config.parts("b")
+    zeros = random.choice([0.0, 0.3, 0.6, 0.9, 1.0])
+    channel_groups = random.choice([1, 2, 3, random.randint(1, 9)])
+    a_streams, b_streams = random.randint(1, 3), random.randint(1, 3)
+    channels = lanes * channel_groups - random.randint(0, lanes - 1)
+    a_positions = lanes * parts_a * a_streams - random.randint(0, lanes * parts_a - 1)
+    b_positions = lanes * parts_b * b_streams - random.randint(0, lanes * parts_b - 1)
+    a_groups, b_groups = -(-a_positions // lanes), -(-b_positions // lanes)
+    chunk = random.randint(1, channel_groups)
+    room = min(config.stream_words("a") // a_streams, config.stream_words("b") // b_streams)
+    chunk = min(chunk, room * depth)
+    chunks = -(-channel_groups // chunk)
+    if chunks > 1 and a_streams * b_streams > config.partial_sums:
+        return random_program(random, config, size)
+    flags = _flags(random, config, chunks)
+    program = Program()
+    region = config.groups // config.regions if config.regions > 1 else config.groups // 4
+    places = {"b": 0, "a": region, "result": 2 * region, "bias": 3 * region, "mask": 3 * region + region // 2}
+    # Rows are positions unless `transposed`: the result has groups of channels by groups of positions.
+    positions, made = (a_groups, b_groups) if flags["transposed"] else (b_groups, a_groups)
+    results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
+    if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
+        return random_program(random, config, size)
+    for side, position_count, share in (("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))):
+        values = random_values(random, config, (channels, position_count), share)
+        _load(program, random, config, writer, to_groups(values, config), places[side], f"layout_{side}")
+    if flags["bias"]:
+        bias = np.random.default_rng(random.getrandbits(64)).standard_normal(made * lanes).astype("<f4")
+        data = bias.tobytes()
+        data += bytes(-len(data) % config.group_bytes)
+        at = writer.put(data)
+        count = len(data) // config.group_bytes
+        program.add("load", memory=at, address=places["bias"], count_0=count)
+    if flags["mask"]:
+        width = config.fp32_groups if flags["fp32"] else 1
+        values = random_values(random, config, (made * width * lanes, positions * lanes), 0.5)
+        _load(program, random, config, writer, to_groups(values, config), places["mask"], "")
+    program.add("load", memory=DATA, address=config.groups - 1, count_0=1, signal=["output"])
+    for index in range(chunks):
+        first = index * chunk
+        steps = min(chunk, channel_groups - first)
+        again = ["multiply"] if index else []
+        for side, groups, streams, count in (
+            ("b", b_groups, b_streams, b_positions),
+            ("a", a_groups, a_streams, a_positions),
+        ):
+            program.add(
+                f"layout_{side}",
+                wait=[*(["load"] if not index else []), *again],
+                signal=["multiply"],
+                steps=steps,
+                streams=streams,
+                address=places[side] + first * groups,
+                x_size=count,
+                loops=[Loop(count=steps, address=groups), Loop(count=streams * config.parts(side), x=lanes)],
+            )
+        final = index == chunks - 1
+        program.add(
+            "multiply",
+            wait=["layout_a", "layout_b"],
+            signal=[] if final else ["layout_a", "layout_b"],
+            output_wait=["load"] if not index else [],
+            output_signal=["store"] if final else [],
+            a_streams=a_streams,
+            b_streams=b_streams,
+            steps=steps,
+            add=int(index > 0),
+            emit=int(final),
+            **(_result(config, flags, places, a_positions, b_positions) if final else {}),
+            loops=_blocks(config, flags, a_streams, b_streams, positions) if final else None,
+        )
+    groups = made * positions * (config.fp32_groups if flags["fp32"] else 1)
+    if config.compression and random.random() < 0.4:
+        target = writer.place(2 * groups * config.group_bytes)
+        table = writer.place(4 * groups + 8)
+        program.add(
+            "store",
+            wait=["output"],
+            compressed=1,
+            memory=target,
+            table=table,
+            segment=random.choice([1, 2, 5, 64]),
+            address=places["result"],
+            count_0=groups,
+        )
+    else:
+        program.add("store", wait=["output"], memory=writer.place(groups * config.group_bytes), address=places["result"], count_0=groups)
+    program.add("record", memory=writer.place(32) // 32 * 32)
+    program.add("end")
+    title = (
+        f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, "
+        + ", ".join(name for name, value in flags.items() if value)
+    )
+    return RandomProgram(program=program, memory=memory, title=title)
+
+
+def _flags(random: Random, config: CoreConfig, chunks: int) -> dict[str, int]:
+    """What the output unit does."""
+    flags = {
+        name: int(random.random() < 0.4 and getattr(config, name, True))
+        for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic")
+    }
+    flags["scale"] = random.randint(-3, 3) if config.scale and random.random() < 0.4 else 0
+    flags["seed"] = random.getrandbits(32) if flags["stochastic"] else 0
+    return flags
+
+
+def _load(
+    program: Program, random: Random, config: CoreConfig, writer: _Writer, groups: NDArray, address: int, unit: str
+) -> None:
+    """Load a tensor, plain or compressed; the unit gets a token, if there is one."""
+    flat = groups.reshape(-1, groups.shape[-1])
+    fields: dict[str, Any] = {"address": address, "count_0": len(flat), "signal": [unit] if unit else []}
+    if config.compression and random.random() < 0.4:
+        segment = random.choice([1, 3, 8, 100])
+        data, table = deflate(flat, config, segment)
+        program.add(
+            "load",
+            compressed=1,
+            memory=writer.put(data),
+            table=writer.put(table.astype("<u4").tobytes()),
+            segment=segment,
+            **fields,
+        )
+    else:
+        program.add("load", memory=writer.put(flat.tobytes()), **fields)
+
+
+def _result(
+    config: CoreConfig, flags: dict[str, int], places: dict[str, int], a_positions: int, b_positions: int
+) -> dict[str, int]:
+    """Fields of where results go, and what becomes of them."""
+    fields = {name: value for name, value in flags.items() if value}
+    fields |= {"address": places["result"], "x_size": a_positions if flags["transposed"] else b_positions}
+    return fields | {"bias_address": places["bias"], "mask_address": places["mask"]}
+
+
+def _blocks(
+    config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int
+) -> list[Loop]:
+    """The order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
+    lanes = config.tile.lanes
+    width = config.fp32_groups if flags["fp32"] else 1
+    along = {"x": lanes}
+    across = {"address": positions * width, "y": 1}
+    a_step, b_step = (along, across) if flags["transposed"] else (across, along)
+    parts_a, parts_b = config.parts("a"), config.parts("b")
+    return [
+        Loop(count=parts_a, **a_step),
+        Loop(count=parts_b, **b_step),
+        Loop(count=a_streams, **{name: parts_a * value for name, value in a_step.items()}),
+        Loop(count=b_streams, **{name: parts_b * value for name, value in b_step.items()}),
+    ]
+
+
+def some_programs(random: Random, config: CoreConfig, count: int) -> Iterator[RandomProgram]:
+    """Programs, one after the other."""
+    for _ in range(count):
+        yield random_program(random, config)
