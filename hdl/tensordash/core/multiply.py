@@ -27,8 +27,8 @@ class Multiply(Block):
 
     Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
     cycle as the tile holds, or all up to the end of the pass, without a bubble between passes. `done` comes in the
-    cycle after the last step was taken. `available` and `last` are functions of registers; the banks that read depend on
-    `taken` in the same cycle, what they read does not.
+    cycle after the last step was taken. `available` and `last` are functions of registers; the banks that
+    read depend on `taken` in the same cycle, what they read does not.
 
     Parameters
     ----------
@@ -83,13 +83,12 @@ class Multiply(Block):
         finished = Signal()  # the last step was taken in the cycle before
         ends = Signal(name="word_ends", reset_less=True)  # the head's word is the pass's last one ...
         final = Signal(name="word_is_final", reset_less=True)  # ... and that pass the last one
-        passed = Signal()  # the last bank's step is taken: the head goes on to the next word
         after = Signal()  # the next word becomes the head's
         head = Signal(self.depth, init=1)
         takes = Signal(self.depth)  # banks whose step is taken
+        passed = takes[-1]  # the head goes on to the next word
         m.d.comb += [
             starts.eq(descriptor.present & ~running & ~finished),
-            passed.eq(takes[-1]),
             after.eq(starts | (passed & ~final)),
             self.command.done.eq(finished),
         ]

@@ -216,10 +216,9 @@ class Layout(Block):
         m.d.comb += higher.eq(high + 1)
         for bank in range(self.lanes):
             near = Signal(CARRIED + 1, name=f"near_{bank}")
-            group = Signal(ADDRESS_BITS, name=f"group_{bank}")
+            group = Cat(near[:CARRIED], Mux(near[CARRIED], higher, high))
             m.d.comb += [
                 near.eq(walked.address[:CARRIED] + placement.group[bank]),
-                group.eq(Cat(near[:CARRIED], Mux(near[CARRIED], higher, high))),
                 outside[bank].eq(placement.enable[bank] & (group >= self.config.groups)),
                 enable[bank].eq(placement.enable[bank] & ~outside[bank]),
             ]

@@ -16,6 +16,7 @@ __all__ = ["DISTANCE_BITS", "MOST_STRIDE", "Placement", "require_lanes", "turns"
 
 MOST_STRIDE = 4
 TURN_BITS = 2
+GROUP_BITS = 3
 DISTANCE_BITS = 5
 """Bits of a distance in positions: more than 28, from the first of 8 ports to the last, are as good as no end."""
 
@@ -96,7 +97,7 @@ class Placement(Block):
                 "first": In(DISTANCE_BITS),
                 "limit": In(DISTANCE_BITS),
                 "enable": Out(lanes),
-                "group": Out(ArrayLayout(3, lanes)),
+                "group": Out(ArrayLayout(GROUP_BITS, lanes)),
                 "ports": Out(lanes),
                 "last": Out(1),
             },
@@ -111,17 +112,16 @@ class Placement(Block):
         wanted = []  # of each port: whether it counts, and its group
         for port in range(lanes):
             distance = Signal(DISTANCE_BITS, name=f"distance_{port}")
-            position = Signal(DISTANCE_BITS + 1, name=f"position_{port}")  # counted from where port 0's group begins
-            want = Signal(4, name=f"want_{port}")
+            counts = Signal(name=f"counts_{port}")
             far = (
                 Const(port * stride, DISTANCE_BITS) & bit.replicate(DISTANCE_BITS) for stride, bit in is_stride.items()
             )
             m.d.comb += [
                 distance.eq(reduce(or_, far)),
-                position.eq(distance + self.low),
-                want.eq(Cat((distance >= self.first) & (distance < self.limit), position[len(self.low) :])),
+                counts.eq((distance >= self.first) & (distance < self.limit)),
             ]
-            wanted.append(want)
+            groups = (distance + self.low)[len(self.low) :][:GROUP_BITS] if port else Const(0, GROUP_BITS)
+            wanted.append(Cat(counts, groups))
         turn_is = {
             (stride, turn): is_stride[stride] & (self.turn == turn if turns(stride, lanes) > 1 else 1)
             for stride, turn, _ in turns_of(lanes)
@@ -133,7 +133,9 @@ class Placement(Block):
                 for port in ports:
                     if port * stride % lanes == bank:
                         asks.setdefault(port, []).append(turn_is[stride, turn])
-            banks.append(reduce(or_, (wanted[port] & Cat(bits).any().replicate(4) for port, bits in asks.items())))
+            banks.append(
+                reduce(or_, (wanted[port] & Cat(bits).any().replicate(1 + GROUP_BITS) for port, bits in asks.items()))
+            )
         for k, bit in enumerate(self.low):
             banks = [Mux(bit, banks[bank - (1 << k)], banks[bank]) for bank in range(lanes)]
         for bank, want in enumerate(banks):

@@ -50,7 +50,7 @@ BROKEN = {
     "a range error is missed": ("beyond ? 4'h4 :", "1'h0 ? 4'h4 :"),
     "writes beyond the end": ("full = word == 4'h8", "full = 1'h0"),
     "zeros go to one bank only": ("= filling ? {", "= 1'h0 ? {"),
-    "carries no group number over": ("group_2[16:3] = near_2[3] ?", "group_2[16:3] = 1'h0 ?"),
+    "carries no group number over": ("= near_2[3] ?", "= 1'h0 ?"),
 }
 
 
