@@ -38,7 +38,10 @@ class Counters(Block):
     """
 
     def __init__(self, *, most_pairs: int, most_steps: int) -> None:
-        most = {"effectual": require_int("most_pairs", most_pairs, 1), "steps": require_int("most_steps", most_steps, 1)}
+        most = {
+            "effectual": require_int("most_pairs", most_pairs, 1),
+            "steps": require_int("most_steps", most_steps, 1),
+        }
         events = {name: most.get(name, 1).bit_length() for name, _ in COUNTERS}
         super().__init__(
             {

@@ -68,7 +68,8 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             continue
         memory.observe()
         if halting:
-            assert not pins.read("request_ready") and not pins.read("beats_valid")
+            assert not pins.read("request_ready")
+            assert not pins.read("beats_valid")
             expected, held = [], None
             if pins.read("idle"):
                 assert memory.idle

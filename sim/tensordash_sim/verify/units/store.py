@@ -62,13 +62,11 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     random = Random(f"{job.seed} store {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
     config = job.config
-    lanes, width = config.tile.lanes, config.value_bits
+    lanes = config.tile.lanes
     content, expected = Memory(SIZE, BASE), Memory(SIZE, BASE)
     golden = GoldenCore(config, expected)
     pins = Pins(dut)
-    memory = AxiMemory(
-        pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause
-    )
+    memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause)
     command = CommandPort(pins, random)
     counts = {"zeros": 0, "non_finite": 0, "overflow": 0}
     await pins.reset(buffer_ready=0, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())
