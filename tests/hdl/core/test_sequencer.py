@@ -18,3 +18,17 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_sequencer_keeps_to_the_rules(name):
     assert run_unit(Sequencer(config=CONFIGS[name]), "sequencer", CONFIGS[name], seed=1) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("assign store_tokens = ", "assign store_tokens = 1'h1 | "),  # store waits for nobody
+        ("assign store_before = ", "assign store_before = 1'h1 | "),  # nor for an error
+        ("assign oldest = there & ", "assign oldest = there | 1'h0 & "),  # descriptors retire before they are done
+        ("layout_a_to_layout_b == 4'hf", "layout_a_to_layout_b == 4'he"),
+    ],
+)
+def test_a_broken_sequencer_is_found(right, wrong):
+    config = CONFIGS["default"]
+    assert run_unit(Sequencer(config=config), "sequencer", config, replaced=[(right, wrong)], seed=1)

@@ -76,8 +76,8 @@ async def random_requests(dut, latency: int, pause: float) -> None:
                 halting, idled = False, idled + 1
         if request is not None and pins.read("request_ready"):
             for k in range(request[1]):
-                data = content.read((request[0] + k) * size, size)
-                expected.append((int.from_bytes(data, "little") if data is not None else -1, int(data is None)))
+                there = content.read((request[0] + k) * size, size)
+                expected.append((int.from_bytes(there, "little") if there is not None else -1, int(there is None)))
             request = None
         if pins.read("beats_valid"):
             payload = pins.read("beats_payload")

@@ -23,7 +23,15 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
     content.bytes[:] = random.randbytes(SIZE)
     size = config.axi_bits // 8
     memory = AxiMemory(
-        pins, random, content, bits=config.axi_bits, reads=True, ids=True, latency=(0, latency), pause=pause
+        pins,
+        random,
+        content,
+        bits=config.axi_bits,
+        reads=True,
+        ids=True,
+        latency=(0, latency),
+        pause=pause,
+        outstanding=200,
     )
     names = ("first", "second")
     inputs = {f"{name}_{pin}": 0 for name in names for pin in ("araddr", "arlen", "arvalid", "rready")}

@@ -114,11 +114,11 @@ async def random_accesses(dut) -> None:
             address, name = random.choice([0x54, 0x7C, 0xB8, 0xFFC, 0x100]), ""
         if random.random() < 0.5:
             data, strobe = random.getrandbits(32), random.choice([15, 15, random.getrandbits(4)])
-            bits = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
+            mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
             if name == "control":
                 data &= ~2
             if name in kept:
-                kept[name] = (kept[name] & ~bits | data & bits) & masks[name]
+                kept[name] = (kept[name] & ~mask | data & mask) & masks[name]
             await port.write(address, data, strobe)
         else:
             seen = await port.read(address)

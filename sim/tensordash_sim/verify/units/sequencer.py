@@ -101,11 +101,14 @@ class Unit:
         self.index: int | None = None
         self.ready = self.done = False
 
+    def _fails(self, errors: dict[tuple[str, int], str]) -> bool:
+        return self.index is not None and self.done and (self.name, self.index) in errors
+
     def drive(self, errors: dict[tuple[str, int], str]) -> None:
         """Inputs of a cycle."""
         self.done = self.index is not None and len(self.beats) == 4 and self.busy == 0
         self.ready = len(self.beats) < 4 and self.random.random() < 0.8
-        error = ERRORS[errors[self.name, self.index]] if self.done and (self.name, self.index) in errors else 0
+        error = ERRORS[errors[self.name, self.index]] if self.index is not None and self._fails(errors) else 0
         self.pins.drive(
             **{
                 f"{self.name}_descriptor_ready": int(self.ready),
@@ -138,10 +141,10 @@ async def random_programs(dut, slow: int) -> None:
             if error:
                 index = k
                 break
-            for unit, *_ in owners(bits):
-                queues[unit].append((k, bits))
+            for owner, *_ in owners(bits):
+                queues[owner].append((k, bits))
                 if random.random() < 0.02:
-                    errors[unit, k] = random.choice(UNIT_ERRORS)
+                    errors[owner, k] = random.choice(UNIT_ERRORS)
         firsts = {k for _, k in errors}
         if firsts and min(firsts) < index:
             index = min(firsts)
