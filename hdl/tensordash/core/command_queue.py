@@ -114,9 +114,9 @@ class CommandQueue(Block):
         if axi_bits < COMMAND_BITS:
             count = COMMAND_BITS // axi_bits
             index = Signal(range(count))
-            before = Signal(COMMAND_BITS - axi_bits, reset_less=True)
+            earlier = Signal(COMMAND_BITS - axi_bits, reset_less=True)
             wrong = Signal()
-            whole = Cat(before, data)
+            whole = Cat(earlier, data)
             last = index == count - 1
             m.d.comb += [
                 out.valid.eq(beats.valid & last),
@@ -125,7 +125,7 @@ class CommandQueue(Block):
                 beats.ready.eq(out.ready | ~last),
             ]
             with m.If(beats.valid & beats.ready):
-                m.d.sync += [index.eq(index + 1), before.eq(whole[axi_bits:])]
+                m.d.sync += [index.eq(index + 1), earlier.eq(whole[axi_bits:])]
                 m.d.sync += wrong.eq(~last & (wrong | beats.payload.error))
             return
         count = axi_bits // COMMAND_BITS

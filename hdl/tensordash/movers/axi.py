@@ -14,7 +14,7 @@ PAGE = 4096
 
 
 def request_layout(address_bits: int, count_bits: int) -> StructLayout:
-    """Some beats of memory that follow each other: the first one's address, counted in beats, and how many, at least 1."""
+    """Beats of memory that follow each other: the first one's address, counted in beats, and how many (at least 1)."""
     return StructLayout({"beat": address_bits, "count": count_bits})
 
 

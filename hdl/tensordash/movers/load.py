@@ -25,8 +25,8 @@ class Load(Block):
     """The unit `load`.
 
     Addresses of the next runs go out while data of earlier ones come. Of a group that takes several beats all but the
-    last are kept here; with the last one it is written, also where memory answered with an error. A run that goes beyond the buffer's end is not read, and ends
-    the move.
+    last are kept here; with the last one it is written, also where memory answered with an error. A run that goes
+    beyond the buffer's end is not read, and ends the move.
 
     Of a compressed move two entries of the table are read first; between the two the number of segments is found, a bit
     of it in a cycle. Units that are more than any masks could say are not read.
@@ -235,11 +235,11 @@ class Load(Block):
         moves = beats.valid & beats.ready & data_come
         if self.beats > 1:
             index = Signal(range(self.beats))
-            before = Signal((self.beats - 1) * axi_bits, reset_less=True)
-            group = Cat(before, beats.payload.data)
+            earlier = Signal((self.beats - 1) * axi_bits, reset_less=True)
+            group = Cat(earlier, beats.payload.data)
             m.d.comb += whole.eq(index == self.beats - 1)
             with m.If(moves & ~compressed):
-                m.d.sync += [index.eq(index + 1), before.eq(group[axi_bits:])]
+                m.d.sync += [index.eq(index + 1), earlier.eq(group[axi_bits:])]
         else:
             m.d.comb += whole.eq(1)
         data, valid = group, beats.valid & whole & data_come

@@ -47,9 +47,9 @@ class ReadArbiter(Block):
         first, second, axi = self.first, self.second, self.axi
         chosen = Signal()  # the second
         waits = Signal()
-        before = Signal(reset_less=True)
+        earlier = Signal(reset_less=True)
         m.d.comb += [
-            chosen.eq(Mux(waits, before, ~first.arvalid)),
+            chosen.eq(Mux(waits, earlier, ~first.arvalid)),
             axi.arid.eq(chosen),
             axi.araddr.eq(Mux(chosen, second.araddr, first.araddr)),
             axi.arlen.eq(Mux(chosen, second.arlen, first.arlen)),
@@ -64,5 +64,5 @@ class ReadArbiter(Block):
                 reader.rresp.eq(axi.rresp),
                 reader.rlast.eq(axi.rlast),
             ]
-        m.d.sync += [waits.eq(axi.arvalid & ~axi.arready), before.eq(chosen)]
+        m.d.sync += [waits.eq(axi.arvalid & ~axi.arready), earlier.eq(chosen)]
         return m

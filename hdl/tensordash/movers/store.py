@@ -70,9 +70,7 @@ class Store(Block):
             address_bits=config.address_bits,
             count_bits=max(4, 16 + self.beats.bit_length() - 1),
         )
-        self._deflate = (
-            Deflate(lanes=lanes, width=width, data_bits=config.axi_bits) if config.compression else None
-        )
+        self._deflate = Deflate(lanes=lanes, width=width, data_bits=config.axi_bits) if config.compression else None
         address_bits = (config.groups - 1).bit_length()
         super().__init__(
             {
@@ -326,6 +324,6 @@ class Store(Block):
             with m.If(sent):
                 m.d.sync += to_send.eq(to_send - 1)
             # Its place and value are used until both have gone.
-            with m.If(sends_entry & (~asks | writer.request.ready) & ((to_send == 0) | ((to_send == 1) & sent))):
-                with m.If(asks | (to_send != 0)):
-                    m.d.sync += [entry_waits.eq(0), entry_place.eq(entry_place + 1)]
+            asked, gone = ~asks | writer.request.ready, (to_send == 0) | sent
+            with m.If(sends_entry & ~free & asked & gone):
+                m.d.sync += [entry_waits.eq(0), entry_place.eq(entry_place + 1)]

@@ -19,3 +19,16 @@ CONFIGS = {
 @pytest.mark.parametrize("name", CONFIGS)
 def test_store_is_golden(name):
     assert run_unit(Store(config=CONFIGS[name]), "store", CONFIGS[name], seed=1) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("= begins_segment & entry_waits", "= 1'h0 & entry_waits"),  # an entry is lost where they follow each other
+        ("held == { 1'h0, group_leaves }", "held == 2'h0"),  # a group is put behind one that leaves
+        ("walk_end <= 18'h40", "walk_end <= 18'h41"),
+    ],
+)
+def test_a_broken_store_is_found(right, wrong):
+    config = CONFIGS["default"]
+    assert run_unit(Store(config=config), "store", config, replaced=[(right, wrong)], seed=1)

@@ -68,15 +68,16 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             continue
         memory.observe()
         if halting:
-            assert not pins.read("request_ready") and not pins.read("beats_valid")
+            assert not pins.read("request_ready")
+            assert not pins.read("beats_valid")
             expected, held = [], None
             if pins.read("idle"):
                 assert memory.idle
                 halting, idled = False, idled + 1
         if request is not None and pins.read("request_ready"):
             for k in range(request[1]):
-                data = content.read((request[0] + k) * size, size)
-                expected.append((int.from_bytes(data, "little") if data is not None else -1, int(data is None)))
+                there = content.read((request[0] + k) * size, size)
+                expected.append((int.from_bytes(there, "little") if there is not None else -1, int(there is None)))
             request = None
         if pins.read("beats_valid"):
             payload = pins.read("beats_payload")

@@ -29,14 +29,15 @@ class CommandPort:
 
     def __init__(self, pins: PinsLike, random: Random) -> None:
         self.pins, self.random = pins, random
-        self.begin(0)
-        self._beats = []
+        self._beats: list[int] = []
+        self._shown = False
+        self.error: int | None = None
 
     def begin(self, bits: int) -> None:
         """Give the unit a descriptor."""
         self._beats = [bits >> (BITS * k) & ((1 << BITS) - 1) for k in range(BEATS)]
         self._shown = False
-        self.error: int | None = None
+        self.error = None
 
     def drive(self) -> None:
         """Set the inputs for a cycle."""

@@ -1,6 +1,7 @@
 """Bench of load: the buffer afterwards, and the error, against the golden core."""
 
 from random import Random
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -17,7 +18,7 @@ from tensordash_sim.verify.units.command import CommandPort
 BASE, SIZE = 0x10000, 0x8000
 
 
-def plain_move(random: Random, config) -> dict[str, int]:
+def plain_move(random: Random, config) -> dict[str, Any]:
     """Fields of a move, mostly within the buffer and the memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
@@ -47,7 +48,7 @@ def impossible(fields: dict[str, int], config, content: Memory) -> bool:
     return None not in ends and end - begin > fields["count_0"] * (size + size // config.value_bits)
 
 
-def compressed_move(random: Random, config, content: Memory) -> dict[str, int]:
+def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     """Fields of a load of some segments of a tensor, which is put into memory; now and then with a mistake."""
     width, size = config.value_bits, config.tile.lanes**2
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])

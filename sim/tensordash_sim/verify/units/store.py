@@ -1,6 +1,7 @@
 """Bench of store: memory afterwards, and the error, against the golden core."""
 
 from random import Random
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -15,7 +16,7 @@ from tensordash_sim.verify.units.command import CommandPort
 BASE, SIZE = 0x10000, 0x8000
 
 
-def plain_move(random: Random, config) -> dict[str, int]:
+def plain_move(random: Random, config) -> dict[str, Any]:
     """Fields of a store whose runs do not overlap in memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
@@ -39,7 +40,7 @@ def plain_move(random: Random, config) -> dict[str, int]:
     }
 
 
-def compressed_move(random: Random, config) -> dict[str, int]:
+def compressed_move(random: Random, config) -> dict[str, Any]:
     """Fields of a compressed store, now and then beyond an end."""
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     memory = BASE + 16 * random.randrange(SIZE // 64)
@@ -62,13 +63,11 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     random = Random(f"{job.seed} store {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
     config = job.config
-    lanes, width = config.tile.lanes, config.value_bits
+    lanes = config.tile.lanes
     content, expected = Memory(SIZE, BASE), Memory(SIZE, BASE)
     golden = GoldenCore(config, expected)
     pins = Pins(dut)
-    memory = AxiMemory(
-        pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause
-    )
+    memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause)
     command = CommandPort(pins, random)
     counts = {"zeros": 0, "non_finite": 0, "overflow": 0}
     await pins.reset(buffer_ready=0, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())

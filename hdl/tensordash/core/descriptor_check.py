@@ -1,0 +1,199 @@
+"""Descriptor check: what is wrong with a descriptor, told as its last beat comes."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import HEADER, OPERATIONS, UNITS, Field, Operation
+from ..configuration.registers import ERRORS
+from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
+
+__all__ = ["MOST_TOKENS", "DescriptorCheck"]
+
+MOST_TOKENS = 15
+"""Tokens from one unit to another, given less taken, in the program's order."""
+MOST_STRIDE = 4
+WAITS = ("wait", "output_wait")
+SWITCHES = ("bias", "scale", "relu", "mask", "stochastic")
+
+
+class DescriptorCheck(Block):
+    """Looks at every beat of every descriptor in the program's order, and counts tokens in that order.
+
+    Timing: `operation` and `error` are there in the cycle in which a descriptor's last beat is taken.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    data : In(128)
+        A beat.
+    beat : In(0..3)
+        Which.
+    take : In(1)
+        It is taken in this cycle.
+    operation : Out(4)
+        The descriptor's, from its second beat on.
+    error : Out(4)
+        With its last beat: one of `ERRORS`, 0 if there is none.
+
+    Source: docs/core.md, "Errors" and "Tokens".
+    """
+
+    def __init__(self, *, config: CoreConfig) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "data": In(COMMAND_BITS),
+                "beat": In(range(COMMAND_BEATS)),
+                "take": In(1),
+                "operation": Out(4),
+                "error": Out(4),
+            }
+        )
+
+    def elaborate(self, platform):
+        """Flags of the beats so far, and tokens."""
+        m = Module()
+        code = Signal(4)
+        operation = Signal(4, reset_less=True)
+        first = Signal()
+        last = Signal()
+        unknown = Signal()
+        m.d.comb += [
+            first.eq(self.beat == 0),
+            last.eq(self.beat == COMMAND_BEATS - 1),
+            code.eq(Mux(first, self.data[:4], operation)),
+            self.operation.eq(operation),
+            unknown.eq(~self._any(code == each.code for each in OPERATIONS.values())),
+        ]
+        compressed = Signal(reset_less=True)  # a move that is
+        moves = self._any(code == OPERATIONS[name].code for name in ("load", "store"))
+        with m.If(self.take & first):
+            m.d.sync += [operation.eq(code), compressed.eq(moves & self.data[24])]
+        reserved = Signal()
+        below = Signal()
+        with m.Switch(self.beat):
+            for beat in range(COMMAND_BEATS):
+                with m.Case(beat):
+                    m.d.comb += [
+                        reserved.eq(self._reserved(beat, code)),
+                        below.eq(self._below(beat, code) | self._unfit(beat, code, moves, compressed)),
+                    ]
+        was_reserved = Signal(reset_less=True)
+        was_below = Signal(reset_less=True)
+        with m.If(self.take):
+            m.d.sync += [
+                was_reserved.eq(reserved | (was_reserved & ~first)),
+                was_below.eq(below | (was_below & ~first)),
+            ]
+        wrong = self._count_tokens(m, code, first, last)
+        m.d.comb += self.error.eq(
+            Mux(
+                unknown,
+                ERRORS["operation"],
+                Mux(
+                    reserved | was_reserved,
+                    ERRORS["reserved"],
+                    Mux(below | was_below, ERRORS["field"], Mux(wrong, ERRORS["tokens"], 0)),
+                ),
+            )
+        )
+        return m
+
+    @staticmethod
+    def _any(bits) -> Value:
+        return reduce(or_, bits, Const(0, 1))
+
+    def _allowed(self, operation: Operation) -> int:
+        """The bits that this core knows."""
+        missing = {name for name in SWITCHES if not getattr(self.config, name)}
+        missing |= set() if self.config.compression else {"compressed"}
+        return operation.mask & ~sum(field.mask for field in operation.fields if field.name in missing)
+
+    def _reserved(self, beat: int, code: Signal) -> Value:
+        places = range(COMMAND_BITS)
+        forbidden = []
+        for operation in OPERATIONS.values():
+            allowed = self._allowed(operation) >> (COMMAND_BITS * beat)
+            bits = [self.data[i] for i in places if not allowed >> i & 1]
+            forbidden.append((code == operation.code) & Cat(*bits).any())
+        return self._any(forbidden)
+
+    def _of_beat(self, field: Field, beat: int) -> Value | None:
+        """A field, if it is in a beat. No field is in two."""
+        low = field.low - COMMAND_BITS * beat
+        return self.data[low : low + field.width] if 0 <= low < COMMAND_BITS else None
+
+    def _below(self, beat: int, code: Signal) -> Value:
+        """Whether a field is below its least value."""
+        found = []
+        for operation in OPERATIONS.values():
+            fields = [self._of_beat(field, beat) for field in operation.fields if field.least]
+            zero = self._any(field == 0 for field in fields if field is not None)
+            found.append((code == operation.code) & zero)
+        return self._any(found)
+
+    def _unfit(self, beat: int, code: Signal, moves: Value, compressed: Signal) -> Value:
+        """Whether fields do not go with each other."""
+        load = {field.name: field for field in OPERATIONS["load"].fields}
+        parts = {name: self._of_beat(field, beat) for name, field in load.items()}
+        found = []
+        memory = parts["memory"]
+        if memory is not None:
+            group_bits = self.config.group_bytes.bit_length() - 1
+            unaligned = Mux(self.data[load["compressed"].low], memory[:4].any(), memory[:group_bits].any())
+            found.append(moves & unaligned)
+            found.append((code == OPERATIONS["record"].code) & memory[:5].any())
+        for name in ("count_1", "count_2", "count_3"):
+            count = parts[name]
+            if count is not None:
+                found.append(compressed & (count != 1))
+        if (segment := parts["segment"]) is not None:
+            found.append(compressed & (segment == 0))
+        if (table := parts["table"]) is not None:
+            found.append(compressed & table[:2].any())
+        for name in ("layout_a", "layout_b", "multiply"):
+            field = next(field for field in OPERATIONS[name].fields if field.name == "stride")
+            if (stride := self._of_beat(field, beat)) is not None:
+                found.append((code == OPERATIONS[name].code) & (stride > MOST_STRIDE))
+        return self._any(found)
+
+    def _count_tokens(self, m: Module, code: Signal, first: Signal, last: Signal) -> Value:
+        """Whether the descriptor's tokens break the rule; with its last beat they are counted."""
+        names = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
+        fields = {name: names[name] for name in ("wait", "signal", "output_wait", "output_signal")}
+        held = {name: Signal(len(UNITS), name=name, reset_less=True) for name in fields}
+        with m.If(self.take & first):
+            for name, field in fields.items():
+                m.d.sync += held[name].eq(self.data[field.low : field.low + field.width])
+        own = {unit: Signal(name=f"for_{unit}") for unit in UNITS}  # the descriptor is one of the unit's
+        for unit in UNITS:
+            codes = [operation.code for operation in OPERATIONS.values() if operation.unit == unit]
+            if unit == "output":
+                codes = [OPERATIONS["multiply"].code]
+            m.d.comb += own[unit].eq(self._any(code == each for each in codes))
+        ends = code == OPERATIONS["end"].code
+        wrong, there = [], []
+        for i, giver in enumerate(UNITS):
+            for j, taker in enumerate(UNITS):
+                count = Signal(range(MOST_TOKENS + 1), name=f"{giver}_to_{taker}")
+                gives = Signal(name=f"{giver}_gives_{taker}")
+                takes = Signal(name=f"{taker}_takes_{giver}")
+                m.d.comb += [
+                    gives.eq(own[giver] & held["output_signal" if giver == "output" else "signal"][j]),
+                    takes.eq(own[taker] & held["output_wait" if taker == "output" else "wait"][i]),
+                ]
+                with m.If(self.take & last & (gives ^ takes)):
+                    m.d.sync += count.eq(count + Mux(gives, 1, -1))
+                wrong.append((takes & (count == 0)) | (gives & ~takes & (count == MOST_TOKENS)))
+                there.append(count != 0)
+        idle = held["wait"].any() | held["signal"].any() | self._any(there)
+        return self._any(wrong) | (ends & idle)

@@ -1,0 +1,290 @@
+"""Sequencer: gives descriptors to units in the order that queues and tokens allow, and sees them done."""
+
+from functools import reduce
+from operator import or_
+
+from amaranth.hdl import Array, Cat, Module, Mux, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import HEADER, OPERATIONS, UNITS
+from ..configuration.registers import ERRORS
+from ..movers.unit import COMMAND_BEATS, CommandSignature
+from .command_queue import fetched_layout
+from .descriptor_check import MOST_TOKENS, DescriptorCheck
+from .descriptor_window import DescriptorWindow
+
+__all__ = ["Sequencer"]
+
+CODES = {
+    unit: [each.code for each in OPERATIONS.values() if each.unit == ("multiply" if unit == "output" else unit)]
+    for unit in UNITS
+}
+"""Operations that each unit gets. A multiply goes to two."""
+
+
+class _Unit:
+    """What the sequencer keeps of a unit: where it is, and what its next or present descriptor says of tokens."""
+
+    def __init__(self, name: str, place_bits: int) -> None:
+        self.name = name
+        self.place = Signal(place_bits, name=f"{name}_place")
+        self.found = Signal(name=f"{name}_found")  # its next descriptor is at `place`
+        self.ready = Signal(name=f"{name}_ready")  # ... and its tokens are known
+        self.begun = Signal(name=f"{name}_begun")  # ... and it was given away
+        self.failed = Signal(name=f"{name}_failed")  # ... and has an error, which nobody has looked at yet
+        self.error = Signal(4, name=f"{name}_error", reset_less=True)
+        self.wait = Signal(len(UNITS), name=f"{name}_wait", reset_less=True)
+        self.signal = Signal(len(UNITS), name=f"{name}_signal", reset_less=True)
+        self.tokens = Signal(name=f"{name}_tokens")  # all that it waits for are there
+        self.ends = Signal(name=f"{name}_ends")  # done in this cycle, without an error
+
+
+class Sequencer(Block):
+    """Holds a window of descriptors in the program's order.
+
+    Each unit has a pointer that goes from descriptor to descriptor until it finds one of the unit's. One read port
+    serves all: it reads what tokens the descriptor waits for and gives, and when they are there sends its beats.
+
+    After an error only descriptors before it are given away, so that code and index, and all that is done, are those of
+    the first descriptor in the program's order that has one: a function of the program.
+
+    Timing: a unit is offered a descriptor 5 cycles after its last beat came, or after the unit was done with the one
+    before if the two stand one after the other; every place between them takes one cycle more. A descriptor takes 7
+    cycles of the read port.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Members
+    -------
+    descriptors : In(stream of fetched_layout)
+        From the command queue, which sees to it that there is a place.
+    load, layout_a, layout_b, multiply, output, store : Out(CommandSignature)
+        To units.
+    done : Out(32)
+        Descriptors done: all up to this one.
+    ended : Out(1)
+        An `end` is done in this cycle.
+    busy : Out(1)
+        A descriptor is not done, and the core does not stand still.
+    running : Out(6)
+        Units that have a descriptor, in the order of `UNITS`.
+    failed : Out(1)
+        An error stands, and all that was given away is finished.
+    error : Out(4)
+        Then: which. The descriptor's index is `done`.
+
+    Source: docs/core.md, "Tokens" and "Errors".
+    """
+
+    def __init__(self, *, config: CoreConfig) -> None:
+        self.config = config
+        super().__init__(
+            {
+                "descriptors": In(stream.Signature(fetched_layout())),
+                **{unit: Out(CommandSignature()) for unit in UNITS},
+                "done": Out(32),
+                "ended": Out(1),
+                "busy": Out(1),
+                "running": Out(len(UNITS)),
+                "failed": Out(1),
+                "error": Out(4),
+            }
+        )
+        self._check = DescriptorCheck(config=config)
+        self._window = DescriptorWindow(window=config.window)
+        self._slot_bits = (config.window - 1).bit_length()
+        self._units = [_Unit(name, self._slot_bits + 1) for name in UNITS]
+        self._checked = Signal(self._slot_bits + 1, name="checked")  # places of descriptors, one bit more than needed
+        self._operations = [Signal(4, name=f"operation_{slot}", reset_less=True) for slot in range(config.window)]
+        self._left = [Signal(2, name=f"left_{slot}") for slot in range(config.window)]  # units that are not done
+        self._limited = Signal(name="limited")  # there is an error
+        self._limit = Signal(self._slot_bits + 1, name="limit", reset_less=True)  # of the first descriptor with one
+        self._code = Signal(4, name="code", reset_less=True)
+
+    def elaborate(self, platform):
+        """Descriptors come in on one side; units and the pointer of what is done go through the window."""
+        m = Module()
+        m.submodules.check = placed(self._check, platform)
+        m.submodules.window = placed(self._window, platform)
+        self._accept(m)
+        for unit in self._units:
+            self._follow(m, unit)
+        self._count_tokens(m)
+        self._serve(m)
+        self._retire(m)
+        return m
+
+    def _accept(self, m: Module) -> None:
+        """Descriptors into the window, each looked at; behind one that is refused all are dropped."""
+        beats, check, window = self.descriptors, self._check, self._window
+        beat = Signal(range(COMMAND_BEATS))
+        unread = Signal()  # memory answered an earlier beat with an error
+        error = Signal(4)
+        refused = Signal()  # one was
+        comes = Signal()
+        slot = self._checked[:-1]
+        m.d.comb += [
+            beats.ready.eq(1),
+            comes.eq(beats.valid & ~refused),
+            check.data.eq(beats.payload.data),
+            check.beat.eq(beat),
+            check.take.eq(comes),
+            window.write_enable.eq(comes),
+            window.write_address.eq(Cat(beat, slot)),
+            window.write_data.eq(beats.payload.data),
+            error.eq(Mux(unread | beats.payload.error, ERRORS["fetch"], check.error)),
+        ]
+        with m.If(beats.valid):
+            m.d.sync += beat.eq(beat + 1)
+        with m.If(comes):
+            m.d.sync += unread.eq((unread | beats.payload.error) & (beat != COMMAND_BEATS - 1))
+        with m.If(comes & (beat == COMMAND_BEATS - 1)):
+            m.d.sync += self._checked.eq(self._checked + 1)
+            for k in range(self.config.window):
+                with m.If(slot == k):
+                    multiply = check.operation == OPERATIONS["multiply"].code
+                    ends = check.operation == OPERATIONS["end"].code
+                    # A refused one is never done.
+                    m.d.sync += self._left[k].eq(Mux(error != 0, 3, Cat(~ends, multiply)))
+                    m.d.sync += self._operations[k].eq(Mux(error != 0, 0, check.operation))
+            with m.If(error != 0):
+                m.d.sync += refused.eq(1)
+                with m.If(~self._limited):
+                    m.d.sync += [self._limited.eq(1), self._limit.eq(self._checked), self._code.eq(error)]
+
+    def _follow(self, m: Module, unit: _Unit) -> None:
+        """A unit's pointer."""
+        command = getattr(self, unit.name)
+        operation = Array(self._operations)[unit.place[:-1]]
+        fits = reduce(or_, (operation == code for code in CODES[unit.name]))
+        fails = command.done & (command.error != 0)
+        m.d.comb += unit.ends.eq(command.done & (command.error == 0))
+        with m.If(~unit.found & (unit.place != self._checked)):
+            with m.If(fits):
+                m.d.sync += unit.found.eq(1)
+            with m.Else():
+                m.d.sync += unit.place.eq(unit.place + 1)
+        with m.If(unit.ends):
+            m.d.sync += [
+                unit.found.eq(0),
+                unit.ready.eq(0),
+                unit.begun.eq(0),
+                unit.place.eq(unit.place + 1),
+            ]
+            for k, left in enumerate(self._left):
+                with m.If(unit.place[:-1] == k):
+                    m.d.sync += left[int(unit.name == "output")].eq(0)
+        with m.If(fails):
+            m.d.sync += [unit.begun.eq(0), unit.failed.eq(1), unit.error.eq(command.error)]
+
+    def _count_tokens(self, m: Module) -> None:
+        """Tokens given and not taken: at most as many as the rule allows, and one for each descriptor of the window."""
+        self._starts = Signal(len(UNITS), name="starts")
+        most = MOST_TOKENS + self.config.window
+        there: list[list[Value]] = [[] for _ in UNITS]
+        for i, giver in enumerate(self._units):
+            for j, taker in enumerate(self._units):
+                count = Signal(range(most + 1), name=f"{giver.name}_to_{taker.name}")
+                gives = giver.ends & giver.signal[j]
+                takes = self._starts[j] & taker.wait[i]
+                m.d.sync += count.eq(count + gives - takes)
+                there[j].append(~taker.wait[i] | (count != 0))
+        for j, taker in enumerate(self._units):
+            m.d.comb += taker.tokens.eq(Cat(*there[j]).all())
+
+    def _serve(self, m: Module) -> None:
+        """One unit at a time: look at its error, else send its descriptor or read its tokens."""
+        window, units = self._window, self._units
+        reading = Signal()  # tokens come from the window in this cycle
+        sending = Signal()  # a beat of a descriptor is offered
+        served = Signal(range(len(UNITS)), reset_less=True)
+        beat = Signal(range(COMMAND_BEATS), reset_less=True)
+        errors = Signal()
+        m.d.comb += errors.eq(Cat(*(unit.failed for unit in units)).any())
+        wants: list[Value] = []
+        befores: list[Value] = []
+        for unit in units:
+            # No two places are further apart than the window is long.
+            distance = Signal(self._slot_bits + 1, name=f"{unit.name}_distance")
+            before = Signal(name=f"{unit.name}_before")  # there is no error up to its descriptor
+            sends = Signal(name=f"{unit.name}_sends")
+            want = Signal(name=f"{unit.name}_wants")
+            m.d.comb += [
+                distance.eq(self._limit - unit.place),
+                before.eq(~self._limited | ((distance != 0) & ~distance[-1])),
+                sends.eq(unit.ready & ~unit.begun & unit.tokens),
+                want.eq(Mux(errors, unit.failed, before & (sends | (unit.found & ~unit.ready)))),
+            ]
+            wants.append(want)
+            befores.append(before)
+        free = Signal()
+        m.d.comb += free.eq(~reading & ~sending)
+        for j, unit in enumerate(units):
+            first = free & wants[j] & ~Cat(*wants[:j]).any() if j else free & wants[j]
+            chosen = Signal(name=f"{unit.name}_chosen")
+            m.d.comb += chosen.eq(first)
+            with m.If(chosen & errors):
+                m.d.sync += unit.failed.eq(0)
+                with m.If(befores[j]):
+                    m.d.sync += [self._limited.eq(1), self._limit.eq(unit.place), self._code.eq(unit.error)]
+            with m.If(chosen & ~errors):
+                m.d.comb += [
+                    window.read_enable.eq(1),
+                    window.read_address.eq(unit.place[:-1] << COMMAND_BEATS.bit_length() - 1),
+                    self._starts[j].eq(unit.ready),
+                ]
+                m.d.sync += [served.eq(j), sending.eq(unit.ready), reading.eq(~unit.ready), beat.eq(0)]
+                with m.If(unit.ready):
+                    m.d.sync += unit.begun.eq(1)
+        self._read_tokens(m, reading, served)
+        place = Array([unit.place[:-1] for unit in units])[served]
+        taken = Signal()
+        ready = Signal()
+        m.d.comb += [
+            ready.eq(Array([getattr(self, unit.name).descriptor.ready for unit in units])[served]),
+            taken.eq(sending & ready),
+        ]
+        for j, unit in enumerate(units):
+            descriptor = getattr(self, unit.name).descriptor
+            m.d.comb += [descriptor.valid.eq(sending & (served == j)), descriptor.payload.eq(window.read_data)]
+        with m.If(taken):
+            m.d.comb += [window.read_enable.eq(1), window.read_address.eq(Cat((beat + 1)[:2], place))]
+            m.d.sync += [beat.eq(beat + 1), sending.eq(beat != COMMAND_BEATS - 1)]
+        self._quiet = Signal(name="quiet")  # nothing that was given away is under way
+        m.d.comb += self._quiet.eq(~errors & ~Cat(*(unit.begun for unit in units)).any())
+
+    def _read_tokens(self, m: Module, reading: Signal, served: Signal) -> None:
+        """What a descriptor says of its unit's tokens."""
+        fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
+        for j, unit in enumerate(self._units):
+            prefix = "output_" if unit.name == "output" else ""
+            with m.If(reading & (served == j)):
+                m.d.sync += unit.ready.eq(1)
+                for name, signal in (("wait", unit.wait), ("signal", unit.signal)):
+                    field = fields[prefix + name]
+                    m.d.sync += signal.eq(self._window.read_data[field.low : field.low + field.width])
+        with m.If(reading):
+            m.d.sync += reading.eq(0)
+
+    def _retire(self, m: Module) -> None:
+        """The oldest descriptor, once it is done."""
+        place = self.done[: self._slot_bits + 1]
+        there = Signal()
+        oldest = Signal()
+        m.d.comb += [
+            there.eq(place != self._checked),
+            oldest.eq(there & (Array(self._left)[place[:-1]] == 0)),
+            self.ended.eq(oldest & (Array(self._operations)[place[:-1]] == OPERATIONS["end"].code)),
+            self.failed.eq(self._limited & self._quiet & (place == self._limit)),
+            self.error.eq(Mux(self.failed, self._code, 0)),
+            self.busy.eq(there & ~self.failed),
+            self.running.eq(Cat(unit.begun for unit in self._units)),
+        ]
+        with m.If(oldest):
+            m.d.sync += self.done.eq(self.done + 1)

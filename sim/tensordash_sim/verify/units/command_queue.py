@@ -1,0 +1,82 @@
+"""Bench of the command queue: a ring that goes round, and descriptors that come out of it."""
+
+from random import Random
+
+import cocotb
+
+from tensordash.configuration.descriptors import BYTES
+from tensordash_sim.core.golden import Memory
+from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+BASE, SIZE = 0x10000, 0x2000
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
+async def random_rings(dut, latency: int, pause: float) -> None:
+    """Rings of any size, some beyond what is there; a program grows while it is fetched, and is halted."""
+    job = current_job()
+    random = Random(f"{job.seed} queue {latency} {pause}")
+    cocotb.log.info("seed %s", job.seed)
+    config, pins, content = job.config, Pins(dut), Memory(SIZE, BASE)
+    memory = AxiMemory(
+        pins, random, content, bits=config.axi_bits, reads=True, latency=(0, latency), pause=pause, outstanding=2
+    )
+    inputs = dict.fromkeys(("enable", "queue_base", "queue_size", "tail", "done", "descriptors_ready", "halt"), 0)
+    await pins.reset(**inputs, **memory.idle_pins())
+    errors = 0
+    for ring in range(round(5 * job.effort)):
+        size = random.randint(0, 5)
+        base = BASE + BYTES * random.randrange(SIZE // BYTES - (1 << size))
+        if ring == 1:
+            size, base = 3, BASE + SIZE - 2 * BYTES
+        length = random.randint(10, 50)
+        tail = done = taken = 0
+        beats: list[tuple[int, int]] = []
+        descriptors: list[bytes | None] = []
+        halting, began, halts_at = False, pins.cycle, length * 3 // 4 if ring == 2 else length + 1
+        while True:
+            while tail < length and tail - pins.read("head") < 1 << size and random.random() < 0.2:
+                place = base + BYTES * (tail % (1 << size))
+                content.write(place, random.randbytes(BYTES))
+                descriptors.append(content.read(place, BYTES))
+                tail += 1
+            if done < taken and random.random() < 0.1:
+                done += 1
+            halting |= taken >= halts_at
+            memory.drive()
+            ready = int(random.random() >= pause)
+            pins.drive(enable=1, queue_base=base, queue_size=size, tail=tail, done=done)
+            pins.drive(descriptors_ready=ready, halt=int(halting))
+            await pins.settle()
+            memory.observe()
+            assert pins.read("head") == taken
+            if pins.read("descriptors_valid") and ready:
+                payload = pins.read("descriptors_payload")
+                beats.append((payload & ((1 << 128) - 1), payload >> 128))
+                if len(beats) == 4:
+                    wanted = descriptors[taken]
+                    if wanted is None:
+                        assert any(error for _, error in beats)
+                        errors += 1
+                    else:
+                        given = b"".join(data.to_bytes(16, "little") for data, _ in beats)
+                        assert given == wanted, f"descriptor {taken} differs"
+                        assert not any(error for _, error in beats)
+                    beats, taken = [], taken + 1
+                    assert taken - done <= config.window
+            idle = pins.read("idle")
+            await pins.tick()
+            await pins.settle()
+            if (halting and idle) or taken == length:
+                assert memory.idle
+                break
+            assert pins.cycle - began < 60000, "it hangs"
+        pins.drive(rst=1, **inputs)
+        await pins.settle()
+        await pins.tick()
+        pins.drive(rst=0)
+        await pins.settle()
+    assert errors

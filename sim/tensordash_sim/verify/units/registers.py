@@ -1,0 +1,174 @@
+"""Bench of the registers: random accesses with any pauses against what REGISTERS says."""
+
+from random import Random
+
+import cocotb
+
+from tensordash.configuration.registers import COUNTERS, IDENTITY, REGISTERS, named
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+
+class Port:
+    """An AXI4-Lite master that lets address, data and answers wait as it likes."""
+
+    IDLE = {
+        **{f"axi_{name}": 0 for name in ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready")},
+        **{f"axi_{name}": 0 for name in ("araddr", "arprot", "arvalid", "rready")},
+    }
+
+    def __init__(self, pins: Pins, random: Random) -> None:
+        self.pins, self.random = pins, random
+
+    async def write(self, address: int, data: int, strobe: int = 15) -> None:
+        """Write a register."""
+        random, pins = self.random, self.pins
+        addressed = sent = answered = shown_address = shown_data = False
+        began = pins.cycle
+        while not answered:
+            shown_address = not addressed and (shown_address or random.random() < 0.5)
+            shown_data = not sent and (shown_data or random.random() < 0.5)
+            ready = random.random() < 0.5
+            pins.drive(axi_awvalid=int(shown_address), axi_awaddr=address if shown_address else 0)
+            pins.drive(axi_wvalid=int(shown_data), axi_wdata=data if shown_data else 0)
+            pins.drive(axi_wstrb=strobe if shown_data else 0, axi_bready=int(ready))
+            await pins.settle()
+            addressed |= bool(shown_address and pins.read("axi_awready"))
+            sent |= bool(shown_data and pins.read("axi_wready"))
+            if pins.read("axi_bvalid"):
+                assert addressed
+                assert sent
+                assert pins.read("axi_bresp") == 0
+                answered = ready
+            await pins.tick()
+            assert pins.cycle - began < 200, "a write hangs"
+        pins.drive(axi_bready=0, axi_awvalid=0, axi_wvalid=0)
+
+    async def read(self, address: int) -> int:
+        """Read a register."""
+        random, pins = self.random, self.pins
+        addressed = shown = False
+        held, began = None, pins.cycle
+        while True:
+            shown = not addressed and (shown or random.random() < 0.5)
+            ready = random.random() < 0.5
+            pins.drive(axi_arvalid=int(shown), axi_araddr=address if shown else 0, axi_rready=int(ready))
+            await pins.settle()
+            addressed |= bool(shown and pins.read("axi_arready"))
+            if pins.read("axi_rvalid"):
+                assert addressed
+                assert pins.read("axi_rresp") == 0
+                data = pins.read("axi_rdata")
+                assert held is None or held == data, "an answer changed while it waited"
+                held = data
+            await pins.tick()
+            assert pins.cycle - began < 200, "a read hangs"
+            if held is not None and ready:
+                pins.drive(axi_rready=0, axi_arvalid=0)
+                return held
+
+
+@cocotb.test()
+async def random_accesses(dut) -> None:
+    """Every register, read and written; addresses without one; causes, soft resets and a reset."""
+    job = current_job()
+    random, config = Random(f"{job.seed} registers"), job.config
+    cocotb.log.info("seed %s", job.seed)
+    pins = Pins(dut)
+    port = Port(pins, random)
+    told = {"head": 1, "done": 2, "error": 3, "error_index": 4}
+    counters = [random.getrandbits(32) for _ in COUNTERS]
+    await pins.reset(
+        **port.IDLE,
+        **told,
+        busy=1,
+        failed=0,
+        ended=0,
+        idle=0,
+        counters=sum(count << 32 * k for k, count in enumerate(counters)),
+    )
+    tile = config.tile
+    fixed = {
+        "identity": IDENTITY,
+        "digest": int(config.digest, 16) & 0xFFFFFFFF,
+        "digest_high": int(config.digest, 16) >> 32,
+        "shape": tile.lanes | tile.rows << 8 | tile.columns << 16 | tile.window_depth << 24,
+        "groups": config.groups,
+        "status": 1,
+        **told,
+        **{name: counters[k] for k, (name, _) in enumerate(COUNTERS)},
+    }
+    masks = {
+        "control": 1,
+        "queue_base": 0xFFFFFFC0,
+        "queue_base_high": (1 << (config.address_bits - 32)) - 1,
+        "queue_size": 15,
+        "tail": 0xFFFFFFFF,
+        "interrupt_enable": 3,
+    }
+    kept = dict.fromkeys(masks, 0)
+    for _ in range(round(300 * job.effort)):
+        register = random.choice(REGISTERS)
+        name, address = register.name, register.offset
+        if random.random() < 0.1:
+            address, name = random.choice([0x54, 0x7C, 0xB8, 0xFFC, 0x100]), ""
+        if random.random() < 0.5:
+            data, strobe = random.getrandbits(32), random.choice([15, 15, random.getrandbits(4)])
+            mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
+            if name == "control":
+                data &= ~2
+            if name in kept:
+                kept[name] = (kept[name] & ~mask | data & mask) & masks[name]
+            await port.write(address, data, strobe)
+        else:
+            seen = await port.read(address)
+            wanted = kept.get(name, fixed.get(name, 0))
+            assert name in ("features", "stream_words") or seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}"
+    features = await port.read(named("features").offset)
+    for bits in named("features").bits:
+        value = features >> bits.low & ((1 << bits.width) - 1)
+        if isinstance(getattr(config, bits.name, None), bool):
+            assert value == getattr(config, bits.name), bits.name
+    # Causes: set by events, cleared by ones.
+    await port.write(named("interrupt_enable").offset, 2)
+    await port.write(named("cause").offset, 3)
+    pins.drive(ended=1)
+    await pins.settle()
+    await pins.tick()
+    pins.drive(ended=0)
+    await pins.settle()
+    assert not pins.read("irq")
+    assert await port.read(named("cause").offset) == 1
+    pins.drive(failed=1)
+    assert await port.read(named("status").offset) == 5
+    assert await port.read(named("cause").offset) == 3
+    assert pins.read("irq")
+    await port.write(named("cause").offset, 2)
+    assert await port.read(named("cause").offset) == 1, "an error that stands sets its cause once"
+    await pins.settle()
+    assert not pins.read("irq")
+    # A soft reset waits until all is idle, and leaves the ring's place.
+    await port.write(named("control").offset, 3)
+    await pins.settle()
+    for _ in range(5):
+        assert pins.read("halt")
+        assert not pins.read("restart")
+        await pins.tick()
+        await pins.settle()
+    assert await port.read(named("status").offset) == 7
+    pins.drive(idle=1, failed=0)
+    await pins.settle()
+    assert pins.read("restart")
+    await pins.tick()
+    pins.drive(idle=0)
+    await pins.settle()
+    assert not pins.read("halt")
+    for name in masks:
+        wanted = kept[name] if name.startswith("queue_") else 0
+        assert await port.read(named(name).offset) == wanted, f"{name} after a soft reset"
+    assert await port.read(named("cause").offset) == 0
+    pins.drive(rst=1)
+    await pins.settle()
+    await pins.tick()
+    pins.drive(rst=0)
+    assert await port.read(named("queue_base").offset) == 0

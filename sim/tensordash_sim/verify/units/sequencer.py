@@ -1,0 +1,231 @@
+"""Bench of the sequencer: units of any speed that check order and tokens, and the outcome against the golden rules."""
+
+from collections import Counter
+from random import Random
+
+import cocotb
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode, encode
+from tensordash.configuration.registers import ERRORS
+from tensordash_sim.core.legal import MOST_TOKENS, Sequencer
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
+
+
+def owners(bits: int) -> list[tuple[str, str, str]]:
+    """Units that a descriptor is for, and the names of their fields of tokens."""
+    operation, _ = decode(bits)
+    assert operation is not None
+    if not operation.unit:
+        return []
+    ends = [(operation.unit, "wait", "signal")]
+    return [*ends, ("output", "output_wait", "output_signal")] if operation.name == "multiply" else ends
+
+
+def random_fields(random: Random, config: CoreConfig, name: str) -> dict[str, int]:
+    """Fields that a core of this kind allows, tokens left out."""
+    operation = OPERATIONS[name]
+    fields = {}
+    for field in operation.fields:
+        if field.name in ("output_wait", "output_signal") or random.random() < 0.4:
+            continue
+        fields[field.name] = random.choice([field.minimum, field.maximum, random.randint(field.minimum, field.maximum)])
+    for switch in ("bias", "scale", "relu", "mask", "stochastic", "compression"):
+        if not getattr(config, switch):
+            fields.pop("compressed" if switch == "compression" else switch, None)
+    if "stride" in fields:
+        fields["stride"] = random.randint(1, 4)
+    if "memory" in fields:
+        fields["memory"] &= -32 if name == "record" else -max(config.group_bytes, 16)
+    if fields.get("compressed"):
+        fields |= {"count_1": 1, "count_2": 1, "count_3": 1, "segment": fields.get("segment") or 1}
+        fields["table"] = fields.get("table", 0) & -4
+    return fields
+
+
+def random_program(random: Random, config: CoreConfig, length: int) -> list[int]:
+    """Descriptors that keep to the rules, one of them perhaps not."""
+    tokens: Counter[tuple[str, str]] = Counter()
+    program: list[int] = []
+    names = [name for name in OPERATIONS if name != "end"]
+    draining = False
+    while len(program) < length:
+        draining |= random.random() < 0.05
+        if draining and not any(tokens.values()):
+            program.append(encode(OPERATIONS["end"], {}))
+            draining = False
+            continue
+        name = random.choice(names)
+        own = [unit for unit, *_ in owners(encode(OPERATIONS[name], {}))]
+        masks = {}
+        for prefix, unit in zip(("", "output_"), own, strict=False):
+            eager = 1.0 if draining else 0.4
+            waits = [each for each in UNITS if tokens[each, unit] and random.random() < eager]
+            for each in waits:
+                tokens[each, unit] -= 1
+            masks[prefix + "wait"] = sum(1 << UNITS.index(each) for each in waits)
+        for prefix, unit in zip(("", "output_"), own, strict=False):
+            share = 0.0 if draining else random.choice([0.2, 0.2, 0.9])
+            signals = [each for each in UNITS if tokens[unit, each] < MOST_TOKENS and random.random() < share]
+            for each in signals:
+                tokens[unit, each] += 1
+            masks[prefix + "signal"] = sum(1 << UNITS.index(each) for each in signals)
+        program.append(encode(OPERATIONS[name], random_fields(random, config, name) | masks))
+    if random.random() < 0.5:
+        k = random.randrange(length)
+        kind = random.choice(["bit", "bit", "code", "wait", "field", "field"])
+        if kind == "bit":
+            program[k] ^= 1 << random.randrange(BITS)
+        elif kind == "code":
+            program[k] ^= random.randrange(1, 16)
+        elif kind == "wait":
+            program[k] |= random.getrandbits(6) << random.choice([8, 16, 32, 40])
+        else:
+            operation, _ = decode(program[k])
+            assert operation is not None
+            if operation.fields:
+                program[k] &= ~random.choice(operation.fields).mask
+    return program
+
+
+class Unit:
+    """Takes descriptors, is busy for a while, and is done."""
+
+    def __init__(self, pins: Pins, random: Random, name: str, expected: list[tuple[int, int]]) -> None:
+        self.pins, self.random, self.name, self.expected = pins, random, name, expected
+        self.beats: list[int] = []
+        self.busy = self.offered = 0
+        self.index: int | None = None
+        self.ready = self.done = False
+
+    def _fails(self, errors: dict[tuple[str, int], str]) -> bool:
+        return self.index is not None and self.done and (self.name, self.index) in errors
+
+    def drive(self, errors: dict[tuple[str, int], str]) -> None:
+        """Inputs of a cycle."""
+        self.done = self.index is not None and len(self.beats) == 4 and self.busy == 0
+        self.ready = len(self.beats) < 4 and self.random.random() < 0.8
+        error = ERRORS[errors[self.name, self.index]] if self.index is not None and self._fails(errors) else 0
+        self.pins.drive(
+            **{
+                f"{self.name}_descriptor_ready": int(self.ready),
+                f"{self.name}_done": int(self.done),
+                f"{self.name}_error": error if self.done else self.random.getrandbits(4),
+            }
+        )
+
+
+@cocotb.test()
+@cocotb.parametrize(slow=[0, 12, 60])
+async def random_programs(dut, slow: int) -> None:
+    """Programs, most with tokens, half with an error somewhere, and units that find errors; a reset between them."""
+    job = current_job()
+    random = Random(f"{job.seed} sequencer {slow}")
+    cocotb.log.info("seed %s", job.seed)
+    config, pins = job.config, Pins(dut)
+    inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
+    await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
+    found: Counter[str] = Counter()
+    for number in range(round(24 * job.effort)):
+        program = random_program(random, config, random.choice([5, 20, 60]))
+        golden = Sequencer(config)
+        unread = random.randrange(len(program)) if random.random() < 0.1 else len(program)
+        errors: dict[tuple[str, int], str] = {}
+        queues: dict[str, list[tuple[int, int]]] = {unit: [] for unit in UNITS}
+        index, error, ends = len(program), "", 0
+        for k, bits in enumerate(program):
+            error = "fetch" if k == unread else golden.refusal(bits)
+            if error:
+                index = k
+                break
+            for owner, *_ in owners(bits):
+                queues[owner].append((k, bits))
+                if random.random() < 0.02:
+                    errors[owner, k] = random.choice(UNIT_ERRORS)
+        firsts = {k for _, k in errors}
+        if firsts and min(firsts) < index:
+            index = min(firsts)
+            # Two units may find two errors in one descriptor: either may be told.
+            codes = {ERRORS[name] for (_, k), name in errors.items() if k == index}
+        else:
+            codes = {ERRORS[error] if error else 0}
+        ends = sum(decode(bits)[0] is OPERATIONS["end"] for bits in program[:index])
+        units = {name: Unit(pins, random, name, queues[name]) for name in UNITS}
+        tokens: Counter[tuple[str, str]] = Counter()
+        finished: Counter[int] = Counter()
+        wrong_at, wrong_cycle = len(program), 1 << 60
+        beats = [
+            (bits >> 128 * k & ((1 << 128) - 1)) | int(n == unread and k == 2) << 128
+            for n, bits in enumerate(program)
+            for k in range(4)
+        ]
+        sent, seen, quiet, began = 0, 0, 0, pins.cycle
+        while quiet < 60:
+            room = sent // 4 < len(program) and sent // 4 - pins.read("done") < config.window
+            shown = room and random.random() < 0.8
+            pins.drive(descriptors_valid=int(shown), descriptors_payload=beats[sent] if shown else 0)
+            for unit in units.values():
+                unit.drive(errors)
+            await pins.settle()
+            if shown:
+                assert pins.read("descriptors_ready")
+                sent += 1
+            for name, unit in units.items():
+                where = f"program {number}, cycle {pins.cycle}, {name}"
+                if unit.done:
+                    assert unit.index is not None
+                    k, bits = unit.index, program[unit.index]
+                    if (name, k) in errors:
+                        wrong_at, wrong_cycle = min(wrong_at, k), pins.cycle
+                        unit.index, unit.beats = None, []
+                    else:
+                        finished[k] += 1
+                        field = next(signal for each, _, signal in owners(bits) if each == name)
+                        for j, other in enumerate(UNITS):
+                            tokens[name, other] += decode(bits)[1][field] >> j & 1
+                        unit.index, unit.beats = None, []
+                elif unit.index is not None and len(unit.beats) == 4:
+                    unit.busy -= 1
+                offered = pins.read(f"{name}_descriptor_valid")
+                if not offered or unit.beats:
+                    unit.offered = pins.cycle + 1
+                if unit.ready and offered:
+                    if not unit.beats:
+                        assert unit.expected, f"{where}: a descriptor that is not its own"
+                        unit.index, bits = unit.expected.pop(0)
+                        late = unit.offered > wrong_cycle + 1
+                        assert not (late and unit.index > wrong_at), f"{where}: behind an error"
+                        field = next(wait for each, wait, _ in owners(bits) if each == name)
+                        for j, other in enumerate(UNITS):
+                            tokens[other, name] -= decode(bits)[1][field] >> j & 1
+                            assert tokens[other, name] >= 0, f"{where}: no token from {other}"
+                    assert unit.index is not None
+                    unit.beats.append(pins.read(f"{name}_descriptor_payload"))
+                    if len(unit.beats) == 4:
+                        given = sum(beat << 128 * k for k, beat in enumerate(unit.beats))
+                        assert given == program[unit.index], f"{where}: {given:#x} is not its descriptor"
+                        unit.busy = random.randint(0, slow)
+            seen += pins.read("ended")
+            done = pins.read("done")
+            assert all(finished[k] == len(owners(program[k])) for k in range(done)), f"program {number}: done too early"
+            active = any(unit.beats for unit in units.values()) or (sent < len(beats) and not codes - {0} and room)
+            quiet = 0 if active else quiet + 1
+            await pins.tick()
+            await pins.settle()
+            assert pins.cycle - began < 30000, f"program {number} hangs"
+        assert pins.read("done") == index, f"program {number}: done is {pins.read('done')}, golden says {index}"
+        assert pins.read("failed") == (index < len(program)), f"program {number}"
+        assert not pins.read("busy")
+        assert pins.read("error") in codes, f"program {number}: error is {pins.read('error')}, golden says {codes}"
+        assert seen == ends, f"program {number}: {seen} ends, golden says {ends}"
+        found[str(min(codes))] += 1
+        pins.drive(rst=1, descriptors_valid=0, **inputs)
+        await pins.settle()
+        await pins.tick()
+        pins.drive(rst=0)
+        await pins.settle()
+    cocotb.log.info("errors: %s", dict(found))
+    assert len(found) > 3 or job.effort < 1

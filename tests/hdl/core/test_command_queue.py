@@ -1,0 +1,39 @@
+"""The command queue, and the arbiter that it shares a port through, on the emitted Verilog."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.command_queue import CommandQueue
+from tensordash.movers.read_arbiter import ReadArbiter
+from tensordash_sim.verify.unit_run import run_unit
+
+CONFIGS = {
+    "default": CoreConfig(),
+    "narrow": CoreConfig.from_toml("[core]\naxi_bits = 32\nwindow = 4"),
+    "wide": CoreConfig.from_toml("[tile]\nlanes = 8\nrows = 8\ncolumns = 8\n[core]\naxi_bits = 512"),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_every_descriptor_comes(name):
+    assert run_unit(CommandQueue(config=CONFIGS[name]), "command_queue", CONFIGS[name], seed=1) == []
+
+
+@pytest.mark.parametrize(("right", "wrong"), [("wanted < 32'h10", "wanted < 32'h12")])
+def test_a_broken_queue_is_found(right, wrong):
+    config = CONFIGS["default"]
+    assert run_unit(CommandQueue(config=config), "command_queue", config, replaced=[(right, wrong)])
+
+
+def arbiter() -> ReadArbiter:
+    config = CONFIGS["default"]
+    return ReadArbiter(data_bits=config.axi_bits, address_bits=config.address_bits)
+
+
+def test_both_readers_get_their_data():
+    assert run_unit(arbiter(), "read_arbiter", CONFIGS["default"], seed=1) == []
+
+
+def test_a_broken_arbiter_is_found():
+    broken = [("waits <= _", "waits <= 1'h0 & _")]  # the choice changes while an address waits
+    assert run_unit(arbiter(), "read_arbiter", CONFIGS["default"], replaced=broken)

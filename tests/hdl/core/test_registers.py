@@ -1,0 +1,25 @@
+"""The registers, on the emitted Verilog."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.registers import Registers
+from tensordash_sim.verify.unit_run import run_unit
+
+CONFIGS = [CoreConfig(), CoreConfig.from_toml("[core]\naddress_bits = 32\nrelu = false\nmask = false")]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=["default", "small"])
+def test_registers_are_what_is_written_of_them(config):
+    assert run_unit(Registers(config=config), "registers", config, seed=1) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("axi_awvalid & axi_wvalid", "axi_awvalid"),  # data are taken that have not come
+        ("assign restart = halt & idle", "assign restart = halt"),
+    ],
+)
+def test_a_broken_one_is_found(right, wrong):
+    assert run_unit(Registers(config=CONFIGS[0]), "registers", CONFIGS[0], replaced=[(right, wrong)])

@@ -1,0 +1,34 @@
+"""The sequencer, on the emitted Verilog, against the golden core's rules."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.sequencer import Sequencer
+from tensordash_sim.verify.unit_run import run_unit
+
+CONFIGS = {
+    "default": CoreConfig(),
+    "small": CoreConfig.from_toml(
+        "[core]\nwindow = 4\nbias = false\nscale = false\nmask = false\nrelu = false\nstochastic = false\n"
+        "compression = false"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_sequencer_keeps_to_the_rules(name):
+    assert run_unit(Sequencer(config=CONFIGS[name]), "sequencer", CONFIGS[name], seed=1) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("assign store_tokens = ", "assign store_tokens = 1'h1 | "),  # store waits for nobody
+        ("assign store_before = ", "assign store_before = 1'h1 | "),  # nor for an error
+        ("assign oldest = there & ", "assign oldest = there | 1'h0 & "),  # descriptors retire before they are done
+        ("layout_a_to_layout_b == 4'hf", "layout_a_to_layout_b == 4'he"),
+    ],
+)
+def test_a_broken_sequencer_is_found(right, wrong):
+    config = CONFIGS["default"]
+    assert run_unit(Sequencer(config=config), "sequencer", config, replaced=[(right, wrong)], seed=1)
