@@ -32,6 +32,7 @@ __all__ = ["Fate", "MutationReport", "mutate"]
 # A bench ends at its first failure; a mutant that keeps it running for longer is caught by that.
 CPU_SECONDS = 300
 AT_ONCE = 20  # mutants that one run looks at
+LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
 CAUGHT = ("bench", "proof")
 
 
@@ -179,7 +180,7 @@ def mutate(
         try:
             pending: dict[Future[Any], int] = {}
             for i, (work, place, part) in enumerate(zip(works, places, parts, strict=True)):
-                pending[pool.submit(_sound, work, place)] = i
+                pending[pool.submit(_sound, work, place, _look(work))] = i
                 for first in range(1, part + 1, AT_ONCE):
                     numbers = range(first, min(first + AT_ONCE, part + 1))
                     pending[pool.submit(_fates, work, place, numbers)] = i
@@ -227,13 +228,17 @@ def _emitted(config: TileConfig) -> str:
     return hashlib.sha256(repr(sorted(render(config).items())).encode()).hexdigest()
 
 
-def _sound(work: _Work, folder: Path) -> None:
+def _look(work: _Work) -> float:
+    return min(work.effort, LOOK)
+
+
+def _sound(work: _Work, folder: Path, effort: float) -> None:
     """See that the bench passes on the model as long as no mutant is chosen."""
-    answer = folder / "sound.json"
+    answer = folder / f"sound-{effort:g}.json"
     if answer.exists():
         return
     _, simulation = _prepared(work)
-    if said := _run(work, simulation, None):
+    if said := _simulate(work, simulation, _bench(work), effort):
         raise SimulatorError(f"bench {work.component} of {work.campaign.name} fails without a mutant: {said}")
     write_whole(answer, "{}\n")
 
@@ -265,7 +270,7 @@ def _looked_at(work: _Work, numbers: Sequence[int], *, others: bool = False) -> 
     answers.unlink(missing_ok=True)
     # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
     options = {"bench": _bench(work), "numbers": [*numbers, 0], "answers": str(answers), "others": others}
-    if _simulate(work, simulation, f"{__package__}.first_look", options=options):
+    if _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=options):
         return {}
     said = dict(json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines())
     return {} if said[0] else {number: ("bench", by) for number, by in said.items() if by}
@@ -314,11 +319,6 @@ def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
 _kept: list[tempfile.TemporaryDirectory] = []
 
 
-def _run(work: _Work, simulation: Simulation, mutant: Mutant | None, testcase: str | None = None) -> str:
-    """What a component's bench, or one of its tests, says of a mutant; empty if it passes."""
-    return _simulate(work, simulation, _bench(work), mutant.number if mutant else 0, testcase)
-
-
 def _bench(work: _Work) -> str:
     return f"tensordash_sim.verify.benches.{work.component}"
 
@@ -327,13 +327,15 @@ def _simulate(
     work: _Work,
     simulation: Simulation,
     bench: str,
+    effort: float,
     number: int = 0,
+    *,
     testcase: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> str:
     """Run a module of tests on the model, with a mutant chosen or none (0); what fails first, empty if nothing does."""
     job = simulation.folder / "job.json"
-    Job(config=work.campaign.config, seed=work.seed, effort=work.effort, options=options or {}).write(job)
+    Job(config=work.campaign.config, seed=work.seed, effort=effort, options=options or {}).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
     chosen = [f"+{PLUSARG}={number}"]
     looked = (options or {}).get("numbers", [])
@@ -354,7 +356,8 @@ def _simulate(
 
 def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
     """Fate of a mutant, and what says so."""
-    if by := _run(work, simulation, mutant):
+    if by := _simulate(work, simulation, _bench(work), work.effort, mutant.number):
+        _sound(work, folder, work.effort)
         return "bench", by
     for cut in mutants.cuts(mutant.module):
         if equal := _equivalent(mutants, mutant, cut):

@@ -52,7 +52,7 @@ def test_mutants_are_found(tmp_path):
 
 def test_what_a_weak_bench_lets_pass_survives_or_is_found_by_a_proof(tmp_path, monkeypatch):
     """The same mutants, with a bench that never fails."""
-    monkeypatch.setattr(mutation, "_run", lambda *_: "")
+    monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
     fate = mutation._fate(work_of(SMALL, "scheduler"), tmp_path, 1)
     assert (fate.fate, fate.by) == ("survives", "")
     report = MutationReport(seed=1, fates=(fate,))
@@ -62,9 +62,9 @@ def test_what_a_weak_bench_lets_pass_survives_or_is_found_by_a_proof(tmp_path, m
 
 
 def test_a_bench_that_fails_without_a_mutant_says_nothing(tmp_path, monkeypatch):
-    monkeypatch.setattr(mutation, "_run", lambda *_: "late: 1 is not 2")
+    monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "late: 1 is not 2")
     with pytest.raises(mutation.SimulatorError, match="fails without a mutant: late"):
-        mutation._sound(work_of(SMALL, "scheduler"), tmp_path)
+        mutation._sound(work_of(SMALL, "scheduler"), tmp_path, 0.05)
 
 
 UNREACHED = """
@@ -119,7 +119,7 @@ def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
     mutants = BitMutants(SMALL, "scheduler", 2, 1, tmp_path)
     mutants.verilog = lambda mutant: mutants.text
     work = work_of(SMALL, "scheduler")
-    monkeypatch.setattr(mutation, "_run", lambda *_: "")
+    monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
     assert mutation._judged(work, mutants, None, mutants.mutants[0], tmp_path)[0] == "equivalent"
 
 
@@ -152,7 +152,7 @@ def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
     mutants = work.campaign.mutants("tile", 1, tmp_path)
     place = {"module": "tensordash_tile", "cell": "pe_0_0", "port": "sum_overflow", "other": "pe_0_1", "bit": -1}
     swap = replace(mutants.mutants[0], kind="swapped", **place)
-    monkeypatch.setattr(mutation, "_run", lambda *_: "")
+    monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
     said = "equivalent", "cec of its module without what is in it"
     assert mutation._judged(work, mutants, None, swap, tmp_path) == said
     alone, *_ = mutants.cuts("tensordash_tile")
@@ -164,7 +164,7 @@ def test_wires_at_full_size_are_found(tmp_path):
     """One of each kind, each of another port, in the paper's 4x4 tile."""
     work = work_of(PAPER, "tile", 200, "wires")
     mutants, simulation = mutation._prepared(work)
-    assert not mutation._run(work, simulation, None, "single_steps")
+    assert not mutation._simulate(work, simulation, mutation._bench(work), 0.05, testcase="single_steps")
     chosen = {}
     for each in mutants.mutants:
         if each.module == "tensordash_tile" and each.port not in {other.port for other in chosen.values()}:

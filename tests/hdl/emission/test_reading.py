@@ -57,6 +57,8 @@ def faults(text: str) -> set[str]:
     """What is wrong with a file of Verilog."""
     found = set()
     parts = list(modules(text))
+    if re.search(r"'[bh][0-9a-f_]*[xz]", text):
+        found.add("an unknown")
     if sum(repeated(module) for _, _, module in parts) > 0.01 * text.count("\n  assign "):
         found.add("the same assignment twice")
     if "\\" in text:
@@ -91,6 +93,7 @@ def test_is_short(name):
 
 
 BROKEN = {
+    "an unknown": ("endmodule\n", "  assign _xz_ = go ? next : 1'hx;\nendmodule\n"),
     "the same assignment twice": ("endmodule\n", "  assign _x_ = a + b;\n  assign _y_ = a + b;\n" * 20 + "endmodule\n"),
     "an escaped name": ("  input wire rst,\n", "  input wire rst,\n  input wire \\rst$2 ,\n"),
     "a dollar": ("  input wire rst,\n", "  input wire rst,\n  input wire rst$2,\n"),
