@@ -221,7 +221,9 @@ class CoreConfig:
             if key not in known:
                 raise ConfigError(f"unknown key core.{key}: allowed are {', '.join(known)}")
         given = document.get("tile", {})
-        tile = TileConfig.from_mapping({"tile": {"staging": "ring", "counters": "snapshot", **given} if isinstance(given, Mapping) else given})
+        tile = TileConfig.from_mapping(
+            {"tile": {"staging": "ring", "counters": "snapshot", **given} if isinstance(given, Mapping) else given}
+        )
         try:
             return cls(tile=tile, **table)
         except (TypeError, ValueError) as error:

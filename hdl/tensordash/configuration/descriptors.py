@@ -138,7 +138,7 @@ def loop_fields(first_word: int, loops: int, counts: tuple[int, int]) -> tuple[F
     counts : tuple of int
         Word and bit of the first count.
     """
-    fields = []
+    fields: list[Field] = []
     for k in range(loops):
         fields += _fields(
             (first_word + k, 0, 16, f"address_{k}", f"added to the address when loop {k} steps", SIGNED),
@@ -185,7 +185,7 @@ _LAYOUT = (
         (0, 25, 1, "checked", "rows of y below 0 and from y_size on are zero; otherwise y does not matter"),
         (1, 0, 16, "base", "first word of each bank of the stream buffer"),
         (1, 16, 16, "steps", "steps of each stream", AT_LEAST_ONE),
-        (2, 16, 12, "streams", "streams, or parts of them where a side has more ports than lanes", AT_LEAST_ONE),
+        (2, 16, 12, "streams", "streams", AT_LEAST_ONE),
         (4, 16, 16, "y_size", "rows that there are"),
     ),
     *AGU_FIELDS,

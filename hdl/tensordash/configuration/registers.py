@@ -56,7 +56,8 @@ class Register:
     offset : int
         Its address in bytes.
     access : str
-        "ro": read; "rw": read and written; "w1c": read, and ones that are written clear bits; "wo": acts when it is written, reads 0.
+        "ro": read; "rw": read and written; "w1c": read, and ones that are written clear bits; "wo": acts when it is
+        written, reads 0.
     doc : str
         What it is, in one line.
     bits : tuple of Bits
@@ -234,8 +235,9 @@ def c_header(prefix: str = "TENSORDASH") -> Iterator[str]:
         name = f"{prefix}_{register.name.upper()}"
         yield f"#define {name} 0x{register.offset:02x}u /* {register.access}: {register.doc} */"
         for each in register.bits:
+            mask = ((1 << each.width) - 1) << each.low
             yield f"#define {name}_{each.name.upper()}_SHIFT {each.low}"
-            yield f"#define {name}_{each.name.upper()}_MASK 0x{((1 << each.width) - 1) << each.low:08x}u /* {each.doc} */"
+            yield f"#define {name}_{each.name.upper()}_MASK 0x{mask:08x}u /* {each.doc} */"
     for name, code in ERRORS.items():
         yield f"#define {prefix}_ERROR_CODE_{name.upper()} {code}"
     yield "#endif"

@@ -34,8 +34,8 @@ WRITERS = ("output", "load")
 class Core(Block):
     """A core: docs/core.md says what it does with a program.
 
-    Timing: units overlap as tokens allow; the tile takes as many steps in each cycle as it can, from stream buffers that
-    the layouts fill with a group in each.
+    Timing: units overlap as tokens allow; the tile takes as many steps in each cycle as it can, from stream buffers
+    that the layouts fill with a group in each.
 
     Parameters
     ----------
@@ -67,9 +67,7 @@ class Core(Block):
         super().__init__(
             {
                 "s_axi": In(AxiLiteSignature(address_bits=ADDRESS_BITS)),
-                "m_axi": Out(
-                    Axi4Signature(data_bits=config.axi_bits, address_bits=config.address_bits, id_bits=1)
-                ),
+                "m_axi": Out(Axi4Signature(data_bits=config.axi_bits, address_bits=config.address_bits, id_bits=1)),
                 "irq": Out(1),
             }
         )
@@ -140,7 +138,10 @@ class Core(Block):
         halted = [queue, self.units["load"], self.units["store"]]
         m.d.comb += [
             self.irq.eq(registers.irq),
-            *(getattr(queue, name).eq(getattr(registers, name)) for name in ("enable", "queue_base", "queue_size", "tail")),
+            *(
+                getattr(queue, name).eq(getattr(registers, name))
+                for name in ("enable", "queue_base", "queue_size", "tail")
+            ),
             queue.done.eq(sequencer.done),
             registers.busy.eq(sequencer.busy | (registers.enable & (queue.head != registers.tail))),
             registers.failed.eq(sequencer.failed),

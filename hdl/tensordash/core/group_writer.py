@@ -6,7 +6,6 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import stream
-from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
@@ -24,8 +23,9 @@ ADDRESS_BITS = 16
 class GroupWriter(Block):
     """Collects as many rows of results as there are lanes, and writes the groups that they make.
 
-    Timing: a row in each cycle until a group's rows are there; then each group takes a cycle for each turn (the greatest
-    common divisor of stride and lanes) and each of an FP32 group's words, two more with a mask, and one to go on to the next.
+    Timing: a row in each cycle until a group's rows are there; then each group takes a cycle for each turn (the
+    greatest common divisor of stride and lanes) and each of an FP32 group's words, two more with a mask, and one to go
+    on to the next.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ class GroupWriter(Block):
         return m
 
     def _cells(self, m: Module, taken, fill, group) -> list[list[Any]]:
-        """The values of the group that is written, by position and channel: bits, then whether it is zero, not finite."""
+        """The group that is written, by position and channel: bits, whether it is zero, whether it is not finite."""
         lanes, rows = self.lanes, self.rows.payload
         chosen: list[list[list[Any]]] = [[[] for _ in range(lanes)] for _ in range(lanes)]
         for index in range(self.columns // lanes):
@@ -138,7 +138,9 @@ class GroupWriter(Block):
         placement, most = self.placement, (1 << DISTANCE_BITS) - 1
         bits = (self.lanes - 1).bit_length()
         low = Signal(bits, reset_less=True)
-        first, limit, end = (Signal(DISTANCE_BITS, name=name, reset_less=True) for name in ("first", "limit", "write_limit"))
+        first, limit, end = (
+            Signal(DISTANCE_BITS, name=name, reset_less=True) for name in ("first", "limit", "write_limit")
+        )
         self._base = Signal(ADDRESS_BITS, name="base", reset_less=True)
         shift = (self.config.fp32_groups - 1).bit_length()
         before = (-self.x)[:16]

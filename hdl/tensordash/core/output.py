@@ -29,8 +29,8 @@ LOOPS = 4
 class Output(Block):
     """Takes the blocks of a multiply, adds partial sums, and keeps the sums or writes results.
 
-    Timing: a row of a block in each cycle, but for the cycles in which groups are written (see `GroupWriter`). The first
-    row is taken two cycles after the descriptor's last beat.
+    Timing: a row of a block in each cycle, but for the cycles in which groups are written (see `GroupWriter`). The
+    first row is taken two cycles after the descriptor's last beat.
 
     Parameters
     ----------

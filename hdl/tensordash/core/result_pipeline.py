@@ -28,8 +28,8 @@ def row_layout(columns: int) -> StructLayout:
 class ResultPipeline(Block):
     """Adds partial sums and biases to rows of sums, rounds them, and converts them.
 
-    Timing: a row is the next partial sums in the cycle after it is taken, or leaves as results four cycles after it (three
-    in a core without biases), one row per cycle.
+    Timing: a row is the next partial sums in the cycle after it is taken, or leaves as results four cycles after it
+    (three in a core without biases), one row per cycle.
 
     Parameters
     ----------

@@ -183,7 +183,7 @@ class GoldenCore:
 
     def run_queue(self, base: int, count: int) -> Outcome:
         """Execute the descriptors at an address of memory."""
-        program = []
+        program: list[int] = []
         for index in range(count):
             data = self.memory.read(base + BYTES * index, BYTES)
             if data is None:
@@ -238,7 +238,8 @@ class GoldenCore:
         self._see_range(values)
         # All of it, before it is said that some of it failed.
         runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
-        if not all([self.memory.write(address, run.tobytes()) for address, run in runs]):
+        written = [self.memory.write(address, run.tobytes()) for address, run in runs]
+        if not all(written):
             raise CoreFailure("write")
 
     def _load_compressed(self, values: Mapping[str, int]) -> None:

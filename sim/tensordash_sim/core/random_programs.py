@@ -174,12 +174,17 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
             count_0=groups,
         )
     else:
-        program.add("store", wait=["output"], memory=writer.place(groups * config.group_bytes), address=places["result"], count_0=groups)
+        program.add(
+            "store",
+            wait=["output"],
+            memory=writer.place(groups * config.group_bytes),
+            address=places["result"],
+            count_0=groups,
+        )
     program.add("record", memory=writer.place(32) // 32 * 32)
     program.add("end")
-    title = (
-        f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, "
-        + ", ".join(name for name, value in flags.items() if value)
+    title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
+        name for name, value in flags.items() if value
     )
     return RandomProgram(program=program, memory=memory, title=title)
 
@@ -225,9 +230,7 @@ def _result(
     return fields | {"bias_address": places["bias"], "mask_address": places["mask"]}
 
 
-def _blocks(
-    config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int
-) -> list[Loop]:
+def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams: int, positions: int) -> list[Loop]:
     """The order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
     lanes = config.tile.lanes
     width = config.fp32_groups if flags["fp32"] else 1

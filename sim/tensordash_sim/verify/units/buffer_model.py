@@ -113,7 +113,7 @@ class BufferModel:
         lanes, bits = self.config.tile.lanes, self._address_bits
         enable = self.pins.read(f"{port}_enable")
         counted = sum(((1 << bits) - 1) << (bits * bank) for bank in range(lanes) if enable >> bank & 1)
-        request = (enable, self.pins.read(f"{port}_address") & counted)
+        request: tuple[int, ...] = (enable, self.pins.read(f"{port}_address") & counted)
         if port in self.writes:
             word = lanes * self.config.value_bits
             kept = sum(((1 << word) - 1) << (word * bank) for bank in range(lanes) if enable >> bank & 1)

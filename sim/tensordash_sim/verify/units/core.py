@@ -6,7 +6,7 @@ from typing import Any
 import cocotb
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.registers import IDENTITY, named
+from tensordash.configuration.registers import ERRORS, IDENTITY, named
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.axi_memory import AxiMemory
@@ -54,7 +54,20 @@ class Host:
     async def begin(self) -> None:
         """Reset."""
         idle = dict.fromkeys(
-            ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready"), 0
+            (
+                "awaddr",
+                "awprot",
+                "awvalid",
+                "wdata",
+                "wstrb",
+                "wvalid",
+                "bready",
+                "araddr",
+                "arprot",
+                "arvalid",
+                "rready",
+            ),
+            0,
         )
         await self.pins.reset(**{f"s_axi_{name}": value for name, value in idle.items()}, **self.memory.idle_pins())
 
@@ -70,7 +83,11 @@ class Host:
         waiting = {"awvalid": 1, "wvalid": 1}
         for _ in range(100):
             await self.cycle(
-                awaddr=named(name).offset, wdata=value, wstrb=15, bready=int(self.random.random() >= self.pause), **waiting
+                awaddr=named(name).offset,
+                wdata=value,
+                wstrb=15,
+                bready=int(self.random.random() >= self.pause),
+                **waiting,
             )
             ended = self.pins.read("s_axi_bvalid") and self.pins.read("s_axi_bready")
             for channel in ("aw", "w"):
@@ -122,8 +139,6 @@ class Host:
     async def outcome(self) -> Outcome:
         """What registers say of the program."""
         code = await self.read("error")
-        from tensordash.configuration.registers import ERRORS
-
         name = next((name for name, each in ERRORS.items() if each == code), "")
         return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)
 

@@ -21,9 +21,14 @@ def random_values(random: Random, config: CoreConfig, count: int) -> list[int]:
     """Bit patterns of operands: many zeros, most of them ordinary, a few of them anything."""
     width = config.value_bits
     kinds = random.choices(range(4), (30, 60, 9, 1), k=count)
-    ordinary = [bits for bits in (random.getrandbits(width) for _ in range(64)) if fixed_values(config.tile.a_format)[bits] is not None]
+    ordinary = [
+        bits
+        for bits in (random.getrandbits(width) for _ in range(64))
+        if fixed_values(config.tile.a_format)[bits] is not None
+    ]
     return [
-        (0, random.choice(ordinary), random.choice((0, 1 << (width - 1), 1)), random.getrandbits(width))[kind] for kind in kinds
+        (0, random.choice(ordinary), random.choice((0, 1 << (width - 1), 1)), random.getrandbits(width))[kind]
+        for kind in kinds
     ]
 
 
@@ -74,7 +79,9 @@ class Bench:
         self.random = Random(f"{self.job.seed} {name}")
         self.pins = Pins(dut)
         self.golden = GoldenCore(self.config, Memory(0))
-        self.buffer = BufferModel(self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"])
+        self.buffer = BufferModel(
+            self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"]
+        )
         cocotb.log.info("seed %s", self.job.seed)
 
     async def begin(self) -> None:
@@ -132,7 +139,10 @@ class Bench:
             expected = {"range": 4, "address": 6}[failure.name]
         assert error == expected, f"error {error}, golden says {expected}"
         wrong = np.argwhere(self.buffer.groups != self.golden.buffer)
-        assert not len(wrong), f"{len(wrong)} values, the first at group, position, channel {wrong[0].tolist()}: {self._differ(wrong[0])} ({fields})"
+        assert not len(wrong), (
+            f"{len(wrong)} values, the first at group, position, channel {wrong[0].tolist()}: "
+            f"{self._differ(wrong[0])} ({fields})"
+        )
         for name in ("zeros", "non_finite", "overflow"):
             count = getattr(self.golden.counts, name)
             assert self.pins.read(name) == count, f"{name} are {self.pins.read(name)}, golden says {count}"

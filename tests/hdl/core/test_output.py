@@ -1,0 +1,47 @@
+"""The output unit: partial sums, results, counts and errors are the golden core's."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.output import Output
+from tensordash_sim.verify.unit_run import run_unit
+
+SMALL = ["core.buffer=16", "core.regions=1", "core.stream_buffer=2", "core.partial_sums=9"]
+CONFIGS = {
+    "usual": SMALL,
+    "more columns": [*SMALL, "tile.columns=8", "core.stream_buffer=4"],
+    "fp8": [*SMALL, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
+    "nothing built": [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic"))],
+}
+
+
+def run(name, *replaced, effort=0.4, seed=3):
+    config = CoreConfig.from_toml("", CONFIGS[name])
+    return run_unit(Output(config), "output", config, seed=seed, effort=effort, replaced=replaced)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_passes(name):
+    assert run(name) == []
+
+
+def test_wrong_parameters():
+    with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
+        Output(4)
+
+
+BROKEN = {
+    "a mask is sought where it would be for other results": (
+        "descriptor[479:464] - descriptor[79:64]",
+        "descriptor[479:464]",
+    ),
+    "partial sums begin at the first place": ("{ 1'h0, descriptor[55:48], 2'h0 }", "11'h000"),
+    "a place beyond the end is not noticed": ("command_error[2:0] = beyond ? 3'h4", "command_error[2:0] = 1'h0 ? 3'h4"),
+    "random bits are always a half": (" + random;", " + 16'h8000;"),
+    "generators step once": ("first ^ { 17'h00000, first[31:17] }", "first"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_broken(name):
+    assert run("usual", BROKEN[name], effort=1)
