@@ -51,9 +51,12 @@ def random_program(random: Random, config: CoreConfig, length: int) -> list[int]
     tokens: Counter[tuple[str, str]] = Counter()
     program: list[int] = []
     names = [name for name in OPERATIONS if name != "end"]
+    hoards = random.random() < 0.3  # tokens are given until no more may be
+    if hoards:
+        names = random.sample(names, 2)
     draining = False
     while len(program) < length:
-        draining |= random.random() < 0.05
+        draining |= random.random() < (0.005 if hoards else 0.05)
         if draining and not any(tokens.values()):
             program.append(encode(OPERATIONS["end"], {}))
             draining = False
@@ -62,27 +65,29 @@ def random_program(random: Random, config: CoreConfig, length: int) -> list[int]
         own = [unit for unit, *_ in owners(encode(OPERATIONS[name], {}))]
         masks = {}
         for prefix, unit in zip(("", "output_"), own, strict=False):
-            eager = 1.0 if draining else 0.4
+            eager = 1.0 if draining else 0.05 if hoards else 0.4
             waits = [each for each in UNITS if tokens[each, unit] and random.random() < eager]
             for each in waits:
                 tokens[each, unit] -= 1
             masks[prefix + "wait"] = sum(1 << UNITS.index(each) for each in waits)
         for prefix, unit in zip(("", "output_"), own, strict=False):
-            share = 0.0 if draining else random.choice([0.2, 0.2, 0.9])
+            share = 0.0 if draining else 0.95 if hoards else random.choice([0.2, 0.2, 0.9])
             signals = [each for each in UNITS if tokens[unit, each] < MOST_TOKENS and random.random() < share]
             for each in signals:
                 tokens[unit, each] += 1
             masks[prefix + "signal"] = sum(1 << UNITS.index(each) for each in signals)
         program.append(encode(OPERATIONS[name], random_fields(random, config, name) | masks))
-    if random.random() < 0.5:
+    if random.random() < 0.8:
         k = random.randrange(length)
-        kind = random.choice(["bit", "bit", "code", "wait", "field", "field"])
+        kind = random.choice(["bit", "bit", "code", "wait", "signal", "field", "field"])
         if kind == "bit":
             program[k] ^= 1 << random.randrange(BITS)
         elif kind == "code":
             program[k] ^= random.randrange(1, 16)
         elif kind == "wait":
             program[k] |= random.getrandbits(6) << random.choice([8, 16, 32, 40])
+        elif kind == "signal":
+            program[-1] |= random.getrandbits(6) << random.choice([16, 40])
         else:
             operation, _ = decode(program[k])
             assert operation is not None
@@ -121,7 +126,7 @@ class Unit:
 @cocotb.test()
 @cocotb.parametrize(slow=[0, 12, 60])
 async def random_programs(dut, slow: int) -> None:
-    """Programs, most with tokens, half with an error somewhere, and units that find errors; a reset between them."""
+    """Programs, most with tokens, many with an error somewhere, and units that find errors; a reset between them."""
     job = current_job()
     random = Random(f"{job.seed} sequencer {slow}")
     cocotb.log.info("seed %s", job.seed)
