@@ -211,17 +211,25 @@ class Output(Block):
         wiring.connect(m, writer.write, wiring.flipped(self.write))
 
     def _read(self, m: Module) -> None:
-        """Masks go before biases."""
+        """Masks go before biases, but not before one that waits already: a request stays until it is taken."""
         readers = [self.writer.read] if self.config.mask else []
         readers += [self.bias_fetch.read] if self.config.bias else []
-        earlier: Any = Const(0)
-        for reader in reversed(readers):
-            with m.If(reader.valid):
-                m.d.comb += [self.read.enable.eq(reader.enable), self.read.address.eq(reader.address)]
-        for reader in readers:
-            m.d.comb += [reader.data.eq(self.read.data), reader.ready.eq(self.read.ready & ~earlier)]
-            earlier = earlier | reader.valid
-        m.d.comb += self.read.valid.eq(earlier)
+        if not readers:
+            return
+        chosen: list[Any] = [Const(1)]
+        if len(readers) == 2:
+            mask, bias = readers
+            stands = Signal(name="bias_stands")
+            m.d.sync += stands.eq(bias.valid & (stands | ~mask.valid) & ~self.read.ready)
+            chosen = [mask.valid & ~stands, ~mask.valid | stands]
+        for reader, choice in zip(readers, chosen, strict=True):
+            m.d.comb += [reader.data.eq(self.read.data), reader.ready.eq(self.read.ready & choice)]
+            with m.If(choice):
+                m.d.comb += [
+                    self.read.valid.eq(reader.valid),
+                    self.read.enable.eq(reader.enable),
+                    self.read.address.eq(reader.address),
+                ]
 
     def _finish(self, m: Module, left, beyond) -> None:
         """Done when no row is left anywhere."""

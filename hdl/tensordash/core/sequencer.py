@@ -11,10 +11,10 @@ from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import HEADER, OPERATIONS, UNITS
 from ..configuration.registers import ERRORS
-from ..movers.unit import COMMAND_BEATS, CommandSignature
+from ..memory.memory import Memory
+from ..movers.unit import COMMAND_BEATS, COMMAND_BITS, CommandSignature
 from .command_queue import fetched_layout
 from .descriptor_check import MOST_TOKENS, DescriptorCheck
-from .descriptor_window import DescriptorWindow
 
 __all__ = ["Sequencer"]
 
@@ -97,7 +97,7 @@ class Sequencer(Block):
             }
         )
         self._check = DescriptorCheck(config=config)
-        self._window = DescriptorWindow(window=config.window)
+        self._window = Memory(words=config.window * COMMAND_BEATS, bits=COMMAND_BITS)
         self._slot_bits = (config.window - 1).bit_length()
         self._units = [_Unit(name, self._slot_bits + 1) for name in UNITS]
         self._checked = Signal(self._slot_bits + 1, name="checked")  # places of descriptors, one bit more than needed

@@ -211,14 +211,18 @@ class GoldenCore:
 
     # Memory
 
+    def _whole(self, values: Mapping[str, int], name: str) -> int:
+        """An address of its two halves."""
+        return (values[name] | values[f"{name}_high"] << 32) % (1 << self.config.address_bits)
+
     def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
         """Address in memory, and group in the buffer, of each run of `count_0` groups."""
-        memory, group = _whole(values, "memory"), values["address"]
+        memory, group = self._whole(values, "memory"), values["address"]
         for third in range(values["count_3"]):
             for second in range(values["count_2"]):
                 for first in range(values["count_1"]):
                     away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
-                    yield (memory + away * self.config.group_bytes) % (1 << 64), group
+                    yield (memory + away * self.config.group_bytes) % (1 << self.config.address_bits), group
                     group += values["count_0"]
 
     def _load(self, values: Mapping[str, int]) -> None:
@@ -246,13 +250,14 @@ class GoldenCore:
         self._see_range(values)
         config, count = self.config, values["count_0"]
         segments, unit = -(-count // values["segment"]), config.value_bits // 8
-        ends = [self.memory.read(_whole(values, "table") + 4 * k, 4) for k in (0, segments)]
+        ends = [self.memory.read(self._whole(values, "table") + 4 * k, 4) for k in (0, segments)]
         if ends[0] is None or ends[1] is None:
             raise CoreFailure("read")
         first, last = (int.from_bytes(end, "little") for end in ends if end is not None)
-        if last <= first:
+        size = config.tile.lanes**2
+        if not first < last <= first + count * (size + size // config.value_bits):
             raise CoreFailure("compressed")
-        data = self.memory.read(_whole(values, "memory") + first * unit, (last - first) * unit)
+        data = self.memory.read(self._whole(values, "memory") + first * unit, (last - first) * unit)
         if data is None:
             raise CoreFailure("read")
         groups = inflate(np.frombuffer(data, self.buffer.dtype), config, count)
@@ -267,8 +272,8 @@ class GoldenCore:
         groups = self.buffer[begin : begin + count].reshape(count, -1)
         data, table = deflate(groups, self.config, values["segment"])
         written = [
-            self.memory.write(_whole(values, "memory"), data),
-            self.memory.write(_whole(values, "table"), table.astype("<u4").tobytes()),
+            self.memory.write(self._whole(values, "memory"), data),
+            self.memory.write(self._whole(values, "table"), table.astype("<u4").tobytes()),
         ]
         if not all(written):
             raise CoreFailure("write")
@@ -282,7 +287,7 @@ class GoldenCore:
     def _record(self, values: Mapping[str, int]) -> None:
         counts = self.counts
         words = [counts.zeros, counts.non_finite, counts.overflow, 0, 0, 0, 0, 0]
-        if not self.memory.write(_whole(values, "memory"), np.array(words, "<u4").tobytes()):
+        if not self.memory.write(self._whole(values, "memory"), np.array(words, "<u4").tobytes()):
             raise CoreFailure("write")
         self.counts = _Counts()
 
@@ -443,8 +448,3 @@ class GoldenCore:
         group, place = divmod(channel, size)
         words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")
         return int(words[place])
-
-
-def _whole(values: Mapping[str, int], name: str) -> int:
-    """An address of its two halves."""
-    return values[name] | values[f"{name}_high"] << 32

@@ -57,6 +57,8 @@ class AxiMemory:
     ----------
     read_bursts, write_bursts, read_beats, write_beats : int
         What has been seen.
+    write_errors : int
+        Answers to writes that were errors.
     """
 
     def __init__(
@@ -79,6 +81,7 @@ class AxiMemory:
         self.reads, self.writes, self.ids = reads, writes, ids
         self.latency, self.pause, self.outstanding, self.burst = latency, pause, outstanding, burst
         self.read_bursts = self.write_bursts = self.read_beats = self.write_beats = 0
+        self.write_errors = 0
         self.reset()
 
     def reset(self) -> None:
@@ -233,6 +236,7 @@ class AxiMemory:
             if final:
                 self._addressed.popleft()
                 answer = 0 if self._written(burst) else self.random.choice(ERRORS)
+                self.write_errors += answer > 0
                 due = max([self._due(), *(each[0] for each in self._answers)])
                 self._answers.append((due, burst, answer))
 

@@ -37,7 +37,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
     await pins.reset(**inputs, **memory.idle_pins())
     done = 0
     for batch in range(round(12 * job.effort)):
-        requests, beats, wrong = [], [], False
+        requests, beats, wrong, errors = [], [], False, memory.write_errors
         for _ in range(random.randint(1, 6)):
             count = random.choice([1, 1, 2, 3, random.randint(1, 40), random.randint(1, 4096 // size + 9)])
             beat = random.choice([random.randrange(0x2F00, 0x8100), 0x4000 - size * random.randrange(20)]) >> shift
@@ -84,7 +84,8 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             waited += 1
             assert waited < 60000
         assert halting or not offered
-        assert bool(failures) == wrong or halting
+        assert bool(memory.write_errors - errors) == wrong or halting
+        assert failures == memory.write_errors - errors, f"{failures} failures of {memory.write_errors - errors}"
         assert content.bytes == golden.bytes, f"batch {batch}: memory differs"
         done += taken
         if batch == 5:
