@@ -140,7 +140,7 @@ def _like(base: TileConfig, name: str) -> TileConfig:
 def _search(
     campaign: "Campaign", orders: Sequence[str], stagings: Sequence[str], arguments: dict[str, Any]
 ) -> "list[Point]":
-    from tensordash_sim.explore import Structure
+    from tensordash_sim.explore import Structure, start_options
 
     shapes = product(*(arguments[name] for name in ("lanes", "depths", "rows", "columns", "sources")), stagings)
     structures = [Structure(*shape) for shape in shapes]
@@ -154,7 +154,7 @@ def _search(
         )
     for structure in possible:
         try:
-            structure.config(campaign.base, ((0, 0), (1, 0)))
+            structure.config(campaign.base, start_options(structure))
         except (TypeError, ValueError) as error:  # what CONFIG says does not go with the shape
             raise click.UsageError(f"{structure.label}: {error}") from None
     points = []

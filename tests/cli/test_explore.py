@@ -131,3 +131,10 @@ def test_synthesizes_and_draws(tmp_path: Path, capsys):
     assert any(point["on_front"] for point in points)
     assert all(1 < point["area_ratio"] < 2 for point in points)
     assert (tmp_path / "explore.svg").exists()
+
+
+def test_rings_of_more_than_two_steps(tmp_path: Path, capsys):
+    shape = ("--depth", "3", "--sources", "3,6", "--rows", "2", "--columns", "2", "--tries", "1", "--row-steps", "100")
+    assert tensordash(*shape, "--no-area", "-o", str(tmp_path), "--json") == 0
+    labels = [point["label"] for point in json.loads(capsys.readouterr().out)["points"]]
+    assert "4 lanes, 3 deep, 6 sources, ring, 2x2" in labels

@@ -73,7 +73,7 @@ class Feeder(Block):
         Returns
         -------
         Value
-            Bit k: step k, of those from the oldest on, ends a stream.
+            Bit k: step k, of those from the oldest on, is known and ends a stream.
         """
         raise NotImplementedError
 
@@ -111,5 +111,5 @@ class Feeder(Block):
         port, known, depth = self.port, self._known, self.depth
         m.d.comb += port.available.eq(Mux(known < depth, known, depth))
         for step in reversed(range(depth)):
-            with m.If(ending[step] & (known > step) & ~ending[:step].any()):
+            with m.If(ending[step] & ~ending[:step].any()):
                 m.d.comb += [port.available.eq(step + 1), port.last.eq(1)]

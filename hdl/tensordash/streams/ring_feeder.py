@@ -66,7 +66,8 @@ class RingFeeder(Feeder):
         ending = Signal(depth, name="ending_by_age")
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))
-            m.d.comb += ending[step].eq(reduce(or_, here))
+            # What left a slot is still marked there.
+            m.d.comb += ending[step].eq(reduce(or_, here) & (self._known > step))
         return ending
 
 

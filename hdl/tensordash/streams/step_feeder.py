@@ -20,14 +20,15 @@ class StepFeeder(Feeder):
         self._ending = Signal(self.slots, name="ending")
 
     def _hold(self, m: Module):
-        """A shift register of steps, each with the mark of a stream's end."""
+        """A shift register of steps, each with the mark of a stream's end; no other place has one."""
         port, depth = self.port, self.depth
         shifted = self._held.as_value() >> (port.taken * self.step_bits)
         shifted_ending = self._ending >> port.taken
         for slot in range(self.slots):
             value = shifted.word_select(slot, self.step_bits)
             end = shifted_ending[slot] | (self._closes & (self._left == slot + 1))
-            for step in range(min(depth, slot + 1)):
+            # A beat enters where at least `depth` places are free.
+            for step in range(max(0, slot - depth), min(depth, slot + 1)):
                 here = self._left == slot - step
                 value = Mux(here, self.s_axis.tdata.word_select(step, self.step_bits), value)
                 end = Mux(here, self._ends[step], end)

@@ -23,6 +23,7 @@ __all__ = [
     "random_streams",
     "random_value",
     "signed_value",
+    "special_values",
     "zeros",
 ]
 
@@ -94,6 +95,14 @@ def zeros(fmt: Format) -> tuple[int, ...]:
 def largest(fmt: Format) -> int:
     """Bits of the finite value whose square is the largest: of an integer the most negative one."""
     return fmt.largest if isinstance(fmt, FloatFormat) else 1 << (fmt.width - 1)
+
+
+def special_values(fmt: Format) -> tuple[int, ...]:
+    """Bits of positive values that are no numbers: infinity, if the format has it, and a NaN."""
+    if isinstance(fmt, IntegerFormat):
+        return ()
+    first = fmt.largest + 1
+    return (first, first | 1 << (fmt.fraction_bits - 1)) if fmt.infinities else (first,)
 
 
 def random_streams(

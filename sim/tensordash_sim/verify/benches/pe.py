@@ -11,7 +11,15 @@ from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, ma
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.registers import near_the_ends, set_sum
-from tensordash_sim.verify.stimulus import EXPONENTS, largest, packed, random_value, signed_value, zeros
+from tensordash_sim.verify.stimulus import (
+    EXPONENTS,
+    largest,
+    packed,
+    random_value,
+    signed_value,
+    special_values,
+    zeros,
+)
 
 
 @dataclass(frozen=True)
@@ -193,3 +201,61 @@ async def ends_of_the_range(dut) -> None:
             for entering in (final, *[nothing] * config.stages):
                 await bench.cycle(entering)
         assert not exact or bench.overflows > before
+
+
+@cocotb.test()
+async def specials_at_the_ends(dut) -> None:
+    """An infinity or NaN of each lane beside a sum at the accumulator's end: what it has for a number counts nowhere."""
+    bench = Bench(dut, "specials at the ends")
+    await bench.start()
+    config, random = bench.config, bench.random
+    if not isinstance(bench.golden, ExactAccumulator):
+        return
+    nothing = Entry()
+    for lane in range(config.lanes):
+        for kind in special_values(config.a_format):
+            for sign in (0, 1):
+                special = kind | sign << (config.a_format.width - 1)
+                lanes = [(0, 0, False)] * config.lanes
+                lanes[lane] = (special, largest(config.b_format), True)
+                ordinary = tuple((random_value(random, config.a_format), 0, True) for _ in range(config.lanes))
+                for entering in (Entry(ordinary, first=True), *[nothing] * (config.stages - 1)):
+                    await bench.cycle(entering)
+                half = 1 << (bench.golden.width - 1)
+                set_sum(dut.accumulator, bench.golden, -half if sign else half - 1)
+                for entering in (Entry(tuple(lanes), last=True), *[nothing] * config.stages):
+                    await bench.cycle(entering)
+    assert not bench.overflows
+
+
+@cocotb.test()
+async def reset_at_the_ends(dut) -> None:
+    """What was on its way is gone after a reset: nothing is added to a sum at the accumulator's end."""
+    bench = Bench(dut, "reset at the ends")
+    await bench.start()
+    config, pins = bench.config, bench.pins
+    if not isinstance(config.numerics.accumulator, Exact):
+        return
+    for lane in range(config.lanes):
+        active = 1 << lane
+        pins.drive(
+            a=packed([largest(config.a_format)] * config.lanes, config.a_format.width),
+            b=packed([largest(config.b_format)] * config.lanes, config.b_format.width),
+            active=active,
+            sum_hold=0,
+            sum_start=0,
+            sum_take=0,
+        )
+        for reset in (*[0] * config.stages, 1):
+            pins.drive(rst=reset)
+            await pins.settle()
+            await pins.tick()
+        pins.drive(rst=0, active=0)
+        golden = bench.golden
+        assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
+        # The largest pattern of an integer is negative, and its square positive, as a float's is.
+        set_sum(dut.accumulator, golden, (1 << (golden.width - 1)) - 1)
+        for _ in range(config.stages):
+            await pins.settle()
+            assert pins.read("sum_overflow") == 0, f"lane {lane}: a product came through a reset"
+            await pins.tick()
