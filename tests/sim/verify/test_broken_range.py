@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from amaranth.hdl import Cat, Mux
 
-from tensordash import TileConfig, load_preset
+from tensordash import TileConfig, generate, load_preset
 from tensordash.arithmetic import normalizer
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
@@ -153,3 +153,24 @@ class TestTop:
         """2**128 is not an infinity."""
         sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(inside["rounded"][23:] > 0xFF))
         assert says(found("pe", BF16), "block is", "golden says")
+
+
+LATE = {
+    "the number of an infinity counts": ("~ products[91];", "1'h1;", "golden says overflow False"),
+    "the number of a NaN counts": ("~ products[30];", "1'h1;", "golden says overflow False"),
+    "a product comes through a reset": ("if (rst) active_2 <= 4'h0;\n    else if", "if", "came through a reset"),
+}
+"""Faults that only show beside a sum at the accumulator's end: mutants have found them."""
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_beside_a_sum_at_the_end(name, tmp_path, monkeypatch):
+    old, new, said = LATE[name]
+    generate(PAPER, tmp_path / "verilog")
+    file = tmp_path / "verilog" / "tensordash.v"
+    text = file.read_text()
+    assert text.count(old) == 1
+    file.write_text(text.replace(old, new))
+    monkeypatch.setenv("COCOTB_TEST_FILTER", "at_the_ends")
+    result = run_bench("pe", PAPER, tmp_path / "verilog", tmp_path, seed=7, effort=0.05, simulator=FOR_SMALL)
+    assert any(said in failure for failure in result.failures)

@@ -234,8 +234,8 @@ async def reset_at_the_ends(dut) -> None:
     bench = Bench(dut, "reset at the ends")
     await bench.start()
     config, pins = bench.config, bench.pins
-    if not isinstance(config.numerics.accumulator, Exact):
-        return
+    if not isinstance(config.numerics.accumulator, Exact) or config.stages == 1:
+        return  # nothing is on its way, or nothing can overflow
     for lane in range(config.lanes):
         active = 1 << lane
         pins.drive(
