@@ -23,7 +23,7 @@ from .walk import Walk
 __all__ = ["Layout"]
 
 LOOPS = 6
-ADDRESS_BITS = 17
+ADDRESS_BITS = 16
 """Of a group before it is known to lie in the buffer."""
 CARRIED = 3
 """Lowest bits of an address, to which a port's distance in groups is added."""

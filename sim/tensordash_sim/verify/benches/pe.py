@@ -205,7 +205,7 @@ async def ends_of_the_range(dut) -> None:
 
 @cocotb.test()
 async def specials_at_the_ends(dut) -> None:
-    """An infinity or NaN of each lane beside a sum at the accumulator's end: what it has for a number counts nowhere."""
+    """An infinity or NaN of each lane beside a sum at the accumulator's end: its number counts nowhere."""
     bench = Bench(dut, "specials at the ends")
     await bench.start()
     config, random = bench.config, bench.random

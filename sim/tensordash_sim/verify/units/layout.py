@@ -168,7 +168,7 @@ class Bench:
                 continue
             for port in range(self.lanes):
                 position = signed(x) + port * values["stride"]
-                inside = address + position // self.lanes < self.config.groups
+                inside = (address + position // self.lanes) % (1 << 16) < self.config.groups
                 wanted += 0 <= position < values["x_size"] and inside
         return wanted
 

@@ -1,0 +1,89 @@
+"""The pages say what docs/cost.json holds, and docs/cost.json what synthesis gives: small modules are mapped again."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from tensordash import TileConfig, load_preset
+from tensordash.emission.verilog import render
+from tensordash_synth.hierarchy import Hierarchy
+from tensordash_synth.run import running
+
+ROOT = Path(__file__).parents[2]
+HOW = "run python bench/cost.py"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        yield import_module("cost")
+
+
+@pytest.fixture(scope="module")
+def pages(bench: ModuleType) -> dict[str, str]:
+    return {page: (ROOT / page).read_text(encoding="utf-8") for page in import_module("cost_pages").PAGES}
+
+
+@pytest.fixture(scope="module")
+def results(bench: ModuleType) -> dict:
+    return {name: entry["figures"] for name, entry in bench.kept().items()}
+
+
+def test_pages_say_what_was_measured(bench, pages, results):
+    for page, text in pages.items():
+        assert bench.written(text, results) == text, f"{page}: {HOW}"
+
+
+def test_every_region_has_its_place(pages):
+    named = [name for text in pages.values() for name in re.findall("<!-- cost: ([\\w-]+) -->", text)]
+    assert sorted(named) == sorted(import_module("cost_pages").REGIONS)
+    assert len(named) == sum(text.count("<!-- /cost -->") for text in pages.values())
+
+
+def test_another_figure_is_another_page(bench, pages, results):
+    changed = json.loads(json.dumps(results))
+    changed["paper"]["components"]["total"]["tensordash_ge"] += 160
+    changed["numerics"]["table"] += "!"
+    differ = {page for page, text in pages.items() if bench.written(text, changed) != text}
+    assert differ == {"docs/cost.md", "docs/numerics.md"}
+
+
+@pytest.mark.parametrize("role", ["operand_mux", "row_scheduler", "staging_buffer"])
+def test_modules_come_out_as_written(role, results, fresh):
+    kept = results["paper"]["modules"][f"tensordash_{role}"]
+    mapped, gate_area = fresh(load_preset("paper"), f"tensordash_{role}")
+    assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (kept["area_um2"], kept["delay_ns"]), HOW
+    assert round(mapped.area_um2 / gate_area, 3) == kept["ge"]
+
+
+def test_a_core_comes_out_as_written(results, fresh):
+    (kept,) = [core for core in results["numerics"]["cores"] if core["format"]["a"] == "int8"]
+    tile = replace(load_preset("dense"), rows=1, columns=1, format="int8")
+    mapped, _ = fresh(tile, "tensordash_pe")
+    assert (round(mapped.area_um2, 3), round(mapped.delay_ns, 4)) == (kept["area_um2"], kept["delay_ns"]), HOW
+
+
+@pytest.mark.slow
+def test_everything_is_of_this_verilog(bench, capsys):
+    """Of every part, what is mapped is the same text, by the same recipe."""
+    assert bench.check(), f"{capsys.readouterr().out}: {HOW}"
+
+
+@pytest.fixture
+def fresh(tmp_path, monkeypatch):
+    """Maps a module of a tile with an empty cache."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+    def mapped(config: TileConfig, name: str):
+        with running(None, 2.0, None, 1) as run:
+            tile = Hierarchy(render(config)["tensordash.v"], "tensordash_tile")
+            return run.module(tile, name, name), run.library.gate_area
+
+    return mapped
