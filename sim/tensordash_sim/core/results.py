@@ -25,7 +25,7 @@ class Generators:
     --------
     >>> generators = Generators(1, columns=2)
     >>> [hex(bits) for bits in generators.beat()]
-    ['0xd8b2', '0x5f6d']
+    ['0x6638', '0xac13']
     """
 
     def __init__(self, seed: int, columns: int) -> None:
