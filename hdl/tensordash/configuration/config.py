@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -12,12 +11,12 @@ from typing import Any, NamedTuple
 import tomlkit
 
 from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
-from .errors import TensorDashError
+from .document import ConfigError, checked_table, loaded, parsed
 from .formats import FORMATS, RESULT_FORMATS, Format
 from .numerics import ACCUMULATORS, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
-__all__ = ["ConfigError", "SideFormats", "TileConfig", "apply_setting"]
+__all__ = ["ConfigError", "SideFormats", "TileConfig"]
 
 SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
@@ -25,13 +24,6 @@ SNAPSHOT = "snapshot"
 MOST_INPUT_BITS = 2**16 - 2
 """Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
 FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
-
-
-class ConfigError(TensorDashError, ValueError):
-    """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(" ".join(message.splitlines()))  # keys, which it may name, can hold anything
 
 
 class SideFormats(NamedTuple):
@@ -306,13 +298,7 @@ class TileConfig:
         for key in document:
             if key != "tile":
                 raise ConfigError(f"unknown key {key}: the only table is [tile]")
-        table = document.get("tile", {})
-        if not isinstance(table, Mapping):
-            raise ConfigError(f"tile must be a table, not {table!r}")
-        known = [field.name for field in fields(cls)]
-        for key in table:
-            if key not in known:
-                raise ConfigError(f"unknown key tile.{key}: allowed are {', '.join(known)}")
+        table = checked_table(document, "tile", [field.name for field in fields(cls)])
         try:
             return cls(**table)
         except (TypeError, ValueError) as error:
@@ -325,26 +311,12 @@ class TileConfig:
         >>> TileConfig.from_toml("[tile]\\nrows = 2", ["tile.columns=3"]).columns
         3
         """
-        try:
-            document = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
-            raise ConfigError(f"not valid TOML: {error}") from None
-        for setting in settings:
-            apply_setting(document, setting)
-        return cls.from_mapping(document)
+        return cls.from_mapping(parsed(text, settings))
 
     @classmethod
     def load(cls, path: str | Path, settings: Iterable[str] = ()) -> "TileConfig":
         """Read a TOML file; errors name it."""
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise ConfigError(f"cannot read the configuration {path}: {reason}") from None
-        try:
-            return cls.from_toml(text, settings)
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from None
+        return loaded(path, lambda text: cls.from_toml(text, settings))
 
     def to_mapping(self) -> dict[str, Any]:
         """The document that builds this configuration again, every key written out."""
@@ -379,27 +351,3 @@ def _fused(given: Mapping[str, Any]) -> Fused:
             f"not a table of {', '.join(map(str, given)) or 'nothing'}"
         )
     return Fused(given["fused"], given.get("rounding", "zero"))
-
-
-def apply_setting(document: dict[str, Any], setting: str) -> None:
-    """Set ``a.b=value`` in a parsed document; the value is TOML, or a bare word."""
-    path, equals, text = setting.partition("=")
-    keys = [key.strip() for key in path.split(".")]
-    if not equals or not all(keys):
-        raise ConfigError(f"a setting must look like tile.rows=8, not {setting!r}")
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-        if set(parsed) != {"value"}:
-            raise ConfigError(f"a setting must be one key and its value, not {setting!r}")
-        value = parsed["value"]
-    except ConfigError:
-        raise
-    except (ValueError, RecursionError):
-        value = text.strip()
-    table = document
-    for key in keys[:-1]:
-        child = table.setdefault(key, {})
-        if not isinstance(child, dict):
-            child = table[key] = {}
-        table = child
-    table[keys[-1]] = value

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -11,7 +10,8 @@ from typing import Any
 
 import tomlkit
 
-from .config import ConfigError, TileConfig, apply_setting
+from .config import TileConfig
+from .document import ConfigError, checked_table, loaded, parsed
 from .formats import FloatFormat
 from .numerics import Exact
 from .parameters import require_bool, require_int
@@ -213,13 +213,7 @@ class CoreConfig:
         for key in document:
             if key not in ("tile", "core"):
                 raise ConfigError(f"unknown key {key}: the only tables are [tile] and [core]")
-        table = document.get("core", {})
-        if not isinstance(table, Mapping):
-            raise ConfigError(f"core must be a table, not {table!r}")
-        known = [each.name for each in fields(cls) if each.name != "tile"]
-        for key in table:
-            if key not in known:
-                raise ConfigError(f"unknown key core.{key}: allowed are {', '.join(known)}")
+        table = checked_table(document, "core", [each.name for each in fields(cls) if each.name != "tile"])
         given = document.get("tile", {})
         tile = TileConfig.from_mapping(
             {"tile": {"staging": "ring", "counters": "snapshot", **given} if isinstance(given, Mapping) else given}
@@ -236,13 +230,7 @@ class CoreConfig:
         >>> CoreConfig.from_toml("[core]\\nbuffer = 32", ["tile.rows=8"]).parts("b")
         2
         """
-        try:
-            document = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
-            raise ConfigError(f"not valid TOML: {error}") from None
-        for setting in settings:
-            apply_setting(document, setting)
-        return cls.from_mapping(document)
+        return cls.from_mapping(parsed(text, settings))
 
     @classmethod
     def load(cls, path: str | Path, settings: Iterable[str] = ()) -> "CoreConfig":
@@ -253,14 +241,7 @@ class CoreConfig:
         ConfigError
             If the file cannot be read or used.
         """
-        try:
-            text = Path(path).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read {path}: {error}") from None
-        try:
-            return cls.from_toml(text, settings)
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from None
+        return loaded(path, lambda text: cls.from_toml(text, settings))
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, every key written out."""

@@ -1,7 +1,5 @@
 """The accelerator around the tiles: how many, their memories, and what they cost in energy."""
 
-import tomllib
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -9,6 +7,7 @@ from typing import Any
 import tomlkit
 
 from tensordash import ConfigError
+from tensordash.configuration.document import checked_table, loaded, parsed
 from tensordash.configuration.parameters import require_bool, require_int
 
 __all__ = ["ChipConfig", "Energy", "Memory", "Power"]
@@ -209,19 +208,11 @@ class ChipConfig:
         >>> ChipConfig.from_toml("[chip]\\ntiles = 16\\n[memory]\\nbanks = 4").memory.capacity
         524288
         """
-        try:
-            document = tomllib.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise ConfigError(f"not valid TOML: {error}") from None
-        for key, table in document.items():
+        document = parsed(text)
+        for key in document:
             if key not in ("chip", *PARTS):
                 raise ConfigError(f"unknown key {key}: the tables are chip, {', '.join(PARTS)}")
-            if not isinstance(table, Mapping):
-                raise ConfigError(f"{key} must be a table, not {table!r}")
-            known = [each.name for each in fields(PARTS.get(key, cls)) if each.name not in PARTS]
-            for name in table:
-                if name not in known:
-                    raise ConfigError(f"unknown key {key}.{name}: allowed are {', '.join(known)}")
+            checked_table(document, key, [each.name for each in fields(PARTS.get(key, cls)) if each.name not in PARTS])
         try:
             made = {key: kind(**document[key]) for key, kind in PARTS.items() if key in document}
             return cls(**document.get("chip", {}), **made)
@@ -231,13 +222,7 @@ class ChipConfig:
     @classmethod
     def load(cls, path: Path) -> "ChipConfig":
         """Read a TOML file; errors name it."""
-        try:
-            return cls.from_toml(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "not a text file"
-            raise ConfigError(f"cannot read the chip {path}: {reason}") from None
-        except ConfigError as error:
-            raise ConfigError(f"{path}: {error}") from None
+        return loaded(path, cls.from_toml, "chip")
 
     def to_mapping(self) -> dict[str, Any]:
         """The document that builds this chip again, every key written out."""

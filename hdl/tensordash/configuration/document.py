@@ -1,0 +1,101 @@
+"""Documents in TOML, as configurations come: parsed, with settings on top, and with one-line errors."""
+
+import tomllib
+from collections.abc import Callable, Collection, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from .errors import TensorDashError
+
+__all__ = ["ConfigError", "checked_table", "loaded", "parsed"]
+
+Config = TypeVar("Config")
+
+
+class ConfigError(TensorDashError, ValueError):
+    """A configuration file, or a setting on top of it, that cannot be used; the message is one line."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.splitlines()))  # keys, which it may name, can hold anything
+
+
+def loaded(path: str | Path, build: Callable[[str], Config], what: str = "configuration") -> Config:
+    """What a file's text is built into; `what` it is says the error if it cannot be read.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read or used; it names the file.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not a text file"
+        raise ConfigError(f"cannot read the {what} {path}: {reason}") from None
+    try:
+        return build(text)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def parsed(text: str, settings: Iterable[str] = ()) -> dict[str, Any]:
+    """A document, with `settings` such as ``"tile.rows=8"`` on top.
+
+    Raises
+    ------
+    ConfigError
+        If that is no TOML, or no setting.
+
+    Examples
+    --------
+    >>> parsed("[tile]\\nrows = 2", ["tile.columns=3"])
+    {'tile': {'rows': 2, 'columns': 3}}
+    """
+    try:
+        document = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all reason
+        raise ConfigError(f"not valid TOML: {error}") from None
+    for setting in settings:
+        _apply(document, setting)
+    return document
+
+
+def checked_table(document: Mapping[str, Any], name: str, known: Collection[str]) -> Mapping[str, Any]:
+    """A table of a document, empty if it is not there.
+
+    Raises
+    ------
+    ConfigError
+        If it is no table, or has a key that is not known.
+    """
+    table = document.get(name, {})
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{name} must be a table, not {table!r}")
+    for key in table:
+        if key not in known:
+            raise ConfigError(f"unknown key {name}.{key}: allowed are {', '.join(known)}")
+    return table
+
+
+def _apply(document: dict[str, Any], setting: str) -> None:
+    """Set ``a.b=value`` in a parsed document; the value is TOML, or a bare word."""
+    path, equals, text = setting.partition("=")
+    keys = [key.strip() for key in path.split(".")]
+    if not equals or not all(keys):
+        raise ConfigError(f"a setting must look like tile.rows=8, not {setting!r}")
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+        if set(parsed) != {"value"}:
+            raise ConfigError(f"a setting must be one key and its value, not {setting!r}")
+        value = parsed["value"]
+    except ConfigError:
+        raise
+    except (ValueError, RecursionError):
+        value = text.strip()
+    table = document
+    for key in keys[:-1]:
+        child = table.setdefault(key, {})
+        if not isinstance(child, dict):
+            child = table[key] = {}
+        table = child
+    table[keys[-1]] = value
