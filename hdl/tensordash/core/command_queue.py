@@ -9,7 +9,7 @@ from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import BITS, BYTES
 from ..movers.axi import AxiReadSignature
-from ..movers.axi_reader import AxiReader
+from ..movers.axi_reader import AxiReader, read_beat_layout
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 __all__ = ["CommandQueue", "fetched_layout"]
@@ -20,7 +20,7 @@ AHEAD = 2
 
 def fetched_layout() -> StructLayout:
     """A beat of a descriptor, and whether memory answered its read with an error."""
-    return StructLayout({"data": COMMAND_BITS, "error": 1})
+    return read_beat_layout(COMMAND_BITS)
 
 
 class CommandQueue(Block):

@@ -1,13 +1,14 @@
 """AXI reader: turns requests for any number of beats into bursts, and gives the beats in order."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_int
-from .axi import PAGE, AxiReadSignature, request_layout
+from .axi import AxiReadSignature, request_layout
+from .bursts import next_burst, require_bursts
 
 __all__ = ["AxiReader", "read_beat_layout"]
 
@@ -60,14 +61,9 @@ class AxiReader(Block):
     def __init__(
         self, *, data_bits: int, address_bits: int, count_bits: int, outstanding: int, burst: int = 32
     ) -> None:
-        self.data_bits = require_int("data_bits", data_bits, 8, 1024)
-        self.address_bits = require_int("address_bits", address_bits, 13, 64)
-        self.count_bits = require_int("count_bits", count_bits, 1, 32)
+        self.skipped = require_bursts(data_bits, address_bits, count_bits, burst)  # bits of an address below a beat
+        self.data_bits, self.address_bits, self.count_bits, self.burst = data_bits, address_bits, count_bits, burst
         self.outstanding = require_int("outstanding", outstanding, 1, 16)
-        self.burst = require_int("burst", burst, 1, min(256, PAGE * 8 // data_bits))
-        if burst & (burst - 1):
-            raise ValueError(f"burst must be a power of two, not {burst}")
-        self.skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
         super().__init__(
             {
                 "request": In(stream.Signature(request_layout(address_bits - self.skipped, count_bits))),
@@ -86,15 +82,10 @@ class AxiReader(Block):
         left = Signal(self.count_bits)  # beats that no burst has been begun for
         on_way = Signal(range(self.outstanding + 1))
         offered = Signal()  # an address stands that may not be taken back
-        to_edge = Signal(9)
-        closes = Signal()
-        length = Signal(9)
+        length, closes = next_burst(m, beat, left, self.burst)
         begun = Signal()
         ended = Signal()
         m.d.comb += [
-            to_edge.eq(self.burst - beat[: self.burst.bit_length() - 1]),
-            closes.eq(left <= to_edge),
-            length.eq(Mux(closes, left, to_edge)),
             axi.araddr.eq(Cat(Const(0, self.skipped), beat)),
             axi.arlen.eq(length - 1),
             axi.arvalid.eq(offered | ((left != 0) & (on_way != self.outstanding) & ~self.halt)),

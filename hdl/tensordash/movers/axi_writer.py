@@ -1,13 +1,13 @@
 """AXI writer: turns requests for any number of beats, and their data, into bursts, and counts the answers."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Signal
 from amaranth.lib import stream
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_int
-from .axi import PAGE, AxiWriteSignature, request_layout
+from .axi import AxiWriteSignature, request_layout
+from .bursts import next_burst, require_bursts
 
 __all__ = ["AxiWriter", "write_beat_layout"]
 
@@ -60,13 +60,8 @@ class AxiWriter(Block):
     """
 
     def __init__(self, *, data_bits: int, address_bits: int, count_bits: int, burst: int = 32) -> None:
-        self.data_bits = require_int("data_bits", data_bits, 8, 1024)
-        self.address_bits = require_int("address_bits", address_bits, 13, 64)
-        self.count_bits = require_int("count_bits", count_bits, 1, 32)
-        self.burst = require_int("burst", burst, 1, min(256, PAGE * 8 // data_bits))
-        if burst & (burst - 1):
-            raise ValueError(f"burst must be a power of two, not {burst}")
-        self.skipped = (data_bits // 8).bit_length() - 1
+        self.skipped = require_bursts(data_bits, address_bits, count_bits, burst)  # bits of an address below a beat
+        self.data_bits, self.address_bits, self.count_bits, self.burst = data_bits, address_bits, count_bits, burst
         super().__init__(
             {
                 "request": In(stream.Signature(request_layout(address_bits - self.skipped, count_bits))),
@@ -87,16 +82,11 @@ class AxiWriter(Block):
         on_way = Signal(range(MOST_ON_WAY + 1))  # bursts without an answer
         waits = Signal()  # a burst has begun, and the data of the one before are not all sent
         waiting_length = Signal(8, reset_less=True)
-        to_edge = Signal(9)
-        closes = Signal()
-        length = Signal(9)
+        length, closes = next_burst(m, beat, left, self.burst)
         begins = Signal()
         enters = Signal()
         address = Signal(self.address_bits - self.skipped, reset_less=True)
         m.d.comb += [
-            to_edge.eq(self.burst - beat[: self.burst.bit_length() - 1]),
-            closes.eq(left <= to_edge),
-            length.eq(Mux(closes, left, to_edge)),
             begins.eq(
                 (left != 0) & (~axi.awvalid | axi.awready) & (~waits | enters) & (on_way != MOST_ON_WAY) & ~self.halt
             ),

@@ -7,6 +7,7 @@ from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import OPERATIONS
 from ..configuration.registers import ERRORS
+from ..memory.bank import group_address_bits
 from ..memory.signature import BufferWriteSignature
 from .axi import AxiReadSignature
 from .axi_reader import AxiReader
@@ -73,7 +74,7 @@ class Load(Block):
             if config.compression
             else None
         )
-        address_bits = (config.groups - 1).bit_length()
+        address_bits = group_address_bits(config.groups)
         super().__init__(
             {
                 "command": In(CommandSignature()),

@@ -7,6 +7,7 @@ from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import OPERATIONS
 from ..configuration.registers import ERRORS
+from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature
 from .axi import AxiWriteSignature
 from .axi_writer import AxiWriter
@@ -71,7 +72,7 @@ class Store(Block):
             count_bits=max(4, 16 + self.beats.bit_length() - 1),
         )
         self._deflate = Deflate(lanes=lanes, width=width, data_bits=config.axi_bits) if config.compression else None
-        address_bits = (config.groups - 1).bit_length()
+        address_bits = group_address_bits(config.groups)
         super().__init__(
             {
                 "command": In(CommandSignature()),

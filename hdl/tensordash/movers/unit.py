@@ -78,7 +78,3 @@ class DescriptorRegister:
         field: Field = self._fields[name]
         bits = self._bits[field.low : field.low + field.width]
         return bits.as_signed() if field.signed else bits
-
-    def field(self, name: str) -> Field:
-        """What is known of a field."""
-        return self._fields[name]

@@ -1,0 +1,46 @@
+"""Bursts: what of a request the next one takes, the same for reads and writes."""
+
+from amaranth.hdl import Module, Mux, Signal
+
+from ..configuration.parameters import require_int
+from .axi import PAGE
+
+__all__ = ["next_burst", "require_bursts"]
+
+
+def require_bursts(data_bits: int, address_bits: int, count_bits: int, burst: int) -> int:
+    """Check a bus, the bits of a request's count, and the longest burst.
+
+    Returns
+    -------
+    int
+        Bits of an address below a beat.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For a parameter out of range.
+    """
+    require_int("data_bits", data_bits, 8, 1024)
+    require_int("address_bits", address_bits, 13, 64)
+    require_int("count_bits", count_bits, 1, 32)
+    require_int("burst", burst, 1, min(256, PAGE * 8 // data_bits))
+    if burst & (burst - 1):
+        raise ValueError(f"burst must be a power of two, not {burst}")
+    return (data_bits // 8).bit_length() - 1
+
+
+def next_burst(m: Module, beat: Signal, left: Signal, burst: int) -> tuple[Signal, Signal]:
+    """The length of the burst that begins at a beat, and whether it takes all that is left of the request.
+
+    It ends where the address is a multiple of the longest burst.
+    """
+    to_edge = Signal(9)
+    closes = Signal()
+    length = Signal(9)
+    m.d.comb += [
+        to_edge.eq(burst - beat[: burst.bit_length() - 1]),
+        closes.eq(left <= to_edge),
+        length.eq(Mux(closes, left, to_edge)),
+    ]
+    return length, closes
