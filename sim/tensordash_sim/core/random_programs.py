@@ -1,6 +1,5 @@
 """Random legal programs: matrix products with everything that descriptors can say, and their data."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -102,7 +101,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
     chunks = -(-channel_groups // chunk)
     if chunks > 1 and a_streams * b_streams > config.partial_sums:
         return random_program(random, config, size)
-    flags = _flags(random, config, chunks)
+    flags = _flags(random, config)
     program = Program()
     region = config.groups // config.regions if config.regions > 1 else config.groups // 4
     places = {"b": 0, "a": region, "result": 2 * region, "bias": 3 * region, "mask": 3 * region + region // 2}
@@ -189,7 +188,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
     return RandomProgram(program=program, memory=memory, title=title)
 
 
-def _flags(random: Random, config: CoreConfig, chunks: int) -> dict[str, int]:
+def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
     """What the output unit does."""
     flags = {
         name: int(random.random() < 0.4 and getattr(config, name, True))
@@ -244,9 +243,3 @@ def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams
         Loop(count=a_streams, **{name: parts_a * value for name, value in a_step.items()}),
         Loop(count=b_streams, **{name: parts_b * value for name, value in b_step.items()}),
     ]
-
-
-def some_programs(random: Random, config: CoreConfig, count: int) -> Iterator[RandomProgram]:
-    """Programs, one after the other."""
-    for _ in range(count):
-        yield random_program(random, config)

@@ -63,7 +63,7 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     int
         Bits of FP32 with the field `fp32`, else of the operand format.
 
-    Source: docs/core.md, "Output", 3 to 6.
+    Source: docs/core.md, "Multiply", 3 to 7.
 
     Examples
     --------
@@ -87,24 +87,5 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     if number.kind is Kind.ZERO or (values["scale"] and number.kind is Kind.SUBNORMAL):
         return number.sign << (target.width - 1)
     exponent = number.exponent + values["scale"]
-    if values["stochastic"] and not values["fp32"]:
-        return _stochastic(signed, exponent, target, random)
-    return round_fixed(signed, exponent, target)
-
-
-def _stochastic(value: int, exponent: int, fmt: FloatFormat, random: int) -> int:
-    """Round to the next higher magnitude with the probability of the rest, of 16 bits; else to the next lower."""
-    if value == 0:
-        return 0
-    sign = (1 << (fmt.width - 1)) if value < 0 else 0
-    magnitude = abs(value)
-    least = max(exponent + magnitude.bit_length() - fmt.significand_bits, fmt.least_exponent)
-    shift = least - exponent
-    if shift <= 0:
-        significand = magnitude << -shift
-    else:
-        significand = magnitude >> shift
-        rest = magnitude - (significand << shift)
-        significand += (rest << 16 >> shift) + random >= 1 << 16
-    pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
-    return sign | min(pattern, fmt.largest + 1)
+    rounding = "stochastic" if values["stochastic"] and not values["fp32"] else "nearest"
+    return round_fixed(signed, exponent, target, rounding, random)

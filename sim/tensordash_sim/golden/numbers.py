@@ -180,7 +180,7 @@ def float_values(fmt: FloatFormat) -> dict[int, tuple[int, int] | None]:
     return _Table(scaled)
 
 
-def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: str = "nearest") -> int:
+def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: str = "nearest", random: int = 0) -> int:
     """Round ``value * 2**exponent`` to a bit pattern (IEEE 754-2019, section 4.3).
 
     Parameters
@@ -189,8 +189,11 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
         The exact number. Zero gives +0.
     fmt : FloatFormat
         Format of the result.
-    rounding : "nearest" or "zero"
-        To nearest, ties to even; or toward zero.
+    rounding : "nearest", "zero" or "stochastic"
+        To nearest, ties to even; toward zero; or away from zero where what is cut off, as 16 bits below the last place,
+        and `random` come to a whole place.
+    random : int
+        16 random bits.
 
     Returns
     -------
@@ -221,6 +224,8 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
         rest, half = magnitude - (significand << shift), 1 << (shift - 1)
         if rounding == "nearest" and (rest > half or (rest == half and significand % 2 == 1)):
             significand += 1
+        elif rounding == "stochastic":
+            significand += (rest << 16 >> shift) + random >= 1 << 16
     # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
     pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
     return sign | min(pattern, fmt.largest + 1)

@@ -143,7 +143,7 @@ class Host:
         return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)
 
 
-def _same(here: Memory, there: Memory, program: int) -> None:
+def _same(here: Memory, there: Memory) -> None:
     """Two memories, but for the ring."""
     ring = slice(PROGRAM, PROGRAM + 64 * (1 << LOG2_PLACES))
     one, other = bytearray(here.bytes), bytearray(there.bytes)
@@ -172,7 +172,7 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
         got = await host.outcome()
         assert (got.done, got.error) == (total, expected.error), f"{got}, golden says {expected} ({made.title})"
         try:
-            _same(host.memory.memory, golden.memory, index)
+            _same(host.memory.memory, golden.memory)
         except AssertionError as error:
             raise AssertionError(f"program {index} ({made.title}): {error}") from None
         await host.write("cause", 3)

@@ -94,9 +94,6 @@ class Bench:
         self.buffer.groups[...] = values
         await self.pins.reset(**IDLE, **self.buffer.idle())
 
-    async def cycle(self, **inputs: int) -> None:
-        """Drive, settle, let the buffer answer, and go on to the next cycle; what is asserted comes between."""
-
     async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> bool:
         """One descriptor; with `cut` a reset comes in that cycle, if it is not done before. Whether it was."""
         bits = encode(OPERATIONS["multiply"], fields)
