@@ -27,3 +27,8 @@ def test_random_programs(name):
 def test_wrong_parameters():
     with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
         Core(4)
+
+
+@pytest.mark.slow
+def test_a_soft_reset_that_reaches_nothing_is_found():
+    assert run_unit(Core(USUAL), "core", USUAL, seed=2, effort=0.5, replaced=[("rst | registers__restart", "rst")])

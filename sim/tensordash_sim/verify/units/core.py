@@ -6,6 +6,7 @@ from typing import Any
 import cocotb
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BITS
 from tensordash.configuration.registers import ERRORS, IDENTITY, named
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.random_programs import PROGRAM, random_program
@@ -113,21 +114,26 @@ class Host:
         raise AssertionError(f"no answer to a read of {name}")
 
     async def start(self) -> None:
-        """Say where the ring is, and that descriptors may be fetched."""
+        """As after a reset: say where the ring is, and that descriptors may be fetched."""
+        self.tail = 0
         assert await self.read("identity") == IDENTITY
         await self.write("queue_base", PROGRAM)
         await self.write("queue_size", LOG2_PLACES)
         await self.write("interrupt_enable", 3)
         await self.write("control", 1)
 
-    async def run(self, content: Memory, program: list[int], most: int = 200_000) -> int:
-        """Execute a program on an image of memory; the cycles that it took."""
+    async def offer(self, content: Memory, program: list[int]) -> None:
+        """Put an image into memory, and a program into the ring."""
         self.memory.memory.bytes[:] = content.bytes
         for k, bits in enumerate(program):
             place = (self.tail + k) % (1 << LOG2_PLACES)
             assert self.memory.memory.write(PROGRAM + 64 * place, bits.to_bytes(64, "little"))
         self.tail += len(program)
         await self.write("tail", self.tail)
+
+    async def run(self, content: Memory, program: list[int], most: int = 200_000) -> int:
+        """Execute a program on an image of memory; the cycles that it took."""
+        await self.offer(content, program)
         for cycle in range(most):
             await self.cycle()
             raised = self.pins.read("irq")
@@ -162,17 +168,54 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     await host.start()
     total = 0
     for index in range(max(1, round(10 * host.job.effort))):
-        made = random_program(host.random, host.config)
-        golden = GoldenCore(host.config, Memory(1 << 17))
-        golden.memory.bytes[:] = made.memory.bytes
-        expected = golden.run(made.program.descriptors)
-        cycles = await host.run(made.memory, made.program.descriptors)
-        total += len(made.program.descriptors)
-        cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
-        got = await host.outcome()
-        assert (got.done, got.error) == (total, expected.error), f"{got}, golden says {expected} ({made.title})"
-        try:
-            _same(host.memory.memory, golden.memory)
-        except AssertionError as error:
-            raise AssertionError(f"program {index} ({made.title}): {error}") from None
+        total += await check_program(host, index, total)
         await host.write("cause", 3)
+    await host.write("snapshot", 1)
+    fetched = total * BITS // host.config.axi_bits
+    beats = {"read_beats": host.memory.read_beats - fetched, "write_beats": host.memory.write_beats}
+    assert {name: await host.read(name) for name in beats} == beats
+    for name in ("cycles", "scheduled", "load_busy", "layout_a_busy", "layout_b_busy", "output_busy", "store_busy"):
+        assert 0 < await host.read(name) <= host.pins.cycle, name
+
+
+@cocotb.test()
+async def soft_resets(dut) -> None:
+    """A soft reset in any cycle of a program, and then another program, as from a reset."""
+    host = Host(dut, "soft resets", latency=(0, 60), pause=0.2)
+    await host.begin()
+    for index in range(max(2, round(6 * host.job.effort))):
+        await host.start()
+        made = random_program(host.random, host.config)
+        await host.offer(made.memory, made.program.descriptors)
+        for _ in range(host.random.randint(1, 400)):
+            await host.cycle()
+            await host.pins.tick()
+        await host.write("control", 2)
+        for _ in range(200):
+            if not await host.read("status") & 2:
+                break
+        else:
+            raise AssertionError("the reset is never over")
+        assert host.memory.idle, "a burst was left without its end"
+        assert (await host.read("head"), await host.read("done"), await host.read("tail")) == (0, 0, 0)
+        await host.start()
+        await check_program(host, index, 0)
+        await host.write("control", 2)
+
+
+async def check_program(host: Host, index: int, before: int) -> int:
+    """Run a random program and the golden core's; how many descriptors it has, on top of those done before."""
+    made = random_program(host.random, host.config)
+    golden = GoldenCore(host.config, Memory(1 << 17))
+    golden.memory.bytes[:] = made.memory.bytes
+    expected = golden.run(made.program.descriptors)
+    cycles = await host.run(made.memory, made.program.descriptors)
+    count = len(made.program.descriptors)
+    cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
+    got = await host.outcome()
+    assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden says {expected} ({made.title})"
+    try:
+        _same(host.memory.memory, golden.memory)
+    except AssertionError as error:
+        raise AssertionError(f"program {index} ({made.title}): {error}") from None
+    return count
