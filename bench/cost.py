@@ -20,8 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cost_pages import PAGES, added, written  # type: ignore[import-not-found]  # beside this script
-from scaling_picture import draw  # type: ignore[import-not-found]
+from cost_pages import PAGES, written  # type: ignore[import-not-found]  # beside this script
+from scaling_picture import draw, tables  # type: ignore[import-not-found]
 
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
@@ -196,7 +196,7 @@ def write() -> None:
     for page in PAGES:
         path = ROOT / page
         write_whole(path, written(path.read_text(encoding="utf-8"), results))
-    draw({name: added(points) for name, points in results["scaling"].items()}, ROOT / "docs" / "scaling.svg")
+    draw(tables((ROOT / "docs/cost.md").read_text(encoding="utf-8")), ROOT / "docs/scaling.svg")
 
 
 def check() -> bool:

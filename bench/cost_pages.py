@@ -7,7 +7,7 @@ from typing import Any
 
 from scaling_picture import fitted  # type: ignore[import-not-found]  # beside this script
 
-__all__ = ["PAGES", "added", "written"]
+__all__ = ["PAGES", "written"]
 
 PAGES = ("docs/cost.md", "docs/numerics.md", "docs/simulator.md", "README.md")
 REGION = re.compile(r"(?<=<!-- cost: )([\w-]+)( -->\n).*?(?=<!-- /cost -->)", re.DOTALL)
