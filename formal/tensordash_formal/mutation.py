@@ -359,13 +359,17 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     if by := _simulate(work, simulation, _bench(work), work.effort, mutant.number):
         _sound(work, folder, work.effort)
         return "bench", by
-    for cut in mutants.cuts(mutant.module):
+    *cheap, whole = mutants.cuts(mutant.module)
+    for cut in cheap:
         if equal := _equivalent(mutants, mutant, cut):
             return "equivalent", equal
     if work.proofs:
         text = mutants.verilog(mutant)
         for name in _refuting(work.campaign.config, mutant.module, text, Solver(folder / "proofs")):
             return "proof", name
+    # Minutes where there are PEs below: last.
+    if equal := _equivalent(mutants, mutant, whole):
+        return "equivalent", equal
     return "survives", ""
 
 
