@@ -34,6 +34,8 @@ CPU_SECONDS = 300
 AT_ONCE = 20  # mutants that one run looks at
 LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
 CAUGHT = ("bench", "proof")
+BENCH_CODE = ("benches", "axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
+"""What decides what a tile's benches see; the configuration is in the Verilog."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -209,13 +211,12 @@ class _Work:
     @property
     def digest(self) -> str:
         """The same for the same Verilog, mutants, benches and golden model."""
-        import tensordash.configuration
         import tensordash_sim
 
-        configuration, sim = (Path(each.__file__ or "").parent for each in (tensordash.configuration, tensordash_sim))
-        formal = Path(__file__).parent
+        sim, formal = Path(tensordash_sim.__file__ or "").parent, Path(__file__).parent
         makers = [formal / name for name in ("mutants.py", "wiring.py", "first_look.py")]
-        code = code_digest(configuration, sim / "golden", sim / "verify", *makers)
+        benches = [sim / "verify" / name for name in BENCH_CODE]
+        code = code_digest(sim / "golden", *benches, *makers)
         campaign = self.campaign
         emitted, count = _emitted(campaign.config), dict(campaign.parts)[self.component]
         asked = (campaign.config.digest, campaign.kind, count, self.seed, self.effort, version("pyosys"), code, emitted)
