@@ -11,7 +11,9 @@ from collections.abc import Iterable, Mapping
 __all__ = ["canonical", "interface"]
 
 # A statement begins two spaces in; what is further in, and these, goes on with it. Attributes stand in front of theirs.
-BEGIN = re.compile(r"^  (?=\S)(?!end\b|else\b|[)}])", re.MULTILINE)
+BEGIN = re.compile(r"^  (?=\S)(?!end\b|endfunction\b|else\b|[)}])", re.MULTILINE)
+# Comments, but for those that synthesis reads.
+COMMENT = re.compile(r"/\*.*?\*/|//(?! synopsys )[^\n]*", re.DOTALL)
 NUMBERED = re.compile(r"(?<![\w$])_\d+_(?![\w$])")
 # What must stand in front of what uses it.
 ORDER = ("input", "output", "inout", "parameter", "localparam", "reg", "wire", "integer")
@@ -51,7 +53,7 @@ def interface(text: str) -> str:
 
 def _statements(text: str) -> tuple[str, list[str]]:
     """The head, up to its semicolon, and the statements of a module, without comments."""
-    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+    text = COMMENT.sub("", text)
     head, _, body = text.partition(";")
     pieces = BEGIN.split(body.rsplit("endmodule", 1)[0])[1:]
     statements: list[str] = []

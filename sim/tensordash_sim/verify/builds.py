@@ -19,7 +19,7 @@ import cocotb_tools.config
 
 from tensordash.storage.user_cache import usable_cache
 
-__all__ = ["BuildError", "Program", "verilator_environment"]
+__all__ = ["BuildError", "Program", "build_key", "fetch_kept", "keep_built", "verilator_environment"]
 
 MOST_KEPT = 100
 """Builds of a few megabytes that stay; the one whose last use is longest ago goes first."""
@@ -84,7 +84,7 @@ class Program:
             If Verilator or the compiler fails.
         """
         made = folder / self.top
-        if _fetch(self._key, made, link=True):
+        if fetch_kept(self._key, made, link=True):
             return
         (folder / CONTROL).write_text(f"`verilator_config\n{self.control}", encoding="utf-8")
         with log.open("w", encoding="utf-8") as file:
@@ -93,7 +93,7 @@ class Program:
             size = sum(each.stat().st_size for each in folder.glob("Vtop*.cpp"))
             self._run([*self._make(), f"VM_PARALLEL_BUILDS={int(size > MOST_IN_ONE_FILE)}"], folder, file)
         if keep:
-            _keep(self._key, made)
+            keep_built(self._key, made)
         _keep_runtime(folder, self.waves)
 
     @property
@@ -104,7 +104,7 @@ class Program:
     @cached_property
     def _key(self) -> str:
         texts = [(source.suffix, source.read_bytes() if source.is_file() else None) for source in self.sources]
-        return _key(self.top, texts, self.control, self.waves, self.options)
+        return build_key(self.top, texts, self.control, self.waves, self.options)
 
     def _verilate(self) -> list[str]:
         libraries = cocotb_tools.config.libs_dir
@@ -158,7 +158,8 @@ def _tools() -> tuple[str, ...]:
     )
 
 
-def _key(*parts: object) -> str:
+def build_key(*parts: object) -> str:
+    """What a build depends on: these, the tools, and what the environment tells the compiler."""
     flags = [os.environ.get(name, "") for name in ("CXXFLAGS", "CPPFLAGS", "LDFLAGS")]
     return hashlib.sha256(repr((_tools(), flags, parts)).encode()).hexdigest()
 
@@ -167,7 +168,7 @@ def _is_kept(key: str) -> bool:
     return any(_folder().glob(f"{key}-*"))
 
 
-def _fetch(key: str, to: Path, *, link: bool) -> bool:
+def fetch_kept(key: str, to: Path, *, link: bool) -> bool:
     """Take what is kept under a key, if it is whole: its name ends in the digest of its content."""
     with suppress(OSError):
         for kept in _folder().glob(f"{key}-*"):
@@ -185,7 +186,8 @@ def _fetch(key: str, to: Path, *, link: bool) -> bool:
     return False
 
 
-def _keep(key: str, made: Path) -> None:
+def keep_built(key: str, made: Path) -> None:
+    """Keep a file for another time, and no more of them than fit."""
     with suppress(OSError):  # a full disk costs time, and nothing else
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
@@ -200,14 +202,14 @@ def _keep(key: str, made: Path) -> None:
 def _fetch_runtime(folder: Path, waves: bool) -> None:
     """Put the objects that all programs share where make would make them; it leaves what is newer than its source."""
     for name in _runtime():
-        _fetch(_key("runtime", name, waves), folder / f"{name}.o", link=False)
+        fetch_kept(build_key("runtime", name, waves), folder / f"{name}.o", link=False)
 
 
 def _keep_runtime(folder: Path, waves: bool) -> None:
     for name in _runtime():
-        key = _key("runtime", name, waves)
+        key = build_key("runtime", name, waves)
         if (folder / f"{name}.o").is_file() and not _is_kept(key):
-            _keep(key, folder / f"{name}.o")
+            keep_built(key, folder / f"{name}.o")
 
 
 @cache

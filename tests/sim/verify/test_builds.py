@@ -162,8 +162,8 @@ def test_what_was_used_longest_ago_goes(tmp_path, kept, monkeypatch):
         made = tmp_path / key
         made.write_text(key)
         if key == "c":
-            assert builds._fetch("a", tmp_path / "again", link=False)  # used, so that b is the oldest
-        builds._keep(key, made)
+            assert builds.fetch_kept("a", tmp_path / "again", link=False)  # used, so that b is the oldest
+        builds.keep_built(key, made)
         for path in (tmp_path / "kept").glob(f"{key}-*"):
             os.utime(path, (i, i) if key != "c" else None)
     assert sorted(path.name[0] for path in (tmp_path / "kept").iterdir()) == ["a", "c"]

@@ -1,0 +1,219 @@
+"""The order of a program's descriptors: tokens that it needs, and what it leaves open."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
+
+from .footprint import Footprint, footprints
+
+__all__ = ["Race", "hoisted", "linked", "races"]
+
+NAMES = {"output": ("output_wait", "output_signal")}
+"""Fields of tokens, where they are not `wait` and `signal`."""
+AHEAD = {"load": 3, "layout_a": 1, "layout_b": 1}
+"""How many multiplies a unit's descriptors may overtake; more would fill the sequencer's window."""
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two descriptors in no order, one of which writes what the other reads or writes.
+
+    Parameters
+    ----------
+    first, second : (int, str)
+        Index and unit.
+    """
+
+    first: tuple[int, str]
+    second: tuple[int, str]
+
+    def __str__(self) -> str:
+        (one, unit), (two, other) = self.first, self.second
+        return f"descriptor {two} ({other}) and descriptor {one} ({unit}) meet, and no token orders them"
+
+
+@dataclass
+class _Task:
+    """What one unit does with one descriptor, and how many of each unit's tasks are over when it begins and ends."""
+
+    index: int
+    place: Footprint
+    begun: dict[str, int]
+    over: dict[str, int]
+
+
+class _History:
+    """Tasks of all units in the program's order, and who is known to come before whom."""
+
+    def __init__(self) -> None:
+        self.tasks: dict[str, list[_Task]] = {unit: [] for unit in UNITS}
+        self._floor = dict.fromkeys(UNITS, 0)
+
+    def begin(self, index: int, place: Footprint) -> _Task:
+        """The next task of its unit, which waits for nothing but the one before."""
+        before = self.tasks[place.unit]
+        known = dict(before[-1].over) if before else dict.fromkeys(UNITS, 0)
+        known = {unit: max(count, self._floor[unit]) for unit, count in known.items()}
+        return _Task(index, place, known, {})
+
+    def wait(self, task: _Task, other: _Task) -> None:
+        """It also waits for another one's end."""
+        task.begun = {unit: max(count, other.over[unit]) for unit, count in task.begun.items()}
+
+    def end(self, task: _Task, multiply: _Task | None = None) -> None:
+        """All of it is known: an output's end is also that of its multiply."""
+        before = self.tasks[task.place.unit]
+        task.over = {**task.begun, task.place.unit: len(before) + 1}
+        if multiply is not None:
+            task.over = {unit: max(count, multiply.over[unit]) for unit, count in task.over.items()}
+        before.append(task)
+
+    def all_over(self) -> None:
+        """An end: all that comes after it comes after all before."""
+        self._floor = {unit: len(tasks) for unit, tasks in self.tasks.items()}
+
+    def unordered(self, task: _Task) -> Iterator[_Task]:
+        """Tasks of other units that meet it and may not be over when it begins: the latest first, unit by unit."""
+        for unit, tasks in self.tasks.items():
+            if unit == task.place.unit:
+                continue
+            for other in reversed(tasks[task.begun[unit] :]):
+                if other.index != task.index and task.place.meets(other.place):
+                    yield other
+
+    def long_over(self, task: _Task, before: int) -> _Task:
+        """A later task of its unit whose descriptor has left the window: it costs no wait, and saves tokens."""
+        found = task
+        for other in reversed(self.tasks[task.place.unit]):
+            if other.index <= max(before, task.index):
+                found = other
+                break
+        return found
+
+
+def races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
+    """Pairs of descriptors that need an order and have none.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    program : sequence of int
+        Legal descriptors.
+
+    Source: docs/core.md, "Tokens".
+    """
+    history, found = _History(), []
+    tokens: dict[tuple[str, str], list[_Task]] = {(one, other): [] for one in UNITS for other in UNITS}
+    for index, bits in enumerate(program):
+        _, values = decode(bits)
+        places = footprints(config, bits)
+        if not places:
+            history.all_over()
+        multiply = None
+        for place in places:
+            wait, signal = NAMES.get(place.unit, ("wait", "signal"))
+            task = history.begin(index, place)
+            for k, unit in enumerate(UNITS):
+                if values[wait] >> k & 1 and tokens[unit, place.unit]:
+                    history.wait(task, tokens[unit, place.unit].pop(0))
+            found += [Race((other.index, other.place.unit), (index, place.unit)) for other in history.unordered(task)]
+            history.end(task, multiply)
+            multiply = task
+            for k, unit in enumerate(UNITS):
+                if values[signal] >> k & 1:
+                    tokens[place.unit, unit].append(task)
+    return found
+
+
+def linked(config: CoreConfig, program: Sequence[int]) -> list[int]:
+    """The same descriptors with tokens, so that no two of them meet in no order.
+
+    A descriptor waits for the last one of each unit that meets it, unless an earlier wait already says so.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    program : sequence of int
+        Legal descriptors in an order in which they could be executed one by one; their tokens are left out.
+
+    Examples
+    --------
+    >>> from .program import Loop, Program
+    >>> program = Program()
+    >>> program.add("load", memory=0, address=0, count_0=4)
+    0
+    >>> program.add("layout_a", steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
+    1
+    >>> program.descriptors = linked(CoreConfig(), program.descriptors)
+    >>> print(program.listing())
+       0 load     count_0=4 signal=layout_a
+       1 layout_a steps=4 x_size=4 count_0=4 wait=load
+    """
+    history, made = _History(), [_without(bits) for bits in program]
+    for index, bits in enumerate(made):
+        places = footprints(config, bits)
+        if not places:
+            history.all_over()
+        multiply = None
+        for place in places:
+            task = history.begin(index, place)
+            while (other := next(history.unordered(task), None)) is not None:
+                other = history.long_over(other, index - config.window + 2)
+                history.wait(task, other)
+                made[other.index] |= _token(other.place.unit, "signal", place.unit)
+                made[index] |= _token(place.unit, "wait", other.place.unit)
+            history.end(task, multiply)
+            multiply = task
+    return made
+
+
+def _token(unit: str, end: str, other: str) -> int:
+    """The bit of a unit's descriptor that names another one as `wait` or `signal`."""
+    name = f"output_{end}" if unit == "output" else end
+    fields = OPERATIONS["multiply" if unit in ("multiply", "output") else unit].fields
+    return 1 << UNITS.index(other) << next(field.low for field in (*HEADER, *fields) if field.name == name)
+
+
+def _without(bits: int) -> int:
+    """A descriptor without its tokens."""
+    operation, _ = decode(bits)
+    assert operation is not None
+    for field in (*HEADER, *operation.fields):
+        if field.name in ("wait", "signal", "output_wait", "output_signal"):
+            bits &= ~field.mask
+    return bits
+
+
+def hoisted(config: CoreConfig, program: Sequence[int], far: Mapping[str, int] = AHEAD) -> list[int]:
+    """The same descriptors, loads and layouts earlier, so that they run beside the multiplies before them.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    program : sequence of int
+        Legal descriptors in an order in which they could be executed one by one.
+    far : mapping of str to int
+        By unit, how many multiplies a descriptor may overtake. It overtakes none that it meets.
+    """
+    made: list[tuple[int, str, list[Footprint]]] = []
+    for bits in program:
+        operation, _ = decode(bits)
+        assert operation is not None
+        places = footprints(config, bits)
+        at, left = len(made), far.get(operation.unit, 0)
+        k = at
+        while k > 0 and left and made[k - 1][1] != operation.unit and made[k - 1][1]:
+            others = made[k - 1]
+            if any(place.meets(other) for place in places for other in others[2]):
+                break
+            k -= 1
+            if others[1] == "multiply":
+                left -= 1
+                at = k
+        made.insert(at, (bits, operation.unit, places))
+    return [bits for bits, _, _ in made]

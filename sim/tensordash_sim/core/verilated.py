@@ -1,0 +1,261 @@
+"""A core's Verilog at speed: Verilator's model and a memory in one library, which Python calls once for a program."""
+
+import ctypes
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TensorDashError
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES
+from tensordash.configuration.registers import COUNTERS, ERRORS, IDENTITY, named
+from tensordash.core.core import Core
+from tensordash.emission.library import Library
+
+from ..verify.builds import build_key, fetch_kept, keep_built, verilator_environment
+from .golden import Outcome
+
+__all__ = ["CoreRun", "VerilatedCore", "VerilatedError", "core_verilog"]
+
+HARNESS = Path(__file__).with_name("core_harness.cpp")
+AT_ONCE = 50_000
+"""Cycles between two looks at whether the user wants to stop."""
+LEAST_EVERY = 16
+"""Cycles between two readings of a counter, which take about eight themselves."""
+
+
+class VerilatedError(TensorDashError, RuntimeError):
+    """A core that cannot be built, or a program that does not end; the message is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreRun:
+    """What a program did.
+
+    Parameters
+    ----------
+    outcome : Outcome
+        As registers say.
+    cycles : int
+        From the write of `tail` to the interrupt.
+    span : (int, int)
+        Of those, when the first multiply began and when the last one was done, to within `every` cycles or so;
+        (0, `cycles`) if that was not asked for.
+    counters : dict of str to int
+        All counters.
+    """
+
+    outcome: Outcome
+    cycles: int
+    span: tuple[int, int]
+    counters: dict[str, int]
+
+
+class VerilatedCore:
+    """A core that runs its emitted Verilog, and a memory.
+
+    It is built once for a configuration, which takes half a minute, and kept in the user's cache. Use it in a `with`
+    statement, or `close` it.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    size : int
+        Bytes of memory; what is beyond answers with an error.
+    base : int
+        Address of the first one.
+    latency : (int, int)
+        Cycles from an address (or the last data) to the first data (or the answer).
+    pause : float
+        How often a channel of the memory does not move though it could.
+    seed : int
+        Of what is random in the memory.
+    verilog : str
+        The core's Verilog, if it is not what is emitted for it. Its top is ``tensordash_core``.
+
+    Attributes
+    ----------
+    memory : array of uint8
+        The memory itself.
+
+    Raises
+    ------
+    VerilatedError
+        If Verilator or the compiler fails.
+    """
+
+    def __init__(
+        self,
+        config: CoreConfig,
+        size: int,
+        *,
+        base: int = 0,
+        latency: tuple[int, int] = (50, 50),
+        pause: float = 0.0,
+        seed: int = 0,
+        verilog: str = "",
+    ) -> None:
+        self.config, self.base = config, base
+        self._library = _library(verilog or core_verilog(config))
+        self._device = self._library.core_new(base, size, *latency, pause, seed)
+        self.memory: NDArray[np.uint8] = np.ctypeslib.as_array(self._library.core_memory(self._device), (size,))
+        if self.read("identity") != IDENTITY:
+            raise VerilatedError(f"identity must be {IDENTITY:#x}, not {self.read('identity'):#x}")
+
+    def __enter__(self) -> "VerilatedCore":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what it holds; `memory` is gone with it."""
+        if self._device is not None:
+            self._library.core_delete(self._device)
+            self._device = None
+            self.memory = np.zeros(0, np.uint8)
+
+    def write(self, register: str, value: int) -> None:
+        """Write a register."""
+        self._library.core_write(self._device, named(register).offset, value)
+
+    def read(self, register: str) -> int:
+        """Read a register."""
+        return int(self._library.core_read(self._device, named(register).offset))
+
+    @property
+    def cycle(self) -> int:
+        """Cycles since it was made."""
+        return int(self._library.core_cycle(self._device))
+
+    def run(self, program: Sequence[int], ring: int, *, most: int = 100_000_000, every: int = 0) -> CoreRun:
+        """Reset softly, execute a program, and wait for its end or its error.
+
+        Parameters
+        ----------
+        program : sequence of int
+            Descriptors, with one `end`, the last of them.
+        ring : int
+            Address of the ring, a multiple of 64. It has as many places as the program needs, a power of two.
+        most : int
+            Cycles after which it is given up.
+        every : int
+            If not 0: cycles, at least 16, between two looks at how many multiplies have begun.
+
+        Raises
+        ------
+        VerilatedError
+            If it does not end.
+        """
+        data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
+        self.memory[ring - self.base :][: len(data)] = np.frombuffer(data, np.uint8)
+        self.write("control", 2)
+        while self.read("status") & 2:
+            pass
+        self.write("cause", 3)
+        self.write("snapshot", 2)
+        self.write("queue_base", ring % (1 << 32))
+        self.write("queue_base_high", ring >> 32)
+        self.write("queue_size", max(0, (len(program) - 1).bit_length()))
+        self.write("interrupt_enable", 3)
+        self.write("control", 1)
+        self.write("tail", len(program))
+        began = self.cycle
+        first, last, seen = 0, 0, 0
+        while not self._library.core_run(self._device, max(every, LEAST_EVERY) if every else AT_ONCE):
+            if every:
+                self.write("snapshot", 1)
+                multiplying, now = self.read("multiplying"), self.cycle - began
+                if multiplying > seen:
+                    first, last, seen = first or now - every, now, multiplying
+            if self.cycle - began > most:
+                raise VerilatedError(
+                    f"no interrupt in {most} cycles: {self.read('done')} of {len(program)} descriptors are done"
+                )
+        cycles = self.cycle - began
+        self.write("snapshot", 1)
+        counters = {name: self.read(name) for name, _ in COUNTERS}
+        if every and counters["multiplying"] > seen:
+            last = cycles
+        code = self.read("error")
+        name = next((name for name, each in ERRORS.items() if each == code), "")
+        outcome = Outcome(
+            done=self.read("done"),
+            error=name,
+            index=self.read("error_index") if code else 0,
+            ends=self.read("cause") & 1,
+        )
+        return CoreRun(outcome=outcome, cycles=cycles, span=(first, last) if every else (0, cycles), counters=counters)
+
+
+@cache
+def core_verilog(config: CoreConfig) -> str:
+    """A core's Verilog, memories included; its top is ``tensordash_core``."""
+    library = Library()
+    library.module(Core(config))
+    return library.verilog()
+
+
+@cache
+def _library(verilog: str) -> ctypes.CDLL:
+    """The library of a core's Verilog."""
+    with tempfile.TemporaryDirectory(prefix="tensordash-core-") as scratch:
+        made = Path(scratch) / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
+        key = build_key("core", verilog, HARNESS.read_bytes())
+        if not fetch_kept(key, made, link=False):
+            _build(verilog, Path(scratch), made.name)
+            keep_built(key, made)
+        library = ctypes.CDLL(str(made))
+    device, number, word = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
+    for name, result, arguments in (
+        ("core_new", device, [number, number, ctypes.c_uint, ctypes.c_uint, ctypes.c_double, number]),
+        ("core_delete", None, [device]),
+        ("core_memory", ctypes.POINTER(ctypes.c_uint8), [device]),
+        ("core_cycle", number, [device]),
+        ("core_write", None, [device, word, word]),
+        ("core_read", word, [device, word]),
+        ("core_run", ctypes.c_int, [device, number]),
+    ):
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+def _build(verilog: str, folder: Path, name: str) -> None:
+    """Verilator's model and the harness in a library."""
+    (folder / "core.v").write_text(verilog, encoding="utf-8")
+    log = folder / "build.log"
+    verilate = [
+        *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_core", "-o", name),
+        *("-Mdir", ".", "-Wno-fatal", "--x-initial", "fast", "-O3", "-CFLAGS", "-fPIC", "-LDFLAGS", "-shared"),
+        *("core.v", str(HARNESS)),
+    ]
+    # What runs in every cycle at -O2; the rest once.
+    make = [
+        "make",
+        "-j2",
+        "-f",
+        "Vcore.mk",
+        "OPT_FAST=-O2",
+        "OPT_SLOW=-O0",
+        "OPT_GLOBAL=-O1",
+        f"PYTHON3={sys.executable}",
+    ]
+    with log.open("w", encoding="utf-8") as file:
+        for command in (verilate, make):
+            ran = subprocess.run(
+                command, cwd=folder, env=verilator_environment(), stdout=file, stderr=subprocess.STDOUT
+            )
+            if ran.returncode:
+                words = " ".join(log.read_text(encoding="utf-8", errors="replace").split()[-40:])
+                raise VerilatedError(f"{command[0]} ended with {ran.returncode}: {words}")

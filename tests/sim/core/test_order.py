@@ -1,0 +1,148 @@
+"""The order of descriptors: what is left open is found, and tokens close it."""
+
+from random import Random
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.footprint import footprints
+from tensordash_sim.core.golden import GoldenCore, Memory, _Walk
+from tensordash_sim.core.layer import Layer
+from tensordash_sim.core.legal import Sequencer
+from tensordash_sim.core.order import hoisted, linked, races
+from tensordash_sim.core.program import Loop, Program
+from tensordash_sim.core.random_programs import random_program
+
+CONFIG = CoreConfig()
+MANY = {"samples": 4, "channels": 16, "filters": 16, "size": (8, 8)}
+
+
+def without_tokens(program):
+    """Descriptors without `wait` and `signal`, of either half."""
+    header = ~(0x3F3F00)
+    return [
+        bits & header & (~(0x3F3F << 32) if decode(bits)[0].name == "multiply" else -1)  # type: ignore[union-attr]
+        for bits in program
+    ]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_token_of_a_random_program_matters(seed):
+    """Programs have no races, those without tokens have, and tokens that are found again are enough."""
+    program = random_program(Random(seed), CONFIG).program.descriptors
+    assert races(CONFIG, program) == []
+    bare = without_tokens(program)
+    assert races(CONFIG, bare)
+    assert races(CONFIG, linked(CONFIG, bare)) == []
+
+
+def test_a_missing_token_is_named():
+    program = Program()
+    program.add("load", memory=0, address=0, count_0=4)
+    program.add("layout_a", steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
+    (race,) = races(CONFIG, program.descriptors)
+    assert str(race) == "descriptor 1 (layout_a) and descriptor 0 (load) meet, and no token orders them"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        (("load", {"memory": 0, "address": 0}), ("load", {"memory": 0, "address": 0}), False),  # one unit, in order
+        (("load", {"memory": 0, "address": 0}), ("store", {"memory": 64, "address": 0}), True),  # buffer
+        (("load", {"memory": 0, "address": 0}), ("store", {"memory": 0, "address": 9}), True),  # memory
+        (("load", {"memory": 0, "address": 0}), ("store", {"memory": 64, "address": 9}), False),
+        (("load", {"memory": 0, "address": 0}), ("record", {"memory": 32}), False),
+        (("load", {"memory": 0, "address": 0, "count_0": 2}), ("record", {"memory": 32}), True),
+        (("store", {"memory": 0, "address": 0}), ("store", {"memory": 0, "address": 9}), False),
+    ],
+)
+def test_what_meets(first, second, meet):
+    program = Program()
+    for operation, fields in (first, second):
+        program.add(operation, **fields)
+    assert bool(races(CONFIG, program.descriptors)) == meet
+
+
+def test_partial_sums_and_streams():
+    """Streams that are laid out anew while they are multiplied; an output whose results are stored too early."""
+    program = Program()
+    layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
+    program.add("layout_a", signal=["multiply"], **layout)
+    program.add("layout_b", signal=["multiply"], **layout)
+    program.add("multiply", wait=["layout_a", "layout_b"], emit=1, steps=4, address=64, x_size=4, output_signal=["store"])
+    program.add("layout_a", **layout)
+    program.add("store", memory=0, address=64, count_0=1)
+    found = [(race.first, race.second) for race in races(CONFIG, program.descriptors)]
+    assert found == [((2, "multiply"), (3, "layout_a")), ((2, "output"), (4, "store"))]
+    assert races(CONFIG, linked(CONFIG, program.descriptors)) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_footprints_are_what_golden_touches(seed):
+    """Groups that a layout reads are those that golden's walk does, one by one."""
+    random = Random(seed)
+    program = Program()
+    loops = [
+        Loop(count=random.randint(1, 4), **{n: random.randint(-9, 40) for n in ("address", "x", "y")}) for _ in range(6)
+    ]
+    total = 1
+    for loop in loops:
+        total *= loop.count
+    program.add(
+        "layout_b",
+        steps=total,
+        streams=1,
+        checked=random.randint(0, 1),
+        stride=random.randint(1, 4),
+        address=random.randint(0, 300),
+        x=random.randint(-9, 9),
+        y=random.randint(-3, 3),
+        x_size=random.randint(1, 60),
+        y_size=random.randint(1, 60),
+        loops=loops,
+    )
+    _, values = decode(program.descriptors[0])
+    walk, wanted = _Walk(values, loops=6), 0
+    for _ in range(total):
+        for i in range(4):
+            x = walk.x + i * values["stride"]
+            if 0 <= x < values["x_size"] and (not values["checked"] or 0 <= walk.y < values["y_size"]):
+                group = (walk.address + x // 4) % (1 << 16)
+                wanted |= (1 << group) * (group < CONFIG.groups)
+        walk.step()
+    (layout,) = footprints(CONFIG, program.descriptors[0])
+    assert layout.reads["buffer"] == wanted
+
+
+@pytest.mark.parametrize("window", [4, 32])
+def test_long_programs_are_legal(window):
+    """No more tokens are on their way than a core counts, whatever its window."""
+    config = CoreConfig.from_toml("", [f"core.window={window}", "core.partial_sums=64"])
+    work = Contraction(
+        config=config, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
+    )
+    program = work.program().descriptors
+    sequencer = Sequencer(config)
+    assert [sequencer.refusal(bits) for bits in program] == [""] * len(program)
+    assert len(program) > 30
+
+
+def test_hoisting_changes_no_bit():
+    """Loads and layouts run ahead, and what golden makes of it stays."""
+    made = random_program(Random(5), CONFIG)
+    bare = without_tokens(made.program.descriptors)[:-1]
+    end = made.program.descriptors[-1]
+    ends = []
+    for program in (bare, hoisted(CONFIG, bare, {"load": 9, "layout_a": 9, "layout_b": 9})):
+        memory = Memory(len(made.memory.bytes))
+        memory.bytes[:] = made.memory.bytes
+        assert not GoldenCore(CONFIG, memory).run([*linked(CONFIG, program), end]).error
+        ends.append(bytes(memory.bytes))
+    assert ends[0] == ends[1]
+    long = Contraction(
+        config=CONFIG, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
+    ).program()
+    names = [decode(bits)[0].name for bits in long.descriptors]  # type: ignore[union-attr]
+    assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"
