@@ -12,7 +12,7 @@ from tensordash_sim.verify.run import BENCHES, applicable
 from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.yosys import run_yosys
 
-__all__ = ["PLUSARG", "BitMutant", "BitMutants", "Mutant", "Mutants", "components_of"]
+__all__ = ["PLUSARG", "BitMutant", "BitMutants", "Mutant", "Mutants", "components_of", "emitted_modules"]
 
 PLUSARG = "mutant"
 SELECT, SELECT_BITS = "mutant_select", 16
@@ -24,6 +24,23 @@ def components_of(config: TileConfig) -> tuple[str, ...]:
     """The components of a tile that have a bench."""
     there = applicable(config)
     return tuple(name for name in ORDER if name in there)
+
+
+def emitted_modules(config: TileConfig, component: str) -> dict[str, str]:
+    """The Verilog of a component and of what is in it, by module, as it is emitted."""
+    hierarchy = Hierarchy(_emitted(config, component), _top(component))
+    return {name: hierarchy.modules[name].text for name in sorted(_below(hierarchy, hierarchy.top))}
+
+
+def _below(hierarchy: Hierarchy, top: str) -> set[str]:
+    """A module and all that is in it; nothing if there is no such module."""
+    below: set[str] = set()
+    waiting = [top] if top in hierarchy.modules else []
+    while waiting:
+        name = waiting.pop()
+        below.add(name)
+        waiting += [child for _, child in hierarchy.modules[name].children]
+    return below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,9 +89,8 @@ class Mutants(ABC):
     mutants: Sequence[Mutant]
 
     def __init__(self, config: TileConfig, component: str, folder: Path) -> None:
-        name = "tensordash_transposer" if component == "transposer" else "tensordash"
         self.top = _top(component)
-        self.text = render(config)[f"{name}.v"]
+        self.text = _emitted(config, component)
         self._hierarchy = Hierarchy(self.text, self.top)
         self._folder = folder
         (folder / "emitted.v").write_text(self.text, encoding="utf-8")
@@ -82,21 +98,14 @@ class Mutants(ABC):
         self._read = ["read_verilog emitted.v", f"hierarchy -top {self.top}", "proc", "opt_merge", "opt_clean"]
         there = components_of(config)
         self._smaller = [_top(each) for each in there[: there.index(component)]]
-        self.modules = sorted(self._below(self.top).difference(*map(self._below, self._smaller)))
-
-    def _below(self, top: str) -> set[str]:
-        below: set[str] = set()
-        waiting = [top] if top in self._hierarchy.modules else []
-        while waiting:
-            name = waiting.pop()
-            below.add(name)
-            waiting += [child for _, child in self._hierarchy.modules[name].children]
-        return below
+        self.modules = sorted(
+            _below(self._hierarchy, self.top).difference(*(_below(self._hierarchy, each) for each in self._smaller))
+        )
 
     def cuts(self, module: str) -> list[list[str]]:
         """What may be cut off below a module to compare it, the most first, nothing last."""
         children = sorted({child for _, child in self._hierarchy.modules[module].children})
-        below = self._below(module) - {module}
+        below = _below(self._hierarchy, module) - {module}
         smaller = [name for name in self._smaller if name in below]
         return [each for each in (children, smaller) if each] + [[]]
 
@@ -124,6 +133,12 @@ class Mutants(ABC):
     def source(self, mutant: Mutant) -> str:
         """The line of Verilog that a mutant changes."""
         return " ".join(self.text.splitlines()[mutant.line - 1].split())
+
+
+def _emitted(config: TileConfig, component: str) -> str:
+    """The emitted file that a component is in."""
+    name = "tensordash_transposer" if component == "transposer" else "tensordash"
+    return render(config)[f"{name}.v"]
 
 
 def _top(component: str) -> str:

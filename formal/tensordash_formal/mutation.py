@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
-from tensordash.emission.verilog import render
 from tensordash.storage.files import code_digest, write_whole
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
@@ -23,7 +22,7 @@ from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_synth.equivalence import same_logic
 
 from .campaigns import Campaign
-from .mutants import PLUSARG, Mutant, Mutants
+from .mutants import PLUSARG, Mutant, Mutants, emitted_modules
 from .proofs import PROOFS
 from .solver import ProofError, Solver
 
@@ -34,8 +33,8 @@ CPU_SECONDS = 300
 AT_ONCE = 20  # mutants that one run looks at
 LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
 CAUGHT = ("bench", "proof")
-BENCH_CODE = ("benches", "axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
-"""What decides what a tile's benches see; the configuration is in the Verilog."""
+BENCH_CODE = ("axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
+"""What decides what a tile's benches see, beside their own; the configuration is in the Verilog."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,18 +214,18 @@ class _Work:
 
         sim, formal = Path(tensordash_sim.__file__ or "").parent, Path(__file__).parent
         makers = [formal / name for name in ("mutants.py", "wiring.py", "first_look.py")]
-        benches = [sim / "verify" / name for name in BENCH_CODE]
+        benches = [sim / "verify" / name for name in (f"benches/{self.component}.py", *BENCH_CODE)]
         code = code_digest(sim / "golden", *benches, *makers)
         campaign = self.campaign
-        emitted, count = _emitted(campaign.config), dict(campaign.parts)[self.component]
+        emitted, count = _emitted(campaign.config, self.component), dict(campaign.parts)[self.component]
         asked = (campaign.config.digest, campaign.kind, count, self.seed, self.effort, version("pyosys"), code, emitted)
         return f"{campaign.kind}-{self.component}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:12]}"
 
 
 @cache
-def _emitted(config: TileConfig) -> str:
-    """Hash of a tile's Verilog."""
-    return hashlib.sha256(repr(sorted(render(config).items())).encode()).hexdigest()
+def _emitted(config: TileConfig, component: str) -> str:
+    """Hash of a component's Verilog, with all that is in it."""
+    return hashlib.sha256("\n".join(emitted_modules(config, component).values()).encode()).hexdigest()
 
 
 def _look(work: _Work) -> float:

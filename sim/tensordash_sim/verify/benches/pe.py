@@ -22,6 +22,9 @@ from tensordash_sim.verify.stimulus import (
 )
 
 
+IDLE_SPECIALS = 0.3
+
+
 @dataclass(frozen=True)
 class Entry:
     """What enters the PE in one cycle, with the marks that follow it to its accumulation."""
@@ -135,9 +138,13 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
         first = not begun or (not extreme and random.random() < 0.2)
         if first:
             (operand_exponents, c_exponents), density = random.choice(EXPONENTS), random.choice((0.5, 0.95))
-        pairs = [(operand(formats[0]), operand(formats[1])) for _ in range(config.lanes)]
         share = 0.7 if random.random() < 0.8 else 0.0
-        lanes = tuple((a, b, random.random() < share) for a, b in pairs)
+        lanes = tuple((operand(formats[0]), operand(formats[1]), random.random() < share) for _ in range(config.lanes))
+        # What an idle lane has does not matter, an infinity or NaN neither.
+        lanes = tuple(
+            (a, b, True) if counts else (random_value(random, formats[0], IDLE_SPECIALS), b, False)
+            for a, b, counts in lanes
+        )
         entering = Entry(lanes, first, random.random() < 0.3)
         hold = random.random() < 0.2
         c = random_value(random, FP32, specials, c_exponents) if random.random() < 0.7 else random.choice(zeros(FP32))

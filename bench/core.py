@@ -1,0 +1,273 @@
+"""What the core reaches: how busy its tile is, its speedup, what compression saves, and what its logic costs.
+
+    python bench/core.py              # all of it: minutes, most of them for synthesis
+    python bench/core.py --no-logic   # what runs on the Verilog alone
+    python bench/core.py --page       # and write the table into docs/core.md
+
+Everything runs on the emitted Verilog of the presets `core` and `core-dense`, with 16 bytes of memory a cycle after 50
+cycles of latency. Results must be those of PyTorch in float64, rounded as docs/core.md says, and both cores must leave
+the same memory; a layer for which that is not so ends the run.
+"""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.storage.files import write_whole
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.core.images import TensorImage, expected
+from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.random_programs import PROGRAM, random_program
+from tensordash_sim.core.tensors import deflate, to_groups
+from tensordash_sim.core.verilated import CoreRun, VerilatedCore
+from tensordash_sim.lowering.geometry import Convolution
+from tensordash_sim.trace import Trace, example_trace
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "core.md"
+MEMORY = 1 << 22
+EVERY = 32
+"""Cycles between two looks at whether the tile multiplies: to what the first and the last multiply are known."""
+GOALS = {"busy": 0.85, "speedup_ratio": 0.92, "traffic_ratio": 0.57, "logic_ratio": 0.6}
+RESNET = {
+    "ResNet-50 3x3, 128 to 128 channels": Layer(
+        samples=1, channels=128, filters=128, size=(8, 8), kernel=(3, 3), padding=1
+    ),
+    "ResNet-50 1x1, 512 to 128 channels": Layer(samples=1, channels=512, filters=128, size=(8, 8)),
+}
+ZEROS = {"A": 0.5, "W": 0.0, "G": 0.5}
+"""Of ResNet-50's tensors, which are random: a ReLU's, and its backward pass's."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """An operation with its operands."""
+
+    name: str
+    layer: Layer
+    operation: str
+    rows: str
+    values: Mapping[str, NDArray]
+
+
+def work() -> Iterator[Work]:
+    """The trace's convolutions, and ResNet-50's layers on images that are cut."""
+    for record in Trace.open(example_trace()).records():
+        if isinstance(record.geometry, Convolution):
+            operation = str(record.operation)
+            values = {name: record.values(name).astype(np.float16) for name in OPERANDS[operation]}
+            yield Work(f"digits {record.layer}", Layer.of(record.geometry), operation, record.sparser, values)
+    rng = np.random.default_rng(0)
+    for name, layer in RESNET.items():
+        tensors = {}
+        for each, zeros in ZEROS.items():
+            drawn = rng.standard_normal(layer.shape(each)).astype(np.float16)
+            tensors[each] = np.where(rng.random(drawn.shape) < zeros, np.float16(0), drawn)
+        for operation, (first, second) in OPERANDS.items():
+            yield Work(name, layer, operation, first, {each: tensors[each] for each in (first, second)})
+
+
+def run(config: CoreConfig, program: Program, image: bytes) -> tuple[CoreRun, bytes]:
+    """A program on an image of memory, and what is left in it."""
+    with VerilatedCore(config, MEMORY + (1 << 18)) as core:
+        core.memory[: len(image)] = np.frombuffer(image, np.uint8)
+        done = core.run(program.descriptors, MEMORY, every=EVERY)
+        if done.outcome.error:
+            raise SystemExit(f"error {done.outcome.error} in descriptor {done.outcome.index}:\n{program.listing()}")
+        return done, core.memory[: len(image)].tobytes()
+
+
+def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]:
+    """Both cores on one operation, with the same program but for where streams begin."""
+    blocking, runs, left = None, {}, {}
+    for name, config in cores.items():
+        image = TensorImage(config, Memory(MEMORY), each.layer, each.operation, each.values)
+        contraction = Contraction(
+            config=config,
+            layer=each.layer,
+            operation=each.operation,
+            tensors=image.tensors,
+            rows=each.rows,
+            blocking=blocking,
+        )
+        blocking = contraction.chosen
+        runs[name], left[name] = run(config, contraction.program(), bytes(image.memory.bytes))
+        image.memory.bytes[:] = left[name]
+        if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
+            raise SystemExit(f"{each.name} {each.operation} on {name} is not what PyTorch says")
+    if left["core"] != left["core-dense"]:
+        raise SystemExit(f"{each.name} {each.operation}: the cores leave different memories")
+    core, dense = runs["core"], runs["core-dense"]
+    own = dense.counters["scheduled"] / core.counters["scheduled"]
+    figures = {"name": each.name, "operation": each.operation, "rows": each.rows, "cycles": core.cycles}
+    for name, done in runs.items():
+        busy = done.counters["scheduled"] / (done.span[1] - done.span[0])
+        figures["busy" if name == "core" else "dense_busy"] = round(busy, 3)
+    speedup = dense.cycles / core.cycles
+    return {
+        **figures,
+        "dense_cycles": dense.cycles,
+        "tile_speedup": round(own, 3),
+        "speedup": round(speedup, 3),
+        "speedup_ratio": round(speedup / own, 3),
+        "stall_output": round(core.counters["stall_output"] / core.cycles, 3),
+    }
+
+
+def compression(config: CoreConfig, zeros: float, groups: int = 512) -> dict[str, Any]:
+    """A tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
+    rng = np.random.default_rng(1)
+    size = config.tile.lanes**2
+    values = rng.integers(1, 1 << 15, (groups, size))
+    flat = np.where(rng.random(values.shape) < zeros, 0, values).reshape(-1, config.tile.lanes, config.tile.lanes)
+    cut = to_groups(flat, config).reshape(groups, size)
+    data, table = deflate(cut, config, segment=64)
+    plain, packed, index, there, there_index = 0x1000, 0x20000, 0x40000, 0x50000, 0x70000
+    found: dict[str, Any] = {"zeros": zeros}
+    moved = {}
+    for kind in ("plain", "compressed"):
+        image = Memory(1 << 20)
+        for at, each in ((plain, cut.tobytes()), (packed, data), (index, table.astype("<u4").tobytes())):
+            image.write(at, each)
+        program, how = Program(), {"address": 0, "count_0": groups}
+        if kind == "plain":
+            program.add("load", memory=plain, signal=["store"], **how)
+            program.add("store", memory=there, wait=["load"], **how)
+        else:
+            how |= {"compressed": 1, "segment": 64}
+            program.add("load", memory=packed, table=index, signal=["store"], **how)
+            program.add("store", memory=there, table=there_index, wait=["load"], **how)
+        program.add("end")
+        done, left = run(config, program, bytes(image.bytes))
+        golden = GoldenCore(config, image)
+        if golden.run(program.descriptors).error or bytes(image.bytes) != left:
+            raise SystemExit(f"{kind} moves of {zeros:.0%} zeros are not golden's")
+        moved[kind] = done.counters["read_beats"] + done.counters["write_beats"]
+        found[f"{kind}_cycles_per_group"] = {
+            unit: round(done.counters[f"{unit}_busy"] / groups, 3) for unit in ("load", "store")
+        }
+    return {**found, "traffic_ratio": round(moved["compressed"] / moved["plain"], 3)}
+
+
+def random_programs(config: CoreConfig, count: int) -> int:
+    """How many random programs leave golden's bits, outcome included; all, or the run ends."""
+    with VerilatedCore(config, 1 << 17, latency=(0, 100), pause=0.2, seed=1) as core:
+        for seed in range(count):
+            made = random_program(Random(seed), config)
+            golden = GoldenCore(config, made.memory)
+            core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
+            wanted = golden.run(made.program.descriptors)
+            got = core.run(made.program.descriptors, PROGRAM).outcome
+            ring = slice(PROGRAM, PROGRAM + 4096)
+            core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
+            if got != wanted or core.memory.tobytes() != bytes(golden.memory.bytes):
+                raise SystemExit(f"random program {seed} ({made.title}): {got}, golden says {wanted}")
+    return count
+
+
+def table(document: Mapping[str, Any]) -> list[str]:
+    """Markdown of the figures."""
+    lines = ["| layer | operation | cycles | dense core | tile busy | the tile's speedup | the core's | of it |"]
+    lines.append("|---|---|---|---|---|---|---|---|")
+    for each in document["layers"]:
+        low = [
+            f"**{each[name]:.3f}**" if each[name] < GOALS[name] else f"{each[name]:.3f}"
+            for name in ("busy", "speedup_ratio")
+        ]
+        lines.append(
+            f"| {each['name']} | {each['operation']} | {each['cycles']:,} | {each['dense_cycles']:,} | {low[0]} | "
+            f"{each['tile_speedup']:.2f} | {each['speedup']:.2f} | {low[1]} |"
+        )
+    lines += [
+        "",
+        "| zeros | traffic, compressed over plain | cycles a group: inflate | deflate | load, plain | store, plain |",
+    ]
+    lines.append("|---|---|---|---|---|---|")
+    for each in document["compression"]:
+        packed, plain = each["compressed_cycles_per_group"], each["plain_cycles_per_group"]
+        lines.append(
+            f"| {each['zeros']:.0%} | {each['traffic_ratio']:.3f} | {packed['load']:.2f} | {packed['store']:.2f} | "
+            f"{plain['load']:.2f} | {plain['store']:.2f} |"
+        )
+    if "logic" in document:
+        logic = document["logic"]
+        lines += ["", "| unit | GE | of the tile | in the dense core, GE |", "|---|---|---|---|"]
+        units, dense = logic["tensordash"]["units_ge"], logic["baseline"]["units_ge"]
+        for unit, gates in sorted(units.items(), key=lambda pair: -pair[1]):
+            lines.append(f"| {unit} | {gates:,} | {gates / units['tile']:.3f} | {dense.get(unit, 0):,} |")
+        around = sum(units.values()) - units["tile"]
+        lines.append(f"| all around the tile | {around:,} | {logic['logic_ratio']:.3f} | |")
+        lines += ["", f"Longest path around the tile: {logic['around_ns']:.2f} ns."]
+    return lines
+
+
+def main() -> int:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout, nothing else there")
+    parser.add_argument("--programs", type=int, default=1000, metavar="N", help="random programs (default: 1000)")
+    parser.add_argument("--no-logic", action="store_true", help="no synthesis")
+    parser.add_argument("--page", action="store_true", help="write the tables into docs/core.md")
+    arguments = parser.parse_args()
+    told = Console(stderr=True, highlight=False)
+    cores: dict[str, CoreConfig] = {}
+    for name in ("core", "core-dense"):
+        config = load_any_preset(name)
+        assert isinstance(config, CoreConfig)
+        cores[name] = config
+    assert cores["core-dense"] == replace(cores["core"], tile=cores["core"].tile.baseline)
+    document: dict[str, Any] = {"layers": []}
+    for each in work():
+        document["layers"].append(layer_figures(each, cores))
+        told.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
+    document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
+    told.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
+    if not arguments.no_logic:
+        from tensordash_synth.core_cost import synthesize_core
+
+        document["logic"] = synthesize_core(
+            cores["core"], progress=lambda line: told.print(line, markup=False)
+        ).to_json()
+    document |= _goals(document)
+    lines = table(document)
+    if arguments.page:
+        text = PAGE.read_text(encoding="utf-8")
+        block = "\n".join(["<!-- figures -->", *lines, "<!-- end of figures -->"])
+        write_whole(PAGE, re.sub(r"<!-- figures -->.*?<!-- end of figures -->", lambda _: block, text, flags=re.DOTALL))
+    if arguments.json:
+        json.dump(document, sys.stdout, indent=1)
+        print()
+    else:
+        print("\n".join(lines))
+    return 0
+
+
+def _goals(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The figures that have goals, each where it is worst, by layer where they are of layers."""
+    by_layer = {
+        name: {f"{each['name']} {each['operation']}": each[name] for each in document["layers"]}
+        for name in ("busy", "speedup_ratio")
+    }
+    half = next(each for each in document["compression"] if each["zeros"] == 0.5)
+    found = {**by_layer, "traffic_ratio": half["traffic_ratio"]}
+    if "logic" in document:
+        found["logic_ratio"] = document["logic"]["logic_ratio"]
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
