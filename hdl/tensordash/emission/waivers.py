@@ -58,7 +58,7 @@ UNUSED = {
     "moves_*": "What would move beyond the end does not.",
     "queue_base": "The ring of descriptors begins at a multiple of 64.",
     "read_data": "The sign of a mask's value does not matter.",
-    "read_ready": "Nothing is read in this configuration of the output unit.",
+    "read_ready": "The output unit is built without biases and masks, and reads nothing.",
     "relu": "The core is built without it.",
     "scale": "The core is built without it.",
     "seed": "The core is built without stochastic rounding.",

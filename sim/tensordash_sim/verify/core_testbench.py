@@ -68,7 +68,7 @@ def render_core_testbench(config: CoreConfig, prefix: str = "tensordash", seed: 
         "BEATS": len(example.before) // size,
         "DESCRIPTORS": count,
         "LOG2_PLACES": count.bit_length(),
-        "LIMIT": 20 * len(example.before) + 2000,
+        "LIMIT": 2 * len(example.before) + 1000,
         "REGISTERS": "\n".join(f"  localparam {each.upper()} = 12'h{named(each).offset:03x};" for each in USED),
         "IDENTITY": f"{IDENTITY:08x}",
         "DIGEST_LOW": config.digest[8:],
