@@ -24,11 +24,11 @@ TILE: Rules = {
 CORE: Rules = {
     "input": (
         (r"rst", 10, "from a tree of its own"),
-        (r"m_axi_r(valid|id|last)", 40, "from an interconnect; rready, and what the unit does, is behind it"),
+        (r"m_axi_r(valid|id)|s_axi_a?wvalid", 40, "from an interconnect; rready, or awready and wready, are behind it"),
         (r".*", 50, "from registers of an interconnect"),
     ),
     "output": (
-        (r"m_axi_rready", 30, "combinational from rid and rvalid"),
+        (r"m_axi_rready|s_axi_a?wready", 30, "combinational from rid and rvalid, or awvalid and wvalid"),
         (r".*", 50, "to registers of an interconnect"),
     ),
 }

@@ -19,7 +19,7 @@ DECLARATION = re.compile(r"  (input|output|wire|reg) (signed )?(\[\d+:0\] )?(\w+
 ITEM = r"\w+(?:\[\d+(?::\d+)?\])?"
 REPEATED = re.compile(rf"(?<=[{{ ])({ITEM})(?:, \1(?=[ ,])){{2,}}")
 WORDS = ("Timing:", "Source:")
-PARTIAL = re.compile(r"\\(\w+)\[(\d+)(?::(\d+))?\] ?")
+PARTIAL = re.compile(r"\\(\w+)\[(\d+)(?::(\d+))?\] ")
 
 
 def module_texts(text: str, blocks: Mapping[str, Block]) -> dict[str, str]:
@@ -57,9 +57,9 @@ def _plain_parts(body: str) -> str:
         name = "_".join(part for part in found.groups() if part)
         while name in words:
             name += "_part"
-        return f"{name} "
+        return name
 
-    return PARTIAL.sub(plain, body).replace(" ;", ";")
+    return PARTIAL.sub(plain, body)
 
 
 def _comment(block: Block) -> str:

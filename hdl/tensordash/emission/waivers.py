@@ -83,7 +83,7 @@ EXPRESSION = "Part of an expression, which has no name in the source: some of it
 LOOPS = {
     "scheduler": (".scheduler*", "Selections of a scheduler depend on one another level by level: no loop."),
     "control": ("refill'", "Bits that depend on lower bits of the same vector: no loop, bit by bit."),
-    "bias_fetch": ("bias_fetch__read_enable'", "Banks that are read alike, one vector: no loop, bit by bit."),
+    "bias_fetch": ("__read_enable'", "Banks that are read alike, one vector: no loop, bit by bit."),
     "placement": ("placement__ports'", "Ports that are read together, one vector: no loop, bit by bit."),
     "fused_accumulator": (
         ".pe_*",
