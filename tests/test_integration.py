@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,12 @@ WAVES = ROOT / "docs/waves"
 CORE = CoreConfig.from_toml(preset_text("core"))
 
 
+@cache
+def core_files() -> dict[str, str]:
+    """All files of the core, and of its testbench."""
+    return render_core(CORE, "NAME", render_core_testbench(CORE, "NAME"))
+
+
 def test_port_tables() -> None:
     inside = PAGE.split("<!-- ports -->\n")[1].split("<!-- end of ports -->")[0]
     assert inside == port_tables(load_preset("paper"))
@@ -30,7 +37,7 @@ def test_port_tables() -> None:
 
 def test_memories_of_a_core() -> None:
     inside = PAGE.split("<!-- memories -->\n")[1].split("<!-- end of memories -->")[0].splitlines()[2:]
-    memories = json.loads(render_core(CORE)["config.json"])["memories"]
+    memories = json.loads(core_files()["config.json"])["memories"]
     names = ("module", "words", "bits", "instances", "bits_total")
     assert [re.findall(r"[\w]+", line) for line in inside] == [[str(each[name]) for name in names] for each in memories]
 
@@ -64,8 +71,5 @@ def test_example(capsys: pytest.CaptureFixture[str]) -> None:
 def test_names_of_files() -> None:
     for name in render(TileConfig(rows=1, columns=1, lanes=2, sparsity="none", format="int8"), "NAME"):
         assert name in PAGE
-    bench = render_core_testbench(CORE, "NAME")
-    for name in render_core(
-        CoreConfig.from_toml("[tile]\nsparsity = 'none'\n[core]\ncompression = false"), "NAME", bench
-    ):
+    for name in core_files():
         assert name in PAGE
