@@ -1,4 +1,4 @@
-"""The timing diagrams of docs/integration.md: WaveDrom sources and pictures, from a simulation of the tile.
+"""The timing diagrams of docs/integration.md: WaveDrom sources and pictures, from simulations of a tile and a core.
 
 python bench/timing_diagrams.py [FOLDER]
 """
@@ -15,8 +15,10 @@ from amaranth.hdl import ResetInserter, Signal
 from amaranth.sim import Simulator
 
 from tensordash import Tile, TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.streams.axi_stream import AxiStreamTile
 from tensordash_sim.golden import Producer, encode
+from tensordash_sim.verify.core_playback import play_example
 
 Cycle = Mapping[str, int | str | None]
 """What is seen of each signal in a cycle, before its clock edge; None where it does not matter."""
@@ -197,13 +199,13 @@ def _simulate(design: Any, bench: Callable[[Any], Coroutine[Any, Any, None]]) ->
     simulator.run()
 
 
-SINGLE = ("rst", "clear", "valid", "ready", "last")
+SINGLE = ("rst", "clear", "valid", "ready", "last", "busy", "irq")
 """How the names of signals end that are drawn as a line; others are drawn as numbers."""
 
 
-def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str]) -> dict[str, Any]:
-    """A WaveDrom source: the clock, and the signals named, of which "" is a gap."""
-    rows: list[dict[str, Any]] = [{"name": "clk", "wave": "p" + "." * (len(seen) - 1)}]
+def wavedrom_source(title: str, seen: Sequence[Cycle], names: Sequence[str], *, clock: bool = True) -> dict[str, Any]:
+    """A WaveDrom source: the clock, unless a column is more than a cycle, and the signals named; "" is a gap."""
+    rows: list[dict[str, Any]] = [{"name": "clk", "wave": "p" + "." * (len(seen) - 1)}] * clock
     for name in names:
         if not name:
             rows.append({})
@@ -265,6 +267,44 @@ def diagrams() -> dict[str, dict[str, Any]]:
                 "cycles",
                 "steps",
             ],
+        ),
+        **core_diagrams(),
+    }
+
+
+CORE = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false\n")
+COLUMN = 8
+"""Cycles of a column in the diagram of a whole program."""
+UNITS = ("load", "layout_b", "layout_a", "multiply", "output", "store")
+
+
+def core_diagrams() -> dict[str, dict[str, Any]]:
+    """A program of a core: how it begins, cycle by cycle, and all of it."""
+    seen = play_example(CORE)
+    shown = {"awvalid": "s_axi_awaddr", "wvalid": "s_axi_wdata", "arvalid": "m_axi_araddr"}
+    begin: list[Cycle] = []
+    for cycle in seen[:20]:
+        offered = {name: f"{cycle[name]:02X}" if cycle[f"{name[:6]}{valid}"] else None for valid, name in shown.items()}
+        beat = cycle["m_axi_rvalid"]
+        begin.append({**cycle, **offered, "m_axi_rlast": cycle["m_axi_rlast"] if beat else None})
+    columns: list[Cycle] = []
+    for at in range(0, len(seen), COLUMN):
+        part = seen[at : at + COLUMN]
+        busy = {f"{unit}_busy": max(cycle[f"{unit}_busy"] for cycle in part) for unit in UNITS}
+        columns.append({**part[-1], **busy, "irq": max(cycle["irq"] for cycle in part)})
+    write = [f"s_axi_{name}" for name in ("awvalid", "awaddr", "wvalid", "wdata", "bvalid")]
+    read = [f"m_axi_{name}" for name in ("arvalid", "araddr", "rvalid", "rlast")]
+    return {
+        "core_begin": wavedrom_source(
+            "tail is written: nine descriptors are there; memory answers after 4 cycles",
+            begin,
+            [*write, "", "tail", *read, "head"],
+        ),
+        "core_program": wavedrom_source(
+            f"a program of nine descriptors, {COLUMN} cycles in a column: what is fetched and done, and who is busy",
+            columns,
+            ["tail", "head", "done", "", *(f"{unit}_busy" for unit in UNITS), "", "irq"],
+            clock=False,
         ),
     }
 

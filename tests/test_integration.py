@@ -3,22 +3,43 @@
 import json
 import re
 import runpy
+from functools import cache
 from pathlib import Path
 
 import pytest
 import wavedrom
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import preset_text
+from tensordash.emission.core_files import core_port_table, render_core
 from tensordash.emission.verilog import port_tables, render
+from tensordash_sim.verify.core_testbench import render_core_testbench
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/integration.md").read_text(encoding="utf-8")
 WAVES = ROOT / "docs/waves"
+CORE = CoreConfig.from_toml(preset_text("core"))
+
+
+@cache
+def core_files() -> dict[str, str]:
+    """All files of the core, and of its testbench."""
+    return render_core(CORE, "NAME", render_core_testbench(CORE, "NAME"))
 
 
 def test_port_tables() -> None:
     inside = PAGE.split("<!-- ports -->\n")[1].split("<!-- end of ports -->")[0]
     assert inside == port_tables(load_preset("paper"))
+    inside = PAGE.split("<!-- ports of a core -->\n")[1].split("<!-- end of ports of a core -->")[0]
+    assert inside == core_port_table(CORE)
+
+
+def test_memories_of_a_core() -> None:
+    inside = PAGE.split("<!-- memories -->\n")[1].split("<!-- end of memories -->")[0].splitlines()[2:]
+    memories = json.loads(core_files()["config.json"])["memories"]
+    names = ("module", "words", "bits", "instances", "bits_total")
+    assert [re.findall(r"[\w]+", line) for line in inside] == [[str(each[name]) for name in names] for each in memories]
 
 
 def test_timing_diagrams_are_of_this_design() -> None:
@@ -49,4 +70,6 @@ def test_example(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_names_of_files() -> None:
     for name in render(TileConfig(rows=1, columns=1, lanes=2, sparsity="none", format="int8"), "NAME"):
+        assert name in PAGE
+    for name in core_files():
         assert name in PAGE

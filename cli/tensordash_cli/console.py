@@ -14,7 +14,9 @@ import click
 from rich.console import Console
 
 from tensordash import TileConfig, load_preset
-from tensordash.configuration.preset import preset_names
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.either import load_either
+from tensordash.configuration.preset import load_any_preset, preset_names
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -23,6 +25,7 @@ __all__ = [
     "CheckError",
     "FiniteRange",
     "WholeRange",
+    "any_config_options",
     "chosen_config",
     "config_options",
     "is_writable",
@@ -57,9 +60,10 @@ class CheckError(Exception):
     """Everything ran, and something is not as it must be: exit status 1."""
 
 
-def preset_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add --preset and --set."""
-    preset = f"Instead of CONFIG: {', '.join(preset_names())} (default: paper)."
+def preset_options(command: Callable[..., Any], kinds: tuple[str, ...] = ("tile",)) -> Callable[..., Any]:
+    """Add --preset, of tiles or of other kinds, and --set."""
+    names = [name for kind in kinds for name in preset_names(kind)]
+    preset = f"Instead of CONFIG: {', '.join(names)} (default: paper)."
     for option in (
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8."),
         click.option("--preset", metavar="NAME", help=preset),
@@ -70,23 +74,45 @@ def preset_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add CONFIG, --preset and --set to a command, which gets `config: TileConfig`."""
+    return _with_config(command, chosen_config, ("tile",))
 
-    @click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=Path)
-    @preset_options
+
+def any_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """As `config_options`, of a tile or of a core: the command gets `config: TileConfig | CoreConfig`."""
+    return _with_config(command, _chosen_of_any_kind, ("tile", "core"))
+
+
+def _with_config(
+    command: Callable[..., Any], choose: Callable[..., TileConfig | CoreConfig], kinds: tuple[str, ...]
+) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(config_file: Path | None, preset: str | None, settings: tuple[str, ...], **arguments: Any) -> Any:
-        return command(config=chosen_config(config_file, preset, settings), **arguments)
+        return command(config=choose(config_file, preset, settings), **arguments)
 
-    return wrapper
+    argument = click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=Path)
+    return argument(preset_options(wrapper, kinds))
 
 
 def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[str, ...]) -> TileConfig:
-    """The configuration that CONFIG, --preset and --set name."""
-    if config_file is not None and preset is not None:
-        raise click.UsageError(f"CONFIG and --preset exclude each other: {config_file} and {preset}")
+    """The tile that CONFIG, --preset and --set name."""
+    _only_one(config_file, preset)
     if config_file is not None:
         return TileConfig.load(config_file, settings)
     return load_preset(preset if preset is not None else "paper", settings)
+
+
+def _chosen_of_any_kind(
+    config_file: Path | None, preset: str | None, settings: tuple[str, ...]
+) -> TileConfig | CoreConfig:
+    _only_one(config_file, preset)
+    if config_file is not None:
+        return load_either(config_file, settings)
+    return load_any_preset(preset if preset is not None else "paper", settings)
+
+
+def _only_one(config_file: Path | None, preset: str | None) -> None:
+    if config_file is not None and preset is not None:
+        raise click.UsageError(f"CONFIG and --preset exclude each other: {config_file} and {preset}")
 
 
 def split_inputs(inputs: tuple[Path, ...], names: str) -> tuple[Path | None, Path | None]:

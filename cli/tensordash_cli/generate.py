@@ -5,14 +5,15 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 
-from .console import config_options, json_option, print_json, writable_folder
+from .console import any_config_options, json_option, print_json, writable_folder
 
 __all__ = ["command"]
 
 
 @click.command("generate")
-@config_options
+@any_config_options
 @click.option("-o", "--output", metavar="DIR", required=True, type=Path, help="Folder to write to; made if need be.")
 @click.option(
     "--name", "prefix", default="tensordash", show_default=True, help="What file and module names begin with."
@@ -23,11 +24,12 @@ __all__ = ["command"]
     help="Also a self-checking testbench in plain Verilog, with the golden model's results.",
 )
 @json_option
-def command(config: TileConfig, output: Path, prefix: str, testbench: bool, as_json: bool) -> None:
-    """Write a tile as Verilog: NAME.v with both tops, and what goes with it.
+def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbench: bool, as_json: bool) -> None:
+    """Write a tile, or a core, as Verilog: NAME.v with the tops, and what goes with it.
 
-    That is: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, tables of the ports, and the
-    configuration.
+    That is, of a tile: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, tables of the
+    ports, and the configuration. Of a core, whose configuration has a table [core]: its memories, a C header of its
+    registers and descriptors, and the rest likewise.
     """
     from tensordash.emission.verilog import check_prefix, generate
 
@@ -36,14 +38,20 @@ def command(config: TileConfig, output: Path, prefix: str, testbench: bool, as_j
     except ValueError as error:
         raise click.UsageError(f"--name: {error}") from None
     writable_folder(output, "--output")
-    bench: dict[str, str] = {}
-    if testbench:
-        from tensordash_sim.verify.testbench import render_testbench
-
-        bench = render_testbench(config, prefix)
-    files = generate(config, output, prefix, bench)
+    files = generate(config, output, prefix, _bench(config, prefix) if testbench else {})
     if as_json:
         print_json({"digest": config.digest, "files": [str(file) for file in files]})
     else:
         for file in files:
             click.echo(file)
+
+
+def _bench(config: TileConfig | CoreConfig, prefix: str) -> dict[str, str]:
+    """A testbench's files."""
+    if isinstance(config, CoreConfig):
+        from tensordash_sim.verify.core_testbench import render_core_testbench
+
+        return render_core_testbench(config, prefix)
+    from tensordash_sim.verify.testbench import render_testbench
+
+    return render_testbench(config, prefix)

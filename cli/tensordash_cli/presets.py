@@ -2,7 +2,7 @@
 
 import click
 
-from tensordash.configuration.preset import load_preset, preset_names, preset_text
+from tensordash.configuration.preset import load_any_preset, preset_names, preset_text
 
 from .console import json_option, print_json
 
@@ -14,7 +14,10 @@ __all__ = ["command"]
 @click.option("--chip", is_flag=True, help="Instead: the chip that `simulate` takes unless it is given another one.")
 @json_option
 def command(name: str | None, chip: bool, as_json: bool) -> None:
-    """List the presets, or print one as TOML to start a configuration of your own."""
+    """List the presets, of tiles and then of cores, or print one as TOML to start a configuration of your own.
+
+    A core's has a table [core]: `generate` and `verify` take it, other commands take a tile's.
+    """
     if chip:
         if name is not None:
             raise click.UsageError(f"--chip goes with no NAME, not with {name}")
@@ -22,15 +25,16 @@ def command(name: str | None, chip: bool, as_json: bool) -> None:
         return
     if name is not None:
         preset_text(name)  # complains of an unknown name
-    names = [name] if name else preset_names()
+    kinds = {each: kind for kind in ("tile", "core") for each in preset_names(kind)}
+    names = [name] if name else list(kinds)
     if as_json:
-        print_json({each: {"about": _about(each), **load_preset(each).to_mapping()} for each in names})
+        print_json({each: {"about": _about(each), **load_any_preset(each).to_mapping()} for each in names})
     elif name:
-        click.echo(f"# {_about(name)}\n{load_preset(name).to_toml()}", nl=False)
+        click.echo(f"# {_about(name)}\n{load_any_preset(name).to_toml()}", nl=False)
     else:
         width = max(map(len, names))
         for each in names:
-            click.echo(f"{each:{width}}  {_about(each)}")
+            click.echo(f"{each:{width}}  {kinds[each]}  {_about(each)}")
 
 
 def _chip(as_json: bool) -> None:

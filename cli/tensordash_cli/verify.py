@@ -5,12 +5,13 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 
 from .console import (
     CheckError,
     FiniteRange,
     WholeRange,
-    config_options,
+    any_config_options,
     json_option,
     not_among,
     print_json,
@@ -23,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("verify")
-@config_options
+@any_config_options
 @click.option("--bench", "benches", metavar="NAME", multiple=True, help="Run this bench only; may be repeated.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
@@ -37,8 +38,10 @@ __all__ = ["command"]
 @click.option("--op", "operation", metavar="OP", help="With --trace: AxW, WxG or AxG.")
 @click.option("--sample", type=WholeRange(1, 1000), default=8, show_default=True, help="With --trace: passes.")
 @json_option
+@click.pass_context
 def command(
-    config: TileConfig,
+    context: click.Context,
+    config: TileConfig | CoreConfig,
     benches: tuple[str, ...],
     seed: int,
     effort: float,
@@ -53,7 +56,11 @@ def command(
     sample: int,
     as_json: bool,
 ) -> None:
-    """Emit a tile's Verilog and run it in a simulator, compared with the golden model in every cycle.
+    """Emit a tile's Verilog, or a core's, and run it in a simulator, compared with the golden model.
+
+    A tile is compared in every cycle. A core, whose configuration has a table [core], executes random programs, on
+    memory that is quick and on one that is not, and soft resets in between: what memory holds after each is compared,
+    and what registers say. --seed, --effort, --simulator, --waves and --json go with a core, the other options do not.
 
     --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
     signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
@@ -67,6 +74,9 @@ def command(
     only, non-zeros are drawn. The sparser operand is on the row side. Cycles are compared with the cycle simulator,
     too.
     """
+    if isinstance(config, CoreConfig):
+        _core(context, config, seed, effort, simulator, waves, as_json)
+        return
     if output is not None:
         writable(output, "--output")
     if waves is not None:
@@ -95,6 +105,40 @@ def command(
     if waves is not None and len(benches) != 1:
         raise click.UsageError("--waves needs one --bench, or --operands")
     _benches(config, benches, seed, effort, simulator, waves, as_json)
+
+
+OF_A_CORE = ("config_file", "preset", "settings", "seed", "effort", "simulator", "waves", "as_json")
+
+
+def _core(
+    context: click.Context,
+    config: CoreConfig,
+    seed: int,
+    effort: float,
+    simulator: str,
+    waves: Path | None,
+    as_json: bool,
+) -> None:
+    default = click.core.ParameterSource.DEFAULT
+    for option in context.command.params:
+        if option.name not in OF_A_CORE and context.get_parameter_source(str(option.name)) is not default:
+            raise click.UsageError(
+                f"{option.opts[-1]} does not go with a core: --seed, --effort, --simulator, --waves and --json do"
+            )
+    if waves is not None:
+        waves_file(waves, "--waves")
+    from tensordash_sim.verify.core_run import verify_core
+
+    with progress.status("emitting Verilog") as status:
+        results = verify_core(
+            config,
+            seed=seed,
+            effort=effort,
+            simulator=simulator,
+            waves=waves,
+            progress=lambda bench: status.update(f"bench {bench}"),
+        )
+    _show(config, results, seed, as_json)
 
 
 def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: str, waves, as_json: bool) -> None:
@@ -139,7 +183,7 @@ def _netlist(config: TileConfig, seed: int, effort: float, as_json: bool) -> Non
     _show(config, [result], seed, as_json, what="netlist")
 
 
-def _show(config: TileConfig, results: list, seed: int, as_json: bool, what: str = "Verilog") -> None:
+def _show(config: TileConfig | CoreConfig, results: list, seed: int, as_json: bool, what: str = "Verilog") -> None:
     if as_json:
         print_json(
             {

@@ -9,6 +9,9 @@ import numpy as np
 import pytest
 
 import tensordash
+from tensordash.arithmetic.converter import Converter
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_cli.main import run
 from tensordash_sim.chip import ChipConfig
 from tensordash_sim.golden import matmul
@@ -41,8 +44,11 @@ def test_version(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_presets(capfd: pytest.CaptureFixture[str]) -> None:
     listed = call("presets", capfd).splitlines()
-    assert [line.split()[0] for line in listed] == tensordash.preset_names()
+    names = [(name, kind) for kind in ("tile", "core") for name in tensordash.preset_names(kind)]
+    assert [tuple(line.split()[:2]) for line in listed] == names
     document = json.loads(call("presets --json", capfd))
+    assert {name for name, each in document.items() if "core" in each} == set(tensordash.preset_names("core"))
+    assert document["core"]["core"]["buffer"] == 64
     assert document["paper-16lane"]["tile"]["lanes"] == 16
 
 
@@ -92,6 +98,57 @@ def test_hints_work_in_a_checkout() -> None:
 def test_preset_as_a_start(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.toml").write_text(call(f"presets {name}", capfd))
     assert tensordash.TileConfig.load("mine.toml") == tensordash.load_preset(name)
+
+
+@pytest.mark.parametrize("name", tensordash.preset_names("core"))
+def test_preset_of_a_core_as_a_start(name: str, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (folder / "mine.toml").write_text(call(f"presets {name}", capfd))
+    assert CoreConfig.load("mine.toml") == load_any_preset(name)
+    assert list(json.loads(call(f"presets {name} --json", capfd))) == [name]
+
+
+SMALL_CORE = """
+[tile]
+sparsity = "none"
+[core]
+buffer = 8
+stream_buffer = 2
+mask = false
+stochastic = false
+compression = false
+"""
+
+
+def test_generate_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """From its TOML, with settings on top; with all that its testbench needs."""
+    (folder / "mine.toml").write_text(SMALL_CORE)
+    settings = "--set core.buffer=4 --set tile.headroom_bits=20"
+    document = json.loads(call(f"generate mine.toml {settings} --name mine --testbench -o out --json", capfd))
+    written = {file.name for file in (folder / "out").iterdir()}
+    assert sorted(document["files"]) == sorted(f"out/{name}" for name in written)
+    assert {"mine.v", "mine_memories.v", "mine.h", "mine_core_tb.v", "mine_core_tb_after.hex"} <= written
+    config = CoreConfig.load("out/config.toml")
+    assert (config.buffer, config.tile.headroom_bits, config.digest) == (4, 20, document["digest"])
+
+
+@pytest.mark.skipif(SIMULATOR != "icarus", reason="Verilator takes a minute")
+def test_verify_a_core(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
+    """What passes; and what fails, with status 1: an output unit without ReLU."""
+    (folder / "mine.toml").write_text(SMALL_CORE)
+    document = json.loads(call("verify mine.toml --effort 0.1 --seed 3 --simulator icarus --json", capfd))
+    assert document["passed"]
+    assert [(bench["name"], bench["seed"]) for bench in document["benches"]] == [("core", 3)]
+    assert document["benches"][0]["tests"] >= 2
+    correct = Converter.elaborate
+
+    def without_sign(self, platform):
+        module = correct(self, platform)
+        module.d.comb += self.result[-1].eq(0)
+        return module
+
+    monkeypatch.setattr(Converter, "elaborate", without_sign)
+    text = call("verify mine.toml --effort 0.1 --seed 3 --simulator icarus", capfd, status=1)
+    assert re.match(r"core +FAILED  \d tests on icarus, seed 3", text)
 
 
 def test_generate(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

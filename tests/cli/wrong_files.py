@@ -15,6 +15,7 @@ TEXTS = {
     "good.toml": "[tile]\nrows = 4\n",
     "unknown.toml": "[tile]\nrow = 4\n",
     "table.toml": "[core]\nrows = 4\n",
+    "core.toml": "[core]\nbuffer = 32\n",
     "no_table.toml": "tile = 4\n",
     "tables.toml": "[[tile]]\nrows = 4\n",
     "lanes.toml": "[tile]\nlanes = 0\n",

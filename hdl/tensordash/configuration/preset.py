@@ -1,36 +1,80 @@
 """Named configurations, kept as TOML files in the package so that they can be read and copied."""
 
 from collections.abc import Iterable
+from functools import cache
 from importlib.resources import files
 
 from .config import ConfigError, TileConfig
+from .core_config import CoreConfig
+from .either import either_from_toml, is_of_core
 
-__all__ = ["load_preset", "preset_names", "preset_text"]
+__all__ = ["load_any_preset", "load_preset", "preset_names", "preset_text"]
 
 _FOLDER = files("tensordash.configuration") / "presets"
+KINDS = ("tile", "core")
 
 
-def preset_names() -> list[str]:
-    """Names of all presets, `paper` first.
+def preset_names(kind: str = "tile") -> list[str]:
+    """Names of all presets of a kind, the usual one first: of tiles `paper`, of cores `core`.
 
-    >>> preset_names()[0]
-    'paper'
+    Parameters
+    ----------
+    kind : str
+        "tile" or "core".
+
+    Examples
+    --------
+    >>> preset_names()[0], preset_names("core")
+    ('paper', ['core', 'core-dense', 'core-fp8', 'core-wide'])
     """
-    names = sorted(entry.name.removesuffix(".toml") for entry in _FOLDER.iterdir() if entry.name.endswith(".toml"))
-    return sorted(names, key=lambda name: name != "paper")
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    usual = {"tile": "paper", "core": "core"}[kind]
+    names = sorted(name for name, text in _texts().items() if is_of_core(text) == (kind == "core"))
+    return sorted(names, key=lambda name: name != usual)
 
 
 def preset_text(name: str) -> str:
-    """A preset's TOML; its first line is a comment that says what it is."""
-    if name not in preset_names():
-        raise ConfigError(f"preset must be one of {', '.join(preset_names())}, not {name!r}")
-    return (_FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+    """A preset's TOML, of either kind; its first line is a comment that says what it is."""
+    if name not in _texts():
+        known = [known for kind in KINDS for known in preset_names(kind)]
+        raise ConfigError(f"preset must be one of {', '.join(known)}, not {name!r}")
+    return _texts()[name]
 
 
 def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
-    """A preset's configuration, with `settings` such as ``"tile.rows=8"`` on top.
+    """The configuration of a tile's preset, with `settings` such as ``"tile.rows=8"`` on top.
 
+    Raises
+    ------
+    ConfigError
+        For a preset that there is not, or a core's.
+
+    Examples
+    --------
     >>> load_preset("paper-16lane").lanes
     16
     """
+    if name not in preset_names():
+        core = ", a core: only generate and verify take one" if name in preset_names("core") else ""
+        raise ConfigError(f"preset must be one of {', '.join(preset_names())}, not {name!r}{core}")
     return TileConfig.from_toml(preset_text(name), settings)
+
+
+def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
+    """A preset's configuration, of a tile or of a core, with `settings` on top.
+
+    >>> load_any_preset("core", ["core.buffer=32"]).groups
+    1024
+    """
+    return either_from_toml(preset_text(name), settings)
+
+
+@cache
+def _texts() -> dict[str, str]:
+    """The presets' TOML by name."""
+    return {
+        entry.name.removesuffix(".toml"): entry.read_text(encoding="utf-8")
+        for entry in _FOLDER.iterdir()
+        if entry.name.endswith(".toml")
+    }

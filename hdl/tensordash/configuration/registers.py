@@ -1,9 +1,8 @@
 """Registers of the core, as data: hardware, docs/core.md, Python constants and the C header come from here."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["COUNTERS", "ERRORS", "REGISTERS", "Bits", "Register", "c_header", "named"]
+__all__ = ["COUNTERS", "ERRORS", "IDENTITY", "REGISTERS", "Bits", "Register", "named"]
 
 IDENTITY = 0x54440001
 """What the first register says: "TD", and the version of the registers and descriptors."""
@@ -224,20 +223,3 @@ def named(name: str) -> Register:
     '0x34'
     """
     return next(register for register in REGISTERS if register.name == name)
-
-
-def c_header(prefix: str = "TENSORDASH") -> Iterator[str]:
-    """Lines of a C header: addresses, places and masks of bits, codes of errors."""
-    yield f"#ifndef {prefix}_REGISTERS_H"
-    yield f"#define {prefix}_REGISTERS_H"
-    yield f"#define {prefix}_IDENTITY_VALUE 0x{IDENTITY:08x}u"
-    for register in REGISTERS:
-        name = f"{prefix}_{register.name.upper()}"
-        yield f"#define {name} 0x{register.offset:02x}u /* {register.access}: {register.doc} */"
-        for each in register.bits:
-            mask = ((1 << each.width) - 1) << each.low
-            yield f"#define {name}_{each.name.upper()}_SHIFT {each.low}"
-            yield f"#define {name}_{each.name.upper()}_MASK 0x{mask:08x}u /* {each.doc} */"
-    for name, code in ERRORS.items():
-        yield f"#define {prefix}_ERROR_CODE_{name.upper()} {code}"
-    yield "#endif"

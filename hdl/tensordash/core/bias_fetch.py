@@ -69,7 +69,7 @@ class BiasFetch(Block):
         group = Signal(groups, init=1)
         row = Signal(lanes, init=1)
         came, known = Signal(name="came"), Signal(name="known")
-        place = Signal(range(lanes // taken_banks), reset_less=True) if shift else None
+        place = Signal(range(lanes // taken_banks), name="place", reset_less=True) if shift else None
         m.d.comb += [
             self.valid.eq(~self.bias | known),
             self.read.valid.eq(self.bias & ~known & ~came & ~self.start),

@@ -113,7 +113,8 @@ class Core(Block):
             "sequencer": self.sequencer,
             "read_arbiter": self.read_arbiter,
             "unit_counters": self.unit_counters,
-            **self.units,
+            # `output` is a word of Verilog.
+            **{name if name != "output" else "output_unit": unit for name, unit in self.units.items()},
             "buffer": self.buffer,
             "stream_buffer_a": self.streams["a"],
             "stream_buffer_b": self.streams["b"],

@@ -170,7 +170,7 @@ class DescriptorCheck(Block):
         """Whether the descriptor's tokens break the rule; with its last beat they are counted."""
         names = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
         fields = {name: names[name] for name in ("wait", "signal", "output_wait", "output_signal")}
-        held = {name: Signal(len(UNITS), name=name, reset_less=True) for name in fields}
+        held = {name: Signal(len(UNITS), name=f"{name}_held", reset_less=True) for name in fields}
         with m.If(self.take & first):
             for name, field in fields.items():
                 m.d.sync += held[name].eq(self.data[field.low : field.low + field.width])

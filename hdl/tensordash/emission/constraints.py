@@ -1,11 +1,13 @@
 """Timing constraints of a top: its clock, and how much of the period belongs to what is around it."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 __all__ = ["OUTSIDE", "constraints"]
 
-OUTSIDE = {
+Rules = Mapping[str, tuple[tuple[str, int, str], ...]]
+
+TILE: Rules = {
     "input": (
         (r"rst", 10, "from a tree of its own"),
         (r"out_ready|m_axis_tready", 25, "with c_ready, that of the tile behind, a whole period; it decides on taken"),
@@ -19,17 +21,31 @@ OUTSIDE = {
         (r".*", 50, "results, with the C that they may be, a whole period; counters and flags"),
     ),
 }
-"""Of each direction: ports, the per cent of the period that passes outside the tile, and why. The first that fits."""
+CORE: Rules = {
+    "input": (
+        (r"rst", 10, "from a tree of its own"),
+        (r"m_axi_r(valid|id)|s_axi_a?wvalid", 40, "from an interconnect; rready, or awready and wready, are behind it"),
+        (r".*", 50, "from registers of an interconnect"),
+    ),
+    "output": (
+        (r"m_axi_rready|s_axi_a?wready", 30, "combinational from rid and rvalid, or awvalid and wvalid"),
+        (r".*", 50, "to registers of an interconnect"),
+    ),
+}
+OUTSIDE = {"tile": TILE, "core": CORE}
+"""Of each kind of top and direction: ports, the per cent of the period that passes outside the top, and why. Of rules
+for a port the first counts."""
 
 HEAD = """\
 # {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
-# Delays are what passes outside, as shares of the period, chosen so that tiles can be wired to each other.
+# Delays are what passes outside, as shares of the period{chosen}.
 set period 2.000
 create_clock -name clk -period $period [get_ports clk]
 """
+CHOSEN = {"tile": ", chosen so that tiles can be wired to each other", "core": ""}
 
 
-def constraints(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
+def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "tile") -> str:
     """The constraints as SDC.
 
     Parameters
@@ -38,6 +54,8 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
         The module.
     ports : iterable of (name, "input" or "output", bits)
         All of its ports.
+    kind : str
+        One of `OUTSIDE`: "tile" or "core".
 
     Examples
     --------
@@ -45,11 +63,11 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
     set_output_delay [expr 0.75 * $period] -clock clk [get_ports {c_ready}]
     """
     groups: dict[tuple[str, int, str], list[str]] = {
-        (direction, share, why): [] for direction, rules in OUTSIDE.items() for _, share, why in rules
+        (direction, share, why): [] for direction, rules in OUTSIDE[kind].items() for _, share, why in rules
     }
     for name, direction, bits in ports:
         if name != "clk":
-            share, why = next((share, why) for rule, share, why in OUTSIDE[direction] if re.fullmatch(rule, name))
+            share, why = next((share, why) for rule, share, why in OUTSIDE[kind][direction] if re.fullmatch(rule, name))
             groups[direction, share, why].append(name if bits == 1 else f"{name}[*]")
     clock = "-clock clk [get_ports"
     lines = [
@@ -57,4 +75,4 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]]) -> str:
         for (direction, share, why), names in groups.items()
         if names
     ]
-    return HEAD.format(top=top) + "".join(lines)
+    return HEAD.format(top=top, chosen=CHOSEN[kind]) + "".join(lines)

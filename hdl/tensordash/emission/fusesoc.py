@@ -1,11 +1,11 @@
 """A FuseSoC core file (CAPI2) for a folder of emitted Verilog."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from ..version import __version__
 
-__all__ = ["core_file"]
+__all__ = ["core_file", "core_of_core"]
 
 CORE = """\
 CAPI=2:
@@ -46,6 +46,43 @@ targets:
     toplevel: {prefix}_axi_stream_tile
 {bench_target}"""
 
+CORE_OF_CORE = """\
+CAPI=2:
+# fusesoc --cores-root FOLDER run --target=lint {prefix}   (lint and sim_verilator: with verilator on the PATH)
+name: ::{prefix}:{version}
+description: TensorDash core, configuration {digest}
+
+filesets:
+  rtl:
+    files: [{prefix}.v]
+    file_type: verilogSource-2005
+  # Memories as registers: leave them out, with the flag macros, where macros of the same names stand in for them.
+  memories:
+    files: [{prefix}_memories.v]
+    file_type: verilogSource-2005
+  waivers:
+    files: [{prefix}.vlt]
+    file_type: vlt
+  constraints:
+    files: [{prefix}_core.sdc]
+    file_type: SDC
+  software:
+    files: [{prefix}.h: {{is_include_file: true}}]
+    file_type: cSource
+{bench_fileset}
+targets:
+  default:
+    filesets: [rtl, "!macros ? (memories)", waivers, is_toplevel ? (constraints)]
+    toplevel: {prefix}_core
+  lint:
+    filesets: [rtl, memories, waivers]
+    flow: lint
+    flow_options:
+      tool: verilator
+      verilator_options: [-Wall]
+    toplevel: {prefix}_core
+{bench_target}"""
+
 # What a testbench reads is copied to where the simulator runs.
 BENCH_FILESET = """\
   bench:
@@ -55,18 +92,18 @@ BENCH_FILESET = """\
 
 BENCH_TARGET = """\
   sim: &sim
-    filesets: [rtl, waivers, bench]
+    filesets: [{rtl}, waivers, bench]
     flow: sim
     flow_options:
       tool: icarus
-    toplevel: {prefix}_tile_tb
+    toplevel: {prefix}_{top}_tb
   sim_verilator:
     <<: *sim
-    filesets: [rtl, waivers, assertions, bench]
+    filesets: [{rtl}, waivers{assertions}, bench]
     flow_options:
       tool: verilator
       mode: binary
-      verilator_options: [--assert, -CFLAGS, -std=c++20]
+      verilator_options: [{options}-CFLAGS, -std=c++20]
 """
 
 
@@ -84,16 +121,35 @@ def core_file(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
 
     Source: FuseSoC, "CAPI2 reference".
     """
+    made = {"rtl": "rtl", "top": "tile", "assertions": ", assertions", "options": "--assert, "}
+    return _filled(CORE, made, prefix, digest, bench)
+
+
+def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
+    """As `core_file`, for TensorDash's core: targets default and lint, and sim where there is a testbench.
+
+    Parameters
+    ----------
+    prefix, digest
+        As of `core_file`.
+    bench : iterable of str
+        Names of a testbench's files, whose module is ``PREFIX_core_tb``.
+    """
+    made = {"rtl": "rtl, memories", "top": "core", "assertions": "", "options": ""}
+    return _filled(CORE_OF_CORE, made, prefix, digest, bench)
+
+
+def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, bench: Iterable[str]) -> str:
     bench = list(bench)
     listed = [
         f"      - {name}: {{file_type: {'verilogSource-2005' if name.endswith('.v') else f'user, copyto: {name}'}}}"
         for name in bench
     ]
-    return CORE.format(
+    return template.format(
         prefix=prefix,
         # A source tree that is not installed has a version that FuseSoC cannot read.
         version=__version__ if re.fullmatch(r"\d+(\.\d+)*", __version__) else "0",
         digest=digest,
         bench_fileset=BENCH_FILESET.format(files="\n".join(listed)) if bench else "",
-        bench_target=BENCH_TARGET.format(prefix=prefix) if bench else "",
+        bench_target=BENCH_TARGET.format(prefix=prefix, **made) if bench else "",
     )

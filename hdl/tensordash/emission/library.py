@@ -22,11 +22,11 @@ from amaranth.hdl._ir import PortDirection  # the public converter takes it, but
 from amaranth.lib.wiring import In
 
 from ..block import Block
-from .netlist import tidy
-from .text import document
+from .netlist import require_names, tidy
+from .text import document, module_texts
 from .yosys import to_verilog
 
-__all__ = ["Library", "emit", "members"]
+__all__ = ["Library", "emit", "members", "ports"]
 
 
 INPUT = re.compile(r"^ *wire width \d+ (?:signed )?input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
@@ -39,6 +39,14 @@ def members(block: Block) -> Iterator[tuple[str, Value, bool]]:
         if isinstance(value, ValueCastable):
             value = value.as_value()
         yield "_".join(map(str, path)), value, member.flow == In
+
+
+def ports(block: Block) -> dict[str, dict[str, Any]]:
+    """Direction and width of every port of a component's module, by name, clk and rst in front."""
+    found: dict[str, dict[str, Any]] = {name: {"direction": "input", "width": 1} for name in ("clk", "rst")}
+    for name, value, is_input in members(block):
+        found[name] = {"direction": "input" if is_input else "output", "width": len(value)}
+    return found
 
 
 class Library:
@@ -94,7 +102,8 @@ class Library:
             If there is a transformer around what the block places, a submodule that is not placed, or a domain other
             than sync.
         ValueError
-            With `check`, if two blocks of equal identity are not the same hardware.
+            If a signal or submodule has no name, or one that is a word of Verilog; with `check`, if two blocks of equal
+            identity are not the same hardware.
         """
         if block.identity not in self._names:
             name = self._free_name(block)
@@ -127,6 +136,7 @@ class Library:
         others = set(INPUT.findall(text)) - {"clk", "rst", *ports}
         if others:
             raise TypeError(f"{type(block).__name__} has a clock domain other than sync: {', '.join(sorted(others))}")
+        require_names(text, type(block).__name__)
         return tidy(text, driven, read)
 
     def verilog(self, *, optimise: bool = True) -> str:
@@ -138,7 +148,19 @@ class Library:
             Merge what is equal, and turn registers that feed themselves into ``if (enable)``. Without it, an enable
             that is unknown in simulation makes the register unknown, where an `if` would leave it as it is.
         """
-        return document(to_verilog("\n".join(self.texts.values()), optimise=optimise), self.blocks)
+        return document(self._modules(optimise=optimise).values())
+
+    def verilog_apart(self, kind: type[Block]) -> tuple[str, str]:
+        """As `verilog`, but in two files: all modules but those of components of a kind, and those."""
+        modules = self._modules(optimise=True)
+        apart = {name for name, block in self.blocks.items() if isinstance(block, kind)}
+        return (
+            document(text for name, text in modules.items() if name not in apart),
+            document(text for name, text in modules.items() if name in apart),
+        )
+
+    def _modules(self, *, optimise: bool) -> dict[str, str]:
+        return module_texts(to_verilog("\n".join(self.texts.values()), optimise=optimise), self.blocks)
 
     @contextmanager
     def _named_wires(self, block: Block, fragment: Fragment) -> Iterator[tuple[set[str], set[str]]]:

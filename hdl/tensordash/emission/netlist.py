@@ -3,13 +3,37 @@
 import re
 from functools import partial
 
+from .keywords import KEYWORDS
 from .memories import without_contents
 
-__all__ = ["tidy"]
+__all__ = ["require_names", "tidy"]
 
 WIRE = re.compile(r"  wire (.*?)(\\\S+)$")
 NAME = re.compile(r"\\\S+")
 FIRST_PORTS = {"\\clk": 1, "\\rst": 2}
+
+
+def require_names(text: str, component: str) -> None:
+    """Check that everything in a module has a name that Verilog can have.
+
+    Parameters
+    ----------
+    text : str
+        As Amaranth wrote it.
+    component : str
+        What the module is of, for the error.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none, or a word of Verilog.
+    """
+    for found in re.findall(r"^  (?:wire .*|cell \S+ |memory .*)\\(\S+)$", text, re.MULTILINE):
+        name = re.sub(r"\$\d+$", "", found)
+        if name in KEYWORDS:
+            raise ValueError(f"{component} has a signal or submodule {name}, which is a word of Verilog")
+        if name.startswith("$") or re.fullmatch(r"U\$\d+", found):
+            raise ValueError(f"{component} has a signal or submodule without a name ({found}): give it one")
 
 
 def tidy(text: str, driven: set[str], read: set[str]) -> str:

@@ -25,6 +25,68 @@ COUNTED = {
     "snapshot": "the counters' ports show, from the next cycle on, what was counted up to this one",
 }
 
+AXI_LITE = {
+    "s_axi_awaddr": "registers (AXI4-Lite): address of a write, in bytes; the lowest two bits do not matter",
+    "s_axi_awprot": "does not matter",
+    "s_axi_awvalid": "an address of a write is offered",
+    "s_axi_awready": "it is taken, together with the data; depends on `awvalid` and `wvalid` of the same cycle",
+    "s_axi_wdata": "what is written",
+    "s_axi_wstrb": "which bytes of it",
+    "s_axi_wvalid": "data are offered",
+    "s_axi_wready": "they are taken, as `s_axi_awready`",
+    "s_axi_bresp": "OKAY, always",
+    "s_axi_bvalid": "a write is answered",
+    "s_axi_bready": "the answer is taken",
+    "s_axi_araddr": "address of a read, in bytes; the lowest two bits do not matter",
+    "s_axi_arprot": "does not matter",
+    "s_axi_arvalid": "an address of a read is offered",
+    "s_axi_arready": "it is taken",
+    "s_axi_rdata": "what is read",
+    "s_axi_rresp": "OKAY, always",
+    "s_axi_rvalid": "there is an answer; it stays until it is taken",
+    "s_axi_rready": "it is taken",
+}
+
+AXI4 = {
+    "m_axi_arid": "memory (AXI4): 0 reads descriptors, 1 tensors",
+    "m_axi_araddr": "address of a burst's first beat, a multiple of a beat's bytes",
+    "m_axi_arlen": "beats, less one",
+    "m_axi_arvalid": "an address of a read is offered; it stays until it is taken",
+    "m_axi_arready": "it is taken",
+    "m_axi_rid": "which read the beat is of; of one ID in order, of the two in any",
+    "m_axi_rdata": "a beat",
+    "m_axi_rresp": "2 and 3 are errors",
+    "m_axi_rlast": "the burst's last beat",
+    "m_axi_rvalid": "a beat is there; it must stay until it is taken",
+    "m_axi_rready": "it is taken; depends on `rid` and `rvalid` of the same cycle",
+    "m_axi_awid": "0, always",
+    "m_axi_awaddr": "address of a burst's first beat, a multiple of a beat's bytes",
+    "m_axi_awlen": "beats, less one",
+    "m_axi_awvalid": "an address of a write is offered; it stays until it is taken",
+    "m_axi_awready": "it is taken",
+    "m_axi_wdata": "a beat",
+    "m_axi_wstrb": "which bytes of it are written",
+    "m_axi_wlast": "the burst's last beat",
+    "m_axi_wvalid": "a beat is offered; it stays until it is taken",
+    "m_axi_wready": "it is taken",
+    "m_axi_bid": "does not matter",
+    "m_axi_bresp": "2 and 3 are errors",
+    "m_axi_bvalid": "a burst is answered",
+    "m_axi_bready": "the answer is taken",
+    **{
+        f"m_axi_{channel}{name}": meaning
+        for channel in ("ar", "aw")
+        for name, meaning in (
+            ("size", "a whole beat, always"),
+            ("burst", "INCR, always"),
+            ("lock", "0, always"),
+            ("cache", "0011, always: normal memory, bufferable"),
+            ("prot", "0, always: unprivileged, secure data"),
+            ("qos", "0, always"),
+        )
+    },
+}
+
 MEANINGS = {
     "tile": {
         **CLOCKED,
@@ -68,6 +130,12 @@ MEANINGS = {
         "out_payload": "a block of a group, as it came or transposed",
         "out_valid": "there is a block; it stays until it is taken",
         "out_ready": "it is taken",
+    },
+    "core": {
+        **CLOCKED,
+        **AXI_LITE,
+        **AXI4,
+        "irq": "an interrupt: high as long as a cause stands that is enabled",
     },
 }
 """Of each top: what its ports are for."""

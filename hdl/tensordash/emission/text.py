@@ -2,14 +2,14 @@
 
 import re
 import textwrap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from ..block import Block
 from .expressions import fitted, width
 from .memories import named_reads
 from .unused import ASSIGN, without_unused
 
-__all__ = ["LINE", "document"]
+__all__ = ["LINE", "document", "module_texts"]
 
 LINE = 160
 """Characters of the longest line."""
@@ -19,10 +19,11 @@ DECLARATION = re.compile(r"  (input|output|wire|reg) (signed )?(\[\d+:0\] )?(\w+
 ITEM = r"\w+(?:\[\d+(?::\d+)?\])?"
 REPEATED = re.compile(rf"(?<=[{{ ])({ITEM})(?:, \1(?=[ ,])){{2,}}")
 WORDS = ("Timing:", "Source:")
+PARTIAL = re.compile(r"\\(\w+)\[(\d+)(?::(\d+))?\] ")
 
 
-def document(text: str, blocks: Mapping[str, Block]) -> str:
-    """Verilog of several modules, as one reads it.
+def module_texts(text: str, blocks: Mapping[str, Block]) -> dict[str, str]:
+    """Every module as one reads it, a comment above it, by name.
 
     Parameters
     ----------
@@ -30,23 +31,35 @@ def document(text: str, blocks: Mapping[str, Block]) -> str:
         As Yosys wrote it.
     blocks : mapping of str to Block
         The component of every module, by the module's name.
-
-    Returns
-    -------
-    str
-        No net is declared by its use: the text begins and ends with the directives that say so.
     """
     found = re.findall(r"^module (\w+)\((.*?)\);\n(.*?)^endmodule$", text, re.MULTILINE | re.DOTALL)
-    found = [(name, ports, named_reads(body)) for name, ports, body in found]
+    found = [(name, ports, named_reads(_plain_parts(body))) for name, ports, body in found]
     outputs = {
         name: frozenset(declared[4] for declared in DECLARATION.finditer(body) if declared[1] == "output")
         for name, _, body in found
     }
-    modules = [
-        _comment(blocks[name]) + _module(name, re.split(r"\s*,\s*", ports.strip()), body, outputs)
+    return {
+        name: _comment(blocks[name]) + _module(name, re.split(r"\s*,\s*", ports.strip()), body, outputs)
         for name, ports, body in found
-    ]
+    }
+
+
+def document(modules: Iterable[str]) -> str:
+    """Modules as a file, in which no net is declared by its use: directives at its begin and end say so."""
     return "`default_nettype none\n\n" + "\n".join(modules) + "\n`default_nettype wire\n"
+
+
+def _plain_parts(body: str) -> str:
+    """A module's body in which registers that are parts of a signal have plain names, not ``\\valid_reg[0]``."""
+    words = set(re.findall(r"\w+", body))
+
+    def plain(found: re.Match[str]) -> str:
+        name = "_".join(part for part in found.groups() if part)
+        while name in words:
+            name += "_part"
+        return name
+
+    return PARTIAL.sub(plain, body)
 
 
 def _comment(block: Block) -> str:

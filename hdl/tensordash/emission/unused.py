@@ -48,16 +48,25 @@ def without_unused(
     return _renamed(lines, widths, read, outputs)
 
 
-def partly_unused(text: str) -> list[str]:
+def partly_unused(text: str, beside: str = "") -> list[str]:
     """Every signal of a Verilog file of which a module leaves bits unread, but for outputs and those called unused.
 
+    Parameters
+    ----------
+    text : str
+        The file.
+    beside : str
+        Other files, whose modules it has instances of.
+
+    Examples
+    --------
     >>> partly_unused("module m(\\n  input wire [1:0] a,\\n  output wire y\\n);\\n  assign y = a[1];\\nendmodule\\n")
     ['a']
     """
     modules = {found[1]: found[0] for found in MODULE.finditer(text)}
     outputs = {
         name: frozenset(found[4] for found in DECLARED.finditer(module) if found[1] == "output ")
-        for name, module in modules.items()
+        for name, module in {found[1]: found[0] for found in MODULE.finditer(text + beside)}.items()
     }
     names: dict[str, None] = {}
     for module, body in modules.items():
@@ -136,6 +145,10 @@ def _renamed(
                 bits = read[found[1]].bit_length()
                 if bits < widths[found[1]]:
                     parts.insert(0, unused(widths[found[1]] - bits))
+            # A shift is as wide as what is shifted.
+            left, shifts, _ = found[2].partition(" >> ")
+            if shifts and (rest := width(left, widths) - width(found[1], widths)) > 0:
+                parts.insert(0, unused(rest))
             target = parts[0] if len(parts) == 1 else f"{{ {', '.join(parts)} }}"
             result.append(f"  assign {target} = {found[2]};")
         elif found := INSTANCE.fullmatch(line):

@@ -8,8 +8,12 @@ __all__ = ["waivers"]
 
 HEAD = """\
 `verilator_config
-// Several modules in one file, so that a tile is one file to take away.
+// Several modules in one file, so that a {what} is one file to take away.
 lint_off -rule DECLFILENAME -file "*{prefix}.v"
+"""
+MEMORIES = """\
+// All memories in one file, which another one with macros can stand in for.
+lint_off -rule DECLFILENAME -file "*{prefix}_memories.v"
 """
 
 UNUSED = {
@@ -31,8 +35,47 @@ UNUSED = {
     "c_level": "Only its lowest bit differs from the exponent.",
     "total": "A carry that the range of the operands leaves zero, or a bit that was asked for before.",
     "total_2": "A carry that the range of the operands leaves zero, or a bit that was asked for before.",
+} | {
+    "address": "What lies beyond the memory was found before, or the part that is the bank's is known.",
+    "address_*": "Of all places only whether they are beyond the buffer is looked at here, or where they are in it.",
+    "away_*": "What has so far to go that it has none left: its lower bits were looked at before.",
+    "axi_araddr": "Registers have 32 bits: the lowest bits of an address in bytes do not matter.",
+    "axi_arprot": "Every access is allowed.",
+    "axi_awaddr": "Registers have 32 bits: the lowest bits of an address in bytes do not matter.",
+    "axi_awprot": "Every access is allowed.",
+    "axi_bresp": "The high bit says that there was an error; which one does not matter.",
+    "axi_rresp": "The high bit says that there was an error; which one does not matter.",
+    "beat": "One-hot numbers of beats: the last is known from the others.",
+    "descriptor": "A descriptor has fields of other units, and bits that none has.",
+    "ends": "Places in a beat: what is asked for is the beat.",
+    "entry": "Places in a beat: what is asked for is the beat.",
+    "exponent": "The range of the operands leaves the highest bit zero.",
+    "generator_*__seed": "Of bits that are the same, one is used.",
+    "interrupt_enable": "The register has the bits that there are causes.",
+    "kept_*": "Values that stay where they are do not need to be chosen.",
+    "m_axi_bid": "All writes have one ID.",
+    "most": "Its lowest bits are zero: a group's units at most, times groups.",
+    "moves_*": "What would move beyond the end does not.",
+    "queue_base": "The ring of descriptors begins at a multiple of 64.",
+    "read_data": "The sign of a mask's value does not matter.",
+    "read_ready": "The output unit is built without biases and masks, and reads nothing.",
+    "relu": "The core is built without it.",
+    "scale": "The core is built without it.",
+    "seed": "The core is built without stochastic rounding.",
+    "significand": "Below what rounding looks at.",
+    "stochastic": "The core is built without it.",
+    "sums_payload": "The mark of a block's last row was looked at before.",
+    "to_edge": "Only whether a burst reaches the edge is asked.",
+    "unit_counters__events": "Counts of the tile come from the tile.",
+    "valid": "The last stage's mark is in a register of its own.",
+    "write_address": "Regions are chosen by the highest bits, words by the others.",
+    "writer__beats_payload": "A record's upper half is zero.",
+    "zeros_*": "Counts of zeros whose highest bit was looked at before.",
 }
-"""Signals of which some bits are of no use, and why."""
+"""Signals of which some bits are of no use, and why; a * stands for a number, or several."""
+
+FAMILY = re.compile(r"(_\d+)+(?=__|$)")
+"""Numbers of signals of one kind."""
 
 OTHER = "Some of its bits are of no use in this configuration."
 EXPRESSION = "Part of an expression, which has no name in the source: some of its bits are not wanted."
@@ -40,12 +83,17 @@ EXPRESSION = "Part of an expression, which has no name in the source: some of it
 LOOPS = {
     "scheduler": (".scheduler*", "Selections of a scheduler depend on one another level by level: no loop."),
     "control": ("refill'", "Bits that depend on lower bits of the same vector: no loop, bit by bit."),
+    "bias_fetch": ("__read_enable'", "Banks that are read alike, one vector: no loop, bit by bit."),
+    "placement": ("placement__ports'", "Ports that are read together, one vector: no loop, bit by bit."),
     "fused_accumulator": (
         ".pe_*",
         "A level is one vector, of which a bit says more of the others: no loop, bit by bit.",
     ),
 }
 """Of components that Verilator finds loops in: what it calls them, and why they are none."""
+
+
+CASES = "Choices of which one is made: each condition is that one register has one value, another for each."
 
 
 def waivers(prefix: str, texts: dict[str, str]) -> str:
@@ -56,14 +104,27 @@ def waivers(prefix: str, texts: dict[str, str]) -> str:
     prefix : str
         Of the file that holds several modules.
     texts : dict of str to str
-        Verilog files by name.
+        Verilog files by name, of a tile or of a core.
     """
+    memories = f"{prefix}_memories.v" in texts
     lines = []
     for file, text in texts.items():
-        for name in partly_unused(text):
-            reason = EXPRESSION if re.fullmatch(r"_\d+_", name) else UNUSED.get(name, OTHER)
+        beside = "".join(other for name, other in texts.items() if name != file)
+        reasons: dict[str, str] = {}
+        for name in partly_unused(text, beside):
+            family = FAMILY.sub("_*", name)
+            if re.fullmatch(r"_\d+_", name):
+                reasons[name] = EXPRESSION
+            elif name not in UNUSED and family in UNUSED:
+                reasons[family] = UNUSED[family]
+            else:
+                reasons[name] = UNUSED.get(name, OTHER)
+        for name, reason in reasons.items():
             lines.append(f'// {reason}\nlint_off -rule UNUSEDSIGNAL -file "*{file}" -match "*: \'{name}\'*"')
         for component, (match, reason) in LOOPS.items():
             if f"module {prefix}_{component}(" in text:
                 lines.append(f'// {reason}\nlint_off -rule UNOPTFLAT -file "*{file}" -match "*{match}"')
-    return HEAD.format(prefix=prefix) + "".join(f"{line}\n" for line in lines)
+        if "parallel_case" in text:
+            lines.append(f'// {CASES}\nlint_off -rule CASEOVERLAP -file "*{file}" -match "Case conditions overlap*"')
+    head = HEAD.format(prefix=prefix, what="core" if memories else "tile")
+    return head + MEMORIES.format(prefix=prefix) * memories + "".join(f"{line}\n" for line in lines)

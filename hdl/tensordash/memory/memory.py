@@ -60,7 +60,7 @@ class Memory(Block):
                 "read_address": In(range(words)),
                 "read_data": Out(bits),
             },
-            variant=f"{words}x{bits}" + f"_by_{enables}" * (enables > 1),
+            variant=f"{words}x{bits}" + f"_in_{enables}_parts" * (enables > 1),
         )
 
     def elaborate(self, platform):

@@ -71,7 +71,8 @@ class AxiReader(Block):
                 "axi": Out(AxiReadSignature(data_bits=data_bits, address_bits=address_bits)),
                 "halt": In(1),
                 "idle": Out(1),
-            }
+            },
+            variant=f"{burst}_beats",
         )
 
     def elaborate(self, platform):

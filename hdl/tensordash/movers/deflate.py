@@ -113,7 +113,7 @@ class Deflate(Block):
             written = Signal(name=f"written_{i}")
             place = slice(i * self.width, (i + 1) * self.width)
             m.d.comb += [
-                written.eq((filled > i) & (skipped <= i)),
+                written.eq((filled > i) & ((skipped <= i) if i < self.beat - 1 else 1)),
                 self.beats.payload.strobe[i * self.width // 8 : (i + 1) * self.width // 8].eq(
                     written.replicate(self.width // 8)
                 ),

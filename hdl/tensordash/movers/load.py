@@ -157,7 +157,7 @@ class Load(Block):
         quotient = Signal(16, reset_less=True)  # what is not divided yet above it
         remainder = Signal(16, reset_less=True)
         turns = Signal(range(17), reset_less=True)
-        begin = Signal(32, reset_less=True)
+        first = Signal(32, reset_less=True)  # the segment's first unit
         words = config.axi_bits // 32
         word_bits = words.bit_length() - 1
         entry = Signal(config.address_bits - 2)
@@ -193,7 +193,7 @@ class Load(Block):
             with m.If(reader.request.valid & reader.request.ready):
                 m.d.sync += asked.eq(asked + 1)
             with m.If(reader.beats.valid):
-                m.d.sync += [come.eq(come + 1), begin.eq(Mux(come == 0, word, begin)), units.eq(word - begin)]
+                m.d.sync += [come.eq(come + 1), first.eq(Mux(come == 0, word, first)), units.eq(word - first)]
             with m.If(come == 2):
                 m.d.sync += [asked.eq(0), come.eq(0)]
                 m.next = "UNITS"
@@ -205,7 +205,7 @@ class Load(Block):
         offset = place[: inflate.shift]
         m.d.comb += [
             most.eq(count * size),
-            place.eq(memory + begin),
+            place.eq(memory + first),
             ends.eq(units[: self.units] + offset + (inflate.beat - 1)),
             inflate.offset.eq(offset),
             inflate.units.eq(units),

@@ -64,5 +64,7 @@ class ReadArbiter(Block):
                 reader.rresp.eq(axi.rresp),
                 reader.rlast.eq(axi.rlast),
             ]
-        m.d.sync += [waits.eq(axi.arvalid & ~axi.arready), earlier.eq(chosen)]
+        m.d.sync += waits.eq(axi.arvalid & ~axi.arready)
+        with m.If(~waits):
+            m.d.sync += earlier.eq(chosen)
         return m

@@ -67,7 +67,7 @@ class Walk(Block):
                 "x": Out(signed(16)),
                 "y": Out(signed(16)),
             },
-            variant=f"{loops}",
+            variant=f"{loops}_loops",
         )
 
     def elaborate(self, platform):

@@ -11,8 +11,9 @@ import pytest
 
 from tensordash import ConfigError, TileConfig, load_preset, preset_names
 from tensordash.configuration.connectivity import PAPER_OPTIONS, SEARCHED
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.numerics import Fused
-from tensordash.configuration.preset import preset_text
+from tensordash.configuration.preset import load_any_preset, preset_text
 
 WRONG_VALUES = [
     ({"rows": 0}, r"tile\.rows must be an integer from 1 to 16, not 0"),
@@ -343,6 +344,30 @@ class TestFiles:
         path = tmp_path / "config.toml"
         path.write_text(text, encoding="utf-8")
         assert TileConfig.load(path) == config
+
+    def test_cores_are_apart(self):
+        assert preset_names("core") == ["core", "core-dense", "core-fp8", "core-wide"]
+        assert not set(preset_names()) & set(preset_names("core"))
+        assert load_any_preset("core-dense") == load_any_preset("core").baseline
+        recommended = load_preset("recommended", ["tile.counters=snapshot"])
+        assert load_any_preset("core") == CoreConfig(tile=recommended)
+        wide, fp8 = load_any_preset("core-wide"), load_any_preset("core-fp8")
+        assert (wide.tile.rows, wide.tile.columns) == (4, 16)
+        assert (fp8.tile.lanes, fp8.tile.a_format.name, fp8.tile.b_format.name) == (8, "fp8_e4m3", "fp8_e5m2")
+        assert load_any_preset("paper", ["tile.rows=2"]) == load_preset("paper", ["tile.rows=2"])
+
+    def test_a_core_is_no_tile(self):
+        with pytest.raises(ConfigError, match="paper, .* not 'core', a core: only generate and verify take one"):
+            load_preset("core")
+        with pytest.raises(ValueError, match="kind must be one of tile, core, not 'chip'"):
+            preset_names("chip")
+        with pytest.raises(ConfigError, match="recommended, core, .*, not 'cores'"):
+            load_any_preset("cores")
+
+    @pytest.mark.parametrize("name", preset_names("core"))
+    def test_presets_of_cores_say_what_they_are(self, name):
+        assert preset_text(name).startswith("# ")
+        assert "[core]" in preset_text(name)
 
     @pytest.mark.parametrize("name", preset_names())
     def test_every_key_is_written(self, name):

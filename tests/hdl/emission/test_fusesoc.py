@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tensordash import TileConfig, generate
-from tensordash.emission.fusesoc import core_file
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.fusesoc import core_file, core_of_core
 from tensordash_sim.verify import render_testbench, simulator_names
+from tensordash_sim.verify.core_testbench import render_core_testbench
 from tensordash_sim.verify.simulators import _environment
 
 CONFIG = TileConfig(rows=2, columns=1, format="fp8_e4m3")
@@ -125,3 +127,52 @@ def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
 def test_sim_only_with_a_testbench() -> None:
     assert "\n  sim" not in core_file("mine", "0")  # a target
     assert "sim:" in core_file("mine", "0", ["mine_tile_tb.v", "mine_tile_tb_a.hex"])
+
+
+SMALL_CORE = CoreConfig.from_toml(
+    "[tile]\nsparsity = 'none'\n[core]\nbuffer = 4\nstream_buffer = 2\nmask = false\nstochastic = false\n"
+    "compression = false"
+)
+
+
+@pytest.fixture(scope="module")
+def tensordash_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tensordash_core")
+    generate(SMALL_CORE, folder, "mine", render_core_testbench(SMALL_CORE, "mine"))
+    return folder
+
+
+@needs_icarus
+def test_sim_of_a_core(tensordash_core: Path, tmp_path: Path) -> None:
+    run = fusesoc(tensordash_core, "run --target=sim mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "PASS: 9 descriptors" in run.stdout
+
+
+@needs_verilator
+def test_lint_of_a_core(tensordash_core: Path, tmp_path: Path) -> None:
+    run = fusesoc(tensordash_core, "run --target=lint mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "%Warning" not in run.stdout + run.stderr
+    assert "mine_core" in next((tmp_path / "build").rglob("*.vc")).read_text()
+
+
+@pytest.mark.parametrize("flag", ["", "--flag=macros "])
+def test_memories_of_a_core_are_left_out_for_macros(flag: str, tensordash_core: Path, tmp_path: Path) -> None:
+    """The target has no flow of its own: what it would hand to one."""
+    user = USER.replace("toplevel: user", "toplevel: mine_core")
+    root = tmp_path / "cores"
+    root.mkdir()
+    (root / "user.v").write_text("")
+    (root / "user.core").write_text(user)
+    run = fusesoc(root, f"--cores-root {tensordash_core} run --setup {flag}--target=lint user", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    description = next((tmp_path / "build").rglob("*.eda.yml")).read_text()
+    assert "mine.v" in description
+    assert ("mine_memories.v" in description) != bool(flag)
+    assert ".sdc" not in description
+
+
+def test_sim_of_a_core_only_with_a_testbench() -> None:
+    assert "\n  sim" not in core_of_core("mine", "0")  # a target
+    assert "toplevel: mine_core_tb" in core_of_core("mine", "0", ["mine_core_tb.v", "mine_core_tb_after.hex"])

@@ -155,6 +155,54 @@ def test_what_is_not_in_the_arguments_is_found():
         Library(check=True).module(pair)
 
 
+class Named(Block):
+    """A register with a name, or without one, and a submodule with a name."""
+
+    def __init__(self, *, signal: str, submodule: str) -> None:
+        self.names = signal, submodule
+        self.counter = Counter(width=4)
+        super().__init__({"count": Out(4)})
+
+    def elaborate(self, platform):
+        m = Module()
+        signal, submodule = self.names
+        m.submodules[submodule] = placed(self.counter, platform)
+        held = Signal(4) if not signal else Signal(4, name=signal)  # the first is none that Amaranth finds a name for
+        m.d.sync += held.eq(self.counter.count)
+        m.d.comb += self.count.eq(held)
+        return m
+
+
+@pytest.mark.parametrize("name", ["begin", "end", "final", "before", "wait", "output", "logic", "var"])
+def test_words_of_verilog_are_no_names(name):
+    message = f"Named has a signal or submodule {name}, which is a word of Verilog"
+    with pytest.raises(ValueError, match=message):
+        emit(Named(signal=name, submodule="counter"))
+    with pytest.raises(ValueError, match=message):
+        emit(Named(signal="kept", submodule=name))
+
+
+def test_what_has_no_name_is_told():
+    with pytest.raises(ValueError, match=r"Named has a signal or submodule without a name \(\$signal\): give it one"):
+        emit(Named(signal="", submodule="counter"))
+    assert "  tensordash_counter ending (" in emit(Named(signal="kept", submodule="ending"))
+
+
+def test_shifts_are_as_wide_as_what_is_shifted():
+    """What is shifted out at the top of the result is called unused, as linters want it."""
+
+    class Shifted(Block):
+        def __init__(self) -> None:
+            super().__init__({"value": In(16), "by": In(2), "low": Out(4)})
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.comb += self.low.eq(self.value.word_select(self.by, 4))
+            return m
+
+    assert re.search(r"wire \[11:0\] unused_0;\n.*assign \{ unused_0, low \} = value >> ", emit(Shifted()), re.S)
+
+
 def test_arguments_that_are_left_out_are_arguments():
     class Either(Block):
         def __init__(self, width: int = 4) -> None:

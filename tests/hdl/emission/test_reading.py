@@ -11,6 +11,8 @@ from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
 from tensordash_sim.verify.simulators import _environment, simulator_names
 
+from .emitted import NAMES, emitted_core
+
 CONFIGS = {
     "paper": load_preset("paper"),
     "recommended": load_preset("recommended"),
@@ -19,7 +21,9 @@ CONFIGS = {
     "both": TileConfig(rows=2, columns=1, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, sparsity="both", pipeline=1),
 }
 MOST_LINES = {"paper": 3600, "recommended": 4300}
+MOST_LINES_OF_A_CORE = 19_500
 MOST_UNUSED = 30
+MOST_UNUSED_OF_A_CORE = 60
 LONGEST = 160
 
 cached_render = cache(render)
@@ -87,6 +91,16 @@ def test_reads_well(rendered, file):
     assert faults(rendered[1][file]) == set()
 
 
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("file", ["tensordash.v", "tensordash_memories.v"])
+def test_a_core_reads_well(name, file):
+    assert faults(emitted_core(name)[file]) == set()
+
+
+def test_a_core_is_short():
+    assert emitted_core("core")["tensordash.v"].count("\n") <= MOST_LINES_OF_A_CORE
+
+
 @pytest.mark.parametrize("name", MOST_LINES)
 def test_is_short(name):
     assert cached_render(CONFIGS[name])["tensordash.v"].count("\n") <= MOST_LINES[name]
@@ -137,15 +151,23 @@ def test_members_of_instances_say_whose_they_are():
 
 
 def test_waivers_are_for_signals(rendered):
-    name, texts = rendered
-    lines = texts["tensordash.vlt"].splitlines()
+    check_waivers(rendered[1]["tensordash.vlt"], MOST_UNUSED)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_waivers_of_a_core_are_for_signals(name):
+    check_waivers(emitted_core(name)["tensordash.vlt"], MOST_UNUSED_OF_A_CORE)
+
+
+def check_waivers(text: str, most: int) -> None:
+    lines = text.splitlines()
     off = [line for line in lines if line.startswith("lint_off")]
     for line in off:
         assert "WIDTH" not in line
         assert " -match " in line or "-rule DECLFILENAME" in line
         assert lines[lines.index(line) - 1].startswith("// ")
-    assert len(off) <= MOST_UNUSED
-    assert "in this configuration" not in texts["tensordash.vlt"], f"{name}: a signal without a reason of its own"
+    assert len(off) <= most
+    assert "in this configuration" not in text, "a signal without a reason of its own"
 
 
 @pytest.mark.skipif(

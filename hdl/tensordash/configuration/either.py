@@ -1,0 +1,54 @@
+"""Configurations of a tile or of a core: a document is a core's if it has a table [core]."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from .config import TileConfig
+from .core_config import CoreConfig
+from .document import ConfigError, loaded, parsed
+
+__all__ = ["either_from_toml", "is_of_core", "load_either"]
+
+
+def is_of_core(text: str) -> bool:
+    """Whether TOML is a core's.
+
+    >>> is_of_core("[tile]\\nrows = 4"), is_of_core("[core]")
+    (False, True)
+    """
+    return "core" in parsed(text)
+
+
+def either_from_toml(text: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
+    """Build from TOML, with `settings` such as ``"tile.rows=8"`` on top, which make no core of a tile.
+
+    Raises
+    ------
+    ConfigError
+        If it cannot be used, or settings of a core are for a tile.
+
+    Examples
+    --------
+    >>> either_from_toml("[tile]\\nrows = 2", ["core.buffer=32"])
+    Traceback (most recent call last):
+    tensordash.configuration.document.ConfigError: core.buffer=32 must go with a core's configuration, which has a table [core] (preset core), not with a tile's
+    """  # noqa: E501
+    settings = list(settings)
+    if is_of_core(text):
+        return CoreConfig.from_toml(text, settings)
+    for setting in settings:
+        if setting.partition("=")[0].partition(".")[0].strip() == "core":
+            wants = "a core's configuration, which has a table [core] (preset core)"
+            raise ConfigError(f"{setting} must go with {wants}, not with a tile's")
+    return TileConfig.from_toml(text, settings)
+
+
+def load_either(path: str | Path, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
+    """Read a TOML file, with `settings` on top.
+
+    Raises
+    ------
+    ConfigError
+        If the file cannot be read or used; it names the file.
+    """
+    return loaded(path, lambda text: either_from_toml(text, settings))

@@ -1,0 +1,145 @@
+"""A C header of a core: its registers, its descriptors, and what it is built as."""
+
+import re
+from collections.abc import Iterator
+
+from ..configuration.core_config import CoreConfig
+from ..configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field
+from ..configuration.registers import ERRORS, IDENTITY, REGISTERS
+from .head import check_prefix
+
+__all__ = ["c_header"]
+
+HEAD = """\
+/* Registers and descriptors of {prefix}_core, from configuration {digest}: what docs/core.md says, as C99.
+ *
+ *   uint32_t descriptor[{macro}_DESCRIPTOR_WORDS] = {{0}};
+ *   {macro}_SET(descriptor, HEADER_OPERATION, {macro}_OPERATION_LOAD);
+ *   {macro}_SET(descriptor, LOAD_COUNT_0, 4);
+ *
+ * Words of a descriptor are stored as they stand, little-endian.
+ */
+#ifndef {macro}_H
+#define {macro}_H
+
+#include <stdint.h>
+"""
+
+ACCESS = """
+/* A field of a descriptor by its name here without {macro}_ and _BIT. Values that are too long lose their high bits. */
+#define {macro}_SET(descriptor, field, value) \\
+  {prefix}_set((descriptor), {macro}_##field##_BIT, {macro}_##field##_WIDTH, (uint32_t)(value))
+#define {macro}_GET(descriptor, field) \\
+  {prefix}_get((descriptor), {macro}_##field##_BIT, {macro}_##field##_WIDTH)
+
+/* Bits of a descriptor, at most 32, which may lie in two words. */
+static inline uint32_t {prefix}_get(const uint32_t *descriptor, unsigned bit, unsigned width) {{
+  uint64_t words = descriptor[bit / 32];
+  if (bit % 32 + width > 32) words |= (uint64_t)descriptor[bit / 32 + 1] << 32;
+  return (uint32_t)(words >> bit % 32 & ((UINT64_C(1) << width) - 1));
+}}
+
+static inline void {prefix}_set(uint32_t *descriptor, unsigned bit, unsigned width, uint32_t value) {{
+  uint64_t mask = ((UINT64_C(1) << width) - 1) << bit % 32;
+  uint64_t bits = (uint64_t)value << bit % 32 & mask;
+  descriptor[bit / 32] = (uint32_t)((descriptor[bit / 32] & ~mask) | bits);
+  if (bit % 32 + width > 32)
+    descriptor[bit / 32 + 1] = (uint32_t)((descriptor[bit / 32 + 1] & ~(mask >> 32)) | bits >> 32);
+}}
+
+#endif
+"""
+
+
+def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
+    """Registers, errors, units, operations and fields of descriptors as C, and what the core is built as.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    prefix : str
+        What names begin with: macros in capitals.
+
+    Returns
+    -------
+    str
+        C99, of macros and two inline functions.
+
+    Source: docs/core.md, whose tables come from the same descriptions.
+    """
+    names = {"prefix": check_prefix(prefix), "macro": prefix.upper(), "digest": config.digest}
+    lines = [
+        *_shape(config),
+        *_registers(),
+        *_numbers("Codes of errors.", "ERROR_CODE", ERRORS),
+        *_numbers(
+            "Units: the bits of wait, signal, output_wait and output_signal.",
+            "UNIT",
+            {unit: f"(1u << {place})" for place, unit in enumerate(UNITS)},
+        ),
+        *_numbers("Operations.", "OPERATION", {name: each.code for name, each in OPERATIONS.items()}),
+        *_descriptors(),
+    ]
+    text = re.sub(r"(?<=#define )@", f"{names['macro']}_", "\n".join(lines))
+    return HEAD.format(**names) + text + "\n" + ACCESS.format(**names)
+
+
+def _shape(config: CoreConfig) -> Iterator[str]:
+    tile = config.tile
+    yield "\n/* What this core is built as. */"
+    numbers = {
+        "LANES": tile.lanes,
+        "ROWS": tile.rows,
+        "COLUMNS": tile.columns,
+        "DEPTH": tile.window_depth,
+        "VALUE_BITS": config.value_bits,
+        "GROUP_BYTES": config.group_bytes,
+        "GROUPS": config.groups,
+        "REGIONS": config.regions,
+        "STREAM_WORDS_A": config.stream_words("a"),
+        "STREAM_WORDS_B": config.stream_words("b"),
+        "PARTIAL_SUMS": config.partial_sums,
+        "WINDOW": config.window,
+        "ADDRESS_BITS": config.address_bits,
+    }
+    yield from (f"#define @{name} {number}" for name, number in numbers.items())
+    yield f"#define @DIGEST UINT64_C(0x{config.digest})"
+
+
+def _registers() -> Iterator[str]:
+    yield "\n/* Registers: addresses in bytes, and their bits. ro: to be read, wo: written, rw: both;"
+    yield " * w1c: read, and ones that are written clear. */"
+    yield f"#define @IDENTITY_VALUE 0x{IDENTITY:08x}u"
+    for register in REGISTERS:
+        name = f"@REGISTER_{register.name.upper()}"
+        yield f"#define {name} 0x{register.offset:02x}u /* {register.access}: {register.doc} */"
+        for each in register.bits:
+            mask = ((1 << each.width) - 1) << each.low
+            yield f"#define {name}_{each.name.upper()}_SHIFT {each.low}"
+            yield f"#define {name}_{each.name.upper()}_MASK 0x{mask:08x}u /* {each.doc} */"
+
+
+def _numbers(title: str, kind: str, numbers: dict) -> Iterator[str]:
+    yield f"\n/* {title} */"
+    yield from (f"#define @{kind}_{name.upper()} {number}" for name, number in numbers.items())
+
+
+def _descriptors() -> Iterator[str]:
+    yield "\n/* Descriptors: of each field its lowest bit, counted from bit 0 of word 0, and how many there are. */"
+    yield f"#define @DESCRIPTOR_BYTES {BYTES}"
+    yield f"#define @DESCRIPTOR_WORDS {BYTES // 4}"
+    yield "\n/* Of every descriptor. */"
+    yield from _fields("HEADER", HEADER)
+    for name, operation in OPERATIONS.items():
+        if operation.fields:
+            yield f"\n/* {name}: {operation.doc}. */"
+            yield from _fields(name.upper(), operation.fields)
+
+
+def _fields(kind: str, fields: tuple[Field, ...]) -> Iterator[str]:
+    for field in fields:
+        name = f"@{kind}_{field.name.upper()}"
+        limits = f"{field.minimum} to {field.maximum}: " if field.width < 32 else ""
+        yield f"#define {name}_BIT {field.low} /* {limits}{field.doc} */"
+        yield f"#define {name}_WIDTH {field.width}"

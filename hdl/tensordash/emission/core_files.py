@@ -1,0 +1,128 @@
+"""The files of a core: its Verilog, the memories in a file of their own, and what goes with them."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from ..configuration.core_config import CoreConfig
+from ..core.core import Core
+from ..memory.memory import Memory
+from ..version import __version__
+from .c_header import c_header
+from .constraints import constraints
+from .fusesoc import core_of_core
+from .head import check_prefix, head
+from .library import Library, ports
+from .port_table import port_table
+from .waivers import waivers
+
+__all__ = ["core_port_table", "render_core"]
+
+MODULE = re.compile(r"^module (\w+)\(.*?^endmodule$", re.MULTILINE | re.DOTALL)
+INSTANCE = re.compile(r"^  (\w+) \w+ \($", re.MULTILINE)
+
+
+def render_core(
+    config: CoreConfig, prefix: str = "tensordash", bench: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, str]:
+    """Every file of a core, by name.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    prefix : str
+        What file and module names begin with: a letter, then letters, digits and underscores.
+    bench : mapping of str to str
+        A testbench to go with them, as `tensordash_sim.verify.core_testbench.render_core_testbench` makes it.
+
+    Returns
+    -------
+    dict of str to str
+        ``PREFIX.v`` (the core, whose top is ``PREFIX_core``), ``PREFIX_memories.v`` (its memories, each a module that a
+        macro can stand in for), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons), ``PREFIX.f`` (file list),
+        ``PREFIX.core`` (for FuseSoC), ``PREFIX_core.sdc`` (timing constraints), ``PREFIX_ports.md`` (a table of all
+        ports), ``PREFIX.h`` (registers and descriptors for C), ``config.toml`` and ``config.json`` (with every derived
+        size, and all memories), and the bench's.
+    """
+    check_prefix(prefix)
+    library = Library(prefix)
+    top, _ = library.module(Core(config))
+    rest, memories = library.verilog_apart(Memory)
+    verilog = {
+        f"{prefix}.v": head(config, f"Top: {top}. Its memories are in {prefix}_memories.v.") + rest,
+        f"{prefix}_memories.v": head(config, f"The memories of {top}: replace this file by one with your macros.")
+        + memories,
+    }
+    found = {name: {**each} for name, each in ports(library.blocks[top]).items()}
+    rows = [(name, each["direction"], each["width"]) for name, each in found.items()]
+    return {
+        **verilog,
+        f"{prefix}.vlt": waivers(prefix, verilog),
+        f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
+        f"{prefix}.core": core_of_core(prefix, config.digest, bench),
+        f"{prefix}_core.sdc": constraints(top, rows, kind="core"),
+        f"{prefix}_ports.md": core_port_table(config, prefix),
+        f"{prefix}.h": c_header(config, prefix),
+        "config.toml": config.to_toml(),
+        "config.json": json.dumps(
+            {
+                "version": __version__,
+                "digest": config.digest,
+                "config": config.to_mapping(),
+                "derived": _derived(config),
+                "memories": _memories(library, top, rest),
+                "modules": {top: found},
+            },
+            indent=2,
+        )
+        + "\n",
+        **bench,
+    }
+
+
+def core_port_table(config: CoreConfig, prefix: str = "tensordash") -> str:
+    """A Markdown table of the ports of a core."""
+    rows = [(name, each["direction"], each["width"]) for name, each in ports(Core(config)).items()]
+    return f"`{prefix}_core`\n\n" + port_table("core", rows, "")
+
+
+def _derived(config: CoreConfig) -> dict[str, Any]:
+    tile = config.tile
+    return {
+        "value_bits": config.value_bits,
+        "group_bits": config.group_bits,
+        "group_bytes": config.group_bytes,
+        "groups": config.groups,
+        "fp32_groups": config.fp32_groups,
+        "window_depth": tile.window_depth,
+        "options": [list(option) for option in tile.options],
+        "parts": {side: config.parts(side) for side in "ab"},
+        "step_bits": {side: config.step_bits(side) for side in "ab"},
+        "stream_words": {side: config.stream_words(side) for side in "ab"},
+        "streamed_steps": config.streamed_steps,
+    }
+
+
+def _memories(library: Library, top: str, verilog: str) -> list[dict[str, Any]]:
+    """Each module of a memory, and how often the core has it."""
+    inside = {found[1]: Counter(INSTANCE.findall(found[0])) for found in MODULE.finditer(verilog)}
+
+    def count(name: str, module: str) -> int:
+        return sum(times * (kind == name or count(name, kind)) for kind, times in inside.get(module, {}).items())
+
+    return [
+        {
+            "module": name,
+            "words": block.words,
+            "bits": block.bits,
+            "ports": {"write": 1, "read": 1, "write_enables": block.enables},
+            "instances": (instances := count(name, top)),
+            "bits_total": instances * block.words * block.bits,
+        }
+        for name, block in library.blocks.items()
+        if isinstance(block, Memory)
+    ]

@@ -1,0 +1,171 @@
+"""The example program on a core in Amaranth's own simulator, cycle by cycle: what timing diagrams are drawn from."""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+from amaranth.sim import Simulator
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import UNITS
+from tensordash.configuration.registers import named
+from tensordash.core.core import Core
+
+from ..core.example import example_program
+
+__all__ = ["play_example"]
+
+MOST_CYCLES = 5000
+
+
+class _Memory:
+    """A memory that answers every burst after the same time, one beat in a cycle."""
+
+    def __init__(self, port: Any, image: bytes, latency: int) -> None:
+        self.port, self.bytes, self.latency = port, bytearray(image), latency
+        self.beat = len(port.rdata) // 8
+        self.reads: deque[tuple[int, int, int, int]] = deque()  # address, ID, whether it is the last, when
+        self.writes: deque[list[int]] = deque()  # address of the next beat, beats
+        self.answers: deque[int] = deque()  # when
+
+    def drive(self, ctx: Any, cycle: int) -> None:
+        """Set inputs."""
+        port = self.port
+        due = bool(self.reads) and self.reads[0][3] <= cycle
+        address, number, last, _ = self.reads[0] if due else (0, 0, 0, 0)
+        ctx.set(port.arready, 1)
+        ctx.set(port.rvalid, due)
+        ctx.set(port.rdata, int.from_bytes(self.bytes[address : address + self.beat], "little") if due else 0)
+        ctx.set(port.rid, number)
+        ctx.set(port.rlast, last)
+        ctx.set(port.awready, 1)
+        ctx.set(port.wready, bool(self.writes))
+        ctx.set(port.bvalid, bool(self.answers) and self.answers[0] <= cycle)
+
+    def observe(self, ctx: Any, cycle: int) -> None:
+        """See what the core does before the clock edge."""
+        port = self.port
+        if ctx.get(port.rvalid & port.rready):
+            self.reads.popleft()
+        if ctx.get(port.arvalid):
+            beats = ctx.get(port.arlen) + 1
+            for k in range(beats):
+                address = ctx.get(port.araddr) + k * self.beat
+                self.reads.append((address, ctx.get(port.arid), int(k == beats - 1), cycle + self.latency))
+        if ctx.get(port.bvalid & port.bready):
+            self.answers.popleft()
+        if ctx.get(port.wvalid & port.wready):
+            burst = self.writes[0]
+            data, strobe = ctx.get(port.wdata), ctx.get(port.wstrb)
+            for i in range(self.beat):
+                if strobe >> i & 1:
+                    self.bytes[burst[0] + i] = data >> 8 * i & 0xFF
+            burst[0] += self.beat
+            burst[1] -= 1
+            if not burst[1]:
+                self.writes.popleft()
+                self.answers.append(cycle + self.latency)
+        if ctx.get(port.awvalid):
+            self.writes.append([ctx.get(port.awaddr), ctx.get(port.awlen) + 1])
+
+
+def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list[Mapping[str, int]]:
+    """Cycles from the write of `tail` on until the interrupt has been answered.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    seed : int
+        Of the example.
+    latency : int
+        Cycles that memory takes from an address, or the last data, to its answer.
+
+    Returns
+    -------
+    list of dict of str to int
+        Of each cycle all ports by name, as they are before its clock edge; `tail`, `head` and `done` of the registers;
+        and ``load_busy`` to ``store_busy``, whether each unit has a descriptor.
+
+    Raises
+    ------
+    RuntimeError
+        If memory is not in the end what the golden core leaves, or the program never ends.
+    """
+    example = example_program(config, seed)
+    dut = Core(config)
+    memory = _Memory(dut.m_axi, example.before, latency)
+    count = len(example.program.descriptors)
+    setup = {"queue_size": count.bit_length(), "interrupt_enable": 3, "control": 1}
+    seen: list[Mapping[str, int]] = []
+    simulator = Simulator(dut)
+    simulator.add_clock(1e-6)
+
+    async def bench(ctx: Any) -> None:
+        axi, recorded, cycle = dut.s_axi, False, 0
+
+        async def step() -> None:
+            nonlocal cycle
+            memory.drive(ctx, cycle)
+            if recorded:
+                seen.append(_cycle(ctx, dut))
+            memory.observe(ctx, cycle)
+            await ctx.tick()
+            cycle += 1
+
+        async def write(name: str, value: int) -> None:
+            ctx.set(axi.awaddr, named(name).offset)
+            ctx.set(axi.wdata, value)
+            for signal in (axi.awvalid, axi.wvalid, axi.bready):
+                ctx.set(signal, 1)
+            ctx.set(axi.wstrb, 15)
+            while True:
+                taken = [signal for signal, ready in _channels(axi) if ctx.get(signal & ready)]
+                answered = ctx.get(axi.bvalid)
+                await step()
+                for signal in taken:
+                    ctx.set(signal, 0)
+                if answered:
+                    break
+            ctx.set(axi.bready, 0)
+
+        for name, value in setup.items():
+            await write(name, value)
+        await step()
+        recorded = True
+        await step()
+        await write("tail", count)
+        while not ctx.get(dut.irq):
+            await step()
+            if cycle > MOST_CYCLES:
+                raise RuntimeError(f"no interrupt in {MOST_CYCLES} cycles")
+        await step()
+        await write("cause", 1)
+        await step()
+
+    simulator.add_testbench(bench)
+    simulator.run()
+    if bytes(memory.bytes) != example.after:
+        raise RuntimeError("memory is not what the golden core leaves")
+    return seen
+
+
+def _channels(axi: Any) -> tuple[tuple[Any, Any], ...]:
+    return (axi.awvalid, axi.awready), (axi.wvalid, axi.wready)
+
+
+def _cycle(ctx: Any, dut: Core) -> dict[str, int]:
+    values = {
+        f"{port}_{name}": ctx.get(getattr(getattr(dut, port), name))
+        for port in ("s_axi", "m_axi")
+        for name in getattr(dut, port).signature.members
+    }
+    running = ctx.get(dut.sequencer.running)
+    return {
+        **values,
+        "irq": ctx.get(dut.irq),
+        "tail": ctx.get(dut.registers.tail),
+        "head": ctx.get(dut.command_queue.head),
+        "done": ctx.get(dut.sequencer.done),
+        **{f"{unit}_busy": running >> place & 1 for place, unit in enumerate(UNITS)},
+    }

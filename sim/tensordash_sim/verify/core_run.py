@@ -1,0 +1,130 @@
+"""Runs the bench of a core on its emitted files."""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.verilog import generate
+from tensordash.storage.files import copy_whole, naming
+
+from .job import JOB_VARIABLE, Job
+from .run import BenchResult, VerificationError, read_results
+from .simulators import Simulation, SimulatorError, choose_simulator, simulator_names
+
+__all__ = ["CORE_BENCHES", "run_core_bench", "verify_core"]
+
+PREFIX = "tensordash"
+CORE_BENCHES = ("core",)
+"""Benches of a whole core: modules of `tensordash_sim.verify.units`."""
+
+MOST_ON_ICARUS = 2.0
+"""The effort up to which Icarus is done before Verilator has built the core."""
+
+
+def run_core_bench(
+    bench: str,
+    config: CoreConfig,
+    verilog: Path,
+    folder: Path,
+    *,
+    seed: int = 0,
+    effort: float = 1.0,
+    simulator: str = "auto",
+    waves: bool = False,
+) -> BenchResult:
+    """Run a bench on the core in the folder `verilog`.
+
+    Parameters
+    ----------
+    bench : str
+        One of `CORE_BENCHES`.
+    config : CoreConfig
+        What the Verilog must do.
+    verilog : Path
+        Folder that `tensordash.generate` wrote.
+    folder : Path
+        Where to build and run.
+    seed, effort, simulator, waves
+        As for `run_bench`.
+
+    Raises
+    ------
+    VerificationError
+        If there is no such bench.
+    SimulatorError
+        If the simulator cannot build or run it.
+    """
+    if bench not in CORE_BENCHES:
+        raise VerificationError(f"bench must be one of {', '.join(CORE_BENCHES)} for a core, not {bench!r}")
+    chosen = choose_simulator(simulator)
+    if simulator == "auto" and effort <= MOST_ON_ICARUS and "icarus" in simulator_names():
+        chosen = "icarus"
+    began = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    sources = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
+    job = folder / "job.json"
+    with naming(folder, if_nameless=True):
+        Job(config=config, seed=seed, effort=effort).write(job)
+        simulation = Simulation(chosen, f"{PREFIX}_core", sources, folder, waves=waves)
+        results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+        tests, failures = read_results(results)
+    return BenchResult(
+        bench=bench,
+        simulator=chosen,
+        seed=seed,
+        tests=tests,
+        failures=tuple(failures),
+        seconds=time.monotonic() - began,
+    )
+
+
+def verify_core(
+    config: CoreConfig,
+    *,
+    seed: int = 0,
+    effort: float = 1.0,
+    simulator: str = "auto",
+    waves: Path | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[BenchResult]:
+    """Emit a core's Verilog and run its benches on it: random programs, whose memory must end as the golden core's.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    seed, effort, simulator
+        As for `run_core_bench`.
+    waves : Path, optional
+        Where the bench's waveforms go (VCD).
+    progress : callable
+        Called with the name of each bench before it runs.
+    """
+    choose_simulator(simulator)  # before anything is written
+    results = []
+    with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
+        verilog = Path(scratch) / "verilog"
+        generate(config, verilog, PREFIX)
+        for bench in CORE_BENCHES:
+            progress(bench)
+            folder = Path(scratch) / bench
+            results.append(
+                run_core_bench(
+                    bench,
+                    config,
+                    verilog,
+                    folder,
+                    seed=seed,
+                    effort=effort,
+                    simulator=simulator,
+                    waves=waves is not None,
+                )
+            )
+            if waves is not None:
+                dump = folder / "dump.vcd"
+                if not dump.exists():
+                    raise SimulatorError(f"bench {bench} left no waveforms")
+                copy_whole(dump, waves)
+    return results

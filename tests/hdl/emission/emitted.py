@@ -1,0 +1,44 @@
+"""Cores as they are emitted, each once in a process: it takes seconds."""
+
+from functools import cache
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset, preset_names
+from tensordash.emission.core_files import render_core
+
+BARE = """
+[core]
+axi_bits = 256
+regions = 1
+window = 4
+bias = false
+scale = false
+relu = false
+mask = false
+stochastic = false
+compression = false
+"""
+NARROW = """
+[tile]
+rows = 8
+format = "fp8_e4m3"
+[core]
+axi_bits = 32
+address_bits = 32
+regions = 8
+partial_sums = 1
+mask = false
+"""
+OF_PRESETS = {name: load_any_preset(name) for name in preset_names("core")}
+CORES = OF_PRESETS | {"bare": CoreConfig.from_toml(BARE), "narrow": CoreConfig.from_toml(NARROW)}
+NAMES = ["core", *(pytest.param(name, marks=pytest.mark.slow) for name in CORES if name != "core")]
+
+
+@cache
+def emitted_core(name: str) -> dict[str, str]:
+    """All files of a core."""
+    config = CORES[name]
+    assert isinstance(config, CoreConfig)
+    return render_core(config)

@@ -1,0 +1,199 @@
+"""Files of a core: the same bytes everywhere, no warnings, memories apart, tables that are the Verilog's."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.verilog import generate
+from tensordash_sim.verify.simulators import _environment, simulator_names
+
+from .emitted import CORES, NAMES, emitted_core
+
+FILES = [
+    "tensordash.v",
+    "tensordash_memories.v",
+    "tensordash.vlt",
+    "tensordash.f",
+    "tensordash.core",
+    "tensordash_core.sdc",
+    "tensordash_ports.md",
+    "tensordash.h",
+    "config.toml",
+    "config.json",
+]
+VERILOG = FILES[:2]
+
+
+@pytest.fixture
+def folder(request, tmp_path: Path) -> Path:
+    for name, text in emitted_core(getattr(request, "param", "core")).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def modules(text: str) -> dict[str, str]:
+    return {match[1]: match[0] for match in re.finditer(r"^module (\w+)\(.*?^endmodule$", text, re.M | re.S)}
+
+
+def test_files():
+    texts = emitted_core("core")
+    assert list(texts) == FILES
+    assert texts["tensordash.f"].split() == VERILOG
+    for name, text in texts.items():
+        assert text.endswith("\n"), name
+        assert "\r" not in text, name
+        assert not re.search(r"(?<![\w/*])/(?![/*\s])[\w.]+", text), name  # a path
+    for name in VERILOG:
+        assert CORES["core"].digest in texts[name].splitlines()[0]
+
+
+def test_same_bytes_in_another_process(tmp_path: Path):
+    script = (
+        "import hashlib, json; from tensordash.configuration.preset import load_any_preset; "
+        "from tensordash.emission.core_files import render_core; texts = render_core(load_any_preset('core')); "
+        "print(json.dumps({name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}))"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=tmp_path,
+        env={"PYTHONHASHSEED": "1", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert run.returncode == 0, run.stderr
+    here = {name: hashlib.sha256(text.encode()).hexdigest() for name, text in emitted_core("core").items()}
+    assert json.loads(run.stdout) == here
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_modules(name: str):
+    """No module twice, none without a use, and memories in their own file, all of them."""
+    texts = emitted_core(name)
+    rest, memories = (modules(texts[file]) for file in VERILOG)
+    assert not set(rest) & set(memories)
+    assert {module for module in rest if "_memory_" in module} == set()
+    assert all(re.fullmatch(r"tensordash_memory__\d+x\d+(_in_\d+_parts)?", module) for module in memories)
+    used = {kind for text in rest.values() for kind in re.findall(r"^  (tensordash_\w+) \w+ \($", text, re.M)}
+    assert used | {"tensordash_core"} == set(rest) | set(memories)
+    assert all(re.fullmatch(r"tensordash_[a-z0-9_]+", module) for module in rest)
+
+
+@pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+@pytest.mark.parametrize("folder", NAMES, indirect=True)
+def test_icarus_has_no_warnings(folder: Path):
+    command = ["iverilog", "-Wall", "-g2005", "-t", "null", "-s", "tensordash_core", "-f", "tensordash.f"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
+
+
+def lint(folder: Path, *files: str) -> list[str]:
+    """What Verilator warns of."""
+    with _environment():
+        command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_core", *files]
+        run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    found = [line for line in (run.stdout + run.stderr).splitlines() if line.startswith("%")]
+    assert bool(found) == bool(run.returncode)
+    return found
+
+
+@pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+@pytest.mark.parametrize("folder", NAMES, indirect=True)
+def test_verilator_has_no_warnings(folder: Path):
+    assert lint(folder, "tensordash.vlt", *VERILOG) == []
+
+
+@pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+def test_without_waivers_there_are_warnings(folder: Path):
+    """Of the kinds that are waived by name, and of no other."""
+    kinds = Counter(re.findall(r"%Warning-(\w+)", "\n".join(lint(folder, *VERILOG))))
+    assert set(kinds) == {"UNUSEDSIGNAL", "UNOPTFLAT", "CASEOVERLAP", "DECLFILENAME"}
+    waived = set(re.findall(r"-rule (\w+)", emitted_core("core")["tensordash.vlt"]))
+    assert set(kinds) == waived
+
+
+@pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+def test_memories_are_swapped_by_a_file(folder: Path):
+    """Modules with the same ports, and nothing of what is in them."""
+    file = folder / VERILOG[1]
+    empty = re.sub(
+        r"^\);\n.*?^endmodule", ");\n  assign read_data = 0;\nendmodule", file.read_text(), flags=re.M | re.S
+    )
+    assert "always" not in empty.replace("registers", "")
+    file.write_text(empty.replace("output reg", "output wire"))
+    command = ["iverilog", "-Wall", "-g2005", "-t", "null", "-s", "tensordash_core", "-f", "tensordash.f"]
+    run = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")
+    file.write_text(empty.replace("module tensordash_memory__64x128", "module another"))
+    assert subprocess.run(command, cwd=folder, capture_output=True, text=True).returncode
+
+
+def test_config_files(folder: Path):
+    config, document = CORES["core"], json.loads((folder / "config.json").read_text())
+    assert CoreConfig.load(folder / "config.toml") == config
+    assert CoreConfig.from_mapping(document["config"]) == config
+    assert document["digest"] == config.digest
+    head = emitted_core("core")["tensordash.v"].partition("\n\n\n")[0].partition("\n`")[0].splitlines()[2:]
+    text = "\n".join(line.removeprefix("//").strip() for line in head)
+    assert CoreConfig.from_toml(text) == config
+    derived = document["derived"]
+    assert (derived["groups"], derived["group_bytes"], derived["streamed_steps"]) == (2048, 32, 512)
+
+
+def test_memories_in_the_json():
+    """What docs/core.md says that there is: buffer, stream buffers, window of descriptors, partial sums."""
+    memories = {each["module"]: each for each in json.loads(emitted_core("core")["config.json"])["memories"]}
+    totals = {name.partition("__")[2]: (each["instances"], each["bits_total"]) for name, each in memories.items()}
+    row = 4 * 99  # exact sums with their marks, of a row of four columns
+    assert totals == {
+        "512x64": (16, 64 * 8192),
+        "128x256": (8, 2 * 16 * 8192),
+        "64x128": (1, 16 * 512),
+        f"64x{row}": (1, 16 * 4 * row),
+    }
+    assert set(memories) == set(modules(emitted_core("core")["tensordash_memories.v"]))
+    assert all(each["ports"] == {"write": 1, "read": 1, "write_enables": 1} for each in memories.values())
+
+
+def test_tables_of_ports_are_the_verilogs():
+    texts = emitted_core("core")
+    text = modules(texts["tensordash.v"])["tensordash_core"]
+    found = {
+        name: {"direction": direction, "width": int(high) + 1 if high else 1}
+        for direction, high, name in re.findall(
+            r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?$", text, re.M
+        )
+    }
+    assert found == json.loads(texts["config.json"])["modules"]["tensordash_core"]
+    listed = re.findall(r"^\| `(\w+)` \| (in|out) \| (\d+) \|", texts["tensordash_ports.md"], re.M)
+    assert {name: (way, int(bits)) for name, way, bits in listed} == {
+        name: (port["direction"].removesuffix("put"), port["width"]) for name, port in found.items()
+    }
+    delays = re.findall(r"^set_(input|output)_delay .*get_ports \{([^}]*)\}\]$", texts["tensordash_core.sdc"], re.M)
+    for direction in ("input", "output"):
+        names = [name + "[*]" * (port["width"] > 1) for name, port in found.items() if port["direction"] == direction]
+        constrained = [name for way, group in delays if way == direction for name in group.split()]
+        assert sorted(constrained) == sorted(set(names) - {"clk"})
+
+
+def test_prefix_and_generate(tmp_path: Path):
+    config = CoreConfig.from_toml("[tile]\nrows = 8\nsparsity = 'none'\n[core]\ncompression = false")
+    written = generate(config, tmp_path / "new", "mine")
+    texts = {path.name: path.read_text(encoding="utf-8") for path in written}
+    assert sorted(texts) == sorted(name.replace("tensordash", "mine") for name in FILES)
+    for name in ("mine.v", "mine_memories.v", "mine.h"):
+        assert not re.search("tensordash_", texts[name], re.IGNORECASE)
+    # Of a side of two parts, a word is written in two parts.
+    parts = {each["module"]: each["ports"]["write_enables"] for each in json.loads(texts["config.json"])["memories"]}
+    assert {name: count for name, count in parts.items() if count > 1} == {"mine_memory__256x512_in_2_parts": 2}
+    with pytest.raises(ValueError, match="prefix must be a letter"):
+        generate(config, tmp_path / "out", "my-core")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,207 @@
+"""The testbench of a core in plain Verilog passes on the core that it is made for, and fails when it must."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tensordash import ConfigError
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.preset import load_any_preset, preset_names
+from tensordash.emission.verilog import generate
+from tensordash_sim.core.example import example_program
+from tensordash_sim.core.tensors import from_groups, inflate, value_type
+from tensordash_sim.verify import simulator_names
+from tensordash_sim.verify.core_testbench import render_core_testbench
+from tensordash_sim.verify.simulators import _environment
+
+SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false")
+CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
+    "bare": CoreConfig.from_toml("[core]\nbias = false\nrelu = false\ncompression = false\naddress_bits = 64"),
+    "narrow": CoreConfig.from_toml("[tile]\nrows = 8\nformat = 'fp8_e5m2'\n[core]\naxi_bits = 32\naddress_bits = 32"),
+}
+
+icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog (iverilog) is not installed")
+
+
+def write(folder: Path, config: CoreConfig, seed: int = 0) -> None:
+    generate(config, folder, "mine", render_core_testbench(config, "mine", seed))
+
+
+def run_icarus(folder: Path) -> tuple[int, str]:
+    """As the testbench itself says."""
+    build = ["iverilog", "-g2005", "-Wall", "-o", "bench", "mine_core_tb.v", "mine.v", "mine_memories.v"]
+    assert subprocess.run(build, cwd=folder, capture_output=True, text=True).stderr == ""
+    run = subprocess.run(["vvp", "-n", "bench"], cwd=folder, capture_output=True, text=True, timeout=300)
+    return run.returncode, run.stdout + run.stderr
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The files of a small core, which is emitted once."""
+    folder = tmp_path_factory.mktemp("small")
+    write(folder, SMALL)
+    return folder
+
+
+@pytest.fixture
+def folder(small: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(small, tmp_path / "small"))
+
+
+def check_passes(folder: Path, config: CoreConfig) -> None:
+    status, output = run_icarus(folder)
+    assert status == 0, output
+    example = example_program(config)
+    found = re.fullmatch(
+        r"PASS: (\d+) descriptors in (\d+) cycles, (\d+) bytes compared, "
+        r"(\d+) bursts read and (\d+) written \(seed 0\)\n",
+        output,
+    )
+    assert found, output
+    assert int(found[1]) == len(example.program.descriptors)
+    assert int(found[3]) == 2 * len(example.after)
+    assert 100 < int(found[2]) < 3000
+
+
+@icarus
+def test_passes(folder: Path) -> None:
+    check_passes(folder, SMALL)
+
+
+@icarus
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CONFIGS)
+def test_passes_on(name: str, tmp_path: Path) -> None:
+    config = CONFIGS[name]
+    assert isinstance(config, CoreConfig)
+    write(tmp_path, config)
+    check_passes(tmp_path, config)
+
+
+@icarus
+@pytest.mark.parametrize("seed", [1, 2])
+def test_seeds(seed: int, folder: Path) -> None:
+    """Other operands, and other pauses."""
+    for name, text in render_core_testbench(SMALL, "mine", seed).items():
+        assert (folder / name).read_text() != text
+        (folder / name).write_text(text)
+    status, output = run_icarus(folder)
+    assert status == 0, output
+    assert f"(seed {seed})" in output
+
+
+def change(file: Path, pattern: str, replacement: str) -> None:
+    text, count = re.subn(pattern, replacement, file.read_text(), count=1)
+    assert count == 1
+    file.write_text(text)
+
+
+@icarus
+def test_other_results_are_found(folder: Path) -> None:
+    """A bit of memory's last beat, on both turns."""
+    file = folder / "mine_core_tb_after.hex"
+    lines = file.read_text().splitlines()
+    lines[-1] = f"{lines[-1][:-1]}{int(lines[-1][-1], 16) ^ 1:x}"
+    file.write_text("\n".join(lines) + "\n")
+    status, output = run_icarus(folder)
+    assert status == 1
+    assert output.count(": memory at ") == 2
+    assert "FAIL: 2 errors (seed 0)" in output
+    assert "PASS" not in output
+
+
+BROKEN = {
+    "ReLU": ("mine.v", r"\.relu\(descriptor\[25\]\)", ".relu(1'h0)", "memory at"),
+    "biases": ("mine.v", r"bias_fetch__bias = [^;]*;", "bias_fetch__bias = 1'h0;", "memory at"),
+    "no interrupt": ("mine.v", r"assign irq = [^;]*;", "assign irq = 1'h0;", "no interrupt in"),
+    "another core": ("mine_core_tb.v", r"DIGEST, 32'h(\w+)", "DIGEST, 32'h0", "digest is"),
+    "a descriptor that is refused": ("mine_core_tb_before.hex", r"\A.*(?=.)", "ffffffff", "error is"),
+    "an error of memory": ("mine_core_tb.v", r"\? 0 : 2;", "? 2 : 2;", "error is 0+a, expected 0"),
+    "an endless wait": ("mine_core_tb.v", r"m_axi_arready <= read_in.*", "m_axi_arready <= 0;", "no interrupt in"),
+    "no clearing of causes": ("mine_core_tb.v", r"write_register\(CAUSE, 1\)", "write_register(CAUSE, 2)", "irq is"),
+    "too few descriptors": ("mine_core_tb.v", r"DESCRIPTORS = 9", "DESCRIPTORS = 8", "no interrupt in"),
+}
+
+
+@icarus
+@pytest.mark.parametrize("name", BROKEN)
+def test_fails(name: str, folder: Path) -> None:
+    file, pattern, replacement, message = BROKEN[name]
+    change(folder / file, pattern, replacement)
+    status, output = run_icarus(folder)
+    assert status == 1
+    assert re.search(message, output), output
+    assert "FAIL: " in output
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
+def test_verilator(folder: Path) -> None:
+    """With the commands that the testbench itself gives."""
+    commands = re.findall(r"^//   \$ (.*)$", (folder / "mine_core_tb.v").read_text(), re.MULTILINE)
+    with _environment():
+        build = subprocess.run(commands[1].split(), cwd=folder, capture_output=True, text=True, timeout=900)
+        assert build.returncode == 0, build.stdout + build.stderr
+        run = subprocess.run(folder / commands[2], cwd=folder, capture_output=True, text=True, timeout=300)
+        assert run.returncode == 0
+        assert run.stdout.startswith("PASS: ")
+        (folder / "mine_core_tb_after.hex").write_text((folder / "mine_core_tb_before.hex").read_text())
+        run = subprocess.run(folder / commands[2], cwd=folder, capture_output=True, text=True, timeout=300)
+    assert run.returncode != 0
+    assert "FAIL: " in run.stdout
+
+
+def test_commands_are_what_the_tests_run(small: Path) -> None:
+    text = (small / "mine_core_tb.v").read_text()
+    assert "//   $ iverilog -o bench mine_core_tb.v mine.v mine_memories.v && vvp -n bench\n" in text
+    assert "@" not in re.sub(r"@\(\w+ clk\)", "", text)
+
+
+def floats(bits: np.ndarray, fmt: FloatFormat) -> np.ndarray:
+    """What bit patterns of fp16 are worth."""
+    assert fmt.width == 16
+    return bits.astype(np.uint16).view(np.float16).astype(np.float64)
+
+
+def test_the_example_is_a_product() -> None:
+    """With biases and ReLU, as NumPy has it."""
+    config = CoreConfig()
+    example = example_program(config, seed=3)
+    fmt = config.tile.a_format
+    assert isinstance(fmt, FloatFormat)
+
+    def groups(address: int, count: int) -> np.ndarray:
+        data = example.before[address : address + count * config.group_bytes]
+        return np.frombuffer(data, value_type(16)).reshape(count, -1)
+
+    b = floats(from_groups(groups(0x400, 14).reshape(7, 2, -1), config, 27, 8), fmt)
+    a = floats(from_groups(groups(0x5C0, 14).reshape(7, 2, -1), config, 27, 8), fmt)
+    bias = np.frombuffer(example.before[0x780:0x7A0], "<f4").astype(np.float64)
+    exact = np.maximum(a.T @ b + bias[:, None], 0)  # channels by positions
+    table = np.frombuffer(example.after[0x7C0:0x7C8], "<u4")
+    units = np.frombuffer(example.after[0x800 : 0x800 + 2 * int(table[1])], "<u2")
+    stored = inflate(units, config, 4)
+    assert stored is not None
+    found = floats(from_groups(stored.reshape(2, 2, -1), config, 8, 8), fmt)
+    assert (exact == 0).any()
+    np.testing.assert_allclose(found, exact, rtol=2**-10, atol=1e-7)
+
+
+@pytest.mark.parametrize("buffer", [1, 2, 4])
+@pytest.mark.parametrize("regions", [1, 8])
+def test_small_cores_get_small_programs(buffer: int, regions: int) -> None:
+    config = CoreConfig.from_toml(f"[core]\nbuffer = {buffer}\nregions = {regions}\nstream_buffer = 1")
+    assert len(example_program(config).before) < 4096
+
+
+def test_a_core_without_room() -> None:
+    config = CoreConfig.from_toml(
+        "[tile]\nrows = 16\ncolumns = 16\nlanes = 8\n[core]\nbuffer = 1\nregions = 1\nstream_buffer = 16"
+    )
+    with pytest.raises(ConfigError, match="core.buffer must have room for .*, which 1 KiB have not"):
+        render_core_testbench(config)
