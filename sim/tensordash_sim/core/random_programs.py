@@ -34,11 +34,14 @@ class RandomProgram:
         Its data; without the descriptors.
     title : str
         What it does.
+    end : int
+        From this address on nothing is used.
     """
 
     program: Program
     memory: Memory
     title: str
+    end: int
 
 
 def random_values(random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float) -> NDArray:
@@ -185,7 +188,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
     title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
         name for name, value in flags.items() if value
     )
-    return RandomProgram(program=program, memory=memory, title=title)
+    return RandomProgram(program=program, memory=memory, title=title, end=writer.place(0))
 
 
 def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
