@@ -410,29 +410,36 @@ class GoldenCore:
         values: Mapping[str, int],
         walk: LoopWalk,
     ) -> bool:
-        """Write the results of one position; whether it lies in the buffer."""
-        config, counts = self.config, self.counts
+        """Write the results of one position; whether all of its groups lie in the buffer. Those that do are written."""
+        config = self.config
         lanes, fmt = config.tile.lanes, config.tile.a_format
+        assert isinstance(fmt, FloatFormat)
         width = config.fp32_groups if values["fp32"] else 1
-        address = (walk.address + x // lanes * width) % (1 << 16)
-        if address + width > len(self.buffer):
-            return False
+        address = walk.address + x // lanes * width
+        groups = [(address + k) % (1 << 16) for k in range(width)]
         position = x % lanes
         results = [0] * lanes
         if x < values["x_size"]:
-            assert isinstance(fmt, FloatFormat)
             mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
             for c in range(lanes):
                 bias = self._bias(values, walk.y * lanes + c) if values["bias"] else 0
                 masked = is_zero(int(mask[c]), fmt)
                 results[c] = result_bits(sums[c].result_bits(bias), values, fmt, masked=masked, random=random[c])
-            made = FP32 if values["fp32"] else fmt
-            counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
-            counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+        made, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
         kind = value_type(32 if values["fp32"] else config.value_bits)
         written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
-        self.buffer[address : address + width, position] = written
-        return True
+        for k, group in enumerate(groups):
+            if inside[k]:
+                self.buffer[group, position] = written[k]
+                if x < values["x_size"]:
+                    self._count(results[k * lanes // width : (k + 1) * lanes // width], made)
+        return all(inside)
+
+    def _count(self, results: Sequence[int], made: FloatFormat) -> None:
+        """Count results that are written."""
+        counts = self.counts
+        counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
+        counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
         """An FP32 value of the vector of biases."""

@@ -1,11 +1,12 @@
 """What benches of the core have in common: a processor at its registers, and memory at its port."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from random import Random
 from typing import Any
 
 import cocotb
+from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS, IDENTITY, named
@@ -152,10 +153,13 @@ class Host:
         for k, bits in enumerate(program):
             self.memory.memory.write(self.base + 64 * ((self.tail + k) % places), bits.to_bytes(64, "little"))
 
-    async def offer(self, content: Memory, program: Sequence[int]) -> None:
-        """Put an image into memory, and a program into the ring."""
-        self.memory.memory.bytes[:] = content.bytes
+    async def offer(self, content: Memory, program: Sequence[int], faults: Iterable[int] = ()) -> None:
+        """Put an image into memory, of which some lines do not answer, and a program into the ring."""
+        memory = self.memory.memory
+        memory.faults = set()
+        memory.bytes[:] = content.bytes
         self.put(program)
+        memory.faults = set(faults)
         self.tail += len(program)
         await self.write("tail", self.tail)
 
@@ -180,8 +184,8 @@ class Host:
         name = next((name for name, each in ERRORS.items() if each == code), "")
         return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)
 
-    async def check_program(self, index: int, before: int, size: int = SIZE) -> int:
-        """Run a random program and the golden core's.
+    async def check_program(self, index: int, before: int, buffer: NDArray | None = None) -> int:
+        """Run a random program, and the golden core's.
 
         Parameters
         ----------
@@ -189,22 +193,22 @@ class Host:
             Of the program, for messages.
         before : int
             Descriptors done before it.
-        size : int
-            Bytes of memory that it may use.
+        buffer : array, optional
+            What the buffer holds, before and after.
 
         Returns
         -------
         int
             How many descriptors it has.
         """
-        made = random_program(self.random, self.config, size)
+        made = random_program(self.random, self.config, SIZE)
         with told(f"program {index}", made):
             golden = GoldenCore(self.config, Memory(SIZE))
-            golden.memory.bytes[: len(made.memory.bytes)] = made.memory.bytes
-            content = Memory(SIZE)
-            content.bytes[:] = golden.memory.bytes
+            golden.memory.bytes[:] = made.memory.bytes
+            if buffer is not None:
+                golden.buffer = buffer
             expected = golden.run(made.program.descriptors)
-            cycles = await self.run(content, made.program.descriptors)
+            cycles = await self.run(made.memory, made.program.descriptors)
             count = len(made.program.descriptors)
             cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
             got = await self.outcome()
