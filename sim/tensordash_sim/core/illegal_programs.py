@@ -180,13 +180,15 @@ def _tokens_many(spoiler: Spoiler) -> bool:
 
 
 def _tokens_left(spoiler: Spoiler) -> bool:
-    """One that is left at an end."""
+    """One that is left at an end, of a unit for which nobody waits: another would begin too early."""
     index = spoiler.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
-    name = "signal"
-    if decode(spoiler.descriptors[index])[0] is OPERATIONS["multiply"] and spoiler.random.random() < 0.5:
-        name = "output_signal"
+    operation, _ = decode(spoiler.descriptors[index])
+    assert operation is not None
+    own, name = operation.unit, "signal"
+    if own == "multiply" and spoiler.random.random() < 0.5:
+        own, name = "output", "output_signal"
     given = spoiler.value(index, name)
-    free = [k for k in range(len(UNITS)) if not given >> k & 1]
+    free = [k for k, unit in enumerate(UNITS) if not spoiler.waits(unit, own)]
     spoiler.change(index, **{name: given | 1 << spoiler.random.choice(free)})
     spoiler.descriptors.append(OPERATIONS["end"].code)
     return True

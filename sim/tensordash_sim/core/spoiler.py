@@ -10,10 +10,6 @@ from .random_programs import PROGRAM, RandomProgram
 
 __all__ = ["Spoiler"]
 
-LINE = 64
-"""Bytes that anything in memory is a multiple of, on any bus."""
-
-
 class Spoiler:
     """A program under change.
 
@@ -46,6 +42,7 @@ class Spoiler:
         self.random, self.config, self.memory, self.base = random, config, made.memory, PROGRAM
         self.descriptors = list(made.program.descriptors)
         self._next = made.end
+        self._line = max(64, config.group_bytes)  # what anything in memory is a multiple of, on any bus
         last = config.groups - 1
         # What is loaded into the last group alone only gives a token.
         loads = [bits for bits in self.descriptors if decode(bits)[1].get("address") != last]
@@ -125,12 +122,21 @@ class Spoiler:
                 count -= values[f"{owners[taker]}wait"] >> by & 1
         return count
 
+    def waits(self, taker: str, giver: str) -> bool:
+        """Whether any descriptor of a unit waits for another unit."""
+        found = False
+        for operation, values in map(decode, self.descriptors):
+            if operation is not None and operation.unit:
+                field = {operation.unit: "wait"} | ({"output": "output_wait"} if operation.name == "multiply" else {})
+                found |= taker in field and bool(values[field[taker]] >> UNITS.index(giver) & 1)
+        return found
+
     # Memory
 
     def place(self, size: int) -> int:
         """An address at which so many bytes are free, and a line behind them."""
         at = self._next
-        self._next += -(-size // LINE) * LINE + LINE
+        self._next += (-(-size // self._line) + 1) * self._line
         assert self._next <= len(self.memory.bytes), "there is no memory left"
         return at
 

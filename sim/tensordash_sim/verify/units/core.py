@@ -8,14 +8,14 @@ from tensordash_sim.verify.units.core_host import Host
 
 
 @cocotb.test()
-@cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3)]))
+@cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3), ((0, 20), 0.9)]))
 async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
-    """Programs one after the other, on memory that is quick, and on one that is not."""
+    """Programs one after the other, on memory that is quick, and on one that is not, or takes long for everything."""
     host = Host(dut, f"programs {latency}", latency=latency, pause=pause)
     await host.begin()
     await host.start()
     total = 0
-    for index in range(max(1, round(10 * host.job.effort))):
+    for index in range(max(1, round((4 if pause > 0.5 else 10) * host.job.effort))):
         total += await host.check_program(index, total)
         await host.write("cause", 3)
     await host.write("snapshot", 1)
@@ -33,7 +33,7 @@ async def soft_resets(dut) -> None:
     await host.begin()
     for index in range(max(2, round(6 * host.job.effort))):
         await host.start()
-        made = random_program(host.random, host.config)
+        made = random_program(host.random, host.config, edges=host.random.random() < 0.5)
         await host.offer(made.memory, made.program.descriptors)
         await host.cycles(host.random.randint(1, 400))
         await host.restart()

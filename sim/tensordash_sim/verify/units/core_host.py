@@ -136,16 +136,23 @@ class Host:
         await self.write("control", 1)
 
     async def restart(self) -> None:
-        """A soft reset."""
+        """A soft reset, behind which no transaction begins."""
         await self.write("control", 2)
+        begun = self._begun()
         for _ in range(400):
             if not await self.read("status") & 2:
                 break
         else:
             raise AssertionError("the reset is never over")
         assert self.memory.idle, "a burst was left without its end"
+        assert all(now <= before for now, before in zip(self._begun(), begun, strict=True)), "a burst began in a reset"
         assert (await self.read("head"), await self.read("done"), await self.read("tail")) == (0, 0, 0)
         assert (await self.read("status"), await self.read("error"), await self.read("cause")) == (0, 0, 0)
+
+    def _begun(self) -> tuple[int, int]:
+        """Bursts that have begun, those among them whose address waits."""
+        memory, pins = self.memory, self.pins
+        return memory.read_bursts + pins.read("m_axi_arvalid"), memory.write_bursts + pins.read("m_axi_awvalid")
 
     def put(self, program: Sequence[int]) -> None:
         """Write descriptors into the places behind `tail`, those that are there."""
@@ -201,7 +208,7 @@ class Host:
         int
             How many descriptors it has.
         """
-        made = random_program(self.random, self.config, SIZE)
+        made = random_program(self.random, self.config, SIZE, edges=self.random.random() < 0.5)
         with told(f"program {index}", made):
             golden = GoldenCore(self.config, Memory(SIZE))
             golden.memory.bytes[:] = made.memory.bytes

@@ -1,0 +1,146 @@
+"""The core's benches find what is wired wrong between units."""
+
+import re
+from functools import cache
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.core import Core
+from tensordash_sim.verify.unit_run import EmittedUnit, emitted, run_unit
+
+CONFIG = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=4"])
+
+pytestmark = pytest.mark.slow
+
+
+@cache
+def core() -> EmittedUnit:
+    return emitted(Core(CONFIG))
+
+
+def found(bench, *replaced, effort=0.4, **options) -> list[str]:
+    return run_unit(core(), bench, CONFIG, seed=2, effort=effort, replaced=replaced, options=options)
+
+
+ERRORS = {
+    "load": ("load", "nothing to load"),
+    "layout_a": ("layout_a", "layout outside the buffer"),
+    "layout_b": ("layout_b", "layout outside the buffer"),
+    "multiply": ("multiply", "multiply beyond the stream buffer"),
+    "output": ("output", "output outside the buffer"),
+    "store": ("store", "nowhere to record"),
+}
+
+
+@pytest.mark.parametrize("unit", ERRORS)
+def test_the_errors_of_a_unit_are_not_collected(unit):
+    name, clause = ERRORS[unit]
+    old = f".{name}_error({name}__command_error)"
+    assert found("core_errors", (old, f".{name}_error(4'h0)"), effort=4, clauses=[clause])
+
+
+OF_ERRORS = {
+    "its index is what was fetched": (".error_index(sequencer__done)", ".error_index(command_queue__head)"),
+    "its code has a bit that stays 0": (".error(sequencer__error)", ".error(sequencer__error & 4'h7)"),
+    "fetching goes on behind it": ("registers__halt | sequencer__failed", "registers__halt"),
+    "what waits behind it is waited for": ("assign quiet = ", "assign quiet = ~multiply_begun & ~output_begun & "),
+    "an answer to a write is not looked at": (".axi_bresp(m_axi_bresp)", ".axi_bresp(2'h0)"),
+    "an answer to a read is not looked at": (".second_rresp(read_arbiter__second_rresp)", ".second_rresp()"),
+    "an answer to a fetch is not looked at": (".axi_rresp(read_arbiter__first_rresp)", ".axi_rresp(2'h0)"),
+    "the core says that it is busy": ("assign registers__busy = _00_ & ", "assign registers__busy = "),
+}
+
+
+@pytest.mark.parametrize("name", OF_ERRORS)
+def test_wrong_errors(name):
+    assert found("core_errors", OF_ERRORS[name])
+
+
+OF_PROGRAMS = {
+    "strobes are all high": (".axi_wstrb(m_axi_wstrb)", ".axi_wstrb()"),
+    "every beat is a burst's last": (".axi_rlast(m_axi_rlast)", ".axi_rlast(1'h1)"),
+    "beats that are read are not counted": ("unit_counters__events[7] = _22_ & m_axi_rid", "unit_counters__events[7] = 1'h0"),
+    "fetches are counted as data": ("unit_counters__events[7] = _22_ & m_axi_rid", "unit_counters__events[7] = _22_"),
+    "beats that are written are not counted": ("= m_axi_wvalid & m_axi_wready;", "= 1'h0;"),
+    "stores are not counted": ("{ sequencer__running[5:4],", "{ 1'h0, sequencer__running[4],"),
+}
+
+
+@pytest.mark.parametrize("name", OF_PROGRAMS)
+def test_wrong_programs(name):
+    assert found("core", OF_PROGRAMS[name])
+
+
+TOKENS = [
+    ("load", "layout_a"),
+    ("load", "layout_b"),
+    ("load", "output"),
+    ("layout_a", "multiply"),
+    ("layout_b", "multiply"),
+    ("multiply", "layout_a"),
+    ("multiply", "layout_b"),
+    ("output", "store"),
+]
+
+
+@pytest.mark.parametrize(("giver", "taker"), TOKENS, ids=["-".join(pair) for pair in TOKENS])
+def test_a_token_is_not_waited_for(giver, taker):
+    """The taker begins as if it had a token."""
+    sequencer = re.search(r"^module tensordash_sequencer\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
+    assert sequencer
+    there = re.search(rf"assign \w+ = \| {giver}_to_{taker};", sequencer[0])
+    assert there
+    broken = sequencer[0].replace(there[0], there[0].replace("= |", "= 1'h1 |"))
+    assert found("core", (sequencer[0], broken), effort=1)
+
+
+UNITS = {
+    "command_queue": "core",
+    "sequencer": "core",
+    "load": "core",
+    "layout_a": "core",
+    "layout_b": "core",
+    "multiply": "core",
+    "output": "core",
+    "store": "core",
+    "tile": "core",
+}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_soft_reset_that_does_not_reach_a_unit(unit):
+    top = re.search(r"^module tensordash_core\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
+    assert top
+    instance = re.search(rf"^  tensordash_\w+ {unit} \(.*?^  \);", top[0], re.DOTALL | re.MULTILINE)
+    assert instance
+    restarted = re.search(r"assign (\w+) = rst \| registers__restart", top[0])
+    assert restarted
+    reset = f".rst({restarted[1]})"
+    assert reset in instance[0]
+    assert found(UNITS[unit], (instance[0], instance[0].replace(reset, ".rst(rst)")), effort=1.5)
+
+
+def test_a_soft_reset_that_reaches_nothing():
+    assert found("core", ("rst | registers__restart", "rst"))
+
+
+@pytest.mark.parametrize("unit", ["load", "store"])
+def test_a_unit_that_goes_on_in_a_soft_reset(unit):
+    top = re.search(r"^module tensordash_core\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
+    assert top
+    instance = re.search(rf"^  tensordash_\w+ {unit} \(.*?^  \);", top[0], re.DOTALL | re.MULTILINE)
+    assert instance
+    assert found("core", (instance[0], instance[0].replace(".halt(registers__halt)", ".halt(1'h0)")), effort=3)
+
+
+QUEUE = {
+    "enable is not looked at": (".enable(registers__enable)", ".enable(1'h1)"),
+    "idle while a descriptor is on its way": ("sequencer__busy | ", "sequencer__busy | 1'h0 & "),
+    "interrupts are not masked": (".irq(irq)", ".irq()"),
+}
+
+
+@pytest.mark.parametrize("name", QUEUE)
+def test_a_wrong_queue(name):
+    assert found("core_queue", QUEUE[name], effort=1)
