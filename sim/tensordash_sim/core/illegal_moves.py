@@ -1,4 +1,4 @@
-"""Moves between memory and buffer that are illegal: fields, buffer, memory, and compressed tensors that are corrupted."""
+"""Illegal moves between memory and buffer: fields, buffer, memory, and compressed tensors that are corrupted."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType

@@ -80,9 +80,7 @@ class _Writer:
         return at
 
 
-def random_program(
-    random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False
-) -> RandomProgram:
+def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False) -> RandomProgram:
     """A matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
 
     Parameters

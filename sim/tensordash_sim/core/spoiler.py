@@ -1,5 +1,6 @@
 """What a legal program is made illegal with: descriptors changed or added, and free memory and groups for them."""
 
+from itertools import pairwise
 from random import Random
 
 from tensordash.configuration.core_config import CoreConfig
@@ -9,6 +10,7 @@ from .footprint import written_groups
 from .random_programs import PROGRAM, RandomProgram
 
 __all__ = ["Spoiler"]
+
 
 class Spoiler:
     """A program under change.
@@ -53,7 +55,7 @@ class Spoiler:
     def _longest_free(self, used: set[int]) -> range:
         """The longest run of groups that are not used."""
         marks = [-1, *sorted(used), self.config.groups]
-        return max((range(a + 1, b) for a, b in zip(marks, marks[1:], strict=False)), key=len)
+        return max((range(a + 1, b) for a, b in pairwise(marks)), key=len)
 
     # Descriptors
 

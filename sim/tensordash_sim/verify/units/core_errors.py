@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import cocotb
 import numpy as np
@@ -173,14 +174,14 @@ async def illegal_programs(dut, latency: tuple[int, int], pause: float) -> None:
 
 @cocotb.test()
 async def halves_of_a_multiply(dut) -> None:
-    """Behind an error one unit has a multiply's descriptor, and the other never gets it: the error is told all the same."""
+    """Behind an error one unit has a multiply's descriptor, and the other never gets it: the error is told."""
     if "clauses" in current_job().options:
         return
     host = Host(dut, "halves", latency=(0, 100), pause=0.1)
     checker = Checker(host)
     await host.begin()
     await checker.fill()
-    blocks = {"emit": 1, "x_size": 1, "a_streams": 3, "b_streams": 3, "steps": 4}
+    blocks: dict[str, Any] = {"emit": 1, "x_size": 1, "a_streams": 3, "b_streams": 3, "steps": 4}
     first = Program()  # the multiply waits for its blocks to be taken
     first.add("load", signal=["output"], memory=SIZE, address=0, count_0=1)
     first.add("multiply", output_wait=["load"], **blocks)
@@ -243,5 +244,3 @@ def line_of(kind: str, random: Random, config: CoreConfig, descriptors: Sequence
     address, count = random.choice(runs)
     # What is compressed is mostly shorter than it may be.
     return (address + random.choice([0, random.randrange(count), random.randrange(1 + count // 4)])) // line
-
-

@@ -227,7 +227,9 @@ async def random_programs(dut, slow: int) -> None:
             done = pins.read("done")
             assert all(finished[k] == len(owners(program[k])) for k in range(done)), f"program {number}: done too early"
             stuck = [unit for unit in units.values() if len(unit.beats) == 4 and not (unit.busy or unit.goes_on(units))]
-            active = any(unit.beats for unit in units.values() if unit not in stuck) or (sent < len(beats) and not codes - {0} and room)
+            active = any(unit.beats for unit in units.values() if unit not in stuck) or (
+                sent < len(beats) and not codes - {0} and room
+            )
             quiet = 0 if active else quiet + 1
             await pins.tick()
             await pins.settle()
