@@ -70,8 +70,9 @@ async def every_bit(dut) -> None:
     for name, operation in OPERATIONS.items():
         for place in range(BITS):
             bits = encode(operation, random_fields(random, checked.config, name))
-            found[await checked.show(bits)] += 1
-            await checked.reset()
+            if place % 16 == 0:
+                found[await checked.show(bits)] += 1
+                await checked.reset()
             found[await checked.show(bits ^ 1 << place)] += 1
             await checked.reset()
     for code in range(16):
@@ -83,7 +84,7 @@ async def every_bit(dut) -> None:
 
 def edges(field: Field) -> list[int]:
     """Bit patterns of a field around what is allowed, its least and greatest among them."""
-    return sorted({value % (1 << field.width) for value in (0, 1, 2, 3, 4, 5, 7, 8, 16, 24, 32, 64, 128, -1, -2, -128)})
+    return sorted({value % (1 << field.width) for value in (0, 1, 2, 4, 5, 8, 16, 32, 64, -1, -2, -128)})
 
 
 @cocotb.test()
