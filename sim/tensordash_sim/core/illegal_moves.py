@@ -10,7 +10,7 @@ from tensordash.configuration.descriptors import decode
 
 from .random_programs import random_values
 from .spoiler import Spoiler
-from .tensors import deflate
+from .tensors import deflate, inflate, value_type
 
 __all__ = ["MOVES"]
 
@@ -170,11 +170,16 @@ def _wrong_units(spoiler: Spoiler) -> bool:
 def _wrong_mask(spoiler: Spoiler) -> bool:
     if not spoiler.config.compression:
         return False
-    data, table, fields = _tensor(spoiler)
-    changed = bytearray(data)
-    # The first group's: where another's is, depends on the masks before it.
-    bit = spoiler.random.randrange(spoiler.config.tile.lanes**2)
-    changed[bit // 8] ^= 1 << bit % 8
+    kind = value_type(spoiler.config.value_bits)
+    while True:
+        data, table, fields = _tensor(spoiler)
+        changed = bytearray(data)
+        # The first group's: where another's is, depends on the masks before it.
+        bit = spoiler.random.randrange(spoiler.config.tile.lanes**2)
+        changed[bit // 8] ^= 1 << bit % 8
+        # What is behind a wrong mask may be right by chance.
+        if inflate(np.frombuffer(changed, kind), spoiler.config, fields["count_0"]) is None:
+            break
     _load_tensor(spoiler, bytes(changed), table, fields)
     return True
 

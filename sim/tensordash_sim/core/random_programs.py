@@ -121,7 +121,8 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
     results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
         return random_program(random, config, size, edges=edges)
-    for side, position_count, share in (("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))):
+    sides = [("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))]
+    for side, position_count, share in random.sample(sides, 2):
         values = random_values(random, config, (channels, position_count), share)
         _load(program, random, config, writer, to_groups(values, config), places[side], f"layout_{side}")
     if flags["bias"]:
@@ -140,10 +141,8 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
         first = index * chunk
         steps = min(chunk, channel_groups - first)
         again = ["multiply"] if index else []
-        for side, groups, streams, count in (
-            ("b", b_groups, b_streams, b_positions),
-            ("a", a_groups, a_streams, a_positions),
-        ):
+        laid = [("b", b_groups, b_streams, b_positions), ("a", a_groups, a_streams, a_positions)]
+        for side, groups, streams, count in random.sample(laid, 2):
             program.add(
                 f"layout_{side}",
                 wait=[*(["load"] if not index else []), *again],

@@ -64,7 +64,7 @@ OF_PROGRAMS = {
     "beats that are read are not counted": (DATA_READ, "unit_counters__events[7] = 1'h0"),
     "fetches are counted as data": (DATA_READ, "unit_counters__events[7] = _22_"),
     "beats that are written are not counted": ("= m_axi_wvalid & m_axi_wready;", "= 1'h0;"),
-    "stores are not counted": ("{ sequencer__running[5:4],", "{ 1'h0, sequencer__running[4],"),
+    "stores are not counted": ("events[8:7], sequencer__running[5:4],", "events[8:7], 1'h0, sequencer__running[4],"),
 }
 
 

@@ -28,15 +28,16 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
 
 @cocotb.test()
 async def soft_resets(dut) -> None:
-    """A soft reset in any cycle of a program, and then another program, as from a reset."""
+    """Soft resets in any cycle of programs, and then another program, as from a reset."""
     host = Host(dut, "soft resets", latency=(0, 60), pause=0.2)
     await host.begin()
     for index in range(max(2, round(6 * host.job.effort))):
-        await host.start()
-        made = random_program(host.random, host.config, edges=host.random.random() < 0.5)
-        await host.offer(made.memory, made.program.descriptors)
-        await host.cycles(host.random.randint(1, 400))
-        await host.restart()
+        for _ in range(host.random.randint(1, 5)):
+            await host.start()
+            made = random_program(host.random, host.config, edges=host.random.random() < 0.5)
+            await host.offer(made.memory, made.program.descriptors)
+            await host.cycles(host.random.choice([host.random.randint(1, 400), host.random.randint(60, 200)]))
+            await host.restart()
         await host.start()
         await host.check_program(index, 0)
         await host.write("control", 2)

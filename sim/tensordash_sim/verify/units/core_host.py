@@ -170,12 +170,12 @@ class Host:
         self.tail += len(program)
         await self.write("tail", self.tail)
 
-    async def run(self, content: Memory, program: list[int], most: int = 200_000) -> int:
+    async def run(self, content: Memory, program: list[int], most: int = 60_000) -> int:
         """Execute a program on an image of memory; the cycles that it took."""
         await self.offer(content, program)
         return await self.interrupt(most)
 
-    async def interrupt(self, most: int = 200_000) -> int:
+    async def interrupt(self, most: int = 60_000) -> int:
         """Wait until `irq` is high; the cycles that it took."""
         for cycle in range(most):
             await self.cycle()
