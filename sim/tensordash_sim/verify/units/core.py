@@ -21,8 +21,18 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     await host.write("snapshot", 1)
     fetched = total * BITS // host.config.axi_bits
     beats = {"read_beats": host.memory.read_beats - fetched, "write_beats": host.memory.write_beats}
-    assert {name: await host.read(name) for name in beats} == beats
-    for name in ("cycles", "scheduled", "load_busy", "layout_a_busy", "layout_b_busy", "output_busy", "store_busy"):
+    expected = beats | {"steps": host.steps}
+    assert {name: await host.read(name) for name in expected} == expected
+    for name in (
+        "cycles",
+        "multiplying",
+        "scheduled",
+        "load_busy",
+        "layout_a_busy",
+        "layout_b_busy",
+        "output_busy",
+        "store_busy",
+    ):
         assert 0 < await host.read(name) <= host.pins.cycle, name
 
 

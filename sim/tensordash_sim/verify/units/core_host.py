@@ -9,6 +9,7 @@ import cocotb
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.registers import ERRORS, IDENTITY, named
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
@@ -34,6 +35,11 @@ class Host:
         Seed of what is random.
     latency, pause
         Of the memory, as of `AxiMemory`.
+
+    Attributes
+    ----------
+    steps : int
+        Dense steps of the programs that `check_program` has run.
     """
 
     def __init__(self, dut: Any, name: str, *, latency: tuple[int, int], pause: float) -> None:
@@ -57,6 +63,7 @@ class Host:
             outstanding=self.config.outstanding + 2,
         )
         self.tail = 0
+        self.steps = 0
         self.base, self.log2_places = PROGRAM, LOG2_PLACES
 
     async def begin(self) -> None:
@@ -215,6 +222,7 @@ class Host:
             if buffer is not None:
                 golden.buffer = buffer
             expected = golden.run(made.program.descriptors)
+            self.steps += sum(map(self._steps, made.program.descriptors))
             cycles = await self.run(made.memory, made.program.descriptors)
             count = len(made.program.descriptors)
             cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
@@ -222,6 +230,14 @@ class Host:
             assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden says {expected}"
             same_memory(self.memory.memory, golden.memory, self.ring)
         return count
+
+    def _steps(self, bits: int) -> int:
+        """Dense steps that the tile consumes for a descriptor."""
+        operation, values = decode(bits)
+        if operation is not OPERATIONS["multiply"]:
+            return 0
+        depth = self.config.tile.window_depth
+        return values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth
 
     @property
     def ring(self) -> tuple[int, int]:
