@@ -2,9 +2,12 @@
 
 import cocotb
 
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS
+from tensordash_sim.core.golden import Memory
+from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import random_program
-from tensordash_sim.verify.units.core_host import Host
+from tensordash_sim.verify.units.core_host import SIZE, Host
 
 
 @cocotb.test()
@@ -44,10 +47,23 @@ async def soft_resets(dut) -> None:
     for index in range(max(2, round(6 * host.job.effort))):
         for _ in range(host.random.randint(1, 5)):
             await host.start()
-            made = random_program(host.random, host.config, edges=host.random.random() < 0.5)
-            await host.offer(made.memory, made.program.descriptors)
+            if host.random.random() < 0.4:
+                await host.offer(Memory(SIZE), long_layouts(host.config))
+            else:
+                made = random_program(host.random, host.config, edges=host.random.random() < 0.5)
+                await host.offer(made.memory, made.program.descriptors)
             await host.cycles(host.random.choice([host.random.randint(1, 400), host.random.randint(60, 200)]))
             await host.restart()
         await host.start()
         await host.check_program(index, 0)
         await host.write("control", 2)
+
+
+def long_layouts(config: CoreConfig) -> list[int]:
+    """Layouts that take long: as many streams as there is room for, a position in each cycle."""
+    program = Program()
+    for side in "ab":
+        streams, steps = config.stream_words(side), config.tile.window_depth
+        program.add(f"layout_{side}", steps=steps, streams=min(streams, 4095), stride=4, x_size=64, address=0)
+    program.add("end")
+    return program.descriptors

@@ -56,27 +56,33 @@ async def rings_of_any_size(dut) -> None:
         assert not expected.error
         await begun(host, made, log2_places)
         while host.tail < len(descriptors):
-            free = (1 << log2_places) - (host.tail - await host.read("head"))
-            portion = descriptors[host.tail :][: random.randint(0, free)]
-            host.put(portion)
-            host.tail += len(portion)
-            await host.write("tail", host.tail)
+            await _portion(host, descriptors)
             if random.random() < 0.2:
-                await _switched_off(host)
+                await _switched_off(host, descriptors)
             await host.cycles(random.choice([0, 0, 50]))
         await finish(host, golden, len(descriptors))
         assert await host.read("cause") == 1
         await host.restart()
 
 
-async def _switched_off(host: Host) -> None:
-    """Without `enable` what is fetched is finished, and nothing is fetched."""
+async def _portion(host: Host, descriptors: Sequence[int]) -> None:
+    """Some more descriptors of a program, as many as there are free places for, or less."""
+    free = (1 << host.log2_places) - (host.tail - await host.read("head"))
+    portion = descriptors[host.tail :][: host.random.randint(0, free)]
+    host.put(portion)
+    host.tail += len(portion)
+    await host.write("tail", host.tail)
+
+
+async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
+    """Without `enable` what is fetched is finished, and nothing is fetched, whatever is put into the ring."""
     await host.write("control", 0)
     began = host.pins.cycle
     while await host.read("status"):
         assert host.pins.cycle - began < LONGEST, "the core is never idle"
     head, done = await host.read("head"), await host.read("done")
     assert head == done <= host.tail
+    await _portion(host, descriptors)
     await host.cycles(100)
     assert await host.read("head") == head
     assert host.memory.idle
