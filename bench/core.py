@@ -66,7 +66,7 @@ class Work:
 
 def work() -> Iterator[Work]:
     """The trace's convolutions, and ResNet-50's layers on images that are cut."""
-    for record in Trace.open(example_trace()).records():
+    for record in Trace.open(example_trace()).records:
         if isinstance(record.geometry, Convolution):
             operation = str(record.operation)
             values = {name: record.values(name).astype(np.float16) for name in OPERANDS[operation]}
@@ -143,7 +143,8 @@ def compression(config: CoreConfig, zeros: float, groups: int = 512) -> dict[str
         image = Memory(1 << 20)
         for at, each in ((plain, cut.tobytes()), (packed, data), (index, table.astype("<u4").tobytes())):
             image.write(at, each)
-        program, how = Program(), {"address": 0, "count_0": groups}
+        program = Program()
+        how: dict[str, Any] = {"address": 0, "count_0": groups}
         if kind == "plain":
             program.add("load", memory=plain, signal=["store"], **how)
             program.add("store", memory=there, wait=["load"], **how)

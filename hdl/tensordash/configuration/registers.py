@@ -153,7 +153,7 @@ REGISTERS: tuple[Register, ...] = (
         access="ro",
         doc="what it does",
         bits=_bits(
-            ("busy", 0, 1, "a descriptor is fetched or not done"),
+            ("busy", 0, 1, "a descriptor is fetched or not done, and no error stands"),
             ("resetting", 1, 1, "a soft reset is not over"),
             ("failed", 2, 1, "an error stands"),
         ),

@@ -144,7 +144,9 @@ class Core(Block):
                 for name in ("enable", "queue_base", "queue_size", "tail")
             ),
             queue.done.eq(sequencer.done),
-            registers.busy.eq(sequencer.busy | (registers.enable & (queue.head != registers.tail))),
+            registers.busy.eq(
+                ~sequencer.failed & (sequencer.busy | ~queue.idle | (registers.enable & (queue.head != registers.tail)))
+            ),
             registers.failed.eq(sequencer.failed),
             registers.head.eq(queue.head),
             registers.done.eq(sequencer.done),
@@ -152,7 +154,8 @@ class Core(Block):
             registers.error_index.eq(sequencer.done),
             registers.ended.eq(sequencer.ended),
             registers.idle.eq(Cat(each.idle for each in halted).all()),
-            *(each.halt.eq(registers.halt) for each in halted),
+            # Behind an error nothing is fetched, whatever there is.
+            *(each.halt.eq(registers.halt | (sequencer.failed if each is queue else 0)) for each in halted),
         ]
 
     def _bus(self, m: Module) -> None:

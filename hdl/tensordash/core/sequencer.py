@@ -209,6 +209,7 @@ class Sequencer(Block):
         m.d.comb += errors.eq(Cat(*(unit.failed for unit in units)).any())
         wants: list[Value] = []
         befores: list[Value] = []
+        distances: list[Signal] = []  # from a unit's place to the first error: negative behind it
         for unit in units:
             # No two places are further apart than the window is long.
             distance = Signal(self._slot_bits + 1, name=f"{unit.name}_distance")
@@ -223,6 +224,7 @@ class Sequencer(Block):
             ]
             wants.append(want)
             befores.append(before)
+            distances.append(distance)
         free = Signal()
         m.d.comb += free.eq(~reading & ~sending)
         for j, unit in enumerate(units):
@@ -257,7 +259,13 @@ class Sequencer(Block):
             m.d.comb += [window.read_enable.eq(1), window.read_address.eq(Cat((beat + 1)[:2], place))]
             m.d.sync += [beat.eq(beat + 1), sending.eq(beat != COMMAND_BEATS - 1)]
         self._quiet = Signal(name="quiet")  # nothing that was given away is under way
-        m.d.comb += self._quiet.eq(~errors & ~Cat(*(unit.begun for unit in units)).any())
+        # Of a multiply behind an error one unit may have its descriptor and the other will never get it: what waits so
+        # is not waited for. Neither of the two touches memory.
+        waited_for = [
+            unit.begun & ~(self._limited & distance[-1]) if unit.name in ("multiply", "output") else unit.begun
+            for unit, distance in zip(units, distances, strict=True)
+        ]
+        m.d.comb += self._quiet.eq(~errors & ~Cat(*waited_for).any())
 
     def _read_tokens(self, m: Module, reading: Signal, served: Signal) -> None:
         """What a descriptor says of its unit's tokens."""
@@ -277,14 +285,17 @@ class Sequencer(Block):
         place = self.done[: self._slot_bits + 1]
         there = Signal()
         oldest = Signal()
+        stands = Signal()  # an error does: for good, whatever is found behind it
         m.d.comb += [
             there.eq(place != self._checked),
             oldest.eq(there & (Array(self._left)[place[:-1]] == 0)),
             self.ended.eq(oldest & (Array(self._operations)[place[:-1]] == OPERATIONS["end"].code)),
-            self.failed.eq(self._limited & self._quiet & (place == self._limit)),
+            self.failed.eq(stands),
             self.error.eq(Mux(self.failed, self._code, 0)),
             self.busy.eq(there & ~self.failed),
             self.running.eq(Cat(unit.begun for unit in self._units)),
         ]
+        with m.If(self._limited & self._quiet & (place == self._limit)):
+            m.d.sync += stands.eq(1)
         with m.If(oldest):
             m.d.sync += self.done.eq(self.done + 1)

@@ -1,7 +1,7 @@
 """The golden core: executes a program on an image of memory, one descriptor after the other, and defines the bits."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from tensordash.configuration.registers import ERRORS
 from ..golden.dot import ExactAccumulator
 from ..golden.numbers import fixed_values, is_finite, is_zero
 from .legal import Sequencer
+from .loop_walk import LoopWalk
 from .results import Generators, result_bits
 from .tensors import deflate, inflate, value_type
 
@@ -45,24 +46,39 @@ class Memory:
         Bytes.
     base : int
         The first one's address.
+    line : int
+        Bytes of a line: what a beat of the bus has.
+
+    Attributes
+    ----------
+    faults : set of int
+        Numbers of lines that answer with an error though they are there: address divided by `line`.
     """
 
-    def __init__(self, size: int, base: int = 0) -> None:
-        self.base = base
+    def __init__(self, size: int, base: int = 0, *, line: int = 1) -> None:
+        self.base, self.line = base, line
         self.bytes = bytearray(size)
+        self.faults: set[int] = set()
 
     def read(self, address: int, count: int) -> bytes | None:
         """Some bytes, None if one of them is not there."""
         begin = address - self.base
-        return bytes(self.bytes[begin : begin + count]) if 0 <= begin <= len(self.bytes) - count else None
+        return bytes(self.bytes[begin : begin + count]) if self._answers(address, count) else None
 
     def write(self, address: int, data: bytes) -> bool:
         """Write bytes; whether all of them are there. None is written if not."""
-        begin = address - self.base
-        if not 0 <= begin <= len(self.bytes) - len(data):
+        if not self._answers(address, len(data)):
             return False
+        begin = address - self.base
         self.bytes[begin : begin + len(data)] = data
         return True
+
+    def _answers(self, address: int, count: int) -> bool:
+        if not 0 <= address - self.base <= len(self.bytes) - count:
+            return False
+        return not self.faults or self.faults.isdisjoint(
+            range(address // self.line, (address + count - 1) // self.line + 1)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,30 +113,6 @@ class _Counts:
     zeros: int = 0
     non_finite: int = 0
     overflow: int = 0
-
-
-@dataclass
-class _Walk:
-    """The state of loops: docs/core.md, "Loops"."""
-
-    values: Mapping[str, int]
-    loops: int
-    address: int = field(init=False)
-    x: int = field(init=False)
-    y: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.address, self.x, self.y = (self.values[name] for name in ("address", "x", "y"))
-        self._turns = [0] * self.loops
-
-    def step(self) -> None:
-        """Go on to the next group."""
-        outermost = self.loops - 1
-        k = next((k for k in range(outermost) if self._turns[k] < self.values[f"count_{k}"] - 1), outermost)
-        self._turns[: k + 1] = [*[0] * k, self._turns[k] + 1]
-        self.address = (self.address + self.values[f"address_{k}"]) % (1 << 16)
-        self.x = (self.x + self.values[f"x_{k}"] + (1 << 15)) % (1 << 16) - (1 << 15)
-        self.y = (self.y + self.values[f"y_{k}"] + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 class GoldenCore:
@@ -211,9 +203,9 @@ class GoldenCore:
 
     # Memory
 
-    def _whole(self, values: Mapping[str, int], name: str) -> int:
-        """An address of its two halves."""
-        return (values[name] | values[f"{name}_high"] << 32) % (1 << self.config.address_bits)
+    def _whole(self, values: Mapping[str, int], name: str, offset: int = 0) -> int:
+        """An address of its two halves, or so many bytes behind."""
+        return ((values[name] | values[f"{name}_high"] << 32) + offset) % (1 << self.config.address_bits)
 
     def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
         """Address in memory, and group in the buffer, of each run of `count_0` groups."""
@@ -250,14 +242,14 @@ class GoldenCore:
         self._see_range(values)
         config, count = self.config, values["count_0"]
         segments, unit = -(-count // values["segment"]), config.value_bits // 8
-        ends = [self.memory.read(self._whole(values, "table") + 4 * k, 4) for k in (0, segments)]
+        ends = [self.memory.read(self._whole(values, "table", 4 * k), 4) for k in (0, segments)]
         if ends[0] is None or ends[1] is None:
             raise CoreFailure("read")
         first, last = (int.from_bytes(end, "little") for end in ends if end is not None)
         size = config.tile.lanes**2
         if not first < last <= first + count * (size + size // config.value_bits):
             raise CoreFailure("compressed")
-        data = self.memory.read(self._whole(values, "memory") + first * unit, (last - first) * unit)
+        data = self.memory.read(self._whole(values, "memory", first * unit), (last - first) * unit)
         if data is None:
             raise CoreFailure("read")
         groups = inflate(np.frombuffer(data, self.buffer.dtype), config, count)
@@ -299,7 +291,7 @@ class GoldenCore:
         words, failed = -(-values["steps"] // depth), False
         if values["base"] + values["streams"] * words > config.stream_words(side):
             raise CoreFailure("range")
-        walk, streams = _Walk(values, loops=6), self.streams[side]
+        walk, streams = LoopWalk(values, loops=6), self.streams[side]
         for stream in range(values["streams"]):
             begin = depth * (values["base"] + stream * words)
             streams[begin : begin + depth * words] = 0
@@ -313,7 +305,7 @@ class GoldenCore:
         if failed:
             raise CoreFailure("address")
 
-    def _gathered(self, walk: _Walk, values: Mapping[str, int]) -> tuple[NDArray, bool]:
+    def _gathered(self, walk: LoopWalk, values: Mapping[str, int]) -> tuple[NDArray, bool]:
         """L positions, and whether those that count lie in the buffer."""
         lanes = self.config.tile.lanes
         step, inside = np.zeros(self.buffer.shape[1:], self.buffer.dtype), True
@@ -342,7 +334,7 @@ class GoldenCore:
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
-        walk, generators = _Walk(values, loops=4), Generators(values["seed"], config.tile.columns)
+        walk, generators = LoopWalk(values, loops=4), Generators(values["seed"], config.tile.columns)
         failed, place = False, values["partial"]
         for p in range(values["b_streams"]):
             rows = self.streams["b"][depth * values["b_base"] + p * size :][:size]
@@ -386,7 +378,7 @@ class GoldenCore:
             self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
 
     def _emit(
-        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: _Walk, generators: Generators
+        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, generators: Generators
     ) -> bool:
         """Make results of a block and write them; whether all that count lie in the buffer."""
         tile = self.config.tile
@@ -416,31 +408,38 @@ class GoldenCore:
         sums: Sequence[ExactAccumulator],
         random: Sequence[int],
         values: Mapping[str, int],
-        walk: _Walk,
+        walk: LoopWalk,
     ) -> bool:
-        """Write the results of one position; whether it lies in the buffer."""
-        config, counts = self.config, self.counts
+        """Write the results of one position; whether all of its groups lie in the buffer. Those that do are written."""
+        config = self.config
         lanes, fmt = config.tile.lanes, config.tile.a_format
+        assert isinstance(fmt, FloatFormat)
         width = config.fp32_groups if values["fp32"] else 1
-        address = (walk.address + x // lanes * width) % (1 << 16)
-        if address + width > len(self.buffer):
-            return False
+        address = walk.address + x // lanes * width
+        groups = [(address + k) % (1 << 16) for k in range(width)]
         position = x % lanes
         results = [0] * lanes
         if x < values["x_size"]:
-            assert isinstance(fmt, FloatFormat)
             mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
             for c in range(lanes):
                 bias = self._bias(values, walk.y * lanes + c) if values["bias"] else 0
                 masked = is_zero(int(mask[c]), fmt)
                 results[c] = result_bits(sums[c].result_bits(bias), values, fmt, masked=masked, random=random[c])
-            made = FP32 if values["fp32"] else fmt
-            counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
-            counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+        made, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
         kind = value_type(32 if values["fp32"] else config.value_bits)
         written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
-        self.buffer[address : address + width, position] = written
-        return True
+        for k, group in enumerate(groups):
+            if inside[k]:
+                self.buffer[group, position] = written[k]
+                if x < values["x_size"]:
+                    self._count(results[k * lanes // width : (k + 1) * lanes // width], made)
+        return all(inside)
+
+    def _count(self, results: Sequence[int], made: FloatFormat) -> None:
+        """Count results that are written."""
+        counts = self.counts
+        counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
+        counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
         """An FP32 value of the vector of biases."""

@@ -105,14 +105,16 @@ def expected(layer: Layer, operation: str, values: Mapping[str, ArrayLike], *, f
     That is what the core's bits are, as long as float64 holds the sums of the products: fp16 of ordinary size.
     """
     import torch
+    from torch.nn.functional import conv2d
+    from torch.nn.grad import conv2d_input, conv2d_weight
 
     data = {name: torch.as_tensor(np.asarray(value, np.float64)) for name, value in values.items()}
-    how = {"stride": layer.stride, "padding": layer.padding}
+    stride, padding = layer.stride, layer.padding
     if operation == "AxW":
-        made = torch.nn.functional.conv2d(data["A"], data["W"], **how)
+        made = conv2d(data["A"], data["W"], stride=stride, padding=padding)
     elif operation == "WxG":
-        made = torch.nn.grad.conv2d_input(layer.shape("A"), data["W"], data["G"], **how)
+        made = conv2d_input(layer.shape("A"), data["W"], data["G"], stride=stride, padding=padding)
     else:
-        made = torch.nn.grad.conv2d_weight(data["A"], layer.shape("W"), data["G"], **how)
+        made = conv2d_weight(data["A"], layer.shape("W"), data["G"], stride=stride, padding=padding)
     rounded = made.numpy().astype(np.float32)
     return rounded if fp32 else rounded.astype(np.float16)

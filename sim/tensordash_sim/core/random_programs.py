@@ -18,6 +18,7 @@ __all__ = ["RandomProgram", "random_program", "random_values"]
 
 DATA = 0x10000
 """Where tensors begin in memory."""
+PAGE = 4096
 PROGRAM = 0x1000
 """Where the ring of descriptors is."""
 
@@ -34,11 +35,14 @@ class RandomProgram:
         Its data; without the descriptors.
     title : str
         What it does.
+    end : int
+        From this address on nothing is used.
     """
 
     program: Program
     memory: Memory
     title: str
+    end: int
 
 
 def random_values(random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float) -> NDArray:
@@ -53,25 +57,30 @@ def random_values(random: Random, config: CoreConfig, shape: tuple[int, ...], ze
 
 
 class _Writer:
-    """Puts tensors into memory, one behind the other."""
+    """Puts tensors into memory, one behind the other, or with `edges` each across the end of a page."""
 
-    def __init__(self, config: CoreConfig, memory: Memory) -> None:
-        self._config, self._memory, self._next = config, memory, DATA
+    def __init__(self, random: Random, config: CoreConfig, memory: Memory, *, edges: bool) -> None:
+        self._random, self._memory, self._edges, self._next = random, memory, edges, DATA
+        self._line = max(64, config.group_bytes)
 
-    def place(self, size: int) -> int:
-        """An address at which so many bytes are free."""
-        at = self._next
-        self._next = -(-(at + size) // 64) * 64
+    def place(self, size: int, align: int = 0) -> int:
+        """An address at which so many bytes are free: a multiple of a group's, or of `align`."""
+        at, align = self._next, align or self._line
+        if self._edges:
+            before = align * self._random.randint(1, max(1, (size - 1) // align))
+            at = -(-(at + before) // PAGE) * PAGE - before
+        self._next = -(-(at + size) // self._line) * self._line
+        assert self._next <= len(self._memory.bytes)
         return at
 
-    def put(self, data: bytes) -> int:
+    def put(self, data: bytes, align: int = 0) -> int:
         """Write bytes; their address."""
-        at = self.place(len(data))
+        at = self.place(len(data), align)
         assert self._memory.write(at, data)
         return at
 
 
-def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> RandomProgram:
+def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False) -> RandomProgram:
     """A matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
 
     Parameters
@@ -82,9 +91,11 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
         The core.
     size : int
         Bytes of memory.
+    edges : bool
+        Tensors lie across ends of pages of 4 KiB, which no burst may cross, and as little aligned as may be.
     """
     memory = Memory(size)
-    writer = _Writer(config, memory)
+    writer = _Writer(random, config, memory, edges=edges)
     lanes, depth = config.tile.lanes, config.tile.window_depth
     # Positions of side A are the columns, those of side B the rows.
     parts_a, parts_b = config.parts("a"), config.parts("b")
@@ -100,7 +111,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
     chunk = min(chunk, room * depth)
     chunks = -(-channel_groups // chunk)
     if chunks > 1 and a_streams * b_streams > config.partial_sums:
-        return random_program(random, config, size)
+        return random_program(random, config, size, edges=edges)
     flags = _flags(random, config)
     program = Program()
     region = config.groups // config.regions if config.regions > 1 else config.groups // 4
@@ -109,8 +120,9 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
     positions, made = (a_groups, b_groups) if flags["transposed"] else (b_groups, a_groups)
     results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
-        return random_program(random, config, size)
-    for side, position_count, share in (("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))):
+        return random_program(random, config, size, edges=edges)
+    sides = [("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))]
+    for side, position_count, share in random.sample(sides, 2):
         values = random_values(random, config, (channels, position_count), share)
         _load(program, random, config, writer, to_groups(values, config), places[side], f"layout_{side}")
     if flags["bias"]:
@@ -129,10 +141,8 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
         first = index * chunk
         steps = min(chunk, channel_groups - first)
         again = ["multiply"] if index else []
-        for side, groups, streams, count in (
-            ("b", b_groups, b_streams, b_positions),
-            ("a", a_groups, a_streams, a_positions),
-        ):
+        laid = [("b", b_groups, b_streams, b_positions), ("a", a_groups, a_streams, a_positions)]
+        for side, groups, streams, count in random.sample(laid, 2):
             program.add(
                 f"layout_{side}",
                 wait=[*(["load"] if not index else []), *again],
@@ -160,8 +170,8 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
         )
     groups = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if config.compression and random.random() < 0.4:
-        target = writer.place(2 * groups * config.group_bytes)
-        table = writer.place(4 * groups + 8)
+        target = writer.place(2 * groups * config.group_bytes, 16)
+        table = writer.place(4 * groups + 8, 4)
         program.add(
             "store",
             wait=["output"],
@@ -180,12 +190,12 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17) -> R
             address=places["result"],
             count_0=groups,
         )
-    program.add("record", memory=writer.place(32) // 32 * 32)
+    program.add("record", memory=writer.place(32, 32))
     program.add("end")
     title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
         name for name, value in flags.items() if value
     )
-    return RandomProgram(program=program, memory=memory, title=title)
+    return RandomProgram(program=program, memory=memory, title=title, end=writer.place(0))
 
 
 def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
@@ -211,8 +221,8 @@ def _load(
         program.add(
             "load",
             compressed=1,
-            memory=writer.put(data),
-            table=writer.put(table.astype("<u4").tobytes()),
+            memory=writer.put(data, 16),
+            table=writer.put(table.astype("<u4").tobytes(), 4),
             segment=segment,
             **fields,
         )

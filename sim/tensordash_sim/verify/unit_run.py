@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tensordash.block import Block
@@ -12,11 +13,34 @@ from .job import JOB_VARIABLE, Job
 from .run import read_results
 from .simulators import Simulation, choose_simulator
 
-__all__ = ["run_unit"]
+__all__ = ["EmittedUnit", "emitted", "run_unit"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmittedUnit:
+    """A component's Verilog.
+
+    Parameters
+    ----------
+    top : str
+        Name of its module.
+    text : str
+        All modules.
+    """
+
+    top: str
+    text: str
+
+
+def emitted(block: Block) -> EmittedUnit:
+    """Emit a component, for more than one run."""
+    library = Library()
+    top, _ = library.module(block)
+    return EmittedUnit(top=top, text=library.verilog())
 
 
 def run_unit(
-    block: Block,
+    block: Block | EmittedUnit,
     bench: str,
     config: CoreConfig,
     *,
@@ -30,7 +54,7 @@ def run_unit(
 
     Parameters
     ----------
-    block : Block
+    block : Block or EmittedUnit
         The component.
     bench : str
         A module of `tensordash_sim.verify.units`.
@@ -55,9 +79,8 @@ def run_unit(
     ValueError
         If a text that is to be replaced is not there once, or no test ran.
     """
-    library = Library()
-    top, _ = library.module(block)
-    text = library.verilog()
+    unit = block if isinstance(block, EmittedUnit) else emitted(block)
+    text = unit.text
     for old, new in replaced:
         if text.count(old) != 1:
             raise ValueError(f"{old!r} must be in the Verilog once, not {text.count(old)} times")
@@ -67,7 +90,7 @@ def run_unit(
         (folder / "unit.v").write_text(text, encoding="utf-8")
         job = folder / "job.json"
         Job(config=config, seed=seed, effort=effort, options=options or {}).write(job)
-        simulation = Simulation(choose_simulator(simulator), top, [folder / "unit.v"], folder)
+        simulation = Simulation(choose_simulator(simulator), unit.top, [folder / "unit.v"], folder)
         results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
         tests, failures = read_results(results)
     if not tests:

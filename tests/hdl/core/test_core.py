@@ -1,34 +1,38 @@
-"""The core: random programs leave in memory what the golden core does."""
+"""The core: programs, legal and illegal, from a ring of any kind, leave in memory what the golden core does."""
 
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.core import Core
-from tensordash_sim.verify.unit_run import run_unit
+from tensordash_sim.verify.unit_run import emitted, run_unit
 
-USUAL = CoreConfig()
+SMALL = ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=4"]
+BARE = [f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic", "compression")]
+EIGHT = ["tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.buffer=32", "core.stream_buffer=16"]
 CONFIGS = {
-    "usual": USUAL,
-    "dense": USUAL.baseline,
-    "more columns": CoreConfig.from_toml("", ["tile.columns=8", "core.buffer=32"]),
-    "fp8, 8 lanes": CoreConfig.from_toml(
-        "", ["tile.lanes=8", "tile.rows=8", "tile.columns=8", "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"]
-    ),
+    "usual": SMALL,
+    "bare, on a narrow bus": [*SMALL, *BARE, "core.axi_bits=32", "core.window=4", "core.outstanding=1"],
+    "dense": [*SMALL, 'tile.sparsity="none"', 'tile.staging="shift"', "core.axi_bits=64", "core.regions=8"],
+    "more columns, one region": [*SMALL, "tile.columns=8", "core.buffer=16", "core.regions=1", "core.axi_bits=256"],
+    "more rows, long window": [*SMALL, "tile.rows=8", "core.buffer=16", "core.regions=2", "core.window=32"],
+    "one read at a time": [*SMALL, "core.axi_bits=32", "core.outstanding=1", "core.window=4"],
+    "fp8, 8 lanes": [*EIGHT, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
+    "8 lanes, wide bus": [*EIGHT, "core.axi_bits=512", "core.address_bits=32"],
 }
+BENCHES = ("core", "core_errors", "core_queue")
+QUICK = ("usual", "bare, on a narrow bus")
 
 
 @pytest.mark.parametrize(
-    "name", ["usual", *(pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS if name != "usual")]
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS if name not in QUICK)]
 )
-def test_random_programs(name):
-    assert run_unit(Core(CONFIGS[name]), "core", CONFIGS[name], seed=2, effort=0.5) == []
+def test_programs(name):
+    config = CoreConfig.from_toml("", CONFIGS[name])
+    unit, effort = emitted(Core(config)), 0.5 if name in QUICK else 2
+    failures = [run_unit(unit, bench, config, seed=2, effort=effort, simulator="auto") for bench in BENCHES]
+    assert failures == [[]] * len(BENCHES)
 
 
 def test_wrong_parameters():
     with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
         Core(4)
-
-
-@pytest.mark.slow
-def test_a_soft_reset_that_reaches_nothing_is_found():
-    assert run_unit(Core(USUAL), "core", USUAL, seed=2, effort=0.5, replaced=[("rst | registers__restart", "rst")])

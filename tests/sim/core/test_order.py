@@ -8,9 +8,10 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.footprint import footprints
-from tensordash_sim.core.golden import GoldenCore, Memory, _Walk
+from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.core.legal import Sequencer
+from tensordash_sim.core.loop_walk import LoopWalk
 from tensordash_sim.core.order import hoisted, linked, races
 from tensordash_sim.core.program import Loop, Program
 from tensordash_sim.core.random_programs import random_program
@@ -22,10 +23,7 @@ MANY = {"samples": 4, "channels": 16, "filters": 16, "size": (8, 8)}
 def without_tokens(program):
     """Descriptors without `wait` and `signal`, of either half."""
     header = ~(0x3F3F00)
-    return [
-        bits & header & (~(0x3F3F << 32) if decode(bits)[0].name == "multiply" else -1)  # type: ignore[union-attr]
-        for bits in program
-    ]
+    return [bits & header & (~(0x3F3F << 32) if decode(bits)[0].name == "multiply" else -1) for bits in program]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -71,7 +69,8 @@ def test_partial_sums_and_streams():
     layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
     program.add("layout_a", signal=["multiply"], **layout)
     program.add("layout_b", signal=["multiply"], **layout)
-    program.add("multiply", wait=["layout_a", "layout_b"], emit=1, steps=4, address=64, x_size=4, output_signal=["store"])
+    both = {"wait": ["layout_a", "layout_b"], "output_signal": ["store"]}
+    program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
     program.add("layout_a", **layout)
     program.add("store", memory=0, address=64, count_0=1)
     found = [(race.first, race.second) for race in races(CONFIG, program.descriptors)]
@@ -104,7 +103,7 @@ def test_footprints_are_what_golden_touches(seed):
         loops=loops,
     )
     _, values = decode(program.descriptors[0])
-    walk, wanted = _Walk(values, loops=6), 0
+    walk, wanted = LoopWalk(values, loops=6), 0
     for _ in range(total):
         for i in range(4):
             x = walk.x + i * values["stride"]
@@ -144,5 +143,5 @@ def test_hoisting_changes_no_bit():
     long = Contraction(
         config=CONFIG, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
     ).program()
-    names = [decode(bits)[0].name for bits in long.descriptors]  # type: ignore[union-attr]
+    names = [decode(bits)[0].name for bits in long.descriptors]
     assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"

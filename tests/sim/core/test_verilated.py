@@ -19,9 +19,15 @@ from tensordash_sim.trace import Trace, example_trace
 RING = 1 << 20
 
 
+def core_preset(name: str) -> CoreConfig:
+    made = load_any_preset(name)
+    assert isinstance(made, CoreConfig)
+    return made
+
+
 @pytest.fixture(scope="module")
 def config() -> CoreConfig:
-    return load_any_preset("core")
+    return core_preset("core")
 
 
 def check_random(config: CoreConfig, seeds: range, **memory) -> None:
@@ -34,7 +40,8 @@ def check_random(config: CoreConfig, seeds: range, **memory) -> None:
             core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
             got = core.run(made.program.descriptors, PROGRAM).outcome
             assert got == wanted, f"seed {seed}: {made.title}"
-            core.memory[PROGRAM : PROGRAM + 4096] = np.frombuffer(golden.memory.bytes, np.uint8)[PROGRAM : PROGRAM + 4096]
+            ring = slice(PROGRAM, PROGRAM + 4096)
+            core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
             assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {made.title}"
 
 
@@ -46,12 +53,12 @@ def test_random_programs(config):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["core", "core-dense", "core-wide", "core-fp8"])
 def test_many_random_programs(name):
-    check_random(load_any_preset(name), range(1000, 2000), latency=(0, 120), pause=0.2, seed=7)
+    check_random(core_preset(name), range(1000, 2000), latency=(0, 120), pause=0.2, seed=7)
 
 
 def convolutions():
     """Every convolution of the package's trace, all operations that it has."""
-    records = [each for each in Trace.open(example_trace()).records() if isinstance(each.geometry, Convolution)]
+    records = [each for each in Trace.open(example_trace()).records if isinstance(each.geometry, Convolution)]
     return {f"{each.layer} {each.operation}": each for each in records}
 
 

@@ -21,7 +21,6 @@ from tensordash_sim.verify.stimulus import (
     zeros,
 )
 
-
 IDLE_SPECIALS = 0.3
 
 

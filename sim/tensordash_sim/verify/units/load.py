@@ -63,6 +63,11 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     memory = BASE + 16 * random.randrange(SIZE // 64)
     place = BASE + SIZE // 2 + 4 * random.randrange(SIZE // 16)
     content.write(memory, data)
+    if random.random() < 0.3:
+        # A part of a tensor that begins far before it: addresses wrap.
+        before = 16 * random.randrange(1 << 24)
+        memory = (memory - before) % (1 << config.address_bits)
+        entries += np.uint32(before * 8 // width)
     content.write(place, entries.tobytes())
     if random.random() < 0.1:
         memory = BASE + SIZE - 16

@@ -104,14 +104,23 @@ class Unit:
         self.beats: list[int] = []
         self.busy = self.offered = 0
         self.index: int | None = None
+        self.last = -1  # the last descriptor that it was done with
         self.ready = self.done = False
+
+    def goes_on(self, units: dict[str, "Unit"]) -> bool:
+        """Whether it may be done: the two that share a multiply wait for each other."""
+        if self.name not in ("multiply", "output") or self.index is None:
+            return True
+        other = units["output" if self.name == "multiply" else "multiply"]
+        begun = other.index is not None and len(other.beats) == 4 and other.index >= self.index
+        return other.last >= self.index or (self.name == "multiply" and begun)
 
     def _fails(self, errors: dict[tuple[str, int], str]) -> bool:
         return self.index is not None and self.done and (self.name, self.index) in errors
 
-    def drive(self, errors: dict[tuple[str, int], str]) -> None:
+    def drive(self, errors: dict[tuple[str, int], str], units: dict[str, "Unit"]) -> None:
         """Inputs of a cycle."""
-        self.done = self.index is not None and len(self.beats) == 4 and self.busy == 0
+        self.done = self.index is not None and len(self.beats) == 4 and self.busy == 0 and self.goes_on(units)
         self.ready = len(self.beats) < 4 and self.random.random() < 0.8
         error = ERRORS[errors[self.name, self.index]] if self.index is not None and self._fails(errors) else 0
         self.pins.drive(
@@ -173,7 +182,7 @@ async def random_programs(dut, slow: int) -> None:
             shown = room and random.random() < 0.8
             pins.drive(descriptors_valid=int(shown), descriptors_payload=beats[sent] if shown else 0)
             for unit in units.values():
-                unit.drive(errors)
+                unit.drive(errors, units)
             await pins.settle()
             if shown:
                 assert pins.read("descriptors_ready")
@@ -183,6 +192,7 @@ async def random_programs(dut, slow: int) -> None:
                 if unit.done:
                     assert unit.index is not None
                     k, bits = unit.index, program[unit.index]
+                    unit.last = k
                     if (name, k) in errors:
                         wrong_at, wrong_cycle = min(wrong_at, k), pins.cycle
                         unit.index, unit.beats = None, []
@@ -193,7 +203,7 @@ async def random_programs(dut, slow: int) -> None:
                             tokens[name, other] += decode(bits)[1][field] >> j & 1
                         unit.index, unit.beats = None, []
                 elif unit.index is not None and len(unit.beats) == 4:
-                    unit.busy -= 1
+                    unit.busy = max(unit.busy - 1, 0)
                 offered = pins.read(f"{name}_descriptor_valid")
                 if not offered or unit.beats:
                     unit.offered = pins.cycle + 1
@@ -216,7 +226,10 @@ async def random_programs(dut, slow: int) -> None:
             seen += pins.read("ended")
             done = pins.read("done")
             assert all(finished[k] == len(owners(program[k])) for k in range(done)), f"program {number}: done too early"
-            active = any(unit.beats for unit in units.values()) or (sent < len(beats) and not codes - {0} and room)
+            stuck = [unit for unit in units.values() if len(unit.beats) == 4 and not (unit.busy or unit.goes_on(units))]
+            active = any(unit.beats for unit in units.values() if unit not in stuck) or (
+                sent < len(beats) and not codes - {0} and room
+            )
             quiet = 0 if active else quiet + 1
             await pins.tick()
             await pins.settle()

@@ -1,0 +1,108 @@
+"""What a descriptor describes of memory and buffer: all that it may write, whatever becomes of it."""
+
+from collections.abc import Iterator, Mapping
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+
+from .loop_walk import LoopWalk
+
+__all__ = ["read_memory", "written_groups", "written_memory"]
+
+
+def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
+    """Runs of memory that a descriptor may write.
+
+    Parameters
+    ----------
+    bits : int
+        A descriptor that the sequencer lets pass.
+    config : CoreConfig
+        The core.
+
+    Returns
+    -------
+    list of (int, int)
+        Address and number of bytes. A compressed store may become as long as all its values and masks; groups beyond
+        the buffer's end are not written.
+
+    Source: docs/core.md, "Loops" and "Tensors".
+    """
+    operation, values = decode(bits)
+    if operation is None or operation.name not in ("store", "record"):
+        return []
+    memory = values["memory"] | values["memory_high"] << 32
+    if operation.name == "record":
+        return [(memory, 32)]
+    size, first, count = config.group_bytes, values["address"], values["count_0"]
+    if values["compressed"]:
+        count = min(count, max(config.groups - first, 0))
+        table = values["table"] | values["table_high"] << 32
+        segments = -(-count // values["segment"])
+        return [(memory, count * (size + config.tile.lanes**2 // 8)), (table, 4 * (segments + 1))]
+    return list(_runs(values, config, memory))
+
+
+def read_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
+    """Runs of memory that a descriptor may read, as `written_memory` gives them.
+
+    Parameters
+    ----------
+    bits, config
+        As there.
+    """
+    operation, values = decode(bits)
+    if operation is None or operation.name != "load":
+        return []
+    memory = values["memory"] | values["memory_high"] << 32
+    if not values["compressed"]:
+        return list(_runs(values, config, memory))
+    count, table = values["count_0"], values["table"] | values["table_high"] << 32
+    entries = [(table, 4), (table + 4 * -(-count // values["segment"]), 4)]
+    return [(memory, count * (config.group_bytes + config.tile.lanes**2 // 8)), *entries]
+
+
+def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterator[tuple[int, int]]:
+    """The runs of a plain move whose groups are not all beyond the buffer's end."""
+    size, count, left = config.group_bytes, values["count_0"], config.groups - values["address"]
+    for k in range(values["count_3"]):
+        for j in range(values["count_2"]):
+            for i in range(values["count_1"]):
+                if left <= 0:
+                    return
+                away = i * values["stride_1"] + j * values["stride_2"] + k * values["stride_3"]
+                yield (memory + away * size) % (1 << config.address_bits), min(count, left) * size
+                left -= count
+
+
+def written_groups(bits: int, config: CoreConfig) -> set[int]:
+    """Groups of the buffer that a descriptor may write: loads, and results of multiplies.
+
+    Parameters
+    ----------
+    bits, config
+        As of `written_memory`.
+
+    Source: docs/core.md, "Loops" and "Multiply".
+    """
+    operation, values = decode(bits)
+    if operation is None or operation.name not in ("load", "multiply"):
+        return set()
+    if operation.name == "load":
+        groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
+        return set(range(values["address"], min(values["address"] + groups, config.groups)))
+    if not values["emit"]:
+        return set()
+    return {group for group in _results(values, config) if group < config.groups}
+
+
+def _results(values: Mapping[str, int], config: CoreConfig) -> Iterator[int]:
+    """Groups of all positions of a multiply, those that do not count among them."""
+    lanes = config.tile.lanes
+    width = config.fp32_groups if values["fp32"] else 1
+    walk = LoopWalk(values, loops=4)
+    for _ in range(values["a_streams"] * values["b_streams"] * config.parts("a") * config.parts("b")):
+        for i in range(lanes):
+            first = (walk.address + (walk.x + i * values["stride"]) // lanes * width) % (1 << 16)
+            yield from range(first, first + width)
+        walk.step()

@@ -1,0 +1,43 @@
+"""The state of a walk through the buffer: docs/core.md, "Loops"."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+__all__ = ["LoopWalk"]
+
+
+@dataclass
+class LoopWalk:
+    """Where a layout or an output stands.
+
+    Parameters
+    ----------
+    values : mapping of str to int
+        The descriptor's fields.
+    loops : int
+        How many it has.
+
+    Attributes
+    ----------
+    address, x, y : int
+        Address without a sign, the others with one.
+    """
+
+    values: Mapping[str, int]
+    loops: int
+    address: int = field(init=False)
+    x: int = field(init=False)
+    y: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.address, self.x, self.y = (self.values[name] for name in ("address", "x", "y"))
+        self._turns = [0] * self.loops
+
+    def step(self) -> None:
+        """Go on to the next group."""
+        outermost = self.loops - 1
+        k = next((k for k in range(outermost) if self._turns[k] < self.values[f"count_{k}"] - 1), outermost)
+        self._turns[: k + 1] = [*[0] * k, self._turns[k] + 1]
+        self.address = (self.address + self.values[f"address_{k}"]) % (1 << 16)
+        self.x = (self.x + self.values[f"x_{k}"] + (1 << 15)) % (1 << 16) - (1 << 15)
+        self.y = (self.y + self.values[f"y_{k}"] + (1 << 15)) % (1 << 16) - (1 << 15)

@@ -1,0 +1,154 @@
+"""What a legal program is made illegal with: descriptors changed or added, and free memory and groups for them."""
+
+from itertools import pairwise
+from random import Random
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
+
+from .described import written_groups
+from .random_programs import PROGRAM, RandomProgram
+
+__all__ = ["Spoiler"]
+
+
+class Spoiler:
+    """A program under change.
+
+    What is added touches only memory and groups that the program does not, so that all before it still has one result.
+
+    Parameters
+    ----------
+    random : Random
+        Decides everything.
+    config : CoreConfig
+        The core.
+    made : RandomProgram
+        The legal program.
+
+    Attributes
+    ----------
+    descriptors : list of int
+        The program.
+    memory : Memory
+        Its data.
+    base : int
+        Where the ring of descriptors begins.
+    free_groups : range
+        Groups of the buffer that the program does not use.
+    top_groups : int
+        Free groups up to the buffer's end.
+    """
+
+    def __init__(self, random: Random, config: CoreConfig, made: RandomProgram) -> None:
+        self.random, self.config, self.memory, self.base = random, config, made.memory, PROGRAM
+        self.descriptors = list(made.program.descriptors)
+        self._next = made.end
+        self._line = max(64, config.group_bytes)  # what anything in memory is a multiple of, on any bus
+        last = config.groups - 1
+        # What is loaded into the last group alone only gives a token.
+        loads = [bits for bits in self.descriptors if decode(bits)[1].get("address") != last]
+        used = set().union(*(written_groups(bits, config) for bits in loads))
+        self.free_groups = self._longest_free(used)
+        self.top_groups = next((k for k in range(config.groups) if last - k in used), config.groups)
+
+    def _longest_free(self, used: set[int]) -> range:
+        """The longest run of groups that are not used."""
+        marks = [-1, *sorted(used), self.config.groups]
+        return max((range(a + 1, b) for a, b in pairwise(marks)), key=len)
+
+    # Descriptors
+
+    def position(self) -> int:
+        """Where something is added: at the begin, behind the end, or between."""
+        last = len(self.descriptors)
+        return self.random.choice([0, self.random.randint(0, last), last])
+
+    def pick(self, *operations: str) -> int:
+        """The first, the last or another descriptor of some operations (of any, if none is named)."""
+        places = [
+            k
+            for k, bits in enumerate(self.descriptors)
+            if (kind := decode(bits)[0]) is not None and (not operations or kind.name in operations)
+        ]
+        return self.random.choice([places[0], self.random.choice(places), places[-1]])
+
+    def has(self, operation: str) -> bool:
+        """Whether there is a descriptor of an operation."""
+        return any(kind is OPERATIONS[operation] for kind, _ in map(decode, self.descriptors))
+
+    def value(self, index: int, name: str) -> int:
+        """A field of a descriptor."""
+        return decode(self.descriptors[index])[1][name]
+
+    def change(self, index: int, **fields: int) -> None:
+        """Set fields of a descriptor, whatever is allowed."""
+        self.descriptors[index] = self._changed(self.descriptors[index], fields)
+
+    def _changed(self, bits: int, fields: dict[str, int]) -> int:
+        operation, _ = decode(bits)
+        assert operation is not None
+        known = {field.name: field for field in (*HEADER, *operation.fields)}
+        for name in ("memory", "table"):
+            if name in fields and f"{name}_high" not in fields:
+                high, low = divmod(fields[name], 1 << 32)
+                fields = fields | {f"{name}_high": high, name: low}
+        for name, value in fields.items():
+            field = known[name]
+            bits = bits & ~field.mask | value << field.low & field.mask
+        return bits
+
+    def made(self, operation: str, **fields: int) -> int:
+        """A descriptor that waits for nobody; fields left out are their least, or 0."""
+        kind = OPERATIONS[operation]
+        least = {field.name: max(field.least or 0, 0) for field in kind.fields}
+        return self._changed(kind.code, least | fields)
+
+    def add(self, operation: str, **fields: int) -> int:
+        """Add a descriptor that waits for nobody; its index."""
+        at = self.position()
+        self.descriptors.insert(at, self.made(operation, **fields))
+        return at
+
+    def tokens(self, index: int, giver: str, taker: str) -> int:
+        """Tokens from one unit to another that descriptors before an index have given and not taken."""
+        count, to, by = 0, UNITS.index(taker), UNITS.index(giver)
+        for bits in self.descriptors[:index]:
+            operation, values = decode(bits)
+            if operation is None or not operation.unit:
+                continue
+            owners = {operation.unit: ""} | ({"output": "output_"} if operation.name == "multiply" else {})
+            if giver in owners:
+                count += values[f"{owners[giver]}signal"] >> to & 1
+            if taker in owners:
+                count -= values[f"{owners[taker]}wait"] >> by & 1
+        return count
+
+    def waits(self, taker: str, giver: str) -> bool:
+        """Whether any descriptor of a unit waits for another unit."""
+        found = False
+        for operation, values in map(decode, self.descriptors):
+            if operation is not None and operation.unit:
+                field = {operation.unit: "wait"} | ({"output": "output_wait"} if operation.name == "multiply" else {})
+                found |= taker in field and bool(values[field[taker]] >> UNITS.index(giver) & 1)
+        return found
+
+    # Memory
+
+    def place(self, size: int) -> int:
+        """An address at which so many bytes are free, and a line behind them."""
+        at = self._next
+        self._next += (-(-size // self._line) + 1) * self._line
+        assert self._next <= len(self.memory.bytes), "there is no memory left"
+        return at
+
+    def put(self, data: bytes) -> int:
+        """Write bytes where nothing is; their address."""
+        at = self.place(len(data))
+        assert self.memory.write(at, data)
+        return at
+
+    def nowhere(self) -> int:
+        """An address at which there is no memory, nor behind it."""
+        size, top = len(self.memory.bytes), 1 << self.config.address_bits
+        return self.random.choice([size, size + 4096, 1 << 31, top - 8192])

@@ -1,0 +1,246 @@
+"""Bench of the core: illegal programs, and memory that answers with errors, on the emitted Verilog against golden."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+import cocotb
+import numpy as np
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.core.described import read_memory, written_groups, written_memory
+from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
+from tensordash_sim.core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
+from tensordash_sim.core.legal import Sequencer
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.random_programs import PROGRAM, random_program
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
+
+DUMP = 0x4000
+"""Where the buffer is put into memory, to be looked at."""
+LONGEST = 20_000
+"""Cycles after which a program must be done."""
+BY_UNITS = ("range", "address", "compressed", "read", "write")
+CYCLES_OF_REST = 300
+"""For which nothing may happen: longer than anything that is on its way."""
+
+
+class Checker:
+    """Runs programs with errors on a core, and looks at all that docs/core.md defines of what becomes of them.
+
+    Parameters
+    ----------
+    host : Host
+        The core.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.config, self.random = host, host.config, host.random
+        kind = GoldenCore(self.config, Memory(0)).buffer
+        self.buffer = np.zeros_like(kind)
+
+    async def fill(self) -> None:
+        """Put something into all memories, which may be anything after power-up."""
+        config, program, content = self.config, Program(), Memory(SIZE)
+        data = self.random.randbytes(self.buffer.nbytes)
+        content.write(DUMP, data)
+        program.add("load", signal=["layout_a", "layout_b"], memory=DUMP, address=0, count_0=config.groups)
+        for side in "ab":
+            streams = config.stream_words(side)
+            program.add(f"layout_{side}", wait=["load"], signal=["multiply"], steps=1, streams=streams, x_size=1)
+        blocks = config.partial_sums
+        program.add("multiply", wait=["layout_a", "layout_b"], steps=1, a_streams=1, b_streams=1, partial=blocks - 1)
+        for place in range(blocks - 1):
+            program.add("multiply", steps=1, a_streams=1, b_streams=1, partial=place)
+        program.add("end")
+        await self.host.start()
+        await self.host.run(content, program.descriptors)
+        assert not await self.host.read("error")
+        self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
+        await self.host.restart()
+
+    def expect(self, made: IllegalProgram, faults: set[int]) -> tuple[GoldenCore, Outcome]:
+        """Golden after the program."""
+        memory = Memory(SIZE, line=self.config.axi_bits // 8)
+        memory.bytes[:] = made.memory.bytes
+        for place, bits in enumerate(made.descriptors):
+            memory.write(made.base + 64 * place, bits.to_bytes(64, "little"))
+        memory.faults = faults
+        golden = GoldenCore(self.config, memory)
+        golden.buffer[:] = self.buffer
+        return golden, golden.run_queue(made.base, len(made.descriptors))
+
+    async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
+        """Run a program on both; what golden says of it."""
+        host = self.host
+        golden, expected = self.expect(made, faults)
+        cocotb.log.info("%s: %s", made.title, expected)
+        await host.start(base=made.base)
+        await host.offer(made.memory, made.descriptors, faults)
+        ends = 0
+        while True:
+            await host.interrupt(LONGEST)
+            cause = await host.read("cause")
+            ends |= cause & 1
+            if cause & 2 or not expected.error:
+                break
+            await host.write("cause", cause)
+        got = await host.outcome()
+        assert (got.done, got.error, got.index) == (expected.done, expected.error, expected.index), f"not {got}"
+        assert await host.read("status") == 4 * bool(expected.error)
+        assert ends == (expected.ends > 0), f"cause.end is {ends}"
+        if expected.error:
+            await self._rests(expected)
+        open_memory, open_groups = self._undefined(made, expected)
+        same_memory(host.memory.memory, golden.memory, *open_memory)
+        await host.restart()
+        await self._see_buffer(golden, open_groups)
+        return expected
+
+    async def _rests(self, expected: Outcome) -> None:
+        """Nothing begins any more, whatever is put into the ring, and its cause can be cleared."""
+        host, memory = self.host, self.host.memory
+        await host.write("cause", 3)
+        begun = memory.read_bursts + host.pins.read("m_axi_arvalid"), memory.write_bursts
+        await host.write("tail", host.tail + 3)
+        await host.cycles(CYCLES_OF_REST)
+        assert memory.idle
+        now = memory.read_bursts, memory.write_bursts
+        assert now[0] <= begun[0], f"{now[0] - begun[0]} reads began behind an error"
+        assert now[1] == begun[1], f"{now[1] - begun[1]} writes began behind an error"
+        assert not any(host.pins.read(f"m_axi_{name}valid") for name in ("ar", "aw", "w"))
+        assert (await host.read("cause"), host.pins.read("irq")) == (0, 0), "the error's cause was set twice"
+        assert (await host.read("error"), await host.read("error_index")) == (expected.code, expected.index)
+
+    def _undefined(self, made: IllegalProgram, expected: Outcome) -> tuple[list[tuple[int, int]], set[int]]:
+        """Memory and groups that may be anything: of the descriptor with the error, and of those behind it."""
+        memory, groups = [], set[int]()
+        if expected.error in BY_UNITS:
+            sequencer = Sequencer(self.config)
+            for index, bits in enumerate(made.descriptors):
+                if sequencer.refusal(bits):
+                    break  # all behind are dropped
+                # Wrong positions are not written; all else is.
+                if index > expected.index or (index == expected.index and expected.error != "address"):
+                    memory += written_memory(bits, self.config)
+                    groups |= written_groups(bits, self.config)
+        return memory, groups
+
+    async def _see_buffer(self, golden: GoldenCore, besides: set[int]) -> None:
+        """What golden and core have in their buffers, but for some groups."""
+        program, host = Program(), self.host
+        program.add("store", memory=DUMP, address=0, count_0=self.config.groups)
+        program.add("end")
+        await host.start()
+        await host.run(Memory(SIZE), program.descriptors)
+        assert not await host.read("error")
+        data = host.memory.memory.read(DUMP, self.buffer.nbytes)
+        assert data is not None
+        self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
+        for group in sorted(set(range(self.config.groups)) - besides):
+            assert self.buffer[group].tolist() == golden.buffer[group].tolist(), f"group {group} of the buffer differs"
+        await host.restart()
+
+    async def works_again(self, index: int) -> None:
+        """A random legal program gives golden's result."""
+        await self.host.start()
+        await self.host.check_program(index, 0, self.buffer)
+        await self.host.restart()
+
+
+@cocotb.test()
+@cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3)]))
+async def illegal_programs(dut, latency: tuple[int, int], pause: float) -> None:
+    """Every clause of the table of errors, or those of the option `clauses`, some two at once; then a legal program."""
+    host = Host(dut, f"illegal {latency}", latency=latency, pause=pause)
+    checker, random = Checker(host), host.random
+    await host.begin()
+    await checker.fill()
+    names = [name for name in host.job.options.get("clauses", CLAUSES) if possible(name, host.config)]
+    random.shuffle(names)
+    for index in range(max(1, round(len(names) * host.job.effort))):
+        name = names[index % len(names)]
+        second = random.choice(names) if random.random() < 0.4 else ""
+        made = illegal_program(random, host.config, name, second=second)
+        try:
+            await checker.check(made, set())
+        except AssertionError as error:
+            raise AssertionError(f"program {index}, {made.title}: {error}") from None
+        if index % 4 == 0:
+            await checker.works_again(index)
+
+
+@cocotb.test()
+async def halves_of_a_multiply(dut) -> None:
+    """Behind an error one unit has a multiply's descriptor, and the other never gets it: the error is told."""
+    if "clauses" in current_job().options:
+        return
+    host = Host(dut, "halves", latency=(0, 100), pause=0.1)
+    checker = Checker(host)
+    await host.begin()
+    await checker.fill()
+    blocks: dict[str, Any] = {"emit": 1, "x_size": 1, "a_streams": 3, "b_streams": 3, "steps": 4}
+    first = Program()  # the multiply waits for its blocks to be taken
+    first.add("load", signal=["output"], memory=SIZE, address=0, count_0=1)
+    first.add("multiply", output_wait=["load"], **blocks)
+    second = Program()  # the output unit waits for blocks
+    second.add("layout_a", signal=["multiply"], address=host.config.groups % 65536, steps=1, streams=1, x_size=1)
+    second.add("multiply", wait=["layout_a"], **blocks)
+    third = Program()  # both, one descriptor apart
+    third.add("multiply", **(blocks | {"address": host.config.groups % 65536}))
+    for _ in range(3):
+        third.add("multiply", **blocks)
+    for name, program in {"ahead": first, "behind": second, "output": third}.items():
+        program.add("end")
+        made = IllegalProgram(descriptors=program.descriptors, memory=Memory(SIZE), base=PROGRAM, title=name)
+        assert (await checker.check(made, set())).index == 0
+    await checker.works_again(0)
+
+
+def possible(name: str, config: CoreConfig) -> bool:
+    """Whether programs of a core can be illegal so."""
+    try:
+        illegal_program(Random(0), config, name)
+    except ValueError:
+        return False
+    return True
+
+
+@cocotb.test()
+@cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 100), 0.4)]))
+async def failing_memory(dut, latency: tuple[int, int], pause: float) -> None:
+    """Memory that answers with errors here and there, though it is there: fetches, loads, stores and records."""
+    if "clauses" in current_job().options:
+        return
+    host = Host(dut, f"failing memory {latency}", latency=latency, pause=pause)
+    checker, random = Checker(host), host.random
+    await host.begin()
+    await checker.fill()
+    found: Counter[str] = Counter()
+    for index in range(max(2, round(16 * host.job.effort))):
+        legal = random_program(random, host.config)
+        descriptors = legal.program.descriptors
+        kinds = [random.choice(["fetch", "read", "write"]) for _ in range(random.randint(1, 3))]
+        faults = {line_of(kind, random, host.config, descriptors) for kind in kinds}
+        made = IllegalProgram(descriptors=descriptors, memory=legal.memory, base=PROGRAM, title=" ".join(kinds))
+        try:
+            outcome = await checker.check(made, faults)
+        except AssertionError as error:
+            raise AssertionError(f"program {index}, {legal.title}, {made.title}: {error}") from None
+        found[outcome.error] += 1
+        if index % 4 == 0:
+            await checker.works_again(index)
+    cocotb.log.info("errors: %s", dict(found))
+
+
+def line_of(kind: str, random: Random, config: CoreConfig, descriptors: Sequence[int]) -> int:
+    """A line of memory that a program's descriptors are in, or that it reads or writes."""
+    line = config.axi_bits // 8
+    if kind == "fetch":
+        return (PROGRAM + random.randrange(64 * len(descriptors))) // line
+    runs = [run for bits in descriptors for run in (read_memory if kind == "read" else written_memory)(bits, config)]
+    address, count = random.choice(runs)
+    # What is compressed is mostly shorter than it may be.
+    return (address + random.choice([0, random.randrange(count), random.randrange(1 + count // 4)])) // line

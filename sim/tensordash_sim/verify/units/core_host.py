@@ -1,0 +1,272 @@
+"""What benches of the core have in common: a processor at its registers, and memory at its port."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import cocotb
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, decode
+from tensordash.configuration.registers import ERRORS, IDENTITY, named
+from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
+from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
+from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.pins import Pins
+
+__all__ = ["LOG2_PLACES", "SIZE", "Host", "same_memory"]
+
+LOG2_PLACES = 7
+SIZE = 1 << 17
+"""Bytes of memory."""
+
+
+class Host:
+    """What a processor does: registers by AXI4-Lite, descriptors in memory.
+
+    Parameters
+    ----------
+    dut
+        The core.
+    name : str
+        Seed of what is random.
+    latency, pause
+        Of the memory, as of `AxiMemory`.
+
+    Attributes
+    ----------
+    steps : int
+        Dense steps of the programs that `check_program` has run.
+    """
+
+    def __init__(self, dut: Any, name: str, *, latency: tuple[int, int], pause: float) -> None:
+        self.job = current_job()
+        self.config: CoreConfig = self.job.config
+        self.random = Random(f"{self.job.seed} core {name}")
+        cocotb.log.info("seed %s", self.job.seed)
+        self.pins = Pins(dut)
+        self.pause = pause
+        self.memory = AxiMemory(
+            self.pins,
+            self.random,
+            Memory(SIZE, line=self.config.axi_bits // 8),
+            bits=self.config.axi_bits,
+            prefix="m_axi_",
+            reads=True,
+            writes=True,
+            ids=True,
+            latency=latency,
+            pause=pause,
+            outstanding=self.config.outstanding + 2,
+        )
+        self.tail = 0
+        self.steps = 0
+        self.base, self.log2_places = PROGRAM, LOG2_PLACES
+
+    async def begin(self) -> None:
+        """Reset."""
+        idle = dict.fromkeys(
+            (
+                "awaddr",
+                "awprot",
+                "awvalid",
+                "wdata",
+                "wstrb",
+                "wvalid",
+                "bready",
+                "araddr",
+                "arprot",
+                "arvalid",
+                "rready",
+            ),
+            0,
+        )
+        await self.pins.reset(**{f"s_axi_{name}": value for name, value in idle.items()}, **self.memory.idle_pins())
+
+    async def cycle(self, **inputs: int) -> None:
+        """A cycle, with memory; what `seen` names is read before its end."""
+        self.pins.drive(**{f"s_axi_{name}": value for name, value in inputs.items()})
+        self.memory.drive()
+        await self.pins.settle()
+        self.memory.observe()
+
+    async def cycles(self, count: int) -> None:
+        """Let so many go by."""
+        for _ in range(count):
+            await self.cycle()
+            await self.pins.tick()
+
+    async def write(self, name: str, value: int) -> None:
+        """Write a register."""
+        waiting = {"awvalid": 1, "wvalid": 1}
+        for _ in range(200):
+            await self.cycle(
+                awaddr=named(name).offset,
+                wdata=value,
+                wstrb=15,
+                bready=int(self.random.random() >= self.pause),
+                **waiting,
+            )
+            ended = self.pins.read("s_axi_bvalid") and self.pins.read("s_axi_bready")
+            for channel in ("aw", "w"):
+                if self.pins.read(f"s_axi_{channel}ready"):
+                    waiting[f"{channel}valid"] = 0
+            await self.pins.tick()
+            if ended:
+                return
+        raise AssertionError(f"no answer to a write of {name}")
+
+    async def read(self, name: str) -> int:
+        """Read a register."""
+        waiting = 1
+        for _ in range(200):
+            await self.cycle(araddr=named(name).offset, arvalid=waiting, rready=int(self.random.random() >= self.pause))
+            if self.pins.read("s_axi_rvalid") and self.pins.read("s_axi_rready"):
+                value = self.pins.read("s_axi_rdata")
+                await self.pins.tick()
+                return value
+            if self.pins.read("s_axi_arready"):
+                waiting = 0
+            await self.pins.tick()
+        raise AssertionError(f"no answer to a read of {name}")
+
+    async def start(self, base: int = PROGRAM, log2_places: int = LOG2_PLACES) -> None:
+        """As after a reset: say where the ring is, and that descriptors may be fetched."""
+        self.tail, self.base, self.log2_places = 0, base, log2_places
+        assert await self.read("identity") == IDENTITY
+        await self.write("queue_base", base)
+        await self.write("queue_size", log2_places)
+        await self.write("interrupt_enable", 3)
+        await self.write("control", 1)
+
+    async def restart(self) -> None:
+        """A soft reset, behind which no transaction begins."""
+        await self.write("control", 2)
+        begun = self._begun()
+        for _ in range(400):
+            if not await self.read("status") & 2:
+                break
+        else:
+            raise AssertionError("the reset is never over")
+        assert self.memory.idle, "a burst was left without its end"
+        assert all(now <= before for now, before in zip(self._begun(), begun, strict=True)), "a burst began in a reset"
+        assert (await self.read("head"), await self.read("done"), await self.read("tail")) == (0, 0, 0)
+        assert (await self.read("status"), await self.read("error"), await self.read("cause")) == (0, 0, 0)
+
+    def _begun(self) -> tuple[int, int]:
+        """Bursts that have begun, those among them whose address waits."""
+        memory, pins = self.memory, self.pins
+        return memory.read_bursts + pins.read("m_axi_arvalid"), memory.write_bursts + pins.read("m_axi_awvalid")
+
+    def put(self, program: Sequence[int]) -> None:
+        """Write descriptors into the places behind `tail`, those that are there."""
+        places = 1 << self.log2_places
+        for k, bits in enumerate(program):
+            self.memory.memory.write(self.base + 64 * ((self.tail + k) % places), bits.to_bytes(64, "little"))
+
+    async def offer(self, content: Memory, program: Sequence[int], faults: Iterable[int] = ()) -> None:
+        """Put an image into memory, of which some lines do not answer, and a program into the ring."""
+        memory = self.memory.memory
+        memory.faults = set()
+        memory.bytes[:] = content.bytes
+        self.put(program)
+        memory.faults = set(faults)
+        self.tail += len(program)
+        await self.write("tail", self.tail)
+
+    async def run(self, content: Memory, program: list[int], most: int = 60_000) -> int:
+        """Execute a program on an image of memory; the cycles that it took."""
+        await self.offer(content, program)
+        return await self.interrupt(most)
+
+    async def interrupt(self, most: int = 60_000) -> int:
+        """Wait until `irq` is high; the cycles that it took."""
+        for cycle in range(most):
+            await self.cycle()
+            raised = self.pins.read("irq")
+            await self.pins.tick()
+            if raised:
+                return cycle
+        raise AssertionError(f"no interrupt in {most} cycles; done {await self.read('done')} of {self.tail}")
+
+    async def outcome(self) -> Outcome:
+        """What registers say of the program."""
+        code = await self.read("error")
+        name = next((name for name, each in ERRORS.items() if each == code), "")
+        return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)
+
+    async def check_program(self, index: int, before: int, buffer: NDArray | None = None) -> int:
+        """Run a random program, and the golden core's.
+
+        Parameters
+        ----------
+        index : int
+            Of the program, for messages.
+        before : int
+            Descriptors done before it.
+        buffer : array, optional
+            What the buffer holds, before and after.
+
+        Returns
+        -------
+        int
+            How many descriptors it has.
+        """
+        made = random_program(self.random, self.config, SIZE, edges=self.random.random() < 0.5)
+        with told(f"program {index}", made):
+            golden = GoldenCore(self.config, Memory(SIZE))
+            golden.memory.bytes[:] = made.memory.bytes
+            if buffer is not None:
+                golden.buffer = buffer
+            expected = golden.run(made.program.descriptors)
+            self.steps += sum(map(self._steps, made.program.descriptors))
+            cycles = await self.run(made.memory, made.program.descriptors)
+            count = len(made.program.descriptors)
+            cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
+            got = await self.outcome()
+            assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden says {expected}"
+            same_memory(self.memory.memory, golden.memory, self.ring)
+        return count
+
+    def _steps(self, bits: int) -> int:
+        """Dense steps that the tile consumes for a descriptor."""
+        operation, values = decode(bits)
+        if operation is not OPERATIONS["multiply"]:
+            return 0
+        depth = self.config.tile.window_depth
+        return values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth
+
+    @property
+    def ring(self) -> tuple[int, int]:
+        """Address and bytes of the ring."""
+        return self.base, 64 << self.log2_places
+
+
+@contextmanager
+def told(where: str, made: RandomProgram) -> Iterator[None]:
+    """Say with a failed assertion which program it was."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{where} ({made.title}): {error}") from None
+
+
+def same_memory(here: Memory, there: Memory, *besides: tuple[int, int]) -> None:
+    """Compare two memories, but for some runs of (address, bytes) in them.
+
+    Raises
+    ------
+    AssertionError
+        With the first byte that differs.
+    """
+    one, other = bytearray(here.bytes), bytearray(there.bytes)
+    for address, count in besides:
+        low, high = max(address, 0), min(address + count, len(one))
+        if low < high:
+            one[low:high] = other[low:high] = bytes(high - low)
+    if one != other:
+        at = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
+        raise AssertionError(f"byte {at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")

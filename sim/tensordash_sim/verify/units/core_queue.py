@@ -1,0 +1,173 @@
+"""Bench of the core: its ring of descriptors, however a processor fills it, and its interrupt."""
+
+from collections.abc import Sequence
+
+import cocotb
+
+from tensordash.configuration.descriptors import OPERATIONS
+from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
+from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
+from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
+
+END = OPERATIONS["end"].code
+LONGEST = 60_000
+"""Cycles after which a program must be done."""
+
+
+def golden_of(host: Host, made: RandomProgram, descriptors: Sequence[int]) -> tuple[GoldenCore, Outcome]:
+    """The golden core after a program."""
+    golden = GoldenCore(host.config, Memory(SIZE))
+    golden.memory.bytes[:] = made.memory.bytes
+    return golden, golden.run(descriptors)
+
+
+def with_ends(host: Host, made: RandomProgram) -> list[int]:
+    """The program with more ends: at the begin, and behind its own."""
+    ends = host.random.randint(1, 3)
+    return [*[END] * host.random.randint(0, 2), *made.program.descriptors, *[END] * ends]
+
+
+async def begun(host: Host, made: RandomProgram, log2_places: int) -> None:
+    """A core that waits for descriptors, and the program's data in memory."""
+    await host.start(log2_places=log2_places)
+    host.memory.memory.bytes[:] = made.memory.bytes
+
+
+async def finish(host: Host, golden: GoldenCore, count: int) -> None:
+    """Wait until so many descriptors are done; then all is as golden says."""
+    began = host.pins.cycle
+    while await host.read("done") != count:
+        assert host.pins.cycle - began < LONGEST, f"done is {await host.read('done')} of {count}"
+        await host.cycles(20)
+    assert (await host.read("head"), await host.read("status"), await host.read("error")) == (count, 0, 0)
+    same_memory(host.memory.memory, golden.memory, host.ring)
+
+
+@cocotb.test()
+async def rings_of_any_size(dut) -> None:
+    """A processor that puts descriptors into places as they become free, in portions, and switches fetching off."""
+    host = Host(dut, "rings", latency=(0, 60), pause=0.3)
+    random = host.random
+    await host.begin()
+    for log2_places in [0, 1, *(random.randint(0, 4) for _ in range(round(4 * host.job.effort)))]:
+        made = random_program(random, host.config, SIZE)
+        descriptors = with_ends(host, made)
+        golden, expected = golden_of(host, made, descriptors)
+        assert not expected.error
+        await begun(host, made, log2_places)
+        while host.tail < len(descriptors):
+            await _portion(host, descriptors)
+            if random.random() < 0.2:
+                await _switched_off(host, descriptors)
+            await host.cycles(random.choice([0, 0, 50]))
+        await finish(host, golden, len(descriptors))
+        assert await host.read("cause") == 1
+        await host.restart()
+
+
+async def _portion(host: Host, descriptors: Sequence[int]) -> None:
+    """Some more descriptors of a program, as many as there are free places for, or less."""
+    free = (1 << host.log2_places) - (host.tail - await host.read("head"))
+    portion = descriptors[host.tail :][: host.random.randint(0, free)]
+    host.put(portion)
+    host.tail += len(portion)
+    await host.write("tail", host.tail)
+
+
+async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
+    """Without `enable` what is fetched is finished, and nothing is fetched, whatever is put into the ring."""
+    await host.write("control", 0)
+    began = host.pins.cycle
+    while await host.read("status"):
+        assert host.pins.cycle - began < LONGEST, "the core is never idle"
+    head, done = await host.read("head"), await host.read("done")
+    assert head == done <= host.tail
+    await _portion(host, descriptors)
+    await host.cycles(100)
+    assert await host.read("head") == head
+    assert host.memory.idle
+    await host.write("control", 1)
+
+
+@cocotb.test()
+async def tail_runs_ahead(dut) -> None:
+    """`tail` further ahead than the ring has places: what is in them is executed again and again."""
+    host = Host(dut, "ahead", latency=(0, 20), pause=0.1)
+    await host.begin()
+    for _ in range(max(1, round(3 * host.job.effort))):
+        made = random_program(host.random, host.config, SIZE)
+        log2_places = len(made.program.descriptors).bit_length()
+        descriptors = made.program.descriptors
+        descriptors += [END] * ((1 << log2_places) - len(descriptors))
+        turns = host.random.randint(2, 3)
+        golden, expected = golden_of(host, made, descriptors * turns)
+        assert not expected.error
+        await begun(host, made, log2_places)
+        host.put(descriptors)
+        host.tail = turns * len(descriptors)
+        await host.write("tail", host.tail)
+        await finish(host, golden, host.tail)
+        await host.restart()
+
+
+@cocotb.test()
+async def interrupts(dut) -> None:
+    """Ends and errors raise `irq` where they are let, as long as their cause stands, and each anew."""
+    host = Host(dut, "interrupts", latency=(0, 30), pause=0.2)
+    await host.begin()
+    made = random_program(host.random, host.config, SIZE)
+    for mask in (0, 1, 2, 3):
+        await begun(host, made, 6)
+        await host.write("interrupt_enable", mask)
+        for _ in range(3):
+            await _put(host, [END])
+            await _expect(host, cause=1, irq=bool(mask & 1))
+            await host.write("cause", 2)
+            await _expect(host, cause=1, irq=bool(mask & 1))
+            await host.write("cause", 1)
+            await _expect(host, cause=0, irq=False)
+        await _put(host, [END, 0])
+        await _expect(host, cause=3, irq=bool(mask))
+        await host.write("cause", 1)
+        await _expect(host, cause=2, irq=bool(mask & 2))
+        await host.write("interrupt_enable", 0)
+        await _expect(host, cause=2, irq=False)
+        await host.write("interrupt_enable", 3)
+        await _expect(host, cause=2, irq=True)
+        await host.write("cause", 2)
+        await _expect(host, cause=0, irq=False)
+        assert (await host.read("error"), await host.read("error_index"), await host.read("done")) == (1, 4, 4)
+        await host.restart()
+        await _expect(host, cause=0, irq=False)
+
+
+async def _put(host: Host, descriptors: Sequence[int]) -> None:
+    """More descriptors, and the time that they take."""
+    host.put(descriptors)
+    host.tail += len(descriptors)
+    await host.write("tail", host.tail)
+    await host.cycles(300)
+
+
+async def _expect(host: Host, *, cause: int, irq: bool) -> None:
+    assert await host.read("cause") == cause
+    await host.cycle()
+    assert host.pins.read("irq") == irq
+    await host.pins.tick()
+
+
+@cocotb.test()
+async def ring_anywhere(dut) -> None:
+    """A ring at any multiple of 64, low address bits that are not there, and one after the other."""
+    host = Host(dut, "anywhere", latency=(0, 10), pause=0.0)
+    await host.begin()
+    for _ in range(max(2, round(4 * host.job.effort))):
+        made = random_program(host.random, host.config, SIZE)
+        golden, _ = golden_of(host, made, made.program.descriptors)
+        base = PROGRAM + 64 * host.random.randrange(256)
+        await host.start(base=base)
+        await host.write("queue_base", base + host.random.randrange(64))
+        assert await host.read("queue_base") == base
+        await host.offer(made.memory, made.program.descriptors)
+        await finish(host, golden, host.tail)
+        await host.restart()

@@ -1,0 +1,146 @@
+"""The core's benches find what is wired wrong between units."""
+
+import re
+from functools import cache
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.core import Core
+from tensordash_sim.verify.unit_run import EmittedUnit, emitted, run_unit
+
+CONFIG = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=4"])
+
+pytestmark = pytest.mark.slow
+
+
+@cache
+def core() -> EmittedUnit:
+    return emitted(Core(CONFIG))
+
+
+def found(bench, *replaced, effort=0.4, **options) -> list[str]:
+    return run_unit(core(), bench, CONFIG, seed=2, effort=effort, replaced=replaced, options=options)
+
+
+ERRORS = {
+    "load": ("load", "nothing to load"),
+    "layout_a": ("layout_a", "layout outside the buffer"),
+    "layout_b": ("layout_b", "layout outside the buffer"),
+    "multiply": ("multiply", "multiply beyond the stream buffer"),
+    "output": ("output", "output outside the buffer"),
+    "store": ("store", "nowhere to record"),
+}
+
+
+@pytest.mark.parametrize("unit", ERRORS)
+def test_the_errors_of_a_unit_are_not_collected(unit):
+    name, clause = ERRORS[unit]
+    old = f".{name}_error({name}__command_error)"
+    assert found("core_errors", (old, f".{name}_error(4'h0)"), effort=4, clauses=[clause])
+
+
+OF_ERRORS = {
+    "its index is what was fetched": (".error_index(sequencer__done)", ".error_index(command_queue__head)"),
+    "its code is always the same": (".error(sequencer__error),\n    .error_index", ".error(4'h1),\n    .error_index"),
+    "fetching goes on behind it": ("registers__halt | sequencer__failed", "registers__halt"),
+    "what waits behind it is waited for": ("assign quiet = ", "assign quiet = ~multiply_begun & ~output_begun & "),
+    "an answer to a write is not looked at": (".axi_bresp(m_axi_bresp)", ".axi_bresp(2'h0)"),
+    "an answer to a read is not looked at": (".axi_rresp(read_arbiter__second_rresp)", ".axi_rresp(2'h0)"),
+    "an answer to a fetch is not looked at": (".axi_rresp(read_arbiter__first_rresp)", ".axi_rresp(2'h0)"),
+    "the core says that it is busy": ("assign registers__busy = _00_ & ", "assign registers__busy = "),
+}
+
+
+@pytest.mark.parametrize("name", OF_ERRORS)
+def test_wrong_errors(name):
+    assert found("core_errors", OF_ERRORS[name])
+
+
+DATA_READ = "unit_counters__events[7] = _22_ & m_axi_rid"
+OF_PROGRAMS = {
+    "strobes are all high": ("axi_wstrb = beats_payload[143:128] & {16{passes}}", "axi_wstrb = 16'hffff"),
+    "every beat is a burst's last": (".axi_rlast(m_axi_rlast)", ".axi_rlast(1'h1)"),
+    "beats that are read are not counted": (DATA_READ, "unit_counters__events[7] = 1'h0"),
+    "fetches are counted as data": (DATA_READ, "unit_counters__events[7] = _22_"),
+    "beats that are written are not counted": ("= m_axi_wvalid & m_axi_wready;", "= 1'h0;"),
+    "stores are not counted": ("events[8:7], sequencer__running[5:4],", "events[8:7], 1'h0, sequencer__running[4],"),
+}
+
+
+@pytest.mark.parametrize("name", OF_PROGRAMS)
+def test_wrong_programs(name):
+    assert found("core", OF_PROGRAMS[name])
+
+
+TOKENS = [
+    ("load", "layout_a"),
+    ("load", "layout_b"),
+    ("load", "output"),
+    ("layout_a", "multiply"),
+    ("layout_b", "multiply"),
+    ("multiply", "layout_a"),
+    ("multiply", "layout_b"),
+    ("output", "store"),
+]
+
+
+@pytest.mark.parametrize(("giver", "taker"), TOKENS, ids=["-".join(pair) for pair in TOKENS])
+def test_a_token_is_not_waited_for(giver, taker):
+    """The taker begins as if it had a token."""
+    sequencer = module("sequencer")
+    there = re.search(rf"assign \w+ = \| {giver}_to_{taker};", sequencer)
+    assert there
+    broken = sequencer.replace(there[0], there[0].replace("= |", "= 1'h1 |"))
+    assert found("core", (sequencer, broken), effort=1)
+
+
+UNITS = ("command_queue", "sequencer", "load", "layout_a", "layout_b", "multiply", "output", "store", "tile")
+
+
+def module(name: str) -> str:
+    """A module's Verilog."""
+    there = re.search(rf"^module tensordash_{name}\(.*?^endmodule", core().text, re.DOTALL | re.MULTILINE)
+    assert there
+    return there[0]
+
+
+def instance(unit: str) -> str:
+    """Where a unit is placed in the core."""
+    there = re.search(rf"^  tensordash_\w+ \\?{unit} +\(.*?^  \);", module("core"), re.DOTALL | re.MULTILINE)
+    assert there
+    return there[0]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_a_soft_reset_that_does_not_reach_a_unit(unit):
+    placed, restarted = instance(unit), re.search(r"assign (\w+) = rst \| registers__restart", core().text)
+    assert restarted
+    reset = f".rst({restarted[1]})"
+    assert reset in placed
+    assert found("core", (placed, placed.replace(reset, ".rst(rst)")), effort=2)
+
+
+def test_a_soft_reset_that_reaches_nothing():
+    assert found("core", ("rst | registers__restart", "rst"))
+
+
+@pytest.mark.parametrize("unit", ["load", "store"])
+def test_a_unit_that_goes_on_in_a_soft_reset(unit):
+    placed = instance(unit)
+    assert found("core", (placed, placed.replace(".halt(registers__halt)", ".halt(1'h0)")), effort=3)
+
+
+QUEUE = {
+    "enable is not looked at": (".enable(registers__enable),\n    .halt", ".enable(1'h1),\n    .halt"),
+    "idle while a descriptor is on its way": ("sequencer__busy | ", "sequencer__busy | 1'h0 & "),
+    "an end is not told": (
+        ".ended(sequencer__ended),\n    .error(sequencer__error),\n    .error_index",
+        ".ended(1'h0),\n    .error(sequencer__error),\n    .error_index",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", QUEUE)
+def test_a_wrong_queue(name):
+    assert found("core_queue", QUEUE[name], effort=1)

@@ -1,0 +1,44 @@
+"""The descriptor check refuses what the golden sequencer does: each bit, each field, each pair of units."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.descriptor_check import DescriptorCheck
+from tensordash_sim.verify.unit_run import run_unit
+
+OFF = [f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic", "compression")]
+CONFIGS = {
+    "usual": [],
+    "nothing built": OFF,
+    "8 lanes": ["tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.buffer=64", "core.stream_buffer=32"],
+    "fp8": ["tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
+}
+
+QUICK = ("usual", "nothing built")
+
+
+def run(name, *replaced):
+    config = CoreConfig.from_toml("", CONFIGS[name])
+    return run_unit(DescriptorCheck(config=config), "descriptor_check", config, seed=4, replaced=replaced)
+
+
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CONFIGS if name not in QUICK)]
+)
+def test_refusals(name):
+    assert run(name) == []
+
+
+BROKEN = {
+    "a stride of 5": ("data[94:92] > 3'h4", "data[94:92] > 3'h5"),
+    "a bit that no field has": ("| { data[127:112], data[31:25]", "| { data[126:112], data[31:25]"),
+    "a bit of an earlier beat": ("reserved | was_reserved", "reserved"),
+    "a field of an earlier beat": ("below | was_below", "below"),
+    "a 16th token": ("store_to_load == 4'hf", "1'h0"),
+    "a token that is left": ("= | load_to_layout_b;", "= 1'h0;"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_not_seen(name):
+    assert run("usual", BROKEN[name])
