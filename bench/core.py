@@ -42,6 +42,8 @@ PAGE = ROOT / "docs" / "core.md"
 MEMORY = 1 << 22
 EVERY = 32
 """Cycles between two looks at whether the tile multiplies: to what the first and the last multiply are known."""
+SEGMENT = 256
+"""Groups in a segment of a compressed tensor."""
 GOALS = {"busy": 0.85, "speedup_ratio": 0.92, "traffic_ratio": 0.57, "logic_ratio": 0.6}
 RESNET = {
     "ResNet-50 3x3, 128 to 128 channels": Layer(
@@ -102,6 +104,7 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
             operation=each.operation,
             tensors=image.tensors,
             rows=each.rows,
+            speedup=_thought(float(np.mean(each.values[each.rows] == 0)), cores["core"]),
             blocking=blocking,
         )
         blocking = contraction.chosen
@@ -128,14 +131,19 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
     }
 
 
-def compression(config: CoreConfig, zeros: float, groups: int = 512) -> dict[str, Any]:
+def _thought(zeros: float, config: CoreConfig) -> float:
+    """What a tile gains where so many of its row side's values are zero, for how it is cut."""
+    return min(1 / max(1 - zeros, 1e-3), config.tile.window_depth)
+
+
+def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:
     """A tensor through the core and back, plain and compressed: bytes moved, and groups a cycle."""
     rng = np.random.default_rng(1)
     size = config.tile.lanes**2
     values = rng.integers(1, 1 << 15, (groups, size))
     flat = np.where(rng.random(values.shape) < zeros, 0, values).reshape(-1, config.tile.lanes, config.tile.lanes)
     cut = to_groups(flat, config).reshape(groups, size)
-    data, table = deflate(cut, config, segment=64)
+    data, table = deflate(cut, config, segment=SEGMENT)
     plain, packed, index, there, there_index = 0x1000, 0x20000, 0x40000, 0x50000, 0x70000
     found: dict[str, Any] = {"zeros": zeros}
     moved = {}
@@ -149,7 +157,7 @@ def compression(config: CoreConfig, zeros: float, groups: int = 512) -> dict[str
             program.add("load", memory=plain, signal=["store"], **how)
             program.add("store", memory=there, wait=["load"], **how)
         else:
-            how |= {"compressed": 1, "segment": 64}
+            how |= {"compressed": 1, "segment": SEGMENT}
             program.add("load", memory=packed, table=index, signal=["store"], **how)
             program.add("store", memory=there, table=there_index, wait=["load"], **how)
         program.add("end")

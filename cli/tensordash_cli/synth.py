@@ -5,14 +5,15 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 
-from .console import CheckError, FiniteRange, config_options, json_option, print_json, progress
+from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress
 
 __all__ = ["command"]
 
 
 @click.command("synth")
-@config_options
+@any_config_options
 @click.option("--liberty", metavar="FILE.lib", type=Path, help="Your own cell library (default: Nangate 45 nm).")
 @click.option("--clock", "clock_ns", metavar="NS", type=FiniteRange(0.05, 100), default=2.0, show_default=True)
 @click.option("--power/--no-power", default=True, help="Measure power, if OpenSTA is installed (minutes; default).")
@@ -24,7 +25,7 @@ __all__ = ["command"]
 @click.pass_context
 def command(
     context: click.Context,
-    config: TileConfig,
+    config: TileConfig | CoreConfig,
     liberty: Path | None,
     clock_ns: float,
     power: bool,
@@ -36,12 +37,18 @@ def command(
 ) -> None:
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV.
 
+    Of a core, whose configuration has a table [core]: the logic of each unit in gate equivalents, next to the core
+    around the dense tile, memories apart. --liberty, --clock and --json go with it.
+
     Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
 
     With --numerics, map a PE with the tile's lanes and pipeline for every format and accumulator that go together.
 
     With --equivalence, the netlist of every module is compared with its Verilog, from any state and for any inputs.
     """
+    if isinstance(config, CoreConfig):
+        _core(context, config, liberty, clock_ns, as_json)
+        return
     from tensordash_synth import (
         TARGETS,
         cost_table,
@@ -90,6 +97,24 @@ def command(
         click.echo(text)
     if failures:
         raise CheckError(f"{len(failures)} of the modules are not proven equal to their RTL: {failures[0]}")
+
+
+def _core(
+    context: click.Context, config: CoreConfig, liberty: Path | None, clock_ns: float, as_json: bool
+) -> None:
+    from tensordash_synth.core_cost import core_cost_table, synthesize_core
+
+    default = click.core.ParameterSource.DEFAULT
+    for option in context.command.params:
+        given = context.get_parameter_source(str(option.name)) is not default
+        if given and option.name in ("power", "sweep", "target", "numerics", "equivalence"):
+            raise click.UsageError(f"{option.opts[0]} does not go with a core: --liberty, --clock and --json do")
+    with progress.status("synthesizing") as status:
+        report = synthesize_core(config, liberty=liberty, clock_ns=clock_ns, progress=status.update)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        click.echo(core_cost_table(report))
 
 
 def _check(context: click.Context, instead: dict[str, bool]) -> None:

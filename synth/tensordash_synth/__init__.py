@@ -1,5 +1,6 @@
 """What a tile costs: synthesis of TensorDash and its dense baseline through one flow."""
 
+from .core_cost import CoreCostReport, core_cost_table, synthesize_core
 from .equivalence import EquivalenceReport, prove_equivalence
 from .flow import measure_areas, synthesize
 from .fpga import TARGETS, FpgaReport, synthesize_fpga
@@ -14,12 +15,14 @@ __all__ = [
     "POWER_UP",
     "TARGETS",
     "Areas",
+    "CoreCostReport",
     "CostReport",
     "EquivalenceReport",
     "FpgaReport",
     "LibertyError",
     "NumericsReport",
     "SynthesisError",
+    "core_cost_table",
     "cost_table",
     "default_liberty",
     "every_numerics",
@@ -32,5 +35,6 @@ __all__ = [
     "prove_equivalence",
     "sweep_table",
     "synthesize",
+    "synthesize_core",
     "synthesize_fpga",
 ]

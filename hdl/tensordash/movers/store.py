@@ -32,7 +32,7 @@ class Store(Block):
 
     Timing: a plain move asks for its first run two cycles after its descriptor is there, then for a run in each cycle;
     a group in each `group_bits / axi_bits` cycles. A compressed one takes a group in a cycle as long as the bus keeps
-    up with two cycles for each entry and one more for each burst.
+    up; at each entry of the table it waits until what was compressed before is sent.
 
     Parameters
     ----------
@@ -266,13 +266,13 @@ class Store(Block):
         ]
         place = Signal(config.address_bits - self.skipped, reset_less=True)  # of the next beat of units
         entry_place = Signal(config.address_bits - 2, reset_less=True)
-        sends_entry = Signal(reset_less=True)
+        sends_entry = Signal()
         asks = Signal()
-        to_send = Signal(range(deflate.slots + 1))
+        to_send = Signal(range(deflate.slots + 1))  # beats that were asked for
+        fresh = Signal(range(deflate.slots + 1))  # beats that can leave, and were not
         count = Signal(range(deflate.slots + 1), reset_less=True)
-        free = Signal()
         sent = Signal()
-        m.d.comb += free.eq(~asks & (to_send == 0))
+        m.d.comb += fresh.eq(deflate.whole - to_send)
         with m.If(self._waits):
             m.d.comb += deflate.start.eq(1)
             m.d.sync += [
@@ -295,13 +295,16 @@ class Store(Block):
                 ]
             with m.If((takes & begins_segment) | (self._all_read & ~entries_end & ~entry_waits)):
                 m.d.sync += [entry.eq(units), entry_waits.eq(1), entries_end.eq(~takes)]
-            with m.If(free):
-                m.d.sync += sends_entry.eq(entry_waits)
+            with m.If(sent):
+                m.d.sync += to_send.eq(to_send - 1)
+            # Units are asked for while others are sent; an entry has to wait for them, as data go in order.
+            with m.If(~asks & ~sends_entry):
                 with m.If(entry_waits):
-                    m.d.sync += [asks.eq(1), to_send.eq(1), count.eq(1)]
-                with m.Elif((deflate.whole > 1) | (entries_end & (deflate.whole != 0))):
-                    m.d.sync += [asks.eq(1), to_send.eq(deflate.whole), count.eq(deflate.whole)]
-                with m.Elif(entries_end):
+                    with m.If(to_send == 0):
+                        m.d.sync += [sends_entry.eq(1), asks.eq(1), to_send.eq(1), count.eq(1)]
+                with m.Elif((fresh > 1) | (entries_end & (fresh != 0))):
+                    m.d.sync += [asks.eq(1), to_send.eq(deflate.whole - sent), count.eq(fresh)]
+                with m.Elif(entries_end & (to_send == 0)):
                     m.d.comb += self._units_sent.eq(1)
             m.d.comb += [
                 writer.request.valid.eq(asks),
@@ -322,9 +325,7 @@ class Store(Block):
                 m.d.sync += asks.eq(0)
                 with m.If(~sends_entry):
                     m.d.sync += place.eq(place + count)
-            with m.If(sent):
-                m.d.sync += to_send.eq(to_send - 1)
             # Its place and value are used until both have gone.
             asked, gone = ~asks | writer.request.ready, (to_send == 0) | sent
-            with m.If(sends_entry & ~free & asked & gone):
-                m.d.sync += [entry_waits.eq(0), entry_place.eq(entry_place + 1)]
+            with m.If(sends_entry & asked & gone):
+                m.d.sync += [sends_entry.eq(0), entry_waits.eq(0), entry_place.eq(entry_place + 1)]
