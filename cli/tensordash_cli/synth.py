@@ -99,9 +99,7 @@ def command(
         raise CheckError(f"{len(failures)} of the modules are not proven equal to their RTL: {failures[0]}")
 
 
-def _core(
-    context: click.Context, config: CoreConfig, liberty: Path | None, clock_ns: float, as_json: bool
-) -> None:
+def _core(context: click.Context, config: CoreConfig, liberty: Path | None, clock_ns: float, as_json: bool) -> None:
     from tensordash_synth.core_cost import core_cost_table, synthesize_core
 
     default = click.core.ParameterSource.DEFAULT

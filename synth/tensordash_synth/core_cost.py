@@ -15,7 +15,7 @@ from .hierarchy import Hierarchy, role
 from .mapping import Mapped, map_for_area
 from .run import Progress, Run, running
 
-__all__ = ["CoreCostReport", "core_cost_table", "synthesize_core"]
+__all__ = ["CoreCostReport", "CoreDesign", "core_cost_table", "synthesize_core"]
 
 CORE, TILE = "tensordash_core", "tensordash_tile"
 MEMORY = "memory"

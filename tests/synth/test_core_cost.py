@@ -1,0 +1,62 @@
+"""What a core costs: units add up, memories are apart, and the tile is the one that is mapped alone."""
+
+from dataclasses import replace
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_synth import core_cost_table, measure_areas, synthesize_core
+from tensordash_synth.canonical import canonical
+from tensordash_synth.core_cost import CoreCostReport, CoreDesign
+
+OURS = CoreDesign(units={"core": 10.0, "tile": 1000.0, "load": 300.0}, memories={}, slowest=("load", 0.5))
+THEIRS = replace(OURS, units={"core": 10.0, "tile": 800.0, "load": 300.0})
+REPORT = CoreCostReport(digest="", library="cells", clock_ns=2.0, tensordash=OURS, baseline=THEIRS, around_ns=1.5)
+
+
+def test_ratios_and_table():
+    assert REPORT.logic_ratio == 0.31
+    assert REPORT.ratio == pytest.approx(1310 / 1110)
+    document = REPORT.to_json()
+    assert document["logic_ratio"] == 0.31
+    assert document["tensordash"]["units_ge"]["load"] == 300
+    lines = core_cost_table(REPORT).splitlines()
+    assert [line.split()[0] for line in lines[3:6]] == ["tile", "load", "core"]
+    assert "0.310" in next(line for line in lines if line.startswith("logic around"))
+
+
+def test_functions_of_a_module_stay_whole():
+    """Yosys writes a choice among many as a function, and a comment says that no two of its cases meet."""
+    text = """module m(a, y);
+  input [1:0] a;
+  output y;
+  function [0:0] _1_;
+    input [1:0] s;
+    casez (s) // synopsys parallel_case
+      2'b?1:
+        _1_ = 1'h1;
+      default:
+        _1_ = 1'h0;
+    endcase
+  endfunction
+  assign y = _1_(a); // what it is
+endmodule"""
+    found = canonical(text)
+    assert "parallel_case" in found
+    assert "what it is" not in found
+    assert found.index("function") < found.index("endcase") < found.index("endfunction")
+
+
+@pytest.mark.slow
+def test_the_core_of_the_preset():
+    config = load_any_preset("core")
+    assert isinstance(config, CoreConfig)
+    report = synthesize_core(config)
+    alone = measure_areas(config.tile, transposers=0)
+    tile = sum(alone.ge_per_pe("total") for _ in range(1)) * config.tile.rows * config.tile.columns
+    assert report.tensordash.tile == pytest.approx(tile, rel=0.1)  # sums leave it before they are rounded
+    bits = sum(count * bits for count, bits in report.tensordash.memories.values())
+    assert bits >= (config.buffer + 2 * config.stream_buffer) * 8192
+    same = ("load", "store", "output", "sequencer", "registers")
+    assert all(report.tensordash.units[unit] == report.baseline.units[unit] for unit in same)
