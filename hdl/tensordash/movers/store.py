@@ -299,9 +299,8 @@ class Store(Block):
                 m.d.sync += to_send.eq(to_send - 1)
             # Units are asked for while others are sent; an entry has to wait for them, as data go in order.
             with m.If(~asks & ~sends_entry):
-                with m.If(entry_waits):
-                    with m.If(to_send == 0):
-                        m.d.sync += [sends_entry.eq(1), asks.eq(1), to_send.eq(1), count.eq(1)]
+                with m.If(entry_waits), m.If(to_send == 0):
+                    m.d.sync += [sends_entry.eq(1), asks.eq(1), to_send.eq(1), count.eq(1)]
                 with m.Elif((fresh > 1) | (entries_end & (fresh != 0))):
                     m.d.sync += [asks.eq(1), to_send.eq(deflate.whole - sent), count.eq(fresh)]
                 with m.Elif(entries_end & (to_send == 0)):
