@@ -272,7 +272,9 @@ def diagrams() -> dict[str, dict[str, Any]]:
     }
 
 
-CORE = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false\n")
+CORE = CoreConfig.from_toml(
+    "[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false\ncompression = false\n"
+)
 COLUMN = 8
 """Cycles of a column in the diagram of a whole program."""
 UNITS = ("load", "layout_b", "layout_a", "multiply", "output", "store")

@@ -132,13 +132,21 @@ def test_generate_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> Non
 
 
 @pytest.mark.skipif(SIMULATOR != "icarus", reason="Verilator takes a minute")
-def test_verify_a_core(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:
-    """What passes; and what fails, with status 1: an output unit without ReLU."""
+def test_verify_a_core(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (folder / "mine.toml").write_text(SMALL_CORE)
     document = json.loads(call("verify mine.toml --effort 0.1 --seed 3 --simulator icarus --json", capfd))
     assert document["passed"]
     assert [(bench["name"], bench["seed"]) for bench in document["benches"]] == [("core", 3)]
     assert document["benches"][0]["tests"] >= 2
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(SIMULATOR != "icarus", reason="Verilator takes a minute")
+def test_verify_of_a_broken_core_exits_1(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Results are never negative."""
+    (folder / "mine.toml").write_text(SMALL_CORE)
     correct = Converter.elaborate
 
     def without_sign(self, platform):

@@ -110,6 +110,7 @@ class StreamBuffer(Block):
                 "read": In(StreamReadSignature(depth=depth, words=words)),
                 "data": Out(ArrayLayout(parts * group_bits, depth)),
             },
+            variant=f"{words}x{parts * group_bits}",
         )
         self.banks = [Memory(words=words, bits=parts * group_bits, enables=parts) for _ in range(depth)]
 

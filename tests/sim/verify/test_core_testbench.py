@@ -84,7 +84,7 @@ def test_passes_on(name: str, tmp_path: Path) -> None:
 
 
 @icarus
-@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_seeds(seed: int, folder: Path) -> None:
     """Other operands, and other pauses."""
     for name, text in render_core_testbench(SMALL, "mine", seed).items():
