@@ -103,6 +103,6 @@ def _results(values: Mapping[str, int], config: CoreConfig) -> Iterator[int]:
     walk = LoopWalk(values, loops=4)
     for _ in range(values["a_streams"] * values["b_streams"] * config.parts("a") * config.parts("b")):
         for i in range(lanes):
-            first = (walk.address + (walk.x + i * values["stride"]) // lanes * width) % (1 << 16)
-            yield from range(first, first + width)
+            first = walk.address + (walk.x + i * values["stride"]) // lanes * width
+            yield from ((first + k) % (1 << 16) for k in range(width))
         walk.step()

@@ -114,7 +114,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
         return random_program(random, config, size, edges=edges)
     flags = _flags(random, config)
     program = Program()
-    region = config.groups // config.regions if config.regions > 1 else config.groups // 4
+    region = config.groups // max(config.regions, 4)
     places = {"b": 0, "a": region, "result": 2 * region, "bias": 3 * region, "mask": 3 * region + region // 2}
     # Rows are positions unless `transposed`: the result has groups of channels by groups of positions.
     positions, made = (a_groups, b_groups) if flags["transposed"] else (b_groups, a_groups)

@@ -20,7 +20,7 @@ CONFIGS = {
     "8 lanes, wide bus": [*EIGHT, "core.axi_bits=512", "core.address_bits=32"],
 }
 BENCHES = ("core", "core_errors", "core_queue")
-QUICK = ("usual", "bare, on a narrow bus")
+QUICK = ("usual",)
 
 
 @pytest.mark.parametrize(

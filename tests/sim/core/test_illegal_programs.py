@@ -8,6 +8,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS
 from tensordash_sim.core.golden import GoldenCore
 from tensordash_sim.core.illegal_programs import CLAUSES, illegal_program
+from tensordash_sim.core.random_programs import random_program
 
 SMALL = ["core.buffer=16", "core.stream_buffer=4", "core.partial_sums=4"]
 CONFIG = CoreConfig.from_toml("", SMALL)
@@ -50,3 +51,12 @@ def test_the_first_of_two_counts():
 def test_what_cannot_be():
     with pytest.raises(ValueError, match="no program of this core can be illegal by switched off"):
         illegal_program(Random(0), CONFIG, "switched off")
+
+
+@pytest.mark.parametrize("regions", [1, 2, 4, 8])
+@pytest.mark.parametrize("edges", [False, True])
+def test_random_programs_are_legal(regions, edges):
+    config = CoreConfig.from_toml("", [*SMALL, f"core.regions={regions}"])
+    for seed in range(10):
+        made = random_program(Random(seed), config, edges=edges)
+        assert not GoldenCore(config, made.memory).run(made.program.descriptors).error, seed

@@ -192,7 +192,9 @@ async def halves_of_a_multiply(dut) -> None:
     third.add("multiply", **(blocks | {"address": host.config.groups % 65536}))
     for _ in range(3):
         third.add("multiply", **blocks)
-    for name, program in {"ahead": first, "behind": second, "output": third}.items():
+    fourth = Program()  # both units find an error: range goes before the other
+    fourth.add("multiply", **(blocks | {"address": host.config.groups % 65536, "b_base": 65535}))
+    for name, program in {"ahead": first, "behind": second, "output": third, "both": fourth}.items():
         program.add("end")
         made = IllegalProgram(descriptors=program.descriptors, memory=Memory(SIZE), base=PROGRAM, title=name)
         assert (await checker.check(made, set())).index == 0
