@@ -49,13 +49,11 @@ class _History:
 
     def __init__(self) -> None:
         self.tasks: dict[str, list[_Task]] = {unit: [] for unit in UNITS}
-        self._floor = dict.fromkeys(UNITS, 0)
 
     def begin(self, index: int, place: Footprint) -> _Task:
         """The next task of its unit, which waits for nothing but the one before."""
         before = self.tasks[place.unit]
         known = dict(before[-1].over) if before else dict.fromkeys(UNITS, 0)
-        known = {unit: max(count, self._floor[unit]) for unit, count in known.items()}
         return _Task(index, place, known, {})
 
     def wait(self, task: _Task, other: _Task) -> None:
@@ -69,10 +67,6 @@ class _History:
         if multiply is not None:
             task.over = {unit: max(count, multiply.over[unit]) for unit, count in task.over.items()}
         before.append(task)
-
-    def all_over(self) -> None:
-        """An end: all that comes after it comes after all before."""
-        self._floor = {unit: len(tasks) for unit, tasks in self.tasks.items()}
 
     def unordered(self, task: _Task) -> Iterator[_Task]:
         """Tasks of other units that meet it and may not be over when it begins: the latest first, unit by unit."""
@@ -110,8 +104,6 @@ def races(config: CoreConfig, program: Sequence[int]) -> list[Race]:
     for index, bits in enumerate(program):
         _, values = decode(bits)
         places = footprints(config, bits)
-        if not places:
-            history.all_over()
         multiply = None
         for place in places:
             wait, signal = NAMES.get(place.unit, ("wait", "signal"))
@@ -156,8 +148,6 @@ def linked(config: CoreConfig, program: Sequence[int]) -> list[int]:
     history, made = _History(), [_without(bits) for bits in program]
     for index, bits in enumerate(made):
         places = footprints(config, bits)
-        if not places:
-            history.all_over()
         multiply = None
         for place in places:
             task = history.begin(index, place)

@@ -116,8 +116,9 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
     program = Program()
     region = config.groups // max(config.regions, 4)
     places = {"b": 0, "a": region, "result": 2 * region, "bias": 3 * region, "mask": 3 * region + region // 2}
-    # Rows are positions unless `transposed`: the result has groups of channels by groups of positions.
-    positions, made = (a_groups, b_groups) if flags["transposed"] else (b_groups, a_groups)
+    # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
+    # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
+    positions, made = (a_groups, b_streams * parts_b) if flags["transposed"] else (b_groups, a_streams * parts_a)
     results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
         return random_program(random, config, size, edges=edges)
