@@ -14,7 +14,7 @@ from .golden import Memory
 from .program import Loop, Program
 from .tensors import deflate, to_groups, value_type
 
-__all__ = ["RandomProgram", "random_program", "random_values"]
+__all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program", "random_values"]
 
 DATA = 0x10000
 """Where tensors begin in memory."""

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import cocotb
 
-from tensordash.configuration.descriptors import OPERATIONS
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
-from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.random_programs import DATA, PROGRAM, RandomProgram, random_program
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
 END = OPERATIONS["end"].code
@@ -25,6 +26,15 @@ def with_ends(host: Host, made: RandomProgram) -> list[int]:
     """The program with more ends: at the begin, and behind its own."""
     ends = host.random.randint(1, 3)
     return [*[END] * host.random.randint(0, 2), *made.program.descriptors, *[END] * ends]
+
+
+def in_turns(host: Host, made: RandomProgram) -> list[int]:
+    """The program such that it may follow itself: nobody waits for an end, so that loads wait for the record."""
+    *before, record, end = made.program.descriptors
+    barrier = Program()
+    barrier.add("load", wait=["store"], memory=DATA, address=host.config.groups - 1, count_0=1)
+    signal = next(field for field in HEADER if field.name == "signal")
+    return [*before, record | 1 << signal.low + UNITS.index("load"), *barrier.descriptors, end]
 
 
 async def begun(host: Host, made: RandomProgram, log2_places: int) -> None:
@@ -96,8 +106,8 @@ async def tail_runs_ahead(dut) -> None:
     await host.begin()
     for _ in range(max(1, round(3 * host.job.effort))):
         made = random_program(host.random, host.config, SIZE)
-        log2_places = len(made.program.descriptors).bit_length()
-        descriptors = made.program.descriptors
+        descriptors = in_turns(host, made)
+        log2_places = (len(descriptors) - 1).bit_length()
         descriptors += [END] * ((1 << log2_places) - len(descriptors))
         turns = host.random.randint(2, 3)
         golden, expected = golden_of(host, made, descriptors * turns)
