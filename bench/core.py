@@ -104,7 +104,6 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
             operation=each.operation,
             tensors=image.tensors,
             rows=each.rows,
-            speedup=_thought(float(np.mean(each.values[each.rows] == 0)), cores["core"]),
             blocking=blocking,
         )
         blocking = contraction.chosen
@@ -129,11 +128,6 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
         "speedup_ratio": round(speedup / own, 3),
         "stall_output": round(core.counters["stall_output"] / core.cycles, 3),
     }
-
-
-def _thought(zeros: float, config: CoreConfig) -> float:
-    """What a tile gains where so many of its row side's values are zero, for how it is cut."""
-    return min(1 / max(1 - zeros, 1e-3), config.tile.window_depth)
 
 
 def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:

@@ -16,7 +16,7 @@ __all__ = ["command"]
 def command(name: str | None, chip: bool, as_json: bool) -> None:
     """List the presets, of tiles and then of cores, or print one as TOML to start a configuration of your own.
 
-    A core's has a table [core]: `generate` and `verify` take it, other commands take a tile's.
+    A core's has a table [core]: `generate`, `verify` and `synth` take it, other commands take a tile's.
     """
     if chip:
         if name is not None:

@@ -50,9 +50,9 @@ class OutputBuffer(Block):
     def elaborate(self, platform):
         """The oldest beat in the register that is shown; one that finds it full and stuck in the other."""
         m = Module()
-        shown_valid, behind_valid = Signal(), Signal()
-        shown = Signal.like(self.beats.payload, reset_less=True)
-        behind = Signal.like(self.beats.payload, reset_less=True)
+        shown_valid, behind_valid = Signal(name="shown_valid"), Signal(name="behind_valid")
+        shown = Signal.like(self.beats.payload, name="shown", reset_less=True)
+        behind = Signal.like(self.beats.payload, name="behind", reset_less=True)
         m.d.comb += [
             self.beats.ready.eq(~behind_valid),
             self.out.valid.eq(shown_valid),

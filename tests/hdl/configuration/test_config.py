@@ -350,7 +350,7 @@ class TestFiles:
         assert not set(preset_names()) & set(preset_names("core"))
         assert load_any_preset("core-dense") == load_any_preset("core").baseline
         recommended = load_preset("recommended", ["tile.counters=snapshot"])
-        assert load_any_preset("core") == CoreConfig(tile=recommended)
+        assert load_any_preset("core") == CoreConfig(tile=recommended, partial_sums=64)
         wide, fp8 = load_any_preset("core-wide"), load_any_preset("core-fp8")
         assert (wide.tile.rows, wide.tile.columns) == (4, 16)
         assert (fp8.tile.lanes, fp8.tile.a_format.name, fp8.tile.b_format.name) == (8, "fp8_e4m3", "fp8_e5m2")

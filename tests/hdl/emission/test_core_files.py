@@ -157,7 +157,7 @@ def test_memories_in_the_json():
         "512x64": (16, 64 * 8192),
         "128x256": (8, 2 * 16 * 8192),
         "64x128": (1, 16 * 512),
-        f"64x{row}": (1, 16 * 4 * row),
+        f"256x{row}": (1, 64 * 4 * row),
     }
     assert set(memories) == set(modules(emitted_core("core")["tensordash_memories.v"]))
     assert all(each["ports"] == {"write": 1, "read": 1, "write_enables": 1} for each in memories.values())
