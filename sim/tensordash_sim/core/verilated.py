@@ -172,13 +172,14 @@ class VerilatedCore:
         self.write("tail", len(program))
         began = self.cycle
         first, last, seen = 0, 0, 0
-        while not self._library.core_run(self._device, max(every, LEAST_EVERY) if every else AT_ONCE):
+        at_once = max(every, LEAST_EVERY) if every else min(AT_ONCE, most)
+        while not self._library.core_run(self._device, at_once):
             if every:
                 self.write("snapshot", 1)
                 multiplying, now = self.read("multiplying"), self.cycle - began
                 if multiplying > seen:
                     first, last, seen = first or now - every, now, multiplying
-            if self.cycle - began > most:
+            if self.cycle - began >= most:
                 raise VerilatedError(
                     f"no interrupt in {most} cycles: {self.read('done')} of {len(program)} descriptors are done"
                 )
