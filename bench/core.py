@@ -26,6 +26,7 @@ from rich.console import Console
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.storage.files import write_whole
+from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
@@ -104,10 +105,9 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
             operation=each.operation,
             tensors=image.tensors,
             rows=each.rows,
-            blocking=blocking,
         )
-        blocking = contraction.chosen
-        runs[name], left[name] = run(config, contraction.program(), bytes(image.memory.bytes))
+        blocking = blocking or best_blocking(contraction)
+        runs[name], left[name] = run(config, contraction.program(blocking), bytes(image.memory.bytes))
         image.memory.bytes[:] = left[name]
         if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
             raise SystemExit(f"{each.name} {each.operation} on {name} is not what PyTorch says")

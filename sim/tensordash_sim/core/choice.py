@@ -2,14 +2,11 @@
 
 from itertools import product
 from math import inf, prod
-from typing import TYPE_CHECKING
 
 from .blocking import Blocking, Slots, fitting
+from .contraction import Contraction
 from .operands import Positions, size_of
 from .program import ProgramError
-
-if TYPE_CHECKING:
-    from .contraction import Contraction
 
 __all__ = ["best_blocking", "estimate"]
 
@@ -23,7 +20,7 @@ TRIED = 120
 """Ways to cut it that fit and are compared."""
 
 
-def best_blocking(work: "Contraction") -> Blocking:
+def best_blocking(work: Contraction) -> Blocking:
     """The way to cut a contraction that is thought to take the fewest cycles.
 
     Raises
@@ -44,7 +41,7 @@ def best_blocking(work: "Contraction") -> Blocking:
     return best
 
 
-def estimate(work: "Contraction", blocking: Blocking) -> float:
+def estimate(work: Contraction, blocking: Blocking) -> float:
     """Cycles of a contraction that is cut so, as far as they can be said beforehand; infinite if it does not fit."""
     config = work.config
     region = config.groups // config.regions
@@ -88,7 +85,7 @@ def estimate(work: "Contraction", blocking: Blocking) -> float:
     return max(cycles.values()) + alone + first + stored + 0.02 * sum(cycles.values())
 
 
-def _candidates(work: "Contraction") -> list[Blocking]:
+def _candidates(work: Contraction) -> list[Blocking]:
     """Ways to cut it, those with the fewest multiplies first."""
     phase = max(range(len(work.phases)), key=lambda number: prod(work.phases[number].taps))
     sizes = {side: work.dimensions(side) for side in ("row", "column")}

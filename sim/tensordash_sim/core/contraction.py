@@ -9,7 +9,6 @@ from typing import Any
 from tensordash.configuration.core_config import CoreConfig
 
 from .blocking import Blocking, Slots, split
-from .choice import best_blocking
 from .layer import OPERANDS, Layer, Phase
 from .operands import Activations, Box, Gradient, Move, Operand, Positions, Weights, size_of
 from .order import hoisted, linked
@@ -81,23 +80,22 @@ class Contraction:
         Negative results become zero.
     speedup : float
         How much faster than dense the tile is thought to be.
-    blocking : Blocking, optional
-        How it is cut, if that shall not be chosen.
 
     Raises
     ------
     ProgramError
-        If a part of it does not fit into the core's memories, however it is cut.
+        If there is no such operation, or its operand is not on that side.
 
-    Source: docs/core.md, "Tensors" and "Layout"; paper, section III-A.
+    Source: docs/core.md, "Programs of layers"; paper, section III-A.
 
     Examples
     --------
+    >>> from .choice import best_blocking
     >>> work = Contraction(
     ...     config=CoreConfig(), operation="AxW", rows="A", tensors={"A": 0x10000, "W": 0x20000, "result": 0x30000},
     ...     layer=Layer(samples=1, channels=8, filters=8, size=(6, 6), kernel=(3, 3)),
     ... )
-    >>> sorted({line.split()[1] for line in work.program().listing().splitlines()})
+    >>> sorted({line.split()[1] for line in work.program(best_blocking(work)).listing().splitlines()})
     ['end', 'layout_a', 'layout_b', 'load', 'multiply', 'store']
     """
 
@@ -109,7 +107,6 @@ class Contraction:
     fp32: bool = False
     relu: bool = False
     speedup: float = SPEEDUP
-    blocking: Blocking | None = None
     _moves: dict[tuple, Move] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -217,11 +214,6 @@ class Contraction:
         return self._moves[key]
 
     # How it is cut
-
-    @cached_property
-    def chosen(self) -> Blocking:
-        """How it is cut: as it was said, or the way that is thought to take the fewest cycles."""
-        return self.blocking or best_blocking(self)
 
     def rounds(self, blocking: Blocking) -> Iterator[Round]:
         """All multiplies in order: tiles of results, phases, chunks of the reduction, sets of streams."""
@@ -369,14 +361,25 @@ class Contraction:
 
     # The program
 
-    def program(self) -> Program:
-        """Descriptors that do it, and an end."""
+    def program(self, blocking: Blocking) -> Program:
+        """Descriptors that do it, and an end.
+
+        Parameters
+        ----------
+        blocking : Blocking
+            How it is cut, as `best_blocking` says.
+
+        Raises
+        ------
+        ProgramError
+            If it does not fit.
+        """
         config, program = self.config, Program()
         region = config.groups // config.regions
         held = {side: Slots(k * region, region, f"region {k} of the buffer") for k, side in enumerate(SIDES)}
         laid = {side: Slots(0, config.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
         results, tiles = Slots(2 * region, region, "region 2 of the buffer"), 0
-        for each in self.rounds(self.chosen):
+        for each in self.rounds(blocking):
             bases: dict[str, int] = {}
             steps = 0
             for side, key in SIDES.items():

@@ -143,7 +143,7 @@ def linked(config: CoreConfig, program: Sequence[int]) -> list[int]:
     >>> program.descriptors = linked(CoreConfig(), program.descriptors)
     >>> print(program.listing())
        0 load     count_0=4 signal=layout_a
-       1 layout_a steps=4 x_size=4 count_0=4 wait=load
+       1 layout_a steps=4 x_size=4 address_0=1 count_0=4 wait=load
     """
     history, made = _History(), [_without(bits) for bits in program]
     for index, bits in enumerate(made):

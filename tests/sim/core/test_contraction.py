@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
@@ -42,7 +43,7 @@ def run(config, layer, operation, rows, *, seed=0, fp32=False, zeros=0.5):
         values[name] = np.where(rng.random(drawn.shape) < zeros, np.float16(0), drawn)
     image = TensorImage(config, Memory(1 << 18), layer, operation, values, fp32=fp32)
     work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows, fp32=fp32)
-    program = work.program().descriptors
+    program = work.program(best_blocking(work)).descriptors
     assert races(config, program) == []
     outcome = GoldenCore(config, image.memory).run(program)
     assert (outcome.error, outcome.ends) == ("", 1)
@@ -97,7 +98,7 @@ def test_what_does_not_fit():
         rows="A",
     )
     with pytest.raises(ProgramError, match="AxW of Layer.*does not fit this core, however it is cut"):
-        work.program()
+        best_blocking(work)
     with pytest.raises(ProgramError, match="rows must be one of A, W, not 'G'"):
         Contraction(config=small, layer=work.layer, operation="AxW", tensors=image, rows="G")
     with pytest.raises(ProgramError, match="operation must be one of AxW, WxG, AxG, not 'WxA'"):
@@ -110,7 +111,7 @@ def test_what_does_not_fit():
         rows="A",
     )
     with pytest.raises(ProgramError, match="streams of the column side must come in multiples of 2, not 1"):
-        wide.program()
+        best_blocking(wide)
 
 
 def test_layers_of_traces():

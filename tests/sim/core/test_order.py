@@ -6,6 +6,7 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
+from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.footprint import footprints
 from tensordash_sim.core.golden import GoldenCore, Memory
@@ -122,7 +123,7 @@ def test_long_programs_are_legal(window):
     work = Contraction(
         config=config, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
     )
-    program = work.program().descriptors
+    program = work.program(best_blocking(work)).descriptors
     sequencer = Sequencer(config)
     assert [sequencer.refusal(bits) for bits in program] == [""] * len(program)
     assert len(program) > 30
@@ -140,8 +141,9 @@ def test_hoisting_changes_no_bit():
         assert not GoldenCore(CONFIG, memory).run([*linked(CONFIG, program), end]).error
         ends.append(bytes(memory.bytes))
     assert ends[0] == ends[1]
-    long = Contraction(
+    made_long = Contraction(
         config=CONFIG, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
-    ).program()
+    )
+    long = made_long.program(best_blocking(made_long))
     names = [decode(bits)[0].name for bits in long.descriptors]
     assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"

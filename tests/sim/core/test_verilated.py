@@ -7,6 +7,7 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
@@ -68,9 +69,8 @@ def test_convolutions_of_the_trace(config, name):
     layer, operation = Layer.of(record.geometry), str(record.operation)
     values = {each: record.values(each).astype(np.float16) for each in OPERANDS[operation]}
     image = TensorImage(config, Memory(RING), layer, operation, values)
-    program = Contraction(
-        config=config, layer=layer, operation=operation, tensors=image.tensors, rows=record.sparser
-    ).program()
+    work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=record.sparser)
+    program = work.program(best_blocking(work))
     with VerilatedCore(config, RING + (1 << 16)) as core:
         core.memory[:RING] = np.frombuffer(image.memory.bytes, np.uint8)
         run = core.run(program.descriptors, RING)
