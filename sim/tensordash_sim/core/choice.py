@@ -10,7 +10,7 @@ from .program import ProgramError
 
 __all__ = ["best_blocking", "estimate"]
 
-AROUND, LATENCY = 8, 60
+AROUND, LATENCY = 24, 60
 """Cycles between two multiplies, and of a load before its first group."""
 CHUNKS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 24, 32, 48, 64, 96, 128)
 STREAMS = (1, 2, 3, 4, 6, 8, 12, 16)
