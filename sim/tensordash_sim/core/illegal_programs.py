@@ -12,7 +12,7 @@ from .golden import Memory
 from .illegal_moves import MOVES
 from .legal import MOST_TOKENS, SWITCHED
 from .random_programs import random_program
-from .spoiler import Spoiler
+from .spoiler import NoRoomError, Spoiler
 
 __all__ = ["CLAUSES", "Clause", "IllegalProgram", "illegal_program"]
 
@@ -232,6 +232,9 @@ CLAUSES: Mapping[str, Clause] = MappingProxyType(
 )
 """Ways to be illegal, by name."""
 
+TRIES = 60
+"""Legal programs that are tried: of small cores few groups are left over, of large ones little memory."""
+
 
 def illegal_program(random: Random, config: CoreConfig, name: str, *, second: str = "") -> IllegalProgram:
     """A random legal program made illegal.
@@ -257,9 +260,12 @@ def illegal_program(random: Random, config: CoreConfig, name: str, *, second: st
     ValueError
         If no program of this core can be illegal so.
     """
-    for _ in range(20):
+    for _ in range(TRIES):
         spoiler = Spoiler(random, config, random_program(random, config))
-        spoiled = [CLAUSES[each].spoil(spoiler) for each in (name, second) if each]
+        try:
+            spoiled = [CLAUSES[each].spoil(spoiler) for each in (name, second) if each]
+        except NoRoomError:
+            continue
         if spoiled[0]:
             title = f"{name}, {second}" if len(spoiled) > 1 and spoiled[1] else name
             return IllegalProgram(

@@ -9,7 +9,11 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, deco
 from .described import written_groups
 from .random_programs import PROGRAM, RandomProgram
 
-__all__ = ["Spoiler"]
+__all__ = ["NoRoomError", "Spoiler"]
+
+
+class NoRoomError(Exception):
+    """A program's tensors leave too little memory for what shall be added."""
 
 
 class Spoiler:
@@ -136,10 +140,17 @@ class Spoiler:
     # Memory
 
     def place(self, size: int) -> int:
-        """An address at which so many bytes are free, and a line behind them."""
+        """An address at which so many bytes are free, and a line behind them.
+
+        Raises
+        ------
+        NoRoomError
+            If there are not as many.
+        """
         at = self._next
         self._next += (-(-size // self._line) + 1) * self._line
-        assert self._next <= len(self.memory.bytes), "there is no memory left"
+        if self._next > len(self.memory.bytes):
+            raise NoRoomError(f"{size} bytes from {at:#x} on are beyond the end of memory")
         return at
 
     def put(self, data: bytes) -> int:

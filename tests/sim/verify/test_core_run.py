@@ -7,7 +7,7 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
 from tensordash_sim.verify import SimulatorError, VerificationError, simulator_names
-from tensordash_sim.verify.core_run import run_core_bench, verify_core
+from tensordash_sim.verify.core_run import CORE_BENCHES, run_core_bench, verify_core
 
 SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 4\nmask = false\nstochastic = false")
 
@@ -22,11 +22,12 @@ def verilog(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @icarus
-def test_passes(verilog: Path, tmp_path: Path) -> None:
-    result = run_core_bench("core", SMALL, verilog, tmp_path, effort=0.1, simulator="icarus")
+@pytest.mark.parametrize("bench", CORE_BENCHES)
+def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
+    result = run_core_bench(bench, SMALL, verilog, tmp_path, effort=0.1, simulator="icarus")
     assert result.passed, result.failures
     assert result.tests >= 2
-    assert (result.bench, result.simulator, result.seed) == ("core", "icarus", 0)
+    assert (result.bench, result.simulator, result.seed) == (bench, "icarus", 0)
 
 
 @icarus
@@ -44,7 +45,9 @@ def test_broken_verilog_is_found(verilog: Path, tmp_path: Path) -> None:
 
 
 def test_wrong_use(tmp_path: Path) -> None:
-    with pytest.raises(VerificationError, match="bench must be one of core for a core, not 'tile'"):
+    with pytest.raises(
+        VerificationError, match="bench must be one of core, core_queue, core_errors for a core, not 'tile'"
+    ):
         run_core_bench("tile", SMALL, tmp_path, tmp_path)
     with pytest.raises(SimulatorError, match="simulator must be one of auto"):
         verify_core(SMALL, simulator="spice")
