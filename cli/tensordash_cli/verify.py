@@ -1,6 +1,9 @@
 """`tensordash verify`: the emitted Verilog against the golden model."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -58,9 +61,10 @@ def command(
 ) -> None:
     """Emit a tile's Verilog, or a core's, and run it in a simulator, compared with the golden model.
 
-    A tile is compared in every cycle. A core, whose configuration has a table [core], executes random programs, on
-    memory that is quick and on one that is not, and soft resets in between: what memory holds after each is compared,
-    and what registers say. --seed, --effort, --simulator, --waves and --json go with a core, the other options do not.
+    A tile is compared in every cycle. A core, whose configuration has a table [core], executes random programs, legal
+    and illegal, on memory that is quick, that is not, and that fails, with soft resets in between: what memory holds
+    after each is compared, and what registers say. --seed, --effort, --simulator, --waves and --json go with a core,
+    the other options do not.
 
     --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
     signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
@@ -129,25 +133,20 @@ def _core(
         waves_file(waves, "--waves")
     from tensordash_sim.verify.core_run import verify_core
 
-    with progress.status("emitting Verilog") as status:
-        results = verify_core(
-            config,
-            seed=seed,
-            effort=effort,
-            simulator=simulator,
-            waves=waves,
-            progress=lambda bench: status.update(f"bench {bench}"),
-        )
-    _show(config, results, seed, as_json)
+    _run(config, verify_core, seed, effort, simulator, waves, as_json)
 
 
 def _benches(config: TileConfig, benches, seed: int, effort: float, simulator: str, waves, as_json: bool) -> None:
     from tensordash_sim.verify import verify
 
+    _run(config, partial(verify, benches=benches), seed, effort, simulator, waves, as_json)
+
+
+def _run(config, verify: Callable[..., Any], seed: int, effort: float, simulator: str, waves, as_json: bool) -> None:
+    """Run the benches of a tile or of a core, and show what they found."""
     with progress.status("emitting Verilog") as status:
         results = verify(
             config,
-            benches,
             seed=seed,
             effort=effort,
             simulator=simulator,

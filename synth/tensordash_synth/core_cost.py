@@ -9,10 +9,9 @@ from typing import Any
 from tensordash import ConfigError
 from tensordash.configuration.core_config import CoreConfig
 
-from .cache import cached
 from .canonical import canonical, interface
 from .hierarchy import Hierarchy, role
-from .mapping import Mapped, map_for_area
+from .mapping import Mapped
 from .run import Progress, Run, running
 
 __all__ = ["CoreCostReport", "CoreDesign", "core_cost_table", "synthesize_core"]
@@ -137,8 +136,10 @@ def synthesize_core(
     """
     if config.tile.sparsity == "none":
         raise ConfigError('tile.sparsity must be "rows" to compare with the baseline, not "none"')
+    from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
+
     with running(liberty, clock_ns, progress, jobs) as run:
-        hierarchies = [Hierarchy(_verilog(each), CORE) for each in (config, config.baseline)]
+        hierarchies = [Hierarchy(core_verilog(each), CORE) for each in (config, config.baseline)]
         whole = run.submit(_around, run, hierarchies[0])
         pending: dict[str, Future[Mapped]] = {}
         for hierarchy in hierarchies:
@@ -156,15 +157,6 @@ def synthesize_core(
             baseline=designs[1],
             around_ns=whole.result().delay_ns,
         )
-
-
-def _verilog(config: CoreConfig) -> str:
-    from tensordash.core.core import Core  # imports Amaranth, which takes its time
-    from tensordash.emission.library import Library
-
-    library = Library()
-    library.module(Core(config))
-    return library.verilog()
 
 
 def _logic(hierarchy: Hierarchy) -> list[str]:
@@ -195,23 +187,11 @@ def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Future[Mapped]]
 
 def _around(run: Run, hierarchy: Hierarchy) -> Mapped:
     """Everything but tile and memories, flattened."""
-    inside = {place.module for place in hierarchy.placements if place.path[:1] == ("tile",)}
     outside = {place.module for place in hierarchy.placements if place.path[:1] != ("tile",)}
     boxes = sorted({TILE} | {name for name in outside if role(name) == MEMORY})
-    texts = [canonical(hierarchy.modules[name].text) for name in sorted(outside - set(boxes) - {TILE})]
+    texts = [canonical(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]
     texts += [interface(hierarchy.modules[name].text) for name in boxes]
-    assert TILE in inside
-    text = "\n".join(texts)
-
-    def make() -> tuple[Mapped, ...]:
-        commands = run._read(text)
-        return (map_for_area(commands, CORE, run.library, run.clock_ns, run.room(), thorough=False),)
-
-    (mapped,) = cached([*run._key, "around", repr(run.clock_ns), text], make)
-    run.progress(
-        f"around the tile, flattened: {mapped.area_um2 / run.library.gate_area:,.0f} GE, {mapped.delay_ns:.2f} ns"
-    )
-    return mapped
+    return run.flattened("\n".join(texts), CORE, "around the tile, flattened")
 
 
 def core_cost_table(report: CoreCostReport) -> str:

@@ -75,6 +75,16 @@ class Run:
         (mapped,) = cached([*self._key, "speed", name, text], make)
         return self._say(f"{label}, for speed", mapped)
 
+    def flattened(self, text: str, top: str, label: str) -> Mapped:
+        """Map a text flattened, to the target clock; black boxes in it stay."""
+
+        def make() -> tuple[Mapped, ...]:
+            commands, room = self._read(text), self.room()
+            return (map_for_area(commands, top, self.library, self.clock_ns, room, thorough=False),)
+
+        (mapped,) = cached([*self._key, "around", repr(self.clock_ns), text], make)
+        return self._say(label, mapped)
+
     def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
         """Map a top flattened, to the target clock and for speed: its longest path may cross modules.
 

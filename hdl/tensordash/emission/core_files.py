@@ -19,7 +19,7 @@ from .library import Library, ports
 from .port_table import port_table
 from .waivers import waivers
 
-__all__ = ["core_port_table", "render_core"]
+__all__ = ["core_port_table", "core_verilog", "render_core"]
 
 MODULE = re.compile(r"^module (\w+)\(.*?^endmodule$", re.MULTILINE | re.DOTALL)
 INSTANCE = re.compile(r"^  (\w+) \w+ \($", re.MULTILINE)
@@ -82,6 +82,13 @@ def render_core(
         + "\n",
         **bench,
     }
+
+
+def core_verilog(config: CoreConfig) -> str:
+    """A core's Verilog in one text, memories included; its top is ``tensordash_core``."""
+    library = Library()
+    library.module(Core(config))
+    return library.verilog()
 
 
 def core_port_table(config: CoreConfig, prefix: str = "tensordash") -> str:

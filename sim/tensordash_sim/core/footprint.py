@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
+
+from .described import read_memory, written_memory
 
 __all__ = ["Footprint", "footprints"]
 
@@ -83,45 +86,30 @@ def footprints(config: CoreConfig, bits: int) -> list[Footprint]:
     assert operation is not None
     name = operation.name
     if name in ("load", "store"):
-        return [_move(config, name, values)]
+        return [_move(config, name, values, bits)]
     if name == "record":
-        low = _whole(values, "memory")
-        return [Footprint("store", memory=[(low, low + 32, True)])]
+        return [Footprint("store", memory=_spans(written_memory(bits, config), True))]
     if name.startswith("layout"):
         return [_layout(config, name, values)]
     return _multiply(config, values) if name == "multiply" else []
-
-
-def _whole(values: Mapping[str, int], name: str) -> int:
-    return values[name] | values[f"{name}_high"] << 32
 
 
 def _span(first: int, count: int) -> int:
     return ((1 << count) - 1) << first
 
 
-def _move(config: CoreConfig, name: str, values: Mapping[str, int]) -> Footprint:
-    counts = [values[f"count_{k}"] for k in range(4)]
-    groups = {"buffer": _span(values["address"], int(np.prod(counts)))}
-    written, memory = name == "store", _whole(values, "memory")
-    made = Footprint(name, reads=groups if written else {}, writes={} if written else groups)
-    if values["compressed"]:
-        size = config.tile.lanes**2
-        units = counts[0] * (size + size // config.value_bits)
-        segments = -(-counts[0] // values["segment"])
-        table = _whole(values, "table")
-        # A load begins at the segment that the table names: anywhere.
-        low, high = (memory, memory + units * config.value_bits // 8) if written else (0, 1 << config.address_bits)
-        made.memory = [(low, high, written), (table, table + 4 * segments + 4, written)]
-        return made
-    size = config.group_bytes
-    for third in range(counts[3]):
-        for second in range(counts[2]):
-            for first in range(counts[1]):
-                away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
-                low = (memory + away * size) % (1 << config.address_bits)
-                made.memory.append((low, low + counts[0] * size, written))
-    return made
+def _spans(runs: list[tuple[int, int]], written: bool) -> list[tuple[int, int, bool]]:
+    return [(address, address + size, written) for address, size in runs]
+
+
+def _move(config: CoreConfig, name: str, values: Mapping[str, int], bits: int) -> Footprint:
+    groups = {"buffer": _span(values["address"], prod(values[f"count_{k}"] for k in range(4)))}
+    if name == "store":
+        return Footprint(name, reads=groups, memory=_spans(written_memory(bits, config), True))
+    memory = _spans(read_memory(bits, config), False)
+    if values["compressed"]:  # it begins at the segment that the table names: anywhere
+        memory.append((0, 1 << config.address_bits, False))
+    return Footprint(name, writes=groups, memory=memory)
 
 
 def _walked(values: Mapping[str, int], loops: int, groups: int) -> dict[str, NDArray[np.int64]]:

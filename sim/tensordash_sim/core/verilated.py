@@ -18,13 +18,12 @@ from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
 from tensordash.configuration.registers import COUNTERS, ERRORS, IDENTITY, named
-from tensordash.core.core import Core
-from tensordash.emission.library import Library
+from tensordash.emission.core_files import core_verilog
 
 from ..verify.builds import build_key, fetch_kept, keep_built, verilator_environment
 from .golden import Outcome
 
-__all__ = ["CoreRun", "VerilatedCore", "VerilatedError", "core_verilog"]
+__all__ = ["CoreRun", "VerilatedCore", "VerilatedError"]
 
 HARNESS = Path(__file__).with_name("core_harness.cpp")
 AT_ONCE = 50_000
@@ -106,7 +105,7 @@ class VerilatedCore:
         verilog: str = "",
     ) -> None:
         self.config, self.base = config, base
-        self._library = _library(verilog or core_verilog(config))
+        self._library = _library(verilog or _verilog(config))
         self._device = self._library.core_new(base, size, *latency, pause, seed)
         self.memory: NDArray[np.uint8] = np.ctypeslib.as_array(self._library.core_memory(self._device), (size,))
         if self.read("identity") != IDENTITY:
@@ -200,11 +199,8 @@ class VerilatedCore:
 
 
 @cache
-def core_verilog(config: CoreConfig) -> str:
-    """A core's Verilog, memories included; its top is ``tensordash_core``."""
-    library = Library()
-    library.module(Core(config))
-    return library.verilog()
+def _verilog(config: CoreConfig) -> str:
+    return core_verilog(config)
 
 
 @cache

@@ -1,17 +1,15 @@
-"""Runs the bench of a core on its emitted files."""
+"""Runs the benches of a core on its emitted files."""
 
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.emission.verilog import generate
-from tensordash.storage.files import copy_whole, naming
+from tensordash.storage.files import naming
 
 from .job import JOB_VARIABLE, Job
-from .run import BenchResult, VerificationError, read_results
-from .simulators import Simulation, SimulatorError, choose_simulator, simulator_names
+from .run import BenchResult, VerificationError, read_results, run_benches
+from .simulators import Simulation, choose_simulator, simulator_names
 
 __all__ = ["CORE_BENCHES", "run_core_bench", "verify_core"]
 
@@ -89,7 +87,7 @@ def verify_core(
     waves: Path | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[BenchResult]:
-    """Emit a core's Verilog and run its benches on it: random programs, whose memory must end as the golden core's.
+    """Emit a core's Verilog and run its benches on it: programs, legal and not, that must end as the golden core's.
 
     Parameters
     ----------
@@ -102,29 +100,6 @@ def verify_core(
     progress : callable
         Called with the name of each bench before it runs.
     """
-    choose_simulator(simulator)  # before anything is written
-    results = []
-    with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
-        verilog = Path(scratch) / "verilog"
-        generate(config, verilog, PREFIX)
-        for bench in CORE_BENCHES[:1] if waves is not None else CORE_BENCHES:
-            progress(bench)
-            folder = Path(scratch) / bench
-            results.append(
-                run_core_bench(
-                    bench,
-                    config,
-                    verilog,
-                    folder,
-                    seed=seed,
-                    effort=effort,
-                    simulator=simulator,
-                    waves=waves is not None,
-                )
-            )
-            if waves is not None:
-                dump = folder / "dump.vcd"
-                if not dump.exists():
-                    raise SimulatorError(f"bench {bench} left no waveforms")
-                copy_whole(dump, waves)
-    return results
+    benches = CORE_BENCHES[:1] if waves is not None else CORE_BENCHES
+    how = {"seed": seed, "effort": effort, "simulator": simulator}
+    return run_benches(benches, config, run_core_bench, how, waves=waves, progress=progress)

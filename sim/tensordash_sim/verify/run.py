@@ -2,19 +2,21 @@
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 from tensordash import TensorDashError, TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
 from tensordash.storage.files import copy_whole, naming
 
 from .job import JOB_VARIABLE, Job
 from .simulators import Simulation, SimulatorError, choose_simulator, quicker_simulator
 
-__all__ = ["BENCHES", "BenchResult", "VerificationError", "run_bench", "verify"]
+__all__ = ["BENCHES", "BenchResult", "VerificationError", "run_bench", "run_benches", "verify"]
 
 PREFIX = "tensordash"
 BENCHES: dict[str, tuple[str, str | None]] = {
@@ -208,26 +210,45 @@ def verify(
     for bench in chosen:
         if bench not in applicable(config):
             raise VerificationError(f"bench must be one of {', '.join(applicable(config))}, not {bench!r}")
-    choose_simulator(simulator)
+    how = {"seed": seed, "effort": effort, "simulator": simulator}
+    return run_benches(chosen, config, run_bench, how, waves=waves, progress=progress)
+
+
+def run_benches(
+    benches: Iterable[str],
+    config: TileConfig | CoreConfig,
+    run: Callable[..., BenchResult],
+    how: Mapping[str, Any],
+    *,
+    waves: Path | None = None,
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[BenchResult]:
+    """Emit a configuration's Verilog and run benches on it, one after the other.
+
+    Parameters
+    ----------
+    benches : iterable of str
+        Their names.
+    config : TileConfig or CoreConfig
+        A tile or a core.
+    run : callable
+        `run_bench`, or what runs one of a core.
+    how : mapping
+        What it is called with besides; "simulator" among it.
+    waves : Path, optional
+        Where the last bench's waveforms go (VCD).
+    progress : callable
+        Called with the name of each bench before it runs.
+    """
+    choose_simulator(how["simulator"])  # before anything is written
     with tempfile.TemporaryDirectory(prefix="tensordash-") as scratch:
         verilog = Path(scratch) / "verilog"
         generate(config, verilog, PREFIX)
         results = []
-        for bench in chosen:
+        for bench in benches:
             progress(bench)
             folder = Path(scratch) / bench
-            results.append(
-                run_bench(
-                    bench,
-                    config,
-                    verilog,
-                    folder,
-                    seed=seed,
-                    effort=effort,
-                    simulator=simulator,
-                    waves=waves is not None,
-                )
-            )
+            results.append(run(bench, config, verilog, folder, **how, waves=waves is not None))
             if waves is not None:
                 dump = folder / "dump.vcd"
                 if not dump.exists():
