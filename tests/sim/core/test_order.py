@@ -79,6 +79,17 @@ def test_partial_sums_and_streams():
     assert races(CONFIG, linked(CONFIG, program.descriptors)) == []
 
 
+def test_an_output_that_is_over_says_that_its_multiply_is():
+    program = Program()
+    layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
+    program.add("layout_a", signal=["multiply"], **layout)
+    program.add("layout_b", signal=["multiply"], **layout)
+    both = {"wait": ["layout_a", "layout_b"], "output_signal": ["layout_a"]}
+    program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
+    program.add("layout_a", wait=["output"], **layout)
+    assert races(CONFIG, program.descriptors) == []
+
+
 @pytest.mark.parametrize("seed", range(10))
 def test_footprints_are_what_golden_touches(seed):
     """Groups that a layout reads are those that golden's walk does, one by one."""
@@ -114,6 +125,54 @@ def test_footprints_are_what_golden_touches(seed):
         walk.step()
     (layout,) = footprints(CONFIG, program.descriptors[0])
     assert layout.reads["buffer"] == wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_footprints_of_a_multiply_are_what_golden_touches(seed):
+    """Streams of both sides, results, and what their masks and biases are, one by one."""
+    random = Random(seed)
+    fields = {
+        "steps": random.randint(1, 9),
+        "a_streams": random.randint(1, 3),
+        "b_streams": random.randint(1, 3),
+        "a_base": random.randint(0, 9),
+        "b_base": random.randint(0, 9),
+        "fp32": random.randint(0, 1),
+        "mask": random.randint(0, 1),
+        "bias": random.randint(0, 1),
+        "stride": random.randint(1, 3),
+        "address": random.randint(0, 200),
+        "mask_address": random.randint(300, 900),
+        "bias_address": random.randint(1000, 1500),
+        "x": random.randint(-5, 5),
+        "x_size": random.randint(1, 30),
+    }
+    blocks = fields["a_streams"] * fields["b_streams"]
+    loops = [Loop(count=fields["a_streams"], x=4), Loop(count=fields["b_streams"], address=40, y=random.randint(0, 9))]
+    program = Program()
+    program.add("multiply", emit=1, loops=loops, **fields)
+    _, values = decode(program.descriptors[0])
+    walk, written, read = LoopWalk(values, loops=4), set(), set()
+    width = 2 if fields["fp32"] else 1
+    for _ in range(blocks):
+        for i in range(4):
+            x = walk.x + i * fields["stride"]
+            if 0 <= x < -(-fields["x_size"] // 4) * 4:
+                group = walk.address + x // 4 * width
+                written |= set(range(group, group + width))
+                read |= {group + fields["mask_address"] - fields["address"]} if fields["mask"] else set()
+        read |= {fields["bias_address"] + walk.y * 4 // 8} if fields["bias"] and written else set()
+        walk.step()
+    multiply, output = footprints(CONFIG, program.descriptors[0])
+    words = -(-fields["steps"] // CONFIG.tile.window_depth)
+    for side in "ab":
+        places = range(fields[f"{side}_base"], fields[f"{side}_base"] + words * fields[f"{side}_streams"])
+        assert multiply.reads[side] == sum(1 << place for place in places)
+    assert output.writes["buffer"] == sum(1 << group for group in written)
+    found = output.reads.get("buffer", 0)
+    assert found & sum(1 << group for group in read) == sum(1 << group for group in read)
+    if not fields["bias"]:  # of biases, one more group is no fault: an output that writes nothing reads none
+        assert found == sum(1 << group for group in read)
 
 
 @pytest.mark.parametrize("window", [4, 32])
