@@ -151,6 +151,7 @@ class WrapperHarness(Harness):
         self.lemma(~is_open, when=held == 0)
         self.lemma(ahead < held, when=watched)
         self.lemma(self.probe(f"{feeder}.open", 1) == is_open)
+        self.lemma(self.probe(f"{feeder}.count", len(held)) == held)
         self.lemma(self.probe(f"{feeder}.known", len(held)) == held - is_open)
         ending = self.probe(f"{feeder}.ending", room)
         if self.config.ring:

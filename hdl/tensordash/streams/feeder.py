@@ -51,7 +51,8 @@ class Feeder(Block):
                 "wrong": Out(1),
             },
         )
-        self._known = Signal(range(self.slots + 1), name="known")  # steps held, the open one left out
+        self._count = Signal(range(self.slots + 1), name="count")  # steps held
+        self._known = Signal(range(self.slots + 1), name="known")  # those of them that are not open
         self._open = Signal(name="open")
         self._left = Signal(range(self.slots + 1), name="left")  # steps that are held and not taken
         self._kept = Signal(depth, name="kept")  # steps of a beat, as a thermometer
@@ -81,18 +82,20 @@ class Feeder(Block):
         beat, depth = self.s_axis, self.depth
         step_bytes = self.step_bits // 8
         entering, opens = Signal(name="entering"), Signal(name="opens")
+        count = Signal.like(self._count, name="count_next")
         whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))
         m.d.comb += [
             # The lowest byte of a step tells; the others are looked at only for the rules' sake.
             *(self._kept[step].eq(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()) for step in range(depth)),
-            self._left.eq(self._known + self._open - self.port.taken),
+            self._left.eq(self._count - self.port.taken),
             beat.tready.eq((self._left <= self.slots - depth) & ~ResetSignal()),
             entering.eq(beat.tvalid & beat.tready),
             self._enters.eq(self._kept & entering.replicate(depth)),
             self._ends.eq(self._enters & ~Cat(self._kept[1:], Const(0, 1)) & beat.tlast.replicate(depth)),
             self._closes.eq(entering & beat.tlast & ~self._kept[0] & self._open),
             opens.eq(Mux(self._enters[0], ~beat.tlast, self._open & ~self._closes)),
-            self.empty.eq((self._known == 0) & ~self._open),
+            count.eq(self._left + sum(self._enters)),
+            self.empty.eq(self._count == 0),
             self.wrong.eq(
                 entering
                 & (
@@ -103,7 +106,8 @@ class Feeder(Block):
         ]
         m.d.sync += [
             self._open.eq(opens),
-            self._known.eq(self._left + sum(self._enters) - opens),
+            self._count.eq(count),
+            self._known.eq(count - opens),
         ]
 
     def _offer(self, m: Module, ending) -> None:
