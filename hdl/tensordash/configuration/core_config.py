@@ -40,6 +40,9 @@ class CoreConfig:
         KiB of each side's stream buffer.
     partial_sums : int
         Blocks of partial sums, 1 to 256.
+    result_cycles : int
+        Cycles in which the output unit takes a row of a block, a divisor of `tile.columns`: with 2 it makes half of a
+        row at a time, with half of the adders and rounders.
     axi_bits : int
         Width of the AXI4 data bus, a power of two, 32 to 512 and no more than a group.
     address_bits : int
@@ -75,6 +78,7 @@ class CoreConfig:
     regions: int = 4
     stream_buffer: int = 16
     partial_sums: int = 16
+    result_cycles: int = 2
     axi_bits: int = 128
     address_bits: int = 40
     outstanding: int = 8
@@ -94,6 +98,11 @@ class CoreConfig:
         _require_power("core.regions", self.regions, 1, 8)
         require_int("core.stream_buffer", self.stream_buffer, 1, 1024)
         require_int("core.partial_sums", self.partial_sums, 1, 256)
+        require_int("core.result_cycles", self.result_cycles, 1, self.tile.columns)
+        if self.tile.columns % self.result_cycles:
+            raise ValueError(
+                f"core.result_cycles must be a divisor of tile.columns = {self.tile.columns}, not {self.result_cycles}"
+            )
         _require_power("core.axi_bits", self.axi_bits, 32, 512)
         if self.axi_bits > self.group_bits:
             raise ValueError(f"core.axi_bits must be at most a group, {self.group_bits}, not {self.axi_bits}")
@@ -176,6 +185,11 @@ class CoreConfig:
     def fp32_groups(self) -> int:
         """Groups of memory that a group of FP32 results takes."""
         return 32 // self.value_bits
+
+    @property
+    def result_columns(self) -> int:
+        """Columns of results that the output unit makes in a cycle."""
+        return self.tile.columns // self.result_cycles
 
     def parts(self, side: str) -> int:
         """Groups in a step of a side, "a" or "b"."""

@@ -9,6 +9,7 @@ from ..configuration.core_config import CoreConfig
 from ..layouts import RESULT_BITS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature
+from ..one_hot import one_hot_mux
 
 __all__ = ["BiasFetch"]
 
@@ -32,10 +33,10 @@ class BiasFetch(Block):
     y : In(signed(16)), step : Out(1)
         Where the walk stands, and that it shall go on.
     read : Out(BufferReadSignature)
-    values : Out(32, columns), valid : Out(1)
-        What is added to the next row: zeros without `bias`.
+    values : Out(32, result columns), valid : Out(1)
+        What is added to the next piece of a row, of its lowest columns first: zeros without `bias`.
     taken : In(1)
-        The row has got it.
+        The piece has got it.
 
     Source: docs/core.md, "Multiply", 1.
     """
@@ -53,7 +54,7 @@ class BiasFetch(Block):
                 "y": In(signed(16)),
                 "step": Out(1),
                 "read": Out(BufferReadSignature(lanes=self.lanes, width=self.width, address_bits=self.address_bits)),
-                "values": Out(ArrayLayout(RESULT_BITS, self.columns)),
+                "values": Out(ArrayLayout(RESULT_BITS, config.result_columns)),
                 "valid": Out(1),
                 "taken": In(1),
             }
@@ -68,6 +69,7 @@ class BiasFetch(Block):
         shift = (lanes // taken_banks - 1).bit_length()
         group = Signal(groups, init=1)
         row = Signal(lanes, init=1)
+        piece = Signal(self.config.result_cycles, init=1)
         came, known = Signal(name="came"), Signal(name="known")
         place = Signal(range(lanes // taken_banks), name="place", reset_less=True) if shift else None
         m.d.comb += [
@@ -95,16 +97,21 @@ class BiasFetch(Block):
         with m.If(came):
             m.d.sync += [group.eq(group.rotate_left(1)), known.eq(group[-1])]
         with m.If(self.taken):
+            m.d.sync += piece.eq(piece.rotate_left(1))
+        with m.If(self.taken & piece[-1]):
             m.d.sync += row.eq(row.rotate_left(1))
             with m.If(row[-1]):
                 m.d.sync += known.eq(0)
         with m.If(self.start):
-            m.d.sync += [group.eq(1), row.eq(1), known.eq(0)]
-        for index, biases in enumerate(held):
+            m.d.sync += [group.eq(1), row.eq(1), piece.eq(1), known.eq(0)]
+        values = []  # of all columns
+        for biases in held:
             each = [biases[k * RESULT_BITS : (k + 1) * RESULT_BITS] for k in range(lanes)]
             of_row = 0
             for k in range(lanes):
                 of_row = of_row | (each[k] & row[k].replicate(RESULT_BITS))
-            for k in range(lanes):
-                m.d.comb += self.values[index * lanes + k].eq(Mux(self.bias, Mux(self.transposed, of_row, each[k]), 0))
+            values += [Mux(self.transposed, of_row, each[k]) for k in range(lanes)]
+        for column, value in enumerate(self.values):
+            mine = one_hot_mux(piece, values[column :: len(self.values)])
+            m.d.comb += value.eq(mine & self.bias.replicate(RESULT_BITS))
         return m

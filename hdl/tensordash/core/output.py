@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Const, Module, Mux, Signal, Value
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,6 +16,7 @@ from ..memory.memory import Memory
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
 from ..movers.unit import CommandSignature, DescriptorRegister
 from ..movers.walk import Walk
+from ..one_hot import one_hot_mux
 from .bias_fetch import BiasFetch
 from .group_writer import GroupWriter
 from .result_pipeline import ResultPipeline
@@ -29,8 +30,8 @@ LOOPS = 4
 class Output(Block):
     """Takes the blocks of a multiply, adds partial sums, and keeps the sums or writes results.
 
-    Timing: a row of a block in each cycle, but for the cycles in which groups are written (see `GroupWriter`). The
-    first row is taken two cycles after the descriptor's last beat.
+    Timing: a row of a block in `result_cycles`, but for the cycles in which groups are written (see `GroupWriter`). The
+    first row is taken two cycles after the descriptor's last beat, or more.
 
     Parameters
     ----------
@@ -81,7 +82,8 @@ class Output(Block):
         self.pipeline = ResultPipeline(config)
         self.writer = GroupWriter(config)
         self.walk = Walk(loops=LOOPS)
-        self.partial_sums = Memory(words=max(2, config.partial_sums * tile.rows), bits=self.pipeline.row_bits)
+        self._words = config.partial_sums * tile.rows * config.result_cycles
+        self.partial_sums = Memory(words=max(2, self._words), bits=self.pipeline.piece_bits)
         if config.bias:
             self.bias_fetch = BiasFetch(config)
             self.bias_walk = Walk(loops=LOOPS)
@@ -109,17 +111,25 @@ class Output(Block):
         return m
 
     def _take(self, m: Module) -> tuple[Any, Any]:
-        """Rows of so many blocks, and no more: whether some are left, and whether one is taken."""
+        """Rows of so many blocks, piece by piece, and no more: whether some are left, and whether a piece is taken."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
         sums, payload = self.pipeline.sums, self.sums.payload
+        piece = Signal(self.config.result_cycles, init=1)  # of the row, one-hot
+        values = [Value.cast(value) for value in payload.values]
         m.d.comb += [
-            sums.payload.eq(payload),
+            *(
+                Value.cast(value).eq(one_hot_mux(piece, values[column :: self.config.result_columns]))
+                for column, value in enumerate(sums.payload.values)
+            ),
+            sums.payload.last.eq(payload.last & piece[-1]),
             sums.valid.eq(self.sums.valid & left),
-            self.sums.ready.eq(sums.ready & left),
-            taken.eq(self.sums.valid & self.sums.ready),
+            taken.eq(sums.valid & sums.ready),
+            self.sums.ready.eq(sums.ready & left & piece[-1]),
         ]
-        with m.If(taken & payload.last):
+        with m.If(taken):
+            m.d.sync += piece.eq(piece.rotate_left(1))
+        with m.If(taken & sums.payload.last):
             m.d.sync += left_a.eq(left_a - 1)
             with m.If(left_a == 1):
                 m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
@@ -128,17 +138,17 @@ class Output(Block):
         return left, taken
 
     def _keep(self, m: Module, taken) -> Any:
-        """Partial sums, read a row ahead of the tile's; returns whether a place was beyond their end."""
-        rows, memory, pipeline, descriptor = self.config.tile.rows, self.partial_sums, self.pipeline, self._descriptor
-        words = self.config.partial_sums * rows
-        # The word of the row that is taken next; `words` stands for all beyond.
+        """Partial sums, read a piece ahead of the tile's; returns whether a place was beyond their end."""
+        words, memory, pipeline, descriptor = self._words, self.partial_sums, self.pipeline, self._descriptor
+        of_block = words // self.config.partial_sums
+        # The word of the piece that is taken next; `words` stands for all beyond.
         word = Signal(range(words + 1), reset_less=True)
         after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
         kept = Signal(range(words + 1), reset_less=True)
         beyond = Signal(name="beyond")
         m.d.comb += [
             after.eq(Mux(word == words, words, word + 1)),
-            first.eq(Mux(descriptor["partial"] < self.config.partial_sums, descriptor["partial"] * rows, words)),
+            first.eq(Mux(descriptor["partial"] < self.config.partial_sums, descriptor["partial"] * of_block, words)),
             memory.read_enable.eq(self._starts | taken),
             memory.read_address.eq(Mux(self._starts, first, after)),
             memory.write_enable.eq(pipeline.keep & (kept != words)),

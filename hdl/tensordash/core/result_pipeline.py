@@ -14,6 +14,7 @@ from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.formats import FP32
 from ..layouts import RESULT_BITS, accumulator_shape, sum_beat_layout
+from ..one_hot import one_hot_mux
 
 GOLDEN_RATIO = 0x9E3779B9
 
@@ -28,8 +29,10 @@ def row_layout(columns: int) -> StructLayout:
 class ResultPipeline(Block):
     """Adds partial sums and biases to rows of sums, rounds them, and converts them.
 
-    Timing: a row is the next partial sums in the cycle after it is taken, or leaves as results four cycles after it
-    (three in a core without biases), one row per cycle.
+    A row comes in `result_cycles` *pieces* of as many columns, its lowest columns first.
+
+    Timing: a piece is the next partial sums in the cycle after it is taken, or leaves as results four cycles after it
+    (three in a core without biases), one piece per cycle.
 
     Parameters
     ----------
@@ -39,25 +42,25 @@ class ResultPipeline(Block):
     Members
     -------
     sums : In(stream of sum_beat_layout)
-        Rows, as the tile gives them.
-    partial : In(bits of a row)
-        What is added to the row that is taken next.
-    bias : In(32, columns), bias_valid : In(1)
-        Only with biases: what is added to the row that was taken last, as FP32; it waits for `bias_valid`.
+        Pieces, with `last` of their row.
+    partial : In(bits of a piece)
+        What is added to the piece that is taken next.
+    bias : In(32, result columns), bias_valid : In(1)
+        Only with biases: what is added to the piece that was taken last, as FP32; it waits for `bias_valid`.
     bias_taken : Out(1)
         Likewise: it is added in this cycle.
     add, emit, fp32, relu, stochastic : In(1), scale : In(signed(8))
-        The descriptor's fields. They stay as they are while a row is in the pipeline.
+        The descriptor's fields. They stay as they are while something is in the pipeline.
     seed : In(32), start : In(1)
         Random bits begin anew with this seed.
-    kept : Out(bits of a row), keep : Out(1)
+    kept : Out(bits of a piece), keep : Out(1)
         Without `emit`: the sums that become partial sums, in this cycle.
-    overflows : Out(columns)
+    overflows : Out(result columns)
         Which sums leave their range, in this cycle.
     out : Out(stream of row_layout)
         With `emit`: results. Operands in the lowest bits of each value.
     empty : Out(1)
-        No row is in the pipeline.
+        Nothing is in the pipeline.
 
     Source: docs/core.md, "Multiply".
     """
@@ -65,15 +68,15 @@ class ResultPipeline(Block):
     def __init__(self, config: CoreConfig) -> None:
         self.config = config
         tile = config.tile
-        columns = tile.columns
+        columns = config.result_columns
         width, least_exponent = accumulator_shape(tile.numerics)
         assert least_exponent is not None  # exact
         row = sum_beat_layout(tile.numerics, columns)
-        self.row_bits = row.size - 1
+        self.piece_bits = row.size - 1
         super().__init__(
             {
                 "sums": In(stream.Signature(row)),
-                "partial": In(self.row_bits),
+                "partial": In(self.piece_bits),
                 **(
                     {"bias": In(ArrayLayout(RESULT_BITS, columns)), "bias_valid": In(1), "bias_taken": Out(1)}
                     if config.bias
@@ -82,7 +85,7 @@ class ResultPipeline(Block):
                 **{name: In(1) for name in ("add", "emit", "fp32", "relu", "stochastic", "start")},
                 "scale": In(signed(8)),
                 "seed": In(32),
-                "kept": Out(self.row_bits),
+                "kept": Out(self.piece_bits),
                 "keep": Out(1),
                 "overflows": Out(columns),
                 "out": Out(stream.Signature(row_layout(columns))),
@@ -106,7 +109,7 @@ class ResultPipeline(Block):
         self._wide = [
             Converter(fmt=FP32, scaled=config.scale, relu=config.relu, stochastic=False) for _ in range(columns)
         ]
-        self._generators = [RandomBits() for _ in range(columns)] if config.stochastic else []
+        self._generators = [RandomBits() for _ in range(tile.columns)] if config.stochastic else []
 
     def elaborate(self, platform):
         """Stages with a valid bit each; one moves when the next is free."""
@@ -137,21 +140,25 @@ class ResultPipeline(Block):
                 m.d.sync += valid[k].eq(1)
             with m.Elif(moves[k]):
                 m.d.sync += valid[k].eq(0)
-        for column in range(self.config.tile.columns):
-            self._column(m, platform, column, loads)
+        piece = Signal(self.config.result_cycles, init=1)  # which one leaves, one-hot
+        with m.If(moves[-1]):
+            m.d.sync += piece.eq(piece.rotate_left(1))
+        for column in range(self.config.result_columns):
+            self._column(m, platform, column, loads, piece)
         for column, generator in enumerate(self._generators):
+            m.submodules[f"generator_{column}"] = placed(generator, platform)
             m.d.comb += [
                 generator.seed.eq(self.seed ^ ((column + 1) * GOLDEN_RATIO % 2**32)),
                 generator.start.eq(self.start),
-                generator.step.eq(moves[-1]),
+                generator.step.eq(moves[-1] & piece[column // self.config.result_columns]),
             ]
         m.d.comb += self.overflows.eq(
             Cat(adder.overflow for adder in self._adders) & moves[0].replicate(len(self._adders))
         )
         return m
 
-    def _column(self, m: Module, platform, column: int, loads) -> None:
-        """One column's way through the stages."""
+    def _column(self, m: Module, platform, column: int, loads, piece) -> None:
+        """One column's way through the stages; as many columns of a row take it as there are pieces."""
         config = self.config
         adder, rounder = self._adders[column], self._rounders[column]
         m.submodules[f"adder_{column}"] = placed(adder, platform)
@@ -191,9 +198,8 @@ class ResultPipeline(Block):
             if config.relu:
                 m.d.comb += converter.relu.eq(self.relu)
         if config.stochastic:
-            generator = self._generators[column]
-            m.submodules[f"generator_{column}"] = placed(generator, platform)
-            m.d.comb += [narrow.stochastic.eq(self.stochastic), narrow.random.eq(generator.bits)]
+            bits = [generator.bits for generator in self._generators[column :: config.result_columns]]
+            m.d.comb += [narrow.stochastic.eq(self.stochastic), narrow.random.eq(one_hot_mux(piece, bits))]
         out = self.out.payload
         with m.If(self.fp32):
             m.d.comb += [

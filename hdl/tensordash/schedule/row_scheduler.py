@@ -9,9 +9,9 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
 from ..configuration.connectivity import Connectivity
+from ..one_hot import one_hot_mux
 from .motion import MotionSignature
 from .scheduler import Scheduler
-from .staging_buffer import one_hot_mux
 
 __all__ = ["RowScheduler"]
 

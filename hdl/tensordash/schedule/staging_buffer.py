@@ -1,8 +1,5 @@
 """Staging buffer: the window of one side."""
 
-from functools import reduce
-from operator import or_
-
 from amaranth.hdl import Module, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
@@ -10,8 +7,9 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block
 from ..configuration.parameters import require_int
 from ..layouts import steps_layout
+from ..one_hot import one_hot_mux
 
-__all__ = ["StagingBuffer", "one_hot_mux", "refill_layout"]
+__all__ = ["StagingBuffer", "refill_layout"]
 
 
 def refill_layout(depth: int) -> ArrayLayout:
@@ -21,15 +19,6 @@ def refill_layout(depth: int) -> ArrayLayout:
     others step 0, 1, ... j of those offered. What a slot without a choice takes means nothing.
     """
     return ArrayLayout(depth + 1, depth)
-
-
-def one_hot_mux(choices, sources):
-    """The source that is chosen, as an AND-OR: about half of what nested muxes need. Of a single one, that one."""
-    if len(sources) == 1:
-        return sources[0]
-    return reduce(
-        or_, (source & chosen.replicate(len(source)) for source, chosen in zip(sources, choices, strict=True))
-    )
 
 
 class StagingBuffer(Block):

@@ -6,7 +6,7 @@ from operator import or_
 from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.data import ArrayLayout
 
-from ..schedule.staging_buffer import one_hot_mux
+from ..one_hot import one_hot_mux
 from .feeder import Feeder
 
 __all__ = ["RingFeeder"]

@@ -9,7 +9,9 @@ from tensordash_sim.verify.unit_run import run_unit
 SMALL = ["core.buffer=16", "core.regions=1", "core.stream_buffer=2", "core.partial_sums=9"]
 CONFIGS = {
     "usual": SMALL,
-    "more columns": [*SMALL, "tile.columns=8", "core.stream_buffer=4"],
+    "a row in a cycle": [*SMALL, "core.result_cycles=1"],
+    "more columns, one at a time": [*SMALL, "tile.columns=8", "core.stream_buffer=4", "core.result_cycles=8"],
+    "pieces that share a group": [*SMALL, "tile.columns=12", "core.stream_buffer=6"],
     "fp8": [*SMALL, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
     "nothing built": [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic"))],
 }
@@ -35,9 +37,20 @@ BROKEN = {
         "descriptor[479:464] - descriptor[79:64]",
         "descriptor[479:464]",
     ),
-    "partial sums begin at the first place": ("{ 1'h0, descriptor[55:48], 2'h0 }", "11'h000"),
+    "partial sums begin at the first place": ("{ 1'h0, descriptor[55:48], 3'h0 }", "12'h000"),
     "a place beyond the end is not noticed": ("command_error[2:0] = beyond ? 3'h4", "command_error[2:0] = 1'h0 ? 3'h4"),
     "random bits are always a half": (" + random;", " + 16'h8000;"),
+    "all pieces have the first one's biases": ("assign _26_ = taken & piece[1]", "assign _26_ = taken & piece[0]"),
+    "all pieces have the first one's random bits": (
+        "else if (moves_3) piece <= { piece[0]",
+        "else if (moves_3) piece <= { piece[1]",
+    ),
+    "a row is gone after its first piece": ("assign sums_ready = _048_ & piece[1]", "assign sums_ready = _048_"),
+    "a row's first piece ends it": ("sums_payload[396] & piece[1]", "sums_payload[396]"),
+    "a second piece is the first one again": (
+        "sums_payload[395:297] & {99{piece[1]}}",
+        "sums_payload[197:99] & {99{piece[1]}}",
+    ),
     "generators step once": ("first ^ { 17'h00000, first[31:17] }", "first"),
 }
 
