@@ -110,7 +110,7 @@ class GroupWriter(Block):
         counts = self._place(m)
         ends = self._write(m, full & ready, cells, counts)
         # Where the walk stands is known a cycle after it has stepped.
-        m.d.sync += ready.eq(full & ~ends)
+        m.d.sync += ready.eq(~ends)
         m.d.comb += self.step.eq(ends)
         with m.If(ends):
             m.d.sync += group.eq(group.rotate_left(1))

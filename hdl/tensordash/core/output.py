@@ -86,7 +86,7 @@ class Output(Block):
         self.partial_sums = Memory(words=max(2, self._words), bits=self.pipeline.piece_bits)
         if config.bias:
             self.bias_fetch = BiasFetch(config)
-            self.bias_walk = Walk(loops=LOOPS)
+            self.bias_walk = Walk(loops=LOOPS, only_y=True)
 
     def elaborate(self, platform):
         """Rows in; partial sums; biases; groups out; counts."""
@@ -170,10 +170,10 @@ class Output(Block):
         m.d.comb += [
             walk.start.eq(self._starts),
             walk.step.eq(step),
-            *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in ("address", "x", "y")),
+            *(getattr(walk, f"first_{name}").eq(descriptor[name]) for name in walk.places),
             *(
                 getattr(walk, f"{name}_steps")[k].eq(descriptor[f"{name}_{k}"])
-                for name in ("address", "x", "y")
+                for name in walk.places
                 for k in range(LOOPS)
             ),
             *(walk.counts[k].eq(descriptor[f"count_{k}"]) for k in range(LOOPS - 1)),

@@ -24,8 +24,9 @@ RECORD_BITS = 256
 class Store(Block):
     """The unit `store`: operations `store` and `record`.
 
-    Groups that were read wait in two registers, one of which takes what the buffer gives. A run that goes beyond the
-    buffer's end is not written, and ends the move.
+    What the buffer gives waits in one register. The next group is read before that one has left; if it comes too early,
+    it is dropped, and read again when there is room. A run that goes beyond the buffer's end is not written, and ends
+    the move.
 
     Of a compressed move nobody knows how long it becomes: a burst is asked for as soon as two beats of it are there.
     Entries of the table are bursts of one beat in between.
@@ -90,6 +91,7 @@ class Store(Block):
         self._group = Signal(config.group_bits, name="group", reset_less=True)  # the oldest that was read
         self._present = Signal(name="group_present")
         self._leaves = Signal(name="group_leaves")
+        self._beat = Signal(range(max(self.beats, 2)), name="beat")  # of the group, if it is sent as it is
         self._end = Signal(17, name="end_of_reads", reset_less=True)  # the group of the buffer after the last to read
         self._plain = Signal(name="plain")  # groups are sent as they are
         self._compressed = Signal(name="compressed")  # groups are deflated
@@ -162,31 +164,36 @@ class Store(Block):
         return m
 
     def _read(self, m: Module, descriptor: DescriptorRegister) -> None:
-        """Read groups up to `_end`, as long as there is room for what comes."""
-        buffer, group, leaves = self.buffer, self._group, self._leaves
+        """Read groups up to `_end`, one ahead of the one that is held."""
+        buffer, group, held, leaves = self.buffer, self._group, self._present, self._leaves
         address = Signal(17, reset_less=True)
-        held = Signal(2)  # groups in the two registers
         comes = Signal()  # the buffer gives one in this cycle
-        newer = Signal(len(group), reset_less=True)
+        dropped = Signal()  # for which there is no room
+        stands = Signal(name="group_stands")  # one was dropped; nothing is read until the one that is held leaves
         asks = Signal()
         taken = Signal()
-        data = buffer.data.as_value()
+        # When the next one comes, the one that is held should be at its last beat; deflated it is gone in a cycle.
+        soon = Signal(name="group_soon")
+        if self.beats > 1:
+            m.d.comb += soon.eq(self._compressed | (~comes & (~held | (self._beat >= self.beats - 2))))
+        else:
+            m.d.comb += soon.eq(1)
         m.d.comb += [
-            self._present.eq(held != 0),
             asks.eq(~self._waits & (address != self._end)),
-            self._all_read.eq(~asks & ~comes & ~self._present),
-            buffer.valid.eq(asks & ((held + comes < 2) | ((held + comes == 2) & leaves))),
+            self._all_read.eq(~asks & ~comes & ~held),
+            dropped.eq(comes & held & ~leaves),
+            buffer.valid.eq(asks & soon & ~dropped & (~stands | leaves)),
             buffer.enable.eq(-1),
             *(each.eq(address) for each in buffer.address),
             taken.eq(buffer.valid & buffer.ready),
         ]
-        m.d.sync += [comes.eq(taken), held.eq(held + comes - leaves)]
-        with m.If(leaves):
-            m.d.sync += group.eq(newer)
-        with m.If(comes & (held == leaves)):
-            m.d.sync += group.eq(data)
-        with m.If(comes):
-            m.d.sync += newer.eq(data)
+        m.d.sync += [comes.eq(taken), held.eq((held & ~leaves) | comes)]
+        with m.If(dropped):
+            m.d.sync += [stands.eq(1), address.eq(address - 1)]
+        with m.Elif(leaves):
+            m.d.sync += stands.eq(0)
+        with m.If(comes & ~dropped):
+            m.d.sync += group.eq(buffer.data.as_value())
         with m.If(taken):
             m.d.sync += address.eq(address + 1)
         with m.If(self._waits):
@@ -204,7 +211,7 @@ class Store(Block):
     def _send_groups(self, m: Module) -> None:
         """Beats of groups as they are."""
         beats = self._writer.beats
-        index = Signal(range(max(self.beats, 2)), name="beat")
+        index = self._beat
         sent = Signal()
         m.d.comb += [
             sent.eq(self._plain & self._present & beats.ready),

@@ -8,7 +8,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_int
+from ..configuration.parameters import require_bool, require_int
 
 __all__ = ["Walk"]
 
@@ -25,6 +25,8 @@ class Walk(Block):
     ----------
     loops : int
         Loops, at least 2.
+    only_y : bool
+        Neither address nor x is wanted.
 
     Members
     -------
@@ -33,7 +35,7 @@ class Walk(Block):
     step : In(1)
         Go on to the next group.
     first_address, first_x, first_y : In
-        Where to begin.
+        Where to begin; with `only_y` of these and of those below only what is of y.
     address_steps, x_steps, y_steps : In(16, loops)
         What a step of each loop adds, the innermost first; it must not change between `start` and the last `step`.
     counts : In(12, loops - 1)
@@ -50,24 +52,21 @@ class Walk(Block):
     Source: docs/core.md, "Loops".
     """
 
-    def __init__(self, *, loops: int) -> None:
+    def __init__(self, *, loops: int, only_y: bool = False) -> None:
         self.loops = require_int("loops", loops, 2)
+        require_bool("only_y", only_y)
+        shapes = {"y": signed(16)} if only_y else {"address": 16, "x": signed(16), "y": signed(16)}
+        self.places = tuple(shapes)
         super().__init__(
             {
                 "start": In(1),
                 "step": In(1),
-                "first_address": In(16),
-                "first_x": In(signed(16)),
-                "first_y": In(signed(16)),
-                "address_steps": In(ArrayLayout(16, loops)),
-                "x_steps": In(ArrayLayout(16, loops)),
-                "y_steps": In(ArrayLayout(16, loops)),
+                **{f"first_{name}": In(shape) for name, shape in shapes.items()},
+                **{f"{name}_steps": In(ArrayLayout(16, loops)) for name in shapes},
                 "counts": In(ArrayLayout(COUNT_BITS, loops - 1)),
-                "address": Out(16),
-                "x": Out(signed(16)),
-                "y": Out(signed(16)),
+                **{name: Out(shape) for name, shape in shapes.items()},
             },
-            variant=f"{loops}_loops",
+            variant=f"{loops}_loops" + ("_of_y" if only_y else ""),
         )
 
     def elaborate(self, platform):
@@ -84,7 +83,7 @@ class Walk(Block):
                 m.d.sync += [turns.eq(self.counts[k]), ends[k].eq(self.counts[k] == 1)]
             with m.Elif(self.step & steps[k]):
                 m.d.sync += [turns.eq(turns - 1), ends[k].eq(turns == 2)]
-        for name in ("address", "x", "y"):
+        for name in self.places:
             place = Signal(16, name=f"{name}_now", reset_less=True)
             first, added = getattr(self, f"first_{name}")[:16], getattr(self, f"{name}_steps")
             change = reduce(or_, (added[k] & steps[k].replicate(16) for k in range(self.loops)))

@@ -25,7 +25,9 @@ def test_store_is_golden(name):
     ("right", "wrong"),
     [
         ("= begins_segment & entry_waits", "= 1'h0 & entry_waits"),  # an entry is lost where they follow each other
-        ("held == { 1'h0, group_leaves }", "held == 2'h0"),  # a group is put behind one that leaves
+        ("dropped = _080_ & _010_", "dropped = 1'h0"),  # a group is put over one that stays
+        ("assign _015_ = comes & _014_", "assign _015_ = comes"),  # likewise, and it comes again
+        ("group_soon = compressed | _075_", "group_soon = 1'h1"),  # so much is dropped that the bus waits
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
     ],
 )
