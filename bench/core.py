@@ -54,6 +54,9 @@ RESNET = {
 }
 ZEROS = {"A": 0.5, "W": 0.0, "G": 0.5}
 """Of ResNet-50's tensors, which are random: a ReLU's, and its backward pass's."""
+RESULT_CYCLES = (1, 2, 4)
+SHORTEST = ("digits CNN.conv1", "AxW")
+"""Layer and operation whose passes are the shortest: what a slower output unit costs shows there first."""
 
 
 @dataclass(frozen=True)
@@ -128,6 +131,23 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
         "speedup_ratio": round(speedup / own, 3),
         "stall_output": round(core.counters["stall_output"] / core.cycles, 3),
     }
+
+
+def output_units(cores: Mapping[str, CoreConfig], told: Console) -> Iterator[dict[str, Any]]:
+    """The output unit with all adders and rounders of a row, half of them, and one: its logic, and its price."""
+    from tensordash_synth.core_cost import synthesize_core
+
+    shortest = next(each for each in work() if (each.name, each.operation) == SHORTEST)
+    for cycles in RESULT_CYCLES:
+        made = {name: replace(config, result_cycles=cycles) for name, config in cores.items()}
+        told.print(f"output unit of {cycles} cycles a row", markup=False)
+        logic = synthesize_core(made["core"], progress=lambda line: told.print(line, markup=False)).to_json()
+        figures = layer_figures(shortest, made)
+        yield {
+            "result_cycles": cycles,
+            "logic": logic,
+            **{name: figures[name] for name in ("busy", "speedup", "speedup_ratio")},
+        }
 
 
 def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[str, Any]:
@@ -215,6 +235,15 @@ def table(document: Mapping[str, Any]) -> list[str]:
         around = sum(units.values()) - units["tile"]
         lines.append(f"| all around the tile | {around:,} | {logic['logic_ratio']:.3f} | |")
         lines += ["", f"Longest path around the tile: {logic['around_ns']:.2f} ns."]
+        lines += ["", "| cycles a row in the output unit | its GE | all around the tile, of the tile |"]
+        lines[-1] += f" busy in {' '.join(SHORTEST)} | its speedup | of the tile's |"
+        lines.append("|---|---|---|---|---|---|")
+        for each in document["output_units"]:
+            made, gates = each["logic"], each["logic"]["tensordash"]["units_ge"]["output_unit"]
+            lines.append(
+                f"| {each['result_cycles']} | {gates:,} | {made['logic_ratio']:.3f} | "
+                f"{each['busy']:.3f} | {each['speedup']:.2f} | {each['speedup_ratio']:.3f} |"
+            )
     return lines
 
 
@@ -240,11 +269,10 @@ def main() -> int:
     document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
     told.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
     if not arguments.no_logic:
-        from tensordash_synth.core_cost import synthesize_core
-
-        document["logic"] = synthesize_core(
-            cores["core"], progress=lambda line: told.print(line, markup=False)
-        ).to_json()
+        document["output_units"] = list(output_units(cores, told))
+        document["logic"] = next(
+            each["logic"] for each in document["output_units"] if each["result_cycles"] == cores["core"].result_cycles
+        )
     document |= _goals(document)
     lines = table(document)
     if arguments.page:

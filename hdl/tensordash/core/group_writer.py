@@ -25,7 +25,7 @@ class GroupWriter(Block):
 
     Timing: a piece of a row in each cycle until a group's rows are there; then each group takes a cycle for each turn
     (the greatest common divisor of stride and lanes) and each of an FP32 group's words, two more with a mask, and one
-    to go on to the next.
+    to go on to the next of a row. With the last word the next rows begin.
 
     Parameters
     ----------
@@ -97,25 +97,27 @@ class GroupWriter(Block):
         group = Signal(groups, init=1)  # which of the groups that the rows make is written, one-hot
         piece = Signal(self.config.result_cycles, init=1)  # of the row, one-hot
         taken = Signal()
+        goes = Signal()  # the last of the groups is written in this cycle
         m.d.comb += [
-            self.rows.ready.eq(~full),
-            taken.eq(self.rows.valid & ~full),
+            self.rows.ready.eq(~full | goes),
+            taken.eq(self.rows.valid & self.rows.ready),
             self.empty.eq(fill[0] & piece[0] & ~full),
         ]
-        with m.If(taken):
-            m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.If(taken & piece[-1]):
-            m.d.sync += [fill.eq(fill.rotate_left(1)), full.eq(fill[-1])]
         cells = self._cells(m, taken, fill, piece, group)
         counts = self._place(m)
         ends = self._write(m, full & ready, cells, counts)
         # Where the walk stands is known a cycle after it has stepped.
         m.d.sync += ready.eq(~ends)
         m.d.comb += self.step.eq(ends)
+        m.d.comb += goes.eq(ends & group[-1])
         with m.If(ends):
             m.d.sync += group.eq(group.rotate_left(1))
-            with m.If(group[-1]):
-                m.d.sync += full.eq(0)
+        with m.If(goes):
+            m.d.sync += full.eq(0)
+        with m.If(taken):
+            m.d.sync += piece.eq(piece.rotate_left(1))
+        with m.If(taken & piece[-1]):
+            m.d.sync += [fill.eq(fill.rotate_left(1)), full.eq(fill[-1])]
         return m
 
     def _cells(self, m: Module, taken, fill, piece, group) -> list[list[Any]]:

@@ -45,7 +45,7 @@ BROKEN = {
         "else if (moves_3) piece <= { piece[0]",
         "else if (moves_3) piece <= { piece[1]",
     ),
-    "a row is gone after its first piece": ("assign sums_ready = _048_ & piece[1]", "assign sums_ready = _048_"),
+    "a row is gone after its first piece": ("assign sums_ready = _046_ & piece[1]", "assign sums_ready = _046_"),
     "a row's first piece ends it": ("sums_payload[396] & piece[1]", "sums_payload[396]"),
     "a second piece is the first one again": (
         "sums_payload[395:297] & {99{piece[1]}}",
