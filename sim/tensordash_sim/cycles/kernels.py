@@ -8,13 +8,13 @@ each step, and its levels decide bit-parallel.
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["NARROW_BITS", "count_narrow", "count_wide", "fill_table"]
+__all__ = ["NARROW_BITS", "consume", "count_narrow", "count_wide", "fill_table"]
 
 NARROW_BITS = 16
 
 
 @njit(cache=True, nogil=True)
-def _schedule(window, free, undecided, levels, steps, ups, downs):
+def consume(window, free, undecided, levels, steps, ups, downs):
     """Consume what the schedules select of the windows (depth, schedulers).
 
     Lanes of a level cannot reach the same position, so that they may decide together, option by option. Branches would
@@ -45,7 +45,7 @@ def fill_table(table, lanes, depth, levels, steps, ups, downs):
     for bits in range(count):
         for step in range(depth):
             window[step, bits] = (bits >> step * lanes) & ((1 << lanes) - 1)
-    _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
+    consume(window, scratch[0], scratch[1], levels, steps, ups, downs)
     for bits in range(count):
         remaining, advance = np.uint64(0), depth
         for step in range(depth - 1, -1, -1):
@@ -155,7 +155,7 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
             following += 1
             busy += 1
         while busy:
-            _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
+            consume(window, scratch[0], scratch[1], levels, steps, ups, downs)
             for slot in range(slots):
                 group, first = group_of[slot], slot * size
                 if group < 0:

@@ -12,7 +12,7 @@ from tensordash.configuration.connectivity import Connectivity
 
 from .kernels import NARROW_BITS, count_narrow, count_wide, fill_table
 
-__all__ = ["Scheduled", "Scheduler"]
+__all__ = ["Scheduled", "Scheduler", "rules"]
 
 
 class Scheduled(NamedTuple):
@@ -60,7 +60,7 @@ class Scheduler:
         self.config = config
         lanes, depth = config.lanes, config.window_depth
         self._narrow = lanes * depth <= NARROW_BITS
-        self._rules = _rules(config.options, lanes, depth)
+        self._rules = rules(config.options, lanes, depth)
         self._table = _table(config.options, lanes, depth) if self._narrow else None
 
     def schedule(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Scheduled:
@@ -106,7 +106,7 @@ Rules = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32], NDArray
 
 
 @lru_cache
-def _rules(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> Rules:
+def rules(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> Rules:
     """Lanes of each level; of every option but the first, its step and by how much its lane is rotated, both ways."""
     levels = Connectivity(options, lanes=lanes, depth=depth).levels
     masks = np.array([sum(1 << lane for lane in level) for level in levels], dtype=np.uint32)
@@ -117,5 +117,5 @@ def _rules(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> Rule
 @lru_cache
 def _table(options: tuple[tuple[int, int], ...], lanes: int, depth: int) -> NDArray[np.uint32]:
     table = np.empty(1 << lanes * depth, np.uint32)
-    fill_table(table, lanes, depth, *_rules(options, lanes, depth))
+    fill_table(table, lanes, depth, *rules(options, lanes, depth))
     return table

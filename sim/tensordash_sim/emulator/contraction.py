@@ -81,6 +81,8 @@ def contract(
         raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
     if relu and tile.numerics.result == "int32":
         raise ValueError("relu must be false for int8, whose results are sums")
+    if not set(OPERANDS[operation]) <= set(values):
+        raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
     products, operands = getattr(layer, "products", 1), {}
     for name in OPERANDS[operation]:
         fmt = tile.b_format if name == rows else tile.a_format

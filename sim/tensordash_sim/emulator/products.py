@@ -4,8 +4,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.config import TileConfig
+from tensordash.configuration.numerics import Exact
 
 from .exact import exact_products
+from .fused import fused_products
 from .tables import checked_bits
 
 __all__ = ["matrix_product"]
@@ -61,8 +63,9 @@ def matrix_product(columns: ArrayLike, rows: ArrayLike, config: TileConfig) -> N
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise ValueError(f"rows must go with columns, {a.shape}, but for its last two axes, not {b.shape}") from None
+    multiply = exact_products if isinstance(config.numerics.accumulator, Exact) else fused_products
     lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
     out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
     for index in np.ndindex(outer):
-        out[index] = exact_products(lefts[index], rights[index], config)
+        out[index] = multiply(lefts[index], rights[index], config)
     return out
