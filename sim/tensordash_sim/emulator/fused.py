@@ -13,7 +13,7 @@ from tensordash.configuration.numerics import Fused
 from ..cycles.kernels import consume
 from ..cycles.scheduler import rules
 from .rounding import bit_length, round_magnitude
-from .tables import INFINITE, NAN, Scaled, marks, scaled
+from .tables import INFINITE, NAN, Scaled, is_finite, marks, scaled
 
 __all__ = ["fused_products"]
 
@@ -154,15 +154,68 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
     return sign << 31 | pattern
 
 
-@njit(parallel=True, cache=True, nogil=True)
-def _multiply(
-    a, a_exponent, b, b_exponent, shape, both, dense, depth, levels, steps, ups, downs, product_fraction, fused, out
+@njit(cache=True, nogil=True)
+def _accumulate_together(
+    a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fraction_bits, nearest, largest, total, sums
 ):
-    """All results: significands and exponents of vectors `a` (M, K) and `b` (N, K), `out` (N, M).
+    """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
 
+    Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
+    that 64 bits hold the sum. `largest`, `total` and `sums` have room for each column; `sums` gets the FP32 bits.
+    """
+    sums[:] = 0
+    begin = np.int64(0)
+    for end in ends:
+        if end == begin:
+            continue
+        for m in range(len(sums)):
+            largest[m] = max((sums[m] & 0x7FFFFFFF) >> FRACTION, 1) - 1 + LEAST + FRACTION
+        for place in range(begin, end):
+            k = chosen[place]
+            added, factor = np.int64(b_exponent[k]) + product_fraction, np.int64(b[k])
+            for m in range(len(sums)):
+                exponent = a_exponent[k, m] + added
+                largest[m] = max(largest[m], exponent if a[k, m] * factor != 0 else np.int64(LEAST))
+        for m in range(len(sums)):
+            field = (sums[m] & 0x7FFFFFFF) >> FRACTION
+            significand = sums[m] & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION
+            away = max(field, 1) - 1 + LEAST + fraction_bits - largest[m]
+            magnitude = significand << max(away, 0) >> min(max(-away, 0), 63)
+            total[m] = -magnitude if sums[m] >> 31 else magnitude
+        for place in range(begin, end):
+            k = chosen[place]
+            added, factor = np.int64(b_exponent[k]) + fraction_bits, np.int64(b[k])
+            for m in range(len(sums)):
+                product = a[k, m] * factor
+                away = a_exponent[k, m] + added - largest[m]
+                magnitude = abs(product) << max(min(away, 32), 0) >> min(max(-away, 0), 63)
+                total[m] += -magnitude if product < 0 else magnitude
+        for m in range(len(sums)):
+            magnitude = abs(total[m])
+            # As in `round_magnitude`.
+            least = largest[m] - fraction_bits
+            unit = max(least + bit_length(np.uint64(magnitude)) - FRACTION - 1, LEAST)
+            cut = max(unit - least, 0)
+            significand = magnitude << max(least - unit, 0) >> cut
+            rest, whole = magnitude & ((np.int64(1) << cut) - 1), np.int64(1) << cut
+            up = (rest * 2 > whole) | ((rest * 2 == whole) & (significand & 1 == 1))
+            significand += np.int64(nearest & up)
+            pattern = min(((unit - LEAST) << FRACTION) + significand, BEYOND)
+            pattern = pattern if significand else np.int64(0)
+            made = np.int64((total[m] < 0) & (pattern > 0)) << 31 | pattern
+            sums[m] = sums[m] if sums[m] & 0x7FFFFFFF == BEYOND else made
+        begin = end
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def _multiply(a_terms, b_terms, turned, shape, both, dense, depth, options, product_fraction, fused, out):
+    """All results `out` (N, M) of significands, exponents and marks of special vectors, (M, K) and (N, K).
+
+    `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
     `shape` are rows and column vectors of a block, and lanes; `fused` are fraction bits, and whether it is to nearest.
     """
-    height, width, lanes = shape
+    (a, a_exponent, a_special), (b, b_exponent, b_special), (height, width, lanes) = a_terms, b_terms, shape
+    together = turned[0].size > 0
     across, length = -(-len(a) // width), a.shape[1]
     for item in prange(across * -(-len(b) // height)):
         row, column = item // across * height, item % across * width
@@ -176,9 +229,29 @@ def _multiply(
             ends[0] = np.arange(lanes, length + 1, lanes)
         else:
             sides = b[row : row + rows], a[column : column + columns]
-            cycles = _order(sides[0], sides[1], both, lanes, depth, levels, steps, ups, downs, chosen, ends)
+            cycles = _order(sides[0], sides[1], both, lanes, depth, *options, chosen, ends)
+        scratch = np.empty((3, columns), np.int64)
         for i in range(rows):
+            if together:
+                one, here = 0 if dense else i, slice(column, column + columns)
+                _accumulate_together(
+                    turned[0][:, here],
+                    turned[1][:, here],
+                    b[row + i],
+                    b_exponent[row + i],
+                    chosen[one],
+                    ends[one, :cycles],
+                    product_fraction,
+                    fused[0],
+                    fused[1],
+                    scratch[0],
+                    scratch[1],
+                    scratch[2],
+                )
+                out[row + i, here] = scratch[2]
             for j in range(columns):
+                if together and not (a_special[column + j] or b_special[row + i]):
+                    continue
                 one = 0 if dense else i * columns + j if both else i
                 out[row + i, column + j] = _accumulated(
                     a[column + j],
@@ -215,22 +288,24 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     assert isinstance(accumulator, Fused)
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
-    both, lanes = config.sparsity == "both", config.lanes
+    both, lanes, depth = config.sparsity == "both", config.lanes, config.window_depth
     more = -columns.shape[1] % lanes
-    a_significand, a_exponent = _terms(np.pad(columns, [(0, 0), (0, more)]), a)
-    b_significand, b_exponent = _terms(np.pad(rows, [(0, 0), (0, more)]), b)
+    a_terms = _terms(np.pad(columns, [(0, 0), (0, more)]), a)
+    b_terms = _terms(np.pad(rows, [(0, 0), (0, more)]), b)
+    product_fraction = a.fraction_bits + b.fraction_bits
+    together = not both and accumulator.fraction_bits - product_fraction < 32
+    turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in a_terms[:2]]
     out = np.empty((len(rows), len(columns)), np.uint32)
     _multiply(
-        a_significand,
-        a_exponent,
-        b_significand,
-        b_exponent,
+        a_terms,
+        b_terms,
+        (turned[0], turned[1]),
         (config.rows, config.columns if both else SHARED, lanes),
         both,
         config.sparsity == "none",
-        config.window_depth,
-        *rules(config.options, lanes, config.window_depth),
-        a.fraction_bits + b.fraction_bits,
+        depth,
+        rules(config.options, lanes, depth),
+        product_fraction,
         (accumulator.fraction_bits, accumulator.rounding == "nearest"),
         out,
     )
@@ -246,7 +321,7 @@ def _table(fmt: FloatFormat) -> Scaled:
     return Scaled(significand, far.astype(np.int32))
 
 
-def _terms(vectors: NDArray, fmt: FloatFormat) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Significands and exponents."""
+def _terms(vectors: NDArray, fmt: FloatFormat) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]:
+    """Significands and exponents, and which vectors have an infinity or NaN."""
     significand, exponent = _table(fmt)
-    return significand[vectors], exponent[vectors]
+    return significand[vectors], exponent[vectors], ~is_finite(vectors, fmt).all(axis=1)

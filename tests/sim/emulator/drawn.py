@@ -5,8 +5,9 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.configuration.numerics import ROUNDINGS, Fused
 
-FLOATS = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2")
+EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2")
 
 
 def random_config(rng: np.random.Generator) -> TileConfig:
@@ -14,15 +15,12 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     lanes, depth = int(rng.choice([2, 3, 4, 4, 8, 16])), int(rng.integers(2, 5))
     places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
     chosen = rng.permutation(len(places))[: rng.integers(0, 8)]
+    accumulator: str | Fused = "exact"
+    names = [str(name) for name in rng.choice(EXACT_FLOATS, 2)] if rng.random() < 0.8 else ["int8", "int8"]
     if rng.random() < 0.7:
-        fraction_bits = int(rng.choice([8, 23, 24, 25, rng.integers(8, 65), 64]))
-        rounding = str(rng.choice(["zero", "nearest"]))
-        numbers = {"accumulator": {"fused": fraction_bits, "rounding": rounding}}
-        names = rng.choice(FLOATS, 2)
-    else:
-        numbers = {"accumulator": "exact", "headroom_bits": int(rng.choice([0, 1, 16]))}
-        exact = [name for name in FLOATS if name != "bf16"]
-        names = rng.choice(exact, 2) if rng.random() < 0.8 else ("int8", "int8")
+        fraction_bits = (8, 23, 24, 25, 64, int(rng.integers(8, 65)))[rng.integers(6)]
+        accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)])
+        names = [str(name) for name in rng.choice([*EXACT_FLOATS, "bf16"], 2)]
     return TileConfig(
         rows=int(rng.integers(1, 4)),
         columns=int(rng.integers(1, 3)),
@@ -30,9 +28,10 @@ def random_config(rng: np.random.Generator) -> TileConfig:
         depth=depth,
         connectivity=((0, 0), *(places[index] for index in chosen)),
         sparsity=str(rng.choice(["none", "rows", "rows", "both"])),
-        format={"a": str(names[0]), "b": str(names[1])},
+        format={"a": names[0], "b": names[1]},
+        accumulator=accumulator,
+        headroom_bits=(0, 1, 16)[rng.integers(3)],
         full_window=bool(rng.integers(2)),
-        **numbers,
     )
 
 

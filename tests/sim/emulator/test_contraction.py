@@ -42,7 +42,7 @@ def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str,
     return values
 
 
-def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, **options: bool) -> np.ndarray:
+def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
     """Bits of a result as a core's program leaves them in memory."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
     contraction = Contraction(config=config, tensors=image.tensors, **work, **options)
@@ -61,7 +61,7 @@ def test_memory_of_the_golden_core(name, operation, rows):
         values = drawn(LAYERS[name], operation, seed, specials)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         options = {"fp32": seed % 2 == 0, "relu": seed == 2}
-        wanted = left_by(GoldenCore, config, work, values, **options)
+        wanted = left_by(GoldenCore, config, work, values, options)
         bits = {which: array.view(np.uint16) for which, array in values.items()}
         np.testing.assert_array_equal(contract(config, **work, values=bits, **options), wanted)
 
@@ -93,7 +93,7 @@ def test_order_of_fused_sums(name, operation, rows):
         values = drawn(LAYERS[name], operation, seed, specials=2 * seed)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
         core = type("Core", (FusedCore,), {"fused": tile})
-        wanted = left_by(core, config, work, values, fp32=True, relu=False)
+        wanted = left_by(core, config, work, values, {"fp32": True})
         bits = {which: array.view(np.uint16) for which, array in values.items()}
         np.testing.assert_array_equal(contract(tile, **work, values=bits, fp32=True), wanted)
 

@@ -72,7 +72,5 @@ def test_wrong_values():
         encode([1.0], FORMATS["int8"])
     with pytest.raises(ValueError, match="values must be from -128 to 127, not 128"):
         encode([128], FORMATS["int8"])
-    with pytest.raises(
-        TypeError, match=r"bits must be an array of bf16 bit patterns \(unsigned integers\), not of int64"
-    ):
+    with pytest.raises(TypeError, match="bits must be an array of bf16 bit patterns .*, not of int64"):
         decode([1], FORMATS["bf16"])
