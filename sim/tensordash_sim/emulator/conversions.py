@@ -1,12 +1,11 @@
 """Numbers as bit patterns and back, and results of sums, compiled."""
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.formats import FORMATS, FP32, FloatFormat, Format, IntegerFormat
 
-from .rounding import round_magnitude
+from .kernels import convert
 from .tables import checked_bits, floats, pattern_type
 
 __all__ = ["decode", "encode", "result_bits"]
@@ -24,38 +23,12 @@ def _fields(fmt: FloatFormat) -> FieldsOfFormat:
     return fmt.width, fmt.fraction_bits, fmt.least_exponent, fmt.largest, fmt.infinities
 
 
-@njit(parallel=True, cache=True, nogil=True)
-def _convert(bits, source, target, signed_nan, relu, out):
-    """Round patterns of one format to another; `relu`: those with their sign set, but for NaN, give +0."""
-    width, fraction_bits, least_exponent, largest, infinities = source
-    to_width, to_fraction_bits, to_least_exponent, to_largest, _ = target
-    for index in prange(bits.size):
-        pattern = np.uint64(bits[index])
-        sign = np.int64(pattern >> np.uint64(width - 1))
-        magnitude = np.int64(pattern & np.uint64((1 << (width - 1)) - 1))
-        if magnitude > largest and not (infinities and magnitude == largest + 1):
-            made = to_largest + 1 | 1 << (to_fraction_bits - 1)
-            sign = sign if signed_nan else 0
-        elif relu and sign:
-            made, sign = 0, 0
-        elif magnitude > largest:
-            made = to_largest + 1
-        else:
-            field = magnitude >> fraction_bits
-            significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
-            exponent = max(field, 1) - 1 + least_exponent
-            made = round_magnitude(
-                np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, True
-            )
-        out[index] = sign << (to_width - 1) | made
-
-
 def _converted(
     bits: NDArray, source: FloatFormat, target: FloatFormat, *, signed_nan: bool, relu: bool = False
 ) -> NDArray:
     out = np.empty(bits.shape, pattern_type(target))
     flat = np.ascontiguousarray(bits).reshape(-1)
-    _convert(flat, _fields(source), _fields(target), signed_nan, relu, out.reshape(-1))
+    convert(flat, _fields(source), _fields(target), signed_nan, relu, out.reshape(-1))
     return out
 
 

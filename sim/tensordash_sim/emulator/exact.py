@@ -6,15 +6,14 @@ Sums of digits' products make up 128 bits, which wrap at the accumulator's width
 """
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact
 
-from .rounding import bit_length, round_magnitude
-from .tables import INFINITE, NAN, ZERO, Digits, digits, is_finite, marks
+from .kernels import EXACT_NAN, add_digits, mark_specials, round_sums, wrap
+from .tables import Digits, digits, is_finite, marks
 
 __all__ = ["exact_products"]
 
@@ -23,79 +22,6 @@ BLOCK = 2048
 """Vectors of each side that are multiplied together, so that digits need little room."""
 LONGEST = 1 << 13
 """Their pieces, for the same reason; never above what float64 allows."""
-EXACT_NAN = 0x7FC00000
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def _add_digits(high, low, products, counts, bits):
-    """Add products of digits, (digits of b, vectors, digits of a, vectors), to sums of 128 bits."""
-    rows, columns = high.shape
-    for row in prange(rows):
-        for j in range(counts[1]):
-            for i in range(counts[0]):
-                shift = i * bits[0] + j * bits[1]
-                for column in range(columns):
-                    value = np.int64(products[j, row, i, column])
-                    added = np.uint64(value) << np.uint64(shift)
-                    total = low[row, column] + added
-                    above = value >> np.int64(63) if shift == 0 else value >> np.int64(64 - shift)
-                    high[row, column] += above + np.int64(total < added)
-                    low[row, column] = total
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def _wrap(high, low, width):
-    """Sums in two's complement of so many bits, below 128."""
-    for row in prange(high.shape[0]):
-        for column in range(high.shape[1]):
-            if width <= 64:
-                beyond = np.int64(64 - width)
-                value = np.int64(low[row, column]) << beyond >> beyond
-                low[row, column] = np.uint64(value)
-                high[row, column] = value >> np.int64(63)
-            else:
-                beyond = np.int64(128 - width)
-                high[row, column] = high[row, column] << beyond >> beyond
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def _round(high, low, exponent, fraction_bits, least_exponent, beyond, out):
-    """Sums in units of ``2**exponent`` as FP32 bits, to nearest, ties to even."""
-    for row in prange(high.shape[0]):
-        for column in range(high.shape[1]):
-            upper, lower = np.uint64(high[row, column]), low[row, column]
-            sign = np.int64(upper >> np.uint64(63))
-            if sign:
-                lower = ~lower + np.uint64(1)
-                upper = ~upper + np.uint64(lower == 0)
-            unit = np.int64(exponent)
-            if upper:
-                moved = np.uint64(64 - bit_length(upper))
-                cut = lower << moved
-                lower = upper << moved | (lower >> np.uint64(1) >> (np.uint64(63) - moved)) | np.uint64(cut != 0)
-                unit += np.int64(64) - np.int64(moved)
-            pattern = round_magnitude(lower, unit, fraction_bits, least_exponent, beyond, True)
-            out[row, column] = np.uint32(sign << 31 | pattern)
-
-
-@njit(parallel=True, cache=True, nogil=True)
-def _mark_specials(a_marks, b_marks, skips_a, skips_b, nan, out):
-    """Overwrite sums that have infinities or NaN: `a_marks` (columns, K), `b_marks` (rows, K)."""
-    for row in prange(out.shape[0]):
-        for column in range(out.shape[1]):
-            signs = 0
-            for k in range(a_marks.shape[1]):
-                a, b = a_marks[column, k], b_marks[row, k]
-                if (skips_b and b & ZERO) or (skips_a and a & ZERO):
-                    continue
-                if (a | b) & NAN or ((a | b) & INFINITE and (a | b) & ZERO):
-                    signs = 3
-                elif (a | b) & INFINITE:
-                    signs |= 1 << ((a ^ b) >> 3)
-                if signs == 3:
-                    break
-            if signs:
-                out[row, column] = nan if signs == 3 else 0x7F800000 | (signs - 1) << 31
 
 
 def exact_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
@@ -131,7 +57,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.ui
     high, low = _sums(columns, rows, a_digits, b_digits)
     width = (a_digits.largest * b_digits.largest).bit_length() + 1 + accumulator.headroom_bits
     if width < 128:
-        _wrap(high, low, width)
+        wrap(high, low, width)
     if config.numerics.result == "int32":
         return low.astype(np.uint32)
     a, b = config.a_format, config.b_format
@@ -139,11 +65,11 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.ui
     assert isinstance(b, FloatFormat)
     out = np.empty(high.shape, np.uint32)
     exponent = a.least_exponent + b.least_exponent
-    _round(high, low, exponent, FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1, out)
+    round_sums(high, low, exponent, FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1, out)
     special = np.flatnonzero(~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0)))
     if special.size:
         a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]
-        _mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, out)
+        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, out)
     return out
 
 
@@ -157,7 +83,7 @@ def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArra
         piece = slice(begin, begin + longest)
         left, right = _cut(rows[:, piece], b), _cut(columns[:, piece], a)
         products = (left @ right.T).reshape(counts[1], shape[0], counts[0], shape[1])
-        _add_digits(high, low, products, counts, (a.bits, b.bits))
+        add_digits(high, low, products, counts, (a.bits, b.bits))
     return high, low
 
 
