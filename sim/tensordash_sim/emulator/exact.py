@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact
 
 from .kernels import EXACT_NAN, add_digits, mark_specials, round_sums, wrap
@@ -64,8 +64,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.ui
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
     out = np.empty(high.shape, np.uint32)
-    exponent = a.least_exponent + b.least_exponent
-    round_sums(high, low, exponent, FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1, out)
+    round_sums(high, low, a.least_exponent + b.least_exponent, out)
     special = np.flatnonzero(~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0)))
     if special.size:
         a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]

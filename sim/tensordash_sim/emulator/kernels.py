@@ -124,7 +124,7 @@ def wrap(high, low, width):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def round_sums(high, low, exponent, fraction_bits, least_exponent, beyond, out):
+def round_sums(high, low, exponent, out):
     """Sums in units of ``2**exponent`` as FP32 bits, to nearest, ties to even."""
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
@@ -139,7 +139,7 @@ def round_sums(high, low, exponent, fraction_bits, least_exponent, beyond, out):
                 cut = lower << moved
                 lower = upper << moved | (lower >> np.uint64(1) >> (np.uint64(63) - moved)) | np.uint64(cut != 0)
                 unit += np.int64(64) - np.int64(moved)
-            pattern = _round_magnitude(lower, unit, fraction_bits, least_exponent, beyond, True)
+            pattern = _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, True)
             out[row, column] = np.uint32(sign << 31 | pattern)
 
 

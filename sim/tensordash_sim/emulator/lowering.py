@@ -1,7 +1,6 @@
 """Operands of a layer's operations as vectors: reductions in the order in which a core lays out streams."""
 
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from numba import njit, prange
@@ -9,9 +8,7 @@ from numpy.typing import NDArray
 
 from ..core.layer import Layer, Phase
 
-__all__ = ["Fill", "activations", "gradient", "pair", "weights", "windows"]
-
-Value = TypeVar("Value")
+__all__ = ["Fill", "activations", "filled", "gradient", "pair", "weights", "windows"]
 
 
 def pair(value: int | tuple[int, int]) -> tuple[int, int]:

@@ -66,6 +66,6 @@ def matrix_product(columns: ArrayLike, rows: ArrayLike, config: TileConfig) -> N
     multiply = exact_products if isinstance(config.numerics.accumulator, Exact) else fused_products
     lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
     out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
-    for index in np.ndindex(outer):
+    for index in np.ndindex(outer) if out.size else ():
         out[index] = multiply(lefts[index], rights[index], config)
     return out

@@ -120,6 +120,7 @@ def test_leading_axes():
     assert made.shape == (2, 3, 4, 5)
     for i, j in np.ndindex(2, 3):
         np.testing.assert_array_equal(made[i, j], matrix_product(columns[i, 0], rows[j], config))
+    assert matrix_product(columns[:, :, :0], rows, config).shape == (2, 3, 4, 0)
 
 
 ZEROS = np.zeros((2, 4), np.uint16)
