@@ -12,7 +12,7 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact
 
-from .kernels import EXACT_NAN, add_digits, mark_specials, round_sums, wrap
+from .kernels import EXACT_NAN, add_digits, cut, mark_specials, round_sums, wrap
 from .tables import Digits, digits, is_finite, marks
 
 __all__ = ["exact_products"]
@@ -88,4 +88,6 @@ def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArra
 
 def _cut(vectors: NDArray, table: Digits) -> NDArray[np.float64]:
     """All vectors' lowest digits, then the next ones: (digits * vectors, K)."""
-    return np.concatenate([values[vectors] for values in table.values])
+    out = np.empty((len(table.values), *vectors.shape))
+    cut(vectors, table.values, out)
+    return out.reshape(-1, vectors.shape[1])

@@ -13,7 +13,18 @@ from tensordash.configuration.formats import FP32
 
 from .tables import INFINITE, NAN, ZERO
 
-__all__ = ["EXACT_NAN", "FAR", "FUSED_NAN", "add_digits", "add_fused", "convert", "mark_specials", "round_sums", "wrap"]
+__all__ = [
+    "EXACT_NAN",
+    "FAR",
+    "FUSED_NAN",
+    "add_digits",
+    "add_fused",
+    "convert",
+    "cut",
+    "mark_specials",
+    "round_sums",
+    "wrap",
+]
 
 EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
 FRACTION, LEAST, BEYOND = FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1
@@ -89,6 +100,15 @@ def convert(bits, source, target, signed_nan, relu, out):
                 np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, True
             )
         out[index] = sign << (to_width - 1) | made
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def cut(vectors, digits, out):
+    """Digits of patterns (vectors, K): the table's (digits, patterns) to (digits, vectors, K)."""
+    for vector in prange(len(vectors)):
+        for digit in range(len(digits)):
+            for k in range(vectors.shape[1]):
+                out[digit, vector, k] = digits[digit, vectors[vector, k]]
 
 
 @njit(parallel=True, cache=True, nogil=True)

@@ -52,13 +52,13 @@ class Digits(NamedTuple):
         Of a digit's magnitude.
     largest : int
         The largest magnitude of a value.
-    values : array of float64, (digits, 2**width)
-        The lowest digit first.
+    values : array of float32, (digits, 2**width)
+        The lowest digit first; exact.
     """
 
     bits: int
     largest: int
-    values: NDArray[np.float64]
+    values: NDArray[np.float32]
 
 
 def pattern_type(fmt: Format) -> np.dtype:
@@ -123,12 +123,12 @@ def marks(fmt: Format) -> NDArray[np.uint8]:
 
 @cache
 def digits(fmt: Format) -> Digits:
-    """Digits of every pattern's value, each exact in float64.
+    """Digits of every pattern's value, each exact in float32.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> table = digits(FORMATS["fp16"])
-    >>> table.bits, table.values[:, 0xFBFF]  # -65504, in units of 2**-24
-    (20, array([       0., -1048064.]))
+    >>> table.bits, table.values[:, 0xFBFF].tolist()  # -65504, in units of 2**-24
+    (20, [0.0, -1048064.0])
     """
     values, exponent = scaled(fmt)
     least = fmt.least_exponent if isinstance(fmt, FloatFormat) else 0
@@ -139,7 +139,7 @@ def digits(fmt: Format) -> Digits:
     count = -(-largest.bit_length() // MOST_BITS)
     bits = -(-largest.bit_length() // count)
     cut = np.array([magnitude >> (k * bits) & ((1 << bits) - 1) for k in range(count)])
-    return Digits(bits, largest, np.where(fixed < 0, -cut, cut).astype(np.float64))
+    return Digits(bits, largest, np.where(fixed < 0, -cut, cut).astype(np.float32))
 
 
 @cache

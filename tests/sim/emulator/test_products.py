@@ -89,6 +89,17 @@ def test_long_streams(name, headroom_bits):
     np.testing.assert_array_equal(matrix_product(*given, config), pair_by_pair(*given, config))
 
 
+def test_sums_beyond_float64():
+    """The largest products cancel, but on the way their sum is so large that float64 has no room for one small one."""
+    columns = np.full((1, 40_000), 0x7BFF, np.uint16)
+    rows = np.repeat(np.array([[0x7BFF, 0xFBFF]], np.uint16), 20_000, axis=1)
+    columns[0, 19_000] = rows[0, 19_000] = 0x2C00  # 2**-4: the upper digit's least bit
+    rows[0, 39_000] = 0
+    made = matrix_product(columns, rows, TileConfig())
+    assert made.view(np.float32).tolist() == [[2.0**-8]]
+    np.testing.assert_array_equal(made, pair_by_pair(columns, rows, TileConfig()))
+
+
 def test_ties():
     """Sums halfway between two FP32 numbers, and just beside: 2**24 + 1, + 3, and 2**-24 more or less."""
     config = TileConfig()
