@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS
-from tensordash_sim.emulator import matrix_product
+from tensordash_sim.emulator import encode, matrix_product
 from tensordash_sim.golden import is_zero, make_accumulator, matmul
 
 from .drawn import random_bits, random_config
@@ -113,6 +113,33 @@ def test_ties():
     rows[:, 0] += 0x800  # 2**15 * 2**12 = 2**27, whose neighbours are 16 apart: halfway is 8
     rows[:, 1] += 0xC00
     np.testing.assert_array_equal(matrix_product(columns, rows, config), pair_by_pair(columns, rows, config))
+
+
+@pytest.mark.parametrize("rounding", ["zero", "nearest"])
+@pytest.mark.parametrize("fraction_bits", [8, 24, 25, 40, 64])
+@pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
+def test_ends_of_fused_sums(sparsity, fraction_bits, rounding):
+    """Sums about the least subnormal and its half, and of more than 64 bits about a tie, of either sign."""
+    config = TileConfig(
+        format="bf16", accumulator={"fused": fraction_bits, "rounding": rounding}, sparsity=sparsity, rows=2, columns=2
+    )
+    values = np.array(
+        [
+            [-133, -133, -133],  # times what follows: 2**-149, 2**-150 and 2**-151
+            [-16, -17, -18],
+            [0, -12, -31],  # 2.25 with what follows, half of its last place, and 2**-63
+            [0, -11, -32],
+        ]
+    )
+    vectors = encode(np.exp2(values.astype(np.float64)), FORMATS["bf16"])
+    vectors[2:, 0] = 0x3FC0
+    columns = np.concatenate([vectors, vectors | np.array([0x8000, 0, 0], np.uint16), vectors | np.uint16(0x8000)])
+    for length in (1, 2, 3):
+        for first in range(4 - length):
+            part = slice(first, first + length)
+            made = matrix_product(columns[:, part], columns[:, part], config)
+            wanted = pair_by_pair(columns[:, part], columns[:, part], config)
+            np.testing.assert_array_equal(made, wanted)
 
 
 @pytest.mark.parametrize("accumulator", ["exact", "hopper"])
