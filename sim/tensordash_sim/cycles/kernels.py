@@ -8,7 +8,7 @@ each step, and its levels decide bit-parallel.
 import numpy as np
 from numba import njit, prange
 
-__all__ = ["NARROW_BITS", "count_narrow", "count_wide", "fill_table"]
+__all__ = ["NARROW_BITS", "count_narrow", "count_wide", "fill_table", "take_in_order"]
 
 NARROW_BITS = 16
 
@@ -187,3 +187,42 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
                     following += 1
                 side_a = words_a[group if both else 0]
                 _fill(window, first, words_b[group], side_a, both, step_of[slot], held, depth)
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def take_in_order(words_b, words_a, both, lanes, depth, levels, steps, ups, downs, cycles, chosen, ends):
+    """Schedule as `count_wide` does, and say what is taken when.
+
+    Gets `cycles` (groups,); of each scheduler `chosen` (groups, schedulers, T * lanes), the positions in the order of
+    the cycles that take them, and `ends` (groups, schedulers, T), how many there are at the end of each cycle.
+    """
+    groups, _, count = words_b.shape
+    schedulers = chosen.shape[1]
+    for group in prange(groups):
+        window, before = np.empty((depth, schedulers), np.uint32), np.empty((depth, schedulers), np.uint32)
+        scratch, taken = np.empty((2, schedulers), np.uint32), np.zeros(schedulers, np.int64)
+        side_a = words_a[np.int64(group) if both else 0]
+        _fill(window, 0, words_b[group], side_a, both, 0, 0, depth)
+        step, made = 0, 0
+        while step < count:
+            before[:] = window
+            _schedule(window, scratch[0], scratch[1], levels, steps, ups, downs)
+            left = min(depth, count - step)
+            advance = left
+            for one in range(schedulers):
+                drained = left
+                for place in range(left - 1, -1, -1):
+                    for lane in range(lanes):
+                        if (before[place, one] ^ window[place, one]) >> np.uint32(lane) & np.uint32(1):
+                            chosen[group, one, taken[one]] = (step + place) * lanes + lane
+                            taken[one] += 1
+                    if window[place, one]:
+                        drained = place
+                ends[group, one, made] = taken[one]
+                advance = min(advance, drained)
+            step += advance
+            made += 1
+            for place in range(depth - advance):
+                window[place] = window[place + advance]
+            _fill(window, 0, words_b[group], side_a, both, step, depth - advance, depth)
+        cycles[group] = made

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import Connectivity
 
-from .kernels import NARROW_BITS, count_narrow, count_wide, fill_table
+from .kernels import NARROW_BITS, count_narrow, count_wide, fill_table, take_in_order
 
-__all__ = ["Scheduled", "Scheduler"]
+__all__ = ["Order", "Scheduled", "Scheduler"]
 
 
 class Scheduled(NamedTuple):
@@ -28,6 +28,24 @@ class Scheduled(NamedTuple):
 
     cycles: NDArray[np.int64]
     advances: NDArray[np.int64]
+
+
+class Order(NamedTuple):
+    """What the schedulers of tiles take, cycle by cycle; some have nothing to take in a cycle.
+
+    Attributes
+    ----------
+    cycles : array of int64, (streams,)
+        Schedules made for each.
+    chosen : array of int32, (streams, schedulers, T * lanes)
+        Of each scheduler, the positions (step * lanes + lane) that it takes, those of the first cycle first.
+    ends : array of int32, (streams, schedulers, T)
+        How many of them have been taken when a cycle is over.
+    """
+
+    cycles: NDArray[np.int64]
+    chosen: NDArray[np.int32]
+    ends: NDArray[np.int32]
 
 
 class Scheduler:
@@ -100,6 +118,35 @@ class Scheduler:
             parts = 4 * get_num_threads()  # more than threads, so that none waits long for the slowest
             count_wide(b, a, both, config.window_depth, *self._rules, parts, cycles, advances)
         return Scheduled(cycles, advances)
+
+    def order(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Order:
+        """What is taken when; only for tiles that skip.
+
+        Parameters
+        ----------
+        b, a : array of uint32
+            As `schedule` has them. With `a` each row has a scheduler for each column, without it one for all.
+
+        Examples
+        --------
+        Two dense steps, of which the first has room for lane 1 of the second:
+
+        >>> order = Scheduler(TileConfig(rows=1, lanes=2, depth=2, connectivity=[[0, 0], [1, 0]])).order(
+        ...     np.array([[[0b01, 0b11]]], np.uint32)
+        ... )
+        >>> order.cycles, order.ends[0, 0], order.chosen[0, 0, :3]
+        (array([2]), array([2, 3], dtype=int32), array([3, 0, 2], dtype=int32))
+        """
+        lanes, (streams, rows, count) = self.config.lanes, b.shape
+        schedulers = rows if a is None else rows * a.shape[1]
+        words = np.zeros((1, 1, 1), np.uint32) if a is None else a
+        made = Order(
+            np.empty(streams, np.int64),
+            np.empty((streams, schedulers, count * lanes), np.int32),
+            np.empty((streams, schedulers, count), np.int32),
+        )
+        take_in_order(b, words, a is not None, lanes, self.config.window_depth, *self._rules, *made)
+        return made
 
 
 Rules = tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.uint32], NDArray[np.uint32]]

@@ -1,0 +1,135 @@
+"""Speed of the emulator on one core: multiply-accumulates a second, zeros among them, and what golden and NumPy reach.
+
+The tile of the preset `core`. Golden multiplies a block of the same matrices, and its bits must be the emulator's.
+
+    python bench/emulator.py [--size 512] [--zeros 0.5] [--seed 0] [--json]
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FORMATS, Format
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.emulator import contract, decode, encode, matrix_product
+from tensordash_sim.golden import matmul
+
+REPEATS = 3
+GOLDEN_STEPS = 64
+FUSED = "hopper"
+NUMBERS = (
+    ("fp16", "exact"),
+    ("fp16", FUSED),
+    ("bf16", FUSED),
+    ("fp8_e4m3", "exact"),
+    ("fp8_e4m3", FUSED),
+    ("int8", "exact"),
+)
+LAYER = Layer(samples=8, channels=64, filters=64, size=(28, 28), kernel=(3, 3), padding=1)
+
+
+def best_time(work: Callable[[], object]) -> float:
+    """Seconds of the fastest of some runs, after one that compiles."""
+    work()
+    times = []
+    for _ in range(REPEATS):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def drawn(shape: tuple[int, ...], fmt: Format, zeros: float, rng: np.random.Generator) -> NDArray:
+    """Bit patterns of normal numbers, some of them zero; of integers up to 127."""
+    values = np.where(rng.random(shape) < zeros, 0, rng.standard_normal(shape))
+    if fmt.name == "int8":
+        return encode(np.clip(np.rint(values * 40), -127, 127).astype(np.int8), fmt)
+    return encode(values.astype(np.float32), fmt)
+
+
+def golden_rate(config: TileConfig, columns: NDArray, rows: NDArray, made: NDArray) -> float:
+    """Of the tile model on one block, whose bits are compared."""
+    length = GOLDEN_STEPS * config.lanes
+    a = columns[: config.columns, :length].reshape(config.columns, -1, config.lanes)
+    b = rows[: config.rows, :length].reshape(config.rows, -1, config.lanes)
+    began = time.perf_counter()
+    wanted = matmul(a, b, config).c_bits
+    seconds = time.perf_counter() - began
+    if not np.array_equal(made, wanted):
+        raise AssertionError(f"the emulator gives {made}, golden {wanted}")
+    return config.rows * config.columns * length / seconds
+
+
+def product_rates(config: TileConfig, size: int, zeros: float, seed: int) -> dict[str, float]:
+    """Of the emulator, of golden, and of NumPy on the same values."""
+    rng = np.random.default_rng(seed)
+    columns, rows = (drawn((size, size), fmt, zeros, rng) for fmt in (config.a_format, config.b_format))
+    left, right = decode(rows, config.b_format), decode(columns, config.a_format)
+    length = GOLDEN_STEPS * config.lanes
+    part = matrix_product(columns[: config.columns, :length], rows[: config.rows, :length], config)
+    return {
+        "emulator": size**3 / best_time(lambda: matrix_product(columns, rows, config)),
+        "golden": golden_rate(config, columns, rows, part),
+        "numpy": size**3 / best_time(lambda: left @ right.T),
+    }
+
+
+def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> float:
+    """Of one of the layer's operations."""
+    rng = np.random.default_rng(seed)
+    values = {name: drawn(LAYER.shape(name), FORMATS["fp16"], zeros, rng) for name in OPERANDS[operation]}
+    first = OPERANDS[operation][0]
+    macs = int(np.prod(LAYER.shape("G"))) * LAYER.channels * int(np.prod(LAYER.kernel))
+    return macs / best_time(lambda: contract(config, LAYER, operation, first, values))
+
+
+def main() -> None:
+    """Print the table, or the figures of fp16 as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", type=int, default=512, help="rows, columns and length of the products")
+    parser.add_argument("--zeros", type=float, default=0.5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.size < GOLDEN_STEPS * 4:
+        parser.error(f"--size must be at least {GOLDEN_STEPS * 4}, not {arguments.size}")
+    numba.set_num_threads(1)
+    core = load_any_preset("core")
+    assert isinstance(core, CoreConfig)
+    tiles = {(name, kind): replace(core.tile, format=name, accumulator=kind) for name, kind in NUMBERS}
+    given = arguments.zeros, arguments.seed
+    with threadpool_limits(1):
+        if arguments.json:
+            rates = {kind: product_rates(tiles["fp16", kind], arguments.size, *given) for kind in ("exact", FUSED)}
+            named = {"exact": rates["exact"], "fused": rates[FUSED]}
+            document = {
+                "mac_per_second": {kind: round(made["emulator"]) for kind, made in named.items()},
+                "golden_mac_per_second": {kind: round(made["golden"]) for kind, made in named.items()},
+                "numpy_float32_mac_per_second": round(named["exact"]["numpy"]),
+            }
+            print(json.dumps(document))
+            return
+        print(f"one core, {arguments.zeros:.0%} zeros, products of size {arguments.size}, seed {arguments.seed}\n")
+        print(f"{'M MAC/s':24} {'emulator':>10} {'golden':>10} {'NumPy float32':>14}")
+        for (name, kind), config in tiles.items():
+            made = product_rates(config, arguments.size, *given)
+            figures = [made[which] / 1e6 for which in ("emulator", "golden", "numpy")]
+            print(f"{f'{name}, {kind}':24} {figures[0]:10.1f} {figures[1]:10.4f} {figures[2]:14.1f}")
+        print(f"\n{'3x3, 64 channels, fp16':24} {'exact':>10} {FUSED:>10}")
+        for operation in OPERANDS:
+            speeds = [layer_rate(tiles["fp16", kind], operation, *given) / 1e6 for kind in ("exact", FUSED)]
+            print(f"{operation:24} {speeds[0]:10.1f} {speeds[1]:10.1f}")
+
+
+if __name__ == "__main__":
+    main()

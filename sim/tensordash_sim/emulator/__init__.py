@@ -1,0 +1,7 @@
+"""Emulator: golden's bits in compiled code, without cycles: matrix products, operations of layers, conversions."""
+
+from .contraction import contract
+from .conversions import decode, encode, result_bits
+from .products import matrix_product
+
+__all__ = ["contract", "decode", "encode", "matrix_product", "result_bits"]

@@ -1,0 +1,154 @@
+"""Operations of layers with the bits that a core leaves in memory."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.numerics import Exact
+
+from ..core.layer import OPERANDS, Layer
+from .conversions import result_bits
+from .lowering import Fill, activations, filled, gradient, pair, weights, windows
+from .products import matrix_product
+from .tables import checked_bits
+
+__all__ = ["contract"]
+
+RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
+"""The tensor whose shape a result has."""
+GATHERED = 1 << 25
+"""Values of windows at a time: windows overlap, all of them may be more than there is room for."""
+
+
+def contract(
+    config: CoreConfig | TileConfig,
+    layer: Layer,
+    operation: str,
+    rows: str,
+    values: Mapping[str, ArrayLike],
+    *,
+    fp32: bool = False,
+    relu: bool = False,
+) -> NDArray:
+    """One of the three operations of a layer, as a core computes it.
+
+    Parameters
+    ----------
+    config : CoreConfig or TileConfig
+        The core, or a tile of any numbers as if it were a core's: a reduction is one stream.
+    layer : Layer
+        Shapes.
+    operation : str
+        "AxW", "WxG" or "AxG".
+    rows : str
+        The operand on the tile's row side, whose zeros are skipped: its format is side B's.
+    values : mapping of str to array of unsigned
+        Bit patterns of both operands ("A", "W" or "G"), in the order of PyTorch.
+    fp32 : bool
+        Results stay FP32.
+    relu : bool
+        Negative results become zero.
+
+    Returns
+    -------
+    array of unsigned, in the order of PyTorch
+        Bit patterns of side A's format or of FP32; of int8 always INT32.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+
+    Source: docs/core.md, "Multiply" and "Programs of layers".
+
+    Examples
+    --------
+    >>> layer = Layer(samples=1, channels=2, filters=1, size=(1, 3), kernel=(1, 3), padding=0)
+    >>> ones = {name: np.full(layer.shape(name), 0x3C00, np.uint16) for name in "AW"}
+    >>> contract(CoreConfig(), layer, "AxW", "A", ones).view(np.float16)
+    array([[[[6.]]]], dtype=float16)
+    """
+    tile = config.tile if isinstance(config, CoreConfig) else config
+    if not isinstance(tile, TileConfig):
+        raise TypeError(f"config must be a CoreConfig or a TileConfig, not {config!r}")
+    if operation not in OPERANDS:
+        raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
+    if rows not in OPERANDS[operation]:
+        raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
+    if relu and tile.numerics.result == "int32":
+        raise ValueError("relu must be false for int8, whose results are sums")
+    if not set(OPERANDS[operation]) <= set(values):
+        raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
+    products, operands = getattr(layer, "products", 1), {}
+    for name in OPERANDS[operation]:
+        fmt = tile.b_format if name == rows else tile.a_format
+        operands[name] = checked_bits(name, values[name], fmt)
+        shape = (products,) * (products > 1) + tuple(layer.shape(name))[-4:]
+        if operands[name].shape != shape:
+            raise ValueError(f"{name} must have shape {shape}, not {operands[name].shape}")
+    multiply = _over_taps if operation == "AxG" else _over_positions
+    if products > 1:
+        each = ({name: array[k] for name, array in operands.items()} for k in range(products))
+        sums = np.stack([multiply(tile, layer, operation, rows, one) for one in each])
+    else:
+        sums = multiply(tile, layer, operation, rows, operands)
+    if tile.numerics.result == "int32":
+        return sums
+    assert isinstance(tile.a_format, FloatFormat)
+    return result_bits(sums, FP32 if fp32 else tile.a_format, relu=relu)
+
+
+def _fill(tile: TileConfig, placed_on_rows: bool) -> Fill:
+    """What is filled up; exact sums do not depend on zeros that meet zeros, nor on what other rows do."""
+    if isinstance(tile.numerics.accumulator, Exact):
+        return Fill(channels=1, ports=1, lanes=tile.lanes)
+    return Fill(channels=tile.lanes, ports=tile.rows if placed_on_rows else tile.columns, lanes=tile.lanes)
+
+
+def _multiplied(tile: TileConfig, placed: NDArray, other: NDArray, placed_on_rows: bool) -> NDArray[np.uint32]:
+    """Sums for each vector of `placed` and each one of `other`."""
+    if placed_on_rows:
+        return matrix_product(other, placed, tile)
+    return matrix_product(placed, other, tile).T
+
+
+def _over_positions(
+    tile: TileConfig, layer: Layer, operation: str, rows: str, values: Mapping[str, NDArray]
+) -> NDArray[np.uint32]:
+    """AxW and WxG: sums of a layer's positions, phase by phase."""
+    placed, other = OPERANDS[operation]
+    placed_on_rows = rows == placed
+    fill = _fill(tile, placed_on_rows)
+    samples, made, down, across = layer.shape(RESULTS[operation])[-4:]
+    out = np.empty((samples, made, down, across), np.uint32)
+    step = pair(layer.step_of(operation))
+    tensor = values[placed]
+    for phase in layer.phases(operation):
+        place = out[:, :, phase.first[0] :: step[0], phase.first[1] :: step[1]]
+        counts = place.shape[2], filled(place.shape[3], fill.ports)
+        theirs = weights(values[other], phase, operation, fill)
+        at_once = max(1, GATHERED // (counts[0] * counts[1] * theirs.shape[1]))
+        for n in range(0, samples, at_once):
+            part = tensor[n : n + at_once]
+            if all(phase.taps):
+                vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
+            else:
+                vectors = np.zeros((len(part) * counts[0] * counts[1], theirs.shape[1]), part.dtype)
+            sums = _multiplied(tile, vectors, theirs, placed_on_rows).reshape(len(part), *counts, made)
+            place[n : n + at_once] = sums[:, :, : place.shape[3]].transpose(0, 3, 1, 2)
+    return out
+
+
+def _over_taps(
+    tile: TileConfig, layer: Layer, operation: str, rows: str, values: Mapping[str, NDArray]
+) -> NDArray[np.uint32]:
+    """AxG: sums for each filter, channel and tap."""
+    fill = _fill(tile, rows == "G")
+    mine, theirs = gradient(values["G"], fill), activations(values["A"], layer, fill)
+    sums = _multiplied(tile, mine, theirs, rows == "G")
+    grouped = sums.reshape(len(mine), -1, *layer.kernel, fill.channels).transpose(0, 1, 4, 2, 3)
+    return grouped.reshape(len(mine), -1, *layer.kernel)[:, : layer.channels]

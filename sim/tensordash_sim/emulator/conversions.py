@@ -1,0 +1,140 @@
+"""Numbers as bit patterns and back, and results of sums, compiled."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensordash.configuration.formats import FORMATS, FP32, FloatFormat, Format, IntegerFormat
+
+from .kernels import convert
+from .tables import checked_bits, floats, pattern_type
+
+__all__ = ["decode", "encode", "result_bits"]
+
+_SOURCES = {
+    np.dtype(np.float16): FORMATS["fp16"],
+    np.dtype(np.float32): FP32,
+    np.dtype(np.float64): FloatFormat(name="fp64", exponent_bits=11, fraction_bits=52),
+}
+FieldsOfFormat = tuple[int, int, int, int, bool]
+
+
+def _fields(fmt: FloatFormat) -> FieldsOfFormat:
+    """What compiled code wants to know of a format."""
+    return fmt.width, fmt.fraction_bits, fmt.least_exponent, fmt.largest, fmt.infinities
+
+
+def _converted(
+    bits: NDArray, source: FloatFormat, target: FloatFormat, *, signed_nan: bool, relu: bool = False
+) -> NDArray:
+    out = np.empty(bits.shape, pattern_type(target))
+    flat = np.ascontiguousarray(bits).reshape(-1)
+    convert(flat, _fields(source), _fields(target), signed_nan, relu, out.reshape(-1))
+    return out
+
+
+def encode(values: ArrayLike, fmt: Format) -> NDArray:
+    """Bit patterns of numbers.
+
+    Parameters
+    ----------
+    values : array, any shape
+        For a floating-point format float16, float32 or float64, rounded to nearest, ties to even, or taken as they are
+        if that is the format. For an integer format signed integers.
+    fmt : Format
+        The format wanted.
+
+    Returns
+    -------
+    array of uint8, uint16 or uint32, the same shape
+        Floats beyond the largest finite one after rounding give infinities, or NaN if the format has none.
+
+    Raises
+    ------
+    TypeError
+        If the values are of the wrong kind.
+    ValueError
+        If an integer does not fit.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> [hex(bits) for bits in encode([1.0, -448.0, 1e6], FORMATS["fp8_e4m3"])]
+    ['0x38', '0xfe', '0x7f']
+    """
+    array = np.asarray(values)
+    if isinstance(fmt, IntegerFormat):
+        return _encode_integers(array, fmt)
+    source = _SOURCES.get(array.dtype)
+    if not isinstance(source, FloatFormat):
+        raise TypeError(f"values must be an array of float16, float32 or float64, not of {array.dtype}")
+    bits = array.view(f"u{array.dtype.itemsize}")
+    return bits if source == fmt else _converted(bits, source, fmt, signed_nan=True)
+
+
+def _encode_integers(array: NDArray, fmt: IntegerFormat) -> NDArray:
+    if not np.issubdtype(array.dtype, np.signedinteger):
+        raise TypeError(f"values must be an array of signed integers, not of {array.dtype}")
+    limit = 1 << (fmt.width - 1)
+    outside = array[(array < -limit) | (array >= limit)]
+    if outside.size:
+        raise ValueError(f"values must be from {-limit} to {limit - 1}, not {outside[0]}")
+    return array.astype(pattern_type(fmt))
+
+
+def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
+    """The values of bit patterns; float32 holds those of every format.
+
+    Parameters
+    ----------
+    bits : array of unsigned, any shape
+        The patterns.
+    fmt : Format
+        An operand format, or FP32.
+
+    Returns
+    -------
+    array of float32, the same shape
+
+    Raises
+    ------
+    TypeError, ValueError
+        If they are no patterns of the format.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> decode(np.array([0x38, 0xFE, 0x7F], np.uint8), FORMATS["fp8_e4m3"])
+    array([   1., -448.,   nan], dtype=float32)
+    """
+    array = checked_bits("bits", bits, fmt)
+    if fmt == FP32:
+        return array.view(np.float32)
+    return floats(fmt)[array]
+
+
+def result_bits(sums: NDArray[np.uint32], fmt: FloatFormat, *, relu: bool = False) -> NDArray:
+    """What a core's output unit makes of sums, without bias, mask and scale.
+
+    Parameters
+    ----------
+    sums : array of uint32, any shape
+        FP32 bits.
+    fmt : FloatFormat
+        Of the results: an operand format, or FP32.
+    relu : bool
+        Negative results become zero.
+
+    Returns
+    -------
+    array of unsigned, the same shape
+        Rounded to nearest, ties to even; one NaN for all, without sign.
+
+    Source: docs/core.md, "Multiply", 4 to 7.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> [hex(bits) for bits in result_bits(np.array([0x3F800000, 0xFFFFFFFF, 0x7F7FFFFF], np.uint32), FORMATS["fp16"])]
+    ['0x3c00', '0x7e00', '0x7c00']
+    """
+    return _converted(sums, FP32, fmt, signed_nan=False, relu=relu)

@@ -1,0 +1,93 @@
+"""Exact accumulators: products of matrices of integers, without an error, from those of digits in float64.
+
+Values in fixed point are cut into digits so short that float64 holds a sum of their products, in any order (an
+error-free splitting, as in the Ozaki scheme): the matrix product of a library for floating point does all of the work.
+Sums of digits' products make up 128 bits, which wrap at the accumulator's width and are rounded once.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import Exact
+
+from .kernels import EXACT_NAN, add_digits, cut, mark_specials, round_sums, wrap
+from .tables import Digits, digits, is_finite, marks
+
+__all__ = ["exact_products"]
+
+FLOAT64_BITS = 53
+BLOCK = 2048
+"""Vectors of each side that are multiplied together, so that digits need little room."""
+LONGEST = 1 << 13
+"""Their pieces, for the same reason; never above what float64 allows."""
+
+
+def exact_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+    """Sums of products in an exact accumulator.
+
+    Parameters
+    ----------
+    columns : array of unsigned, (M, K)
+    rows : array of unsigned, (N, K)
+        Bit patterns of both sides.
+    config : TileConfig
+        Formats, accumulator and what is skipped.
+
+    Returns
+    -------
+    array of uint32, (N, M)
+        FP32 or INT32 bits.
+
+    Source: docs/numerics.md, "`exact`" and "Products".
+    """
+    out = np.empty((len(rows), len(columns)), np.uint32)
+    for i in range(0, len(rows), BLOCK):
+        for j in range(0, len(columns), BLOCK):
+            place = slice(i, i + BLOCK), slice(j, j + BLOCK)
+            out[place] = _block(columns[place[1]], rows[place[0]], config)
+    return out
+
+
+def _block(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+    """As `exact_products`, of what is small enough."""
+    a_digits, b_digits, accumulator = digits(config.a_format), digits(config.b_format), config.numerics.accumulator
+    assert isinstance(accumulator, Exact)
+    high, low = _sums(columns, rows, a_digits, b_digits)
+    width = (a_digits.largest * b_digits.largest).bit_length() + 1 + accumulator.headroom_bits
+    if width < 128:
+        wrap(high, low, width)
+    if config.numerics.result == "int32":
+        return low.astype(np.uint32)
+    a, b = config.a_format, config.b_format
+    assert isinstance(a, FloatFormat)
+    assert isinstance(b, FloatFormat)
+    out = np.empty(high.shape, np.uint32)
+    round_sums(high, low, a.least_exponent + b.least_exponent, out)
+    special = np.flatnonzero(~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0)))
+    if special.size:
+        a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]
+        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, out)
+    return out
+
+
+def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+    """The high and the low 64 bits of sums; those of fewer than 2**46 products fit."""
+    shape = len(rows), len(columns)
+    high, low = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
+    longest = min(LONGEST, 1 << (FLOAT64_BITS - a.bits - b.bits))
+    counts = len(a.values), len(b.values)
+    for begin in range(0, columns.shape[1], longest):
+        piece = slice(begin, begin + longest)
+        left, right = _cut(rows[:, piece], b), _cut(columns[:, piece], a)
+        products = (left @ right.T).reshape(counts[1], shape[0], counts[0], shape[1])
+        add_digits(high, low, products, counts, (a.bits, b.bits))
+    return high, low
+
+
+def _cut(vectors: NDArray, table: Digits) -> NDArray[np.float64]:
+    """All vectors' lowest digits, then the next ones: (digits * vectors, K)."""
+    out = np.empty((len(table.values), *vectors.shape))
+    cut(vectors, table.values, out)
+    return out.reshape(-1, vectors.shape[1])

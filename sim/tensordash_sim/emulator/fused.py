@@ -1,0 +1,104 @@
+"""Fused accumulators: what each cycle of a tile adds at once, as the tile's schedulers would choose it."""
+
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import Fused
+
+from ..cycles.count import pack
+from ..cycles.scheduler import Order, Scheduler
+from .kernels import FAR, add_fused
+from .tables import INFINITE, NAN, Scaled, is_finite, marks, scaled
+
+__all__ = ["fused_products"]
+
+Terms = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.bool_]]
+"""Significands and exponents of vectors, and which of them have an infinity or NaN."""
+KEPT = 1 << 25
+"""Entries of an order at a time."""
+
+
+def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+    """Sums of products in a fused accumulator.
+
+    Parameters
+    ----------
+    columns : array of unsigned, (M, K)
+    rows : array of unsigned, (N, K)
+        Bit patterns of both sides.
+    config : TileConfig
+        Formats, accumulator, and the tile: its schedule decides what is added at once.
+
+    Returns
+    -------
+    array of uint32, (N, M)
+        FP32 bits.
+
+    Source: docs/numerics.md, "`fused(F, rounding)`".
+    """
+    a, b, accumulator = config.a_format, config.b_format, config.numerics.accumulator
+    assert isinstance(accumulator, Fused)
+    assert isinstance(a, FloatFormat)
+    assert isinstance(b, FloatFormat)
+    both, lanes = config.sparsity == "both", config.lanes
+    width = config.columns if both else 1
+    a_bits, b_bits = _filled(columns, width, lanes), _filled(rows, config.rows, lanes)
+    product_fraction = a.fraction_bits + b.fraction_bits
+    # A column of its own schedule, or a sum of more than 64 bits, is added alone.
+    together = not both and accumulator.fraction_bits - product_fraction < 32
+    left = _terms(a_bits, a)
+    turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]
+    out = np.empty((len(b_bits), len(a_bits)), np.uint32)
+    at_once = max(1, KEPT // (config.rows * width * b_bits.shape[1])) * config.rows
+    for i in range(0, len(b_bits), at_once):
+        right = _terms(b_bits[i : i + at_once], b)
+        for j in range(0, len(a_bits), width if both else len(a_bits)):
+            here: Terms = (left[0][j : j + width], left[1][j : j + width], left[2][j : j + width]) if both else left
+            add_fused(
+                here,
+                right,
+                (turned[0], turned[1]),
+                tuple(_order(here[0], right[0], config)),
+                (config.rows, width),
+                config.sparsity == "none",
+                product_fraction,
+                (accumulator.fraction_bits, accumulator.rounding == "nearest"),
+                out[i : i + at_once, j : j + len(here[0])],
+            )
+    return out[: len(rows), : len(columns)]
+
+
+def _filled(vectors: NDArray, ports: int, lanes: int) -> NDArray:
+    """Zeros up to whole blocks and whole steps."""
+    return np.pad(vectors, [(0, -size % unit) for size, unit in zip(vectors.shape, (ports, lanes), strict=True)])
+
+
+def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Order:
+    """What is taken when, from significands: of each block of rows, the dense tile's of one for all of them."""
+    lanes, steps = config.lanes, b.shape[1] // config.lanes
+    if config.sparsity == "none":
+        chosen = np.arange(b.shape[1], dtype=np.int32).reshape(1, 1, -1)
+        return Order(np.array([steps]), chosen, chosen[..., lanes - 1 :: lanes] + np.int32(1))
+    words = [pack(side.reshape(-1, steps, lanes) != 0) for side in (a, b)]
+    blocks = words[1].reshape(-1, config.rows, steps)
+    columns = np.repeat(words[0][None], len(blocks), axis=0) if config.sparsity == "both" else None
+    return Scheduler(config).order(blocks, columns)
+
+
+@cache
+def _table(fmt: FloatFormat) -> Scaled:
+    """As `scaled`, but for the exponents of infinities and NaN."""
+    significand, exponent = scaled(fmt)
+    marked = marks(fmt)
+    far = np.where(marked & INFINITE, FAR, np.where(marked & NAN, 4 * FAR, exponent))
+    return Scaled(significand, far.astype(np.int32))
+
+
+def _terms(vectors: NDArray, fmt: FloatFormat) -> Terms:
+    """Significands and exponents, and which vectors have an infinity or NaN."""
+    significand, exponent = _table(fmt)
+    return significand[vectors], exponent[vectors], np.any(~is_finite(vectors, fmt), axis=1)

@@ -1,0 +1,356 @@
+"""All compiled loops that compute numbers.
+
+They stand in one file, since Numba keeps what it compiled as long as the caller's file is the same: a caller elsewhere
+would not see a change here.
+"""
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic
+
+from tensordash.configuration.formats import FP32
+
+from .tables import INFINITE, NAN, ZERO
+
+__all__ = [
+    "EXACT_NAN",
+    "FAR",
+    "FUSED_NAN",
+    "add_digits",
+    "add_fused",
+    "convert",
+    "cut",
+    "mark_specials",
+    "round_sums",
+    "wrap",
+]
+
+EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
+FRACTION, LEAST, BEYOND = FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1
+HALF = np.uint64(1 << 63)
+FAR = 1 << 14
+"""Exponent of infinities; NaN have four times as much, so that the sum of two exponents tells what there is."""
+TOGETHER = 128
+"""Columns whose sums fit in the nearest cache."""
+
+
+@intrinsic
+def _leading_zeros(typingctx, bits):
+    """Of 64 bits, one instruction: nothing in Numba's reach does it."""
+
+    def generate(context, builder, signature, arguments):
+        return builder.ctlz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.uint64(types.uint64), generate
+
+
+@njit(cache=True, nogil=True)
+def _bit_length(magnitude):
+    """As int's; of a uint64."""
+    return 64 - np.int64(_leading_zeros(magnitude))
+
+
+@njit(cache=True, nogil=True)
+def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond, nearest):
+    """Round ``magnitude * 2**exponent`` to the pattern of a format without its sign (IEEE 754-2019, section 4.3).
+
+    `magnitude` is a uint64. Bits that were cut off below it may be marked in its lowest bit, if its highest one is set.
+    `beyond` is the pattern of what is too large. Rounded to nearest, ties to even, or toward zero.
+    """
+    if magnitude == 0:
+        return 0
+    # The result's least bit: as many significant bits as the format has, but never below the subnormals' bit.
+    least = max(exponent + _bit_length(magnitude) - fraction_bits - 1, least_exponent)
+    shift = least - exponent
+    if shift <= 0:
+        significand = np.int64(magnitude << np.uint64(-shift))
+    elif shift > 64:
+        significand = 0  # below a quarter of the least bit
+    else:
+        significand = np.int64(magnitude >> np.uint64(shift - 1) >> np.uint64(1))
+        rest = magnitude << np.uint64(64 - shift)
+        if nearest and (rest > HALF or (rest == HALF and significand & 1)):
+            significand += 1
+    # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
+    return min(((least - least_exponent) << fraction_bits) + significand, beyond)
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def convert(bits, source, target, signed_nan, relu, out):
+    """Round patterns of one format to another; `relu`: those with their sign set, but for NaN, give +0."""
+    width, fraction_bits, least_exponent, largest, infinities = source
+    to_width, to_fraction_bits, to_least_exponent, to_largest, _ = target
+    for index in prange(bits.size):
+        pattern = np.uint64(bits[index])
+        sign = np.int64(pattern >> np.uint64(width - 1))
+        magnitude = np.int64(pattern & np.uint64((1 << (width - 1)) - 1))
+        if magnitude > largest and not (infinities and magnitude == largest + 1):
+            made = to_largest + 1 | 1 << (to_fraction_bits - 1)
+            sign = sign if signed_nan else 0
+        elif relu and sign:
+            made, sign = 0, 0
+        elif magnitude > largest:
+            made = to_largest + 1
+        else:
+            field = magnitude >> fraction_bits
+            significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
+            exponent = max(field, 1) - 1 + least_exponent
+            made = _round_magnitude(
+                np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, True
+            )
+        out[index] = sign << (to_width - 1) | made
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def cut(vectors, digits, out):
+    """Digits of patterns (vectors, K): the table's (digits, patterns) to (digits, vectors, K)."""
+    for vector in prange(len(vectors)):
+        for digit in range(len(digits)):
+            for k in range(vectors.shape[1]):
+                out[digit, vector, k] = digits[digit, vectors[vector, k]]
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def add_digits(high, low, products, counts, bits):
+    """Add products of digits, (digits of b, vectors, digits of a, vectors), to sums of 128 bits."""
+    rows, columns = high.shape
+    for row in prange(rows):
+        for j in range(counts[1]):
+            for i in range(counts[0]):
+                shift = i * bits[0] + j * bits[1]
+                for column in range(columns):
+                    value = np.int64(products[j, row, i, column])
+                    added = np.uint64(value) << np.uint64(shift)
+                    total = low[row, column] + added
+                    above = value >> np.int64(63) if shift == 0 else value >> np.int64(64 - shift)
+                    high[row, column] += above + np.int64(total < added)
+                    low[row, column] = total
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def wrap(high, low, width):
+    """Sums in two's complement of so many bits, below 128."""
+    for row in prange(high.shape[0]):
+        for column in range(high.shape[1]):
+            if width <= 64:
+                beyond = np.int64(64 - width)
+                value = np.int64(low[row, column]) << beyond >> beyond
+                low[row, column] = np.uint64(value)
+                high[row, column] = value >> np.int64(63)
+            else:
+                beyond = np.int64(128 - width)
+                high[row, column] = high[row, column] << beyond >> beyond
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def round_sums(high, low, exponent, out):
+    """Sums in units of ``2**exponent`` as FP32 bits, to nearest, ties to even."""
+    for row in prange(high.shape[0]):
+        for column in range(high.shape[1]):
+            upper, lower = np.uint64(high[row, column]), low[row, column]
+            sign = np.int64(upper >> np.uint64(63))
+            if sign:
+                lower = ~lower + np.uint64(1)
+                upper = ~upper + np.uint64(lower == 0)
+            unit = np.int64(exponent)
+            if upper:
+                moved = np.uint64(64 - _bit_length(upper))
+                cut = lower << moved
+                lower = upper << moved | (lower >> np.uint64(1) >> (np.uint64(63) - moved)) | np.uint64(cut != 0)
+                unit += np.int64(64) - np.int64(moved)
+            pattern = _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, True)
+            out[row, column] = np.uint32(sign << 31 | pattern)
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def mark_specials(a_marks, b_marks, skips_a, skips_b, nan, out):
+    """Overwrite sums that have infinities or NaN: `a_marks` (columns, K), `b_marks` (rows, K)."""
+    for row in prange(out.shape[0]):
+        for column in range(out.shape[1]):
+            signs = 0
+            for k in range(a_marks.shape[1]):
+                a, b = a_marks[column, k], b_marks[row, k]
+                if (skips_b and b & ZERO) or (skips_a and a & ZERO):
+                    continue
+                if (a | b) & NAN or ((a | b) & INFINITE and (a | b) & ZERO):
+                    signs = 3
+                elif (a | b) & INFINITE:
+                    signs |= 1 << ((a ^ b) >> 3)
+                if signs == 3:
+                    break
+            if signs:
+                out[row, column] = nan if signs == 3 else 0x7F800000 | (signs - 1) << 31
+
+
+@njit(cache=True, nogil=True)
+def _aligned(magnitude, shift):
+    """``magnitude * 2**shift``, cut off below 1, in units of 2**32 and of 1: sums of 33 fit in 64 bits each."""
+    if shift >= 32:
+        return magnitude << (shift - 32), np.int64(0)
+    if shift >= 0:
+        return np.int64(0), magnitude << shift
+    return np.int64(0), magnitude >> min(-shift, 63)
+
+
+@njit(cache=True, nogil=True)
+def _rounded(high, low, least, nearest):
+    """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern."""
+    sign = np.int64(0)
+    if high:
+        high += low >> np.int64(32)
+        low &= np.int64(0xFFFFFFFF)
+        if high < 0:
+            sign, high, low = np.int64(1), -high - (low != 0), (-low) & np.int64(0xFFFFFFFF)
+        # At most 2**47: the highest 64 bits, and a mark for what is below them.
+        moved = max(_bit_length(np.uint64(high)) - 32, 0)
+        cut = low & ((np.int64(1) << moved) - 1)
+        magnitude = np.uint64(high) << np.uint64(32 - moved) | np.uint64(low >> moved) | np.uint64(cut != 0)
+        least += moved
+    else:
+        if low < 0:
+            sign = np.int64(1)
+        magnitude = np.uint64(abs(low))
+    return sign, _round_magnitude(magnitude, least, FRACTION, LEAST, BEYOND, nearest)
+
+
+@njit(cache=True, nogil=True)
+def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fraction_bits, nearest):
+    """FP32 bits of one PE's result: the products of each cycle and the sum before are added at once."""
+    sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
+    for end in ends:
+        if end == begin:
+            continue
+        field = pattern >> FRACTION
+        significand = pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION
+        weight = max(field, 1) - 1 + LEAST
+        largest = weight + FRACTION
+        for place in range(begin, end):
+            k = chosen[place]
+            exponent = np.int64(a_exponent[k]) + b_exponent[k]
+            product = np.int64(a[k]) * b[k]
+            if exponent >= FAR // 2:
+                signs |= 3 if exponent >= 3 * FAR or product == 0 else 1 << np.int64(product < 0)
+            elif product and exponent + product_fraction > largest:
+                largest = exponent + product_fraction
+        if not signs:
+            least = largest - fraction_bits
+            high, low = _aligned(significand, weight - least)
+            if sign:
+                high, low = -high, -low
+            for place in range(begin, end):
+                k = chosen[place]
+                product = np.int64(a[k]) * b[k]
+                above, below = _aligned(abs(product), np.int64(a_exponent[k]) + b_exponent[k] - least)
+                high += -above if product < 0 else above
+                low += -below if product < 0 else below
+            sign, pattern = _rounded(high, low, least, nearest)
+            if pattern == BEYOND:
+                signs = np.int64(1) << sign
+            elif pattern == 0:
+                sign = np.int64(0)
+        begin = end
+    if signs:
+        return FUSED_NAN if signs == 3 else (signs - 1) << 31 | BEYOND
+    return sign << 31 | pattern
+
+
+@njit(cache=True, nogil=True)
+def _accumulate_together(
+    a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fraction_bits, nearest, largest, total, sums
+):
+    """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
+
+    Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
+    that 64 bits hold the sum. `largest`, `total` and `sums` have room for each column; `sums` gets the FP32 bits.
+    """
+    sums[:] = 0
+    begin = np.int64(0)
+    for end in ends:
+        if end == begin:
+            continue
+        for m in range(len(sums)):
+            largest[m] = max((sums[m] & 0x7FFFFFFF) >> FRACTION, 1) - 1 + LEAST + FRACTION
+        for place in range(begin, end):
+            k = chosen[place]
+            added, factor = np.int64(b_exponent[k]) + product_fraction, np.int64(b[k])
+            for m in range(len(sums)):
+                exponent = a_exponent[k, m] + added
+                largest[m] = max(largest[m], exponent if a[k, m] * factor != 0 else np.int64(LEAST))
+        for m in range(len(sums)):
+            field = (sums[m] & 0x7FFFFFFF) >> FRACTION
+            significand = sums[m] & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION
+            away = max(field, 1) - 1 + LEAST + fraction_bits - largest[m]
+            magnitude = significand << max(away, 0) >> min(max(-away, 0), 63)
+            total[m] = -magnitude if sums[m] >> 31 else magnitude
+        for place in range(begin, end):
+            k = chosen[place]
+            added, factor = np.int64(b_exponent[k]) + fraction_bits, np.int64(b[k])
+            for m in range(len(sums)):
+                product = a[k, m] * factor
+                away = a_exponent[k, m] + added - largest[m]
+                magnitude = abs(product) << max(min(away, 32), 0) >> min(max(-away, 0), 63)
+                total[m] += -magnitude if product < 0 else magnitude
+        for m in range(len(sums)):
+            magnitude = abs(total[m])
+            # As in `_round_magnitude`.
+            least = largest[m] - fraction_bits
+            unit = max(least + _bit_length(np.uint64(magnitude)) - FRACTION - 1, LEAST)
+            cut = max(unit - least, 0)
+            significand = magnitude << max(least - unit, 0) >> cut
+            rest, whole = magnitude & ((np.int64(1) << cut) - 1), np.int64(1) << cut
+            up = (rest * 2 > whole) | ((rest * 2 == whole) & (significand & 1 == 1))
+            significand += np.int64(nearest & up)
+            pattern = min(((unit - LEAST) << FRACTION) + significand, BEYOND)
+            pattern = pattern if significand else np.int64(0)
+            made = np.int64((total[m] < 0) & (pattern > 0)) << 31 | pattern
+            sums[m] = sums[m] if sums[m] & 0x7FFFFFFF == BEYOND else made
+        begin = end
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, fused, out):
+    """All results `out` (N, M) of significands, exponents and marks of special vectors, (M, K) and (N, K).
+
+    `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
+    `order` is what schedulers take, of each block of rows; `block` are the rows of a block and the schedulers of a row.
+    `fused` are fraction bits, and whether it is to nearest.
+    """
+    (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
+    together, across = turned[0].size > 0, -(-len(a) // TOGETHER)
+    for item in prange(len(b) * across):
+        row, first = np.int64(item) // across, np.int64(item) % across * TOGETHER
+        stop = min(first + TOGETHER, len(a))
+        group, one = (0, 0) if dense else (row // block[0], row % block[0] * block[1])
+        end = cycles[group]
+        if together:
+            scratch = np.empty((3, stop - first), np.int64)
+            _accumulate_together(
+                turned[0][:, first:stop],
+                turned[1][:, first:stop],
+                b[row],
+                b_exponent[row],
+                chosen[group, one],
+                ends[group, one, :end],
+                product_fraction,
+                fused[0],
+                fused[1],
+                scratch[0],
+                scratch[1],
+                scratch[2],
+            )
+            out[row, first:stop] = scratch[2]
+        for column in range(first, stop):
+            if not together or a_special[column] or b_special[row]:
+                mine = one + column if block[1] > 1 else one
+                out[row, column] = _accumulated(
+                    a[column],
+                    a_exponent[column],
+                    b[row],
+                    b_exponent[row],
+                    chosen[group, mine],
+                    ends[group, mine, :end],
+                    product_fraction,
+                    fused[0],
+                    fused[1],
+                )

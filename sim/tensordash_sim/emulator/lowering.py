@@ -1,0 +1,160 @@
+"""Operands of a layer's operations as vectors: reductions in the order in which a core lays out streams."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from ..core.layer import Layer, Phase
+
+__all__ = ["Fill", "activations", "filled", "gradient", "pair", "weights", "windows"]
+
+
+def pair(value: int | tuple[int, int]) -> tuple[int, int]:
+    """What a layer or a phase says of rows and of columns, apart from each other or once for both."""
+    return value if isinstance(value, tuple) else (value, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fill:
+    """To multiples of what a core fills up with zeros.
+
+    Parameters
+    ----------
+    channels : int
+        Of channels, where they are reduced.
+    ports : int
+        Of positions along X; there are none, but something is computed for them, for which other rows may wait.
+    lanes : int
+        Of positions, where they are reduced.
+    """
+
+    channels: int
+    ports: int
+    lanes: int
+
+
+def filled(size: int, unit: int) -> int:
+    """The next multiple."""
+    return -(-size // unit) * unit
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def _gather(tensor, ys, xs, out):
+    """Windows of a tensor (N, Y, X, C): (N, windows in Y, in X, taps in Y, in X, C), outside of it and above C zero."""
+    samples, height, width, channels = tensor.shape
+    _, down, across, y_taps, x_taps, filled = out.shape
+    for item in prange(samples * down):
+        n, row = item // down, item % down
+        for column in range(across):
+            for i in range(y_taps):
+                for j in range(x_taps):
+                    y, x = ys[row, i], xs[column, j]
+                    present = channels if 0 <= y < height and 0 <= x < width else 0
+                    for c in range(present):
+                        out[n, row, column, i, j, c] = tensor[n, y, x, c]
+                    for c in range(present, filled):
+                        out[n, row, column, i, j, c] = 0
+
+
+def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -> NDArray:
+    """All windows that a phase has on a tensor.
+
+    Parameters
+    ----------
+    tensor : array, (N, C, Y, X)
+        Bit patterns.
+    phase : Phase
+        Where windows lie, and their taps.
+    counts : (int, int)
+        How many there are of them, down and across.
+    unit : int
+        Channels are filled up to a multiple of it.
+
+    Returns
+    -------
+    array, (N, down, across, taps down, taps across, channels)
+        Zero outside the tensor.
+    """
+    places = [
+        start + np.arange(count)[:, None] * stride + np.arange(taps) * step
+        for start, count, stride, taps, step in zip(
+            phase.start, counts, pair(phase.stride), phase.taps, pair(phase.step), strict=True
+        )
+    ]
+    last = np.ascontiguousarray(tensor.transpose(0, 2, 3, 1))
+    shape = len(tensor), *counts, *phase.taps, filled(tensor.shape[1], unit)
+    out = np.empty(shape, tensor.dtype)
+    _gather(last, places[0], places[1], out)
+    return out
+
+
+def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArray:
+    """W for one phase of AxW or WxG.
+
+    Parameters
+    ----------
+    tensor : array, (F, C, KY, KX)
+        Bit patterns.
+    phase : Phase
+        Its taps. If there are none, the first group of filters at the first tap, which meets a step of zeros.
+    operation : str
+        "AxW", reduced over channels, or "WxG", over filters.
+    fill : Fill
+        Of what is reduced.
+
+    Returns
+    -------
+    array, (filters or channels, K)
+        Reduced are taps down, taps across, then channels or filters, the last fastest.
+    """
+    there = all(phase.taps)
+    taps = phase.taps if there else (1, 1)
+    first = [tap if count else 0 for tap, count in zip(phase.tap, phase.taps, strict=True)]
+    down, across = (
+        slice(at, at + (count - 1) * step + 1, step)
+        for at, count, step in zip(first, taps, pair(phase.tap_step), strict=True)
+    )
+    cut = tensor[:, :, down, across].transpose((0, 2, 3, 1) if operation == "AxW" else (1, 2, 3, 0))
+    if not there:
+        cut = cut[..., : fill.lanes]
+    unit = fill.channels if there else fill.lanes
+    return _filled_last(cut, unit).reshape(len(cut), -1)
+
+
+def gradient(tensor: NDArray, fill: Fill) -> NDArray:
+    """G of AxG: (filters, K), reduced over samples, rows and columns, which are filled up to whole groups."""
+    ordered = tensor.transpose(1, 0, 2, 3)
+    return _filled_last(ordered, fill.lanes).reshape(len(ordered), -1)
+
+
+def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
+    """A of AxG.
+
+    Parameters
+    ----------
+    tensor : array, (N, C, Y, X)
+        Bit patterns.
+    layer : Layer
+        Shapes.
+    fill : Fill
+        Of columns of G: A is what there is opposite those, too.
+
+    Returns
+    -------
+    array, (channel groups * KY * KX * channels of a group, K)
+        As a core's streams and their ports follow each other; reduced as `gradient` is.
+    """
+    (phase,) = layer.phases("AxW")
+    rows, columns = layer.made
+    unit = fill.channels
+    cut = windows(tensor, phase, (rows, filled(columns, fill.lanes)), unit)
+    grouped = cut.reshape(-1, *phase.taps, cut.shape[-1] // unit, unit)
+    return grouped.transpose(3, 1, 2, 4, 0).reshape(-1, len(grouped))
+
+
+def _filled_last(array: NDArray, unit: int) -> NDArray:
+    """Zeros up to a multiple along the last axis."""
+    more = filled(array.shape[-1], unit) - array.shape[-1]
+    return np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, more)]) if more else array

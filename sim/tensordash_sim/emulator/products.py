@@ -1,0 +1,71 @@
+"""Matrix products on a tile's numbers, in compiled code: golden's bits, without its cycles."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.numerics import Exact
+
+from .exact import exact_products
+from .fused import fused_products
+from .tables import checked_bits
+
+__all__ = ["matrix_product"]
+
+
+def matrix_product(columns: ArrayLike, rows: ArrayLike, config: TileConfig) -> NDArray[np.uint32]:
+    """Multiply matrices: ``result[n, m]`` is the sum of the products of row vector n and column vector m.
+
+    Vectors are cut into steps of `lanes`, the last one filled up with zeros; row vectors are the tile's rows in
+    order, `config.rows` at a time, and column vectors its columns. That decides what a fused accumulator adds together;
+    the tile skips what its `sparsity` says, which decides whether an infinity meets a zero.
+
+    Parameters
+    ----------
+    columns : array of unsigned, (..., M, K)
+        Bit patterns of `config.a_format`.
+    rows : array of unsigned, (..., N, K)
+        Bit patterns of `config.b_format`. What leads is the same on both sides, or is repeated as NumPy does.
+    config : TileConfig
+        The tile, without a C input.
+
+    Returns
+    -------
+    array of uint32, (..., N, M)
+        FP32 bits, for int8 INT32 bits.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the operand, what it must be and what it was.
+
+    Source: docs/numerics.md.
+
+    Examples
+    --------
+    >>> ones, twos = np.full((2, 5), 0x3C00, np.uint16), np.full((3, 5), 0x4000, np.uint16)
+    >>> matrix_product(ones, twos, TileConfig()).view(np.float32)
+    array([[10., 10.],
+           [10., 10.],
+           [10., 10.]], dtype=float32)
+    """
+    if not isinstance(config, TileConfig):
+        raise TypeError(f"config must be a TileConfig, not {config!r}")
+    if config.initial:
+        raise ValueError("config must be a tile without C input (initial = false)")
+    a, b = checked_bits("columns", columns, config.a_format), checked_bits("rows", rows, config.b_format)
+    for name, array in (("columns", a), ("rows", b)):
+        if array.ndim < 2 or array.shape[-1] == 0:
+            raise ValueError(f"{name} must have shape (..., vectors, K) with K >= 1, not {array.shape}")
+    if a.shape[-1] != b.shape[-1]:
+        raise ValueError(f"rows must have vectors as long as columns has ({a.shape[-1]}), not {b.shape[-1]}")
+    try:
+        outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    except ValueError:
+        raise ValueError(f"rows must go with columns, {a.shape}, but for its last two axes, not {b.shape}") from None
+    multiply = exact_products if isinstance(config.numerics.accumulator, Exact) else fused_products
+    lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
+    out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
+    for index in np.ndindex(outer) if out.size else ():
+        out[index] = multiply(lefts[index], rights[index], config)
+    return out

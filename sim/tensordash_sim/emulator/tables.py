@@ -1,0 +1,175 @@
+"""What each bit pattern of a format is worth, as tables."""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
+
+__all__ = [
+    "INFINITE",
+    "NAN",
+    "NEGATIVE",
+    "ZERO",
+    "Digits",
+    "Scaled",
+    "checked_bits",
+    "digits",
+    "floats",
+    "is_finite",
+    "marks",
+    "pattern_type",
+    "scaled",
+]
+
+ZERO, INFINITE, NAN, NEGATIVE = 1, 2, 4, 8
+"""Marks of a pattern."""
+MOST_BITS = 20
+"""Of a digit: 2**13 products of two of them are below 2**53."""
+
+
+class Scaled(NamedTuple):
+    """Finite values are ``significand * 2**exponent``; what infinities and NaN have means nothing.
+
+    Attributes
+    ----------
+    significand, exponent : array of int32, (2**width,)
+        The significand is signed.
+    """
+
+    significand: NDArray[np.int32]
+    exponent: NDArray[np.int32]
+
+
+class Digits(NamedTuple):
+    """Values as integers in units of the least one above zero, cut into signed digits; infinities and NaN are zero.
+
+    Attributes
+    ----------
+    bits : int
+        Of a digit's magnitude.
+    largest : int
+        The largest magnitude of a value.
+    values : array of float32, (digits, 2**width)
+        The lowest digit first; exact.
+    """
+
+    bits: int
+    largest: int
+    values: NDArray[np.float32]
+
+
+def pattern_type(fmt: Format) -> np.dtype:
+    """The type of a format's patterns."""
+    return np.dtype(f"u{fmt.width // 8}")
+
+
+def _patterns(fmt: Format) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """All patterns without their sign, and their signs."""
+    every = np.arange(1 << fmt.width)
+    return every & ((1 << (fmt.width - 1)) - 1), every >> (fmt.width - 1) == 1
+
+
+def is_finite(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
+    """Which patterns are neither infinities nor NaN.
+
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> is_finite(np.array([0x00, 0xFE, 0xFF], np.uint8), FORMATS["fp8_e4m3"])
+    array([ True,  True, False])
+    """
+    if isinstance(fmt, IntegerFormat):
+        return np.ones(bits.shape, bool)
+    finite: NDArray[np.bool_] = bits & bits.dtype.type((1 << (fmt.width - 1)) - 1) <= fmt.largest
+    return finite
+
+
+@cache
+def scaled(fmt: Format) -> Scaled:
+    """Significand and exponent of every pattern.
+
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> table = scaled(FORMATS["bf16"])
+    >>> [(int(table.significand[bits]), int(table.exponent[bits])) for bits in (0x3F80, 0x8001)]
+    [(128, -7), (-1, -133)]
+    """
+    magnitude, negative = _patterns(fmt)
+    if isinstance(fmt, IntegerFormat):
+        return Scaled((magnitude - (negative << (fmt.width - 1))).astype(np.int32), np.zeros(1 << fmt.width, np.int32))
+    field = magnitude >> fmt.fraction_bits
+    hidden = np.where(field > 0, 1 << fmt.fraction_bits, 0)
+    significand = (magnitude & ((1 << fmt.fraction_bits) - 1)) + hidden
+    exponent = np.maximum(field, 1) - 1 + fmt.least_exponent
+    return Scaled(np.where(negative, -significand, significand).astype(np.int32), exponent.astype(np.int32))
+
+
+@cache
+def marks(fmt: Format) -> NDArray[np.uint8]:
+    """Whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
+
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> marks(FORMATS["fp16"])[[0x8000, 0x3C00, 0xFC00, 0x7C01]].tolist()
+    [9, 0, 10, 4]
+    """
+    magnitude, negative = _patterns(fmt)
+    if isinstance(fmt, IntegerFormat):
+        made = np.where((magnitude == 0) & ~negative, ZERO, 0)
+    else:
+        beyond = np.where((magnitude == fmt.largest + 1) & fmt.infinities, INFINITE, NAN)
+        made = np.where(magnitude > fmt.largest, beyond, 0) + np.where(magnitude == 0, ZERO, 0)
+    return (made + np.where(negative, NEGATIVE, 0)).astype(np.uint8)
+
+
+@cache
+def digits(fmt: Format) -> Digits:
+    """Digits of every pattern's value, each exact in float32.
+
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> table = digits(FORMATS["fp16"])
+    >>> table.bits, table.values[:, 0xFBFF].tolist()  # -65504, in units of 2**-24
+    (20, [0.0, -1048064.0])
+    """
+    values, exponent = scaled(fmt)
+    least = fmt.least_exponent if isinstance(fmt, FloatFormat) else 0
+    finite = is_finite(np.arange(1 << fmt.width), fmt)
+    fixed = np.where(finite, values.astype(np.int64) << np.where(finite, exponent - least, 0), 0)
+    magnitude = np.abs(fixed)
+    largest = int(magnitude.max())
+    count = -(-largest.bit_length() // MOST_BITS)
+    bits = -(-largest.bit_length() // count)
+    cut = np.array([magnitude >> (k * bits) & ((1 << bits) - 1) for k in range(count)])
+    return Digits(bits, largest, np.where(fixed < 0, -cut, cut).astype(np.float32))
+
+
+@cache
+def floats(fmt: Format) -> NDArray[np.float32]:
+    """The value of every pattern; exact.
+
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> floats(FORMATS["fp16"])[[0x3C00, 0xFC00, 0x7C01]]
+    array([  1., -inf,  nan], dtype=float32)
+    """
+    significand, exponent = scaled(fmt)
+    marked = marks(fmt)
+    finite = np.ldexp(significand.astype(np.float64), exponent)
+    infinite = np.where(marked & NEGATIVE, -np.inf, np.inf)
+    values = np.where(marked & INFINITE, infinite, np.where(marked & NAN, np.nan, finite))
+    return np.where(marked & ZERO, np.where(marked & NEGATIVE, -0.0, 0.0), values).astype(np.float32)
+
+
+def checked_bits(name: str, values: ArrayLike, fmt: Format) -> NDArray:
+    """An operand as an array as wide as its format.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is no array of bit patterns.
+    """
+    array = np.asarray(values)
+    if not np.issubdtype(array.dtype, np.unsignedinteger):
+        raise TypeError(f"{name} must be an array of {fmt.name} bit patterns (unsigned integers), not of {array.dtype}")
+    pattern = pattern_type(fmt)
+    if array.dtype.itemsize > pattern.itemsize and array.size and array.max() >= 1 << fmt.width:
+        raise ValueError(f"{name} must hold {fmt.name} bit patterns below 2**{fmt.width}, not {array.max()}")
+    return array.astype(pattern, copy=False)

@@ -1,0 +1,58 @@
+"""Random tiles, and operands for them that are all that a format has."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.configuration.numerics import ROUNDINGS, Fused
+
+EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2")
+
+
+def random_config(rng: np.random.Generator) -> TileConfig:
+    """Any numbers on a small tile of any schedule: fused accumulators mostly, since only they look at it."""
+    lanes, depth = int(rng.choice([2, 3, 4, 4, 8, 16])), int(rng.integers(2, 5))
+    places = [(step, offset) for step in range(1, depth) for offset in range(lanes)]
+    chosen = rng.permutation(len(places))[: rng.integers(0, 8)]
+    accumulator: str | Fused = "exact"
+    names = [str(name) for name in rng.choice(EXACT_FLOATS, 2)] if rng.random() < 0.8 else ["int8", "int8"]
+    if rng.random() < 0.7:
+        fraction_bits = (8, 23, 24, 25, 64, int(rng.integers(8, 65)))[rng.integers(6)]
+        accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)])
+        names = [str(name) for name in rng.choice([*EXACT_FLOATS, "bf16"], 2)]
+    return TileConfig(
+        rows=int(rng.integers(1, 4)),
+        columns=int(rng.integers(1, 3)),
+        lanes=lanes,
+        depth=depth,
+        connectivity=((0, 0), *(places[index] for index in chosen)),
+        sparsity=str(rng.choice(["none", "rows", "rows", "both"])),
+        format={"a": names[0], "b": names[1]},
+        accumulator=accumulator,
+        headroom_bits=(0, 1, 16)[rng.integers(3)],
+        full_window=bool(rng.integers(2)),
+    )
+
+
+def random_bits(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> NDArray:
+    """Patterns: of one binade or of all, of subnormals, of the largest; zeros among them, now and then all others."""
+    pattern = np.dtype(f"u{fmt.width // 8}")
+    top = 1 << (fmt.width - 1)
+    drawn = rng.integers(0, 2 * top, shape)
+    if isinstance(fmt, FloatFormat):
+        one = fmt.bias << fmt.fraction_bits
+        near = rng.integers(max(1, one - (3 << fmt.fraction_bits)), one + (3 << fmt.fraction_bits), shape)
+        small = rng.integers(1, 2 << fmt.fraction_bits, shape)
+        large = fmt.largest - rng.integers(0, 1 << (fmt.fraction_bits - 1), shape)
+        chances = rng.dirichlet([0.5, 1.0, 0.2, 0.3])
+        magnitude = np.choose(
+            rng.choice(4, shape, p=chances), [np.minimum(drawn % top, fmt.largest), near, small, large]
+        )
+        special = fmt.largest + 1 + rng.integers(0, 2, shape)
+        share = rng.choice([0, 0, 0.02, 0.1])
+        magnitude = np.where(rng.random(shape) < share, np.minimum(special, top - 1), magnitude)
+        sign = rng.random(shape) < rng.choice([0, 0.5, 1])
+        drawn = magnitude + top * sign
+    zero = rng.integers(0, 2, shape) * top if isinstance(fmt, FloatFormat) else 0
+    return np.where(rng.random(shape) < rng.choice([0, 0.3, 0.7]), zero, drawn).astype(pattern)

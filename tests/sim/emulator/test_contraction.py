@@ -1,0 +1,132 @@
+"""Whole operations: what the golden core leaves in memory, and fused sums in the order of the core's streams."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.core.choice import best_blocking
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.core.images import TensorImage
+from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.emulator import contract
+from tensordash_sim.golden import matmul
+
+SETTINGS = ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"]
+CORE = CoreConfig.from_toml("", SETTINGS)
+WIDE = CoreConfig.from_toml("", ["tile.lanes=8", "tile.rows=8", "tile.columns=8"])
+LAYERS = {
+    "padding, odd sizes": Layer(samples=2, channels=5, filters=6, size=(3, 7), kernel=(3, 2), padding=1),
+    "stride 2": Layer(samples=2, channels=3, filters=5, size=(5, 6), kernel=(2, 3), stride=2, padding=1),
+    "phases without taps": Layer(samples=1, channels=5, filters=9, size=(5, 6), kernel=(1, 2), stride=3),
+    "more columns of A than are used": Layer(samples=1, channels=3, filters=4, size=(2, 9), kernel=(1, 2), stride=2),
+    "in chunks": Layer(samples=1, channels=60, filters=4, size=(2, 5), kernel=(3, 3), padding=1),
+    "matrix product": Layer(samples=1, channels=10, filters=5, size=(1, 9)),
+}
+CASES = [(operation, rows) for operation, both in OPERANDS.items() for rows in both]
+
+
+def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str, np.ndarray]:
+    """Operands as float16: zeros of both signs, and about so many infinities and NaN in each."""
+    rng, values = np.random.default_rng(seed), {}
+    for name in OPERANDS[operation]:
+        made = rng.standard_normal(layer.shape(name)) * 2.0 ** rng.integers(-12, 8)
+        made = np.where(rng.random(made.shape) < 0.5, np.copysign(0.0, made), made)
+        for value in (np.inf, -np.inf, np.nan):
+            made = np.where(rng.random(made.shape) < specials / 3 / made.size, value, made)
+        values[name] = made.astype(np.float16)
+    return values
+
+
+def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
+    """Bits of a result as a core's program leaves them in memory."""
+    image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
+    contraction = Contraction(config=config, tensors=image.tensors, **work, **options)
+    blocking = best_blocking(contraction)
+    if core is not GoldenCore:
+        blocking = replace(blocking, chunk=contraction.reduction)
+    outcome = core(config, image.memory).run(contraction.program(blocking).descriptors)
+    assert (outcome.error, outcome.ends) == ("", 1)
+    return np.ascontiguousarray(image.result()).view(np.uint32 if options["fp32"] else np.uint16)
+
+
+@pytest.mark.parametrize(("operation", "rows"), CASES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_memory_of_the_golden_core(name, operation, rows):
+    for seed, (config, specials) in enumerate(((CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4))):
+        values = drawn(LAYERS[name], operation, seed, specials)
+        work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
+        options = {"fp32": seed % 2 == 0, "relu": seed == 2}
+        wanted = left_by(GoldenCore, config, work, values, options)
+        bits = {which: array.view(np.uint16) for which, array in values.items()}
+        np.testing.assert_array_equal(contract(config, **work, values=bits, **options), wanted)
+
+
+class FusedCore(GoldenCore):
+    """A golden core whose tile has a fused accumulator; its reductions are not cut."""
+
+    fused = CORE.tile
+
+    def _block(self, rows, columns):
+        made = matmul(columns.transpose(1, 0, 2), rows.transpose(1, 0, 2), self.fused).c_bits
+        return [SimpleNamespace(result_bits=lambda bias, bits=int(bits): bits) for bits in made.ravel()]
+
+    def _add(self, block, partial):
+        raise AssertionError("a reduction must be one stream here")
+
+
+@pytest.mark.parametrize(("operation", "rows"), CASES)
+@pytest.mark.parametrize("name", [name for name in LAYERS if name != "in chunks"])
+def test_order_of_fused_sums(name, operation, rows):
+    """Steps, ports and what shares a tile are those of the streams that the core lays out."""
+    for seed, config in enumerate((CoreConfig(), CoreConfig().baseline)):
+        tile = TileConfig(
+            connectivity=config.tile.connectivity,
+            staging=config.tile.staging,
+            sparsity=config.tile.sparsity,
+            accumulator={"fused": 10},
+        )
+        values = drawn(LAYERS[name], operation, seed, specials=2 * seed)
+        work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
+        core = type("Core", (FusedCore,), {"fused": tile})
+        wanted = left_by(core, config, work, values, {"fp32": True})
+        bits = {which: array.view(np.uint16) for which, array in values.items()}
+        np.testing.assert_array_equal(contract(tile, **work, values=bits, fp32=True), wanted)
+
+
+def test_formats():
+    """Each side has its own; results have that of the column side, int8's are INT32."""
+    layer = Layer(samples=1, channels=2, filters=1, size=(1, 1))
+    values = {"A": np.full((1, 2, 1, 1), 0x38, np.uint8), "W": np.full((1, 2, 1, 1), 0x3C, np.uint8)}
+    mixed = TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"})
+    assert contract(mixed, layer, "AxW", "W", values).tolist() == [[[[0x40]]]]
+    swapped = {"A": values["W"], "W": values["A"]}
+    assert contract(mixed, layer, "AxW", "A", swapped).tolist() == [[[[0x40]]]]
+    int8 = TileConfig(format="int8")
+    assert contract(int8, layer, "AxW", "W", values).tolist() == [[[[2 * 0x38 * 0x3C]]]]
+
+
+LAYER = Layer(samples=1, channels=2, filters=1, size=(1, 1))
+ONES = {"A": np.full((1, 2, 1, 1), 0x3C00, np.uint16), "W": np.full((1, 2, 1, 1), 0x3C00, np.uint16)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"config": "core"}, "config must be a CoreConfig or a TileConfig, not 'core'"),
+        ({"operation": "AxA"}, "operation must be one of AxW, WxG, AxG, not 'AxA'"),
+        ({"rows": "G"}, "rows must be one of A, W, not 'G'"),
+        ({"values": ONES | {"W": ONES["W"][0]}}, r"W must have shape \(1, 2, 1, 1\), not \(2, 1, 1\)"),
+        ({"values": ONES | {"A": ONES["A"].astype(np.float16)}}, "A must be an array of fp16 bit patterns"),
+        ({"values": {"A": ONES["A"]}}, "values must have A and W, not A"),
+        ({"config": TileConfig(format="int8"), "relu": True}, "relu must be false for int8"),
+    ],
+)
+def test_what_cannot_be(changed, said):
+    given = {"config": CORE, "layer": LAYER, "operation": "AxW", "rows": "A", "values": ONES}
+    with pytest.raises((TypeError, ValueError), match=said):
+        contract(**{**given, **changed})
