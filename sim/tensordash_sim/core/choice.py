@@ -5,7 +5,7 @@ from math import inf, prod
 
 from .blocking import Blocking, Slots, fitting
 from .contraction import Contraction
-from .operands import Positions, size_of
+from .operands import size_of
 from .program import ProgramError
 
 __all__ = ["best_blocking", "estimate"]
@@ -44,7 +44,7 @@ def best_blocking(work: Contraction) -> Blocking:
 def estimate(work: Contraction, blocking: Blocking) -> float:
     """Cycles of a contraction that is cut so, as far as they can be said beforehand; infinite if it does not fit."""
     config = work.config
-    region = config.groups // config.regions
+    region = work.region
     rooms = {"column": config.stream_words("a"), "row": config.stream_words("b")}
     held = {side: Slots(0, region, "a region") for side in rooms}
     laid = {side: Slots(0, room, "a stream buffer") for side, room in rooms.items()}
@@ -58,12 +58,13 @@ def estimate(work: Contraction, blocking: Blocking) -> float:
             steps = work.steps(tuple(stop - start for start, stop in each.chunk), each.phase)
             words, passes = -(-steps // config.tile.window_depth), 1
             for side, room in rooms.items():
-                move, count = work.move(each, side), work.streams(side, each.sets[side])
+                moves, count = work.moves(each, side), work.streams(side, each.sets[side])
+                groups = sum(move.groups for move in moves)
                 passes *= count
-                if held[side].place(work.loaded(each, side), move.groups)[1]:
-                    taken = move.groups * beat + move.runs + LATENCY
+                if held[side].place(work.loaded(each, side), groups)[1]:
+                    taken = sum(move.groups * beat + move.runs + LATENCY for move in moves)
                     cycles["load"] += taken
-                    alone += taken * (2 * move.groups > region)
+                    alone += taken * (2 * groups > region)
                 if laid[side].place(each.laid(side), words * count)[1]:
                     taken = steps * size_of(each.sets[side])
                     cycles[side] += taken
@@ -73,12 +74,12 @@ def estimate(work: Contraction, blocking: Blocking) -> float:
             first = min(first, cycles["load"] + max(cycles["column"], cycles["row"]))
             cycles["multiply"] += passes * max(steps / speedup + 1, config.tile.rows + 1) + AROUND
             if each.last:
-                store, _ = work.result_move(each.tiles)
-                if store.groups > region:
+                made = work.stored(each.tiles)
+                if made.groups > region:
                     return inf
-                stored = store.groups * beat + store.runs + LATENCY
+                stored = made.move.groups * beat + made.move.runs + LATENCY
                 cycles["store"] += stored
-                alone += stored * (2 * store.groups > region)
+                alone += stored * (2 * made.groups > region)
     except ProgramError:
         return inf
     # The first multiply's data come before it, the last one's results leave after it.
@@ -87,7 +88,7 @@ def estimate(work: Contraction, blocking: Blocking) -> float:
 
 def _candidates(work: Contraction) -> list[Blocking]:
     """Ways to cut it, those with the fewest multiplies first."""
-    phase = max(range(len(work.phases)), key=lambda number: prod(work.phases[number].taps))
+    phase = max(range(len(work.phases)), key=lambda number: work.phases[number].taps)
     sizes = {side: work.dimensions(side) for side in ("row", "column")}
     found: dict[Blocking, int] = {}
     for chunk in sorted({fitting(work.reduction, -(-prod(work.reduction) // k)) for k in CHUNKS}):
@@ -104,8 +105,6 @@ def _candidates(work: Contraction) -> list[Blocking]:
                     side: fitting(sizes[side], prod(sets[side]) * count, work.parts(side))
                     for side, count in zip((work.placed, work.other), times, strict=True)
                 }
-                if isinstance(work.operands[work.placed], Positions) and tiles[work.placed][0] < sizes[work.placed][0]:
-                    continue  # whole rows only: what is loaded and stored is
                 made = Blocking(tiles=tiles, sets=sets, chunk=chunk)
                 cut = [(work.reduction, chunk), *((sizes[side], sets[side]) for side in sizes)]
                 found[made] = prod(-(-size // part) for one in cut for size, part in zip(*one, strict=True))
