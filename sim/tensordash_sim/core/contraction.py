@@ -248,9 +248,12 @@ class Contraction:
         for product in range(self.layer.products):
             for placed in split(boxes[self.placed], blocking.tiles[self.placed]):
                 for other in split(boxes[self.other], blocking.tiles[self.other]):
-                    todo = list(self._tile_rounds(blocking, {self.placed: placed, self.other: other}))
-                    for k, each in enumerate(todo):
-                        yield Round(**each, product=product, last=k == len(todo) - 1)
+                    todo = self._tile_rounds(blocking, {self.placed: placed, self.other: other})
+                    each = next(todo)
+                    for after in todo:
+                        yield Round(**each, product=product, last=False)
+                        each = after
+                    yield Round(**each, product=product, last=True)
 
     def _tile_rounds(self, blocking: Blocking, tiles: dict[str, Box]) -> Iterator[dict[str, Any]]:
         whole = tuple((0, size) for size in self.reduction)

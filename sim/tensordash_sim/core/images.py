@@ -293,7 +293,7 @@ def expected(
             made.append(conv2d_input(layer.shape("A"), each["W"], each["G"], **how))
         else:
             made.append(conv2d_weight(each["A"], layer.shape("W"), each["G"], **how))
-    sums = torch.stack(made)
+    sums = torch.stack(made) + 0.0  # a sum that is zero is +0
     if "bias" in values:
         sums += torch.as_tensor(np.asarray(values["bias"], np.float64)).reshape(layer.products, 1, -1, 1, 1)
     rounded = sums.to(torch.float32)

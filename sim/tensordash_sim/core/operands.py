@@ -133,6 +133,10 @@ class Operand(ABC):
     def size(self) -> int:
         """Groups in memory, of one product."""
 
+    def stride(self, phase: Phase) -> int:
+        """Positions from one port (or lane) to the next."""
+        return 1
+
     @abstractmethod
     def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """What is loaded for the streams of a box and a span of the reduction, one behind the other."""
@@ -180,6 +184,10 @@ class Positions(Operand):
         channels, rows, _, across = self._sizes
         return self.layer.samples * rows * channels * across
 
+    def stride(self, phase: Phase) -> int:
+        """See `Operand`."""
+        return phase.x.stride
+
     @cached_property
     def _walks(self) -> tuple[list[Walk], list[Walk]]:
         """Of all phases, along both axes."""
@@ -222,7 +230,7 @@ class Positions(Operand):
             "address": (at + (n0 - tile[2][0]) * (high - low) * row + y * row + (c0 - begin) * across) % (1 << 16),
             "x": phase.x.start + (x0 * phase.x.stride - left) * lanes,
             "y": y,
-            "stride": phase.x.stride,
+            "stride": self.stride(phase),
             "checked": 1,
             "x_size": min(columns, right * lanes) - left * lanes,
             "y_size": high - low,

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from math import prod
 from random import Random
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,7 +69,7 @@ def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
     size = max(4, round(most ** (1 / 3)))
     while True:
         sizes = [random.choice([1, random.randint(1, size // 4), random.randint(1, size)]) for _ in range(2)]
-        given = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
+        given: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
         if random.random() < 0.35:
             given |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
         else:

@@ -104,6 +104,10 @@ class Activations(Operand):
         rows, columns = self.layer.size
         return self.layer.samples * rows * self.groups(self.layer.channels) * self.groups(columns)
 
+    def stride(self, phase: Phase) -> int:
+        """See `Operand`."""
+        return self.layer.axes[1].stride
+
     def _loaded(self, tile: Box, span: Box) -> _Loaded:
         ranges, (y, x), lanes = dict(zip(self.names, tile, strict=True)), self.layer.axes, self.config.tile.lanes
         (x0, x1), (y0, y1), (n0, n1) = span
@@ -147,7 +151,7 @@ class Activations(Operand):
             "address": (at + (n0 - span[2][0]) * held.sample + row * held.row + channel * held.channel) % (1 << 16),
             "x": (x0 * x.stride - held.left) * lanes + begin["column"] * x.dilation - x.padding,
             "y": row,
-            "stride": x.stride,
+            "stride": self.stride(phase),
             "checked": 1,
             "x_size": min(x.size, held.right * lanes) - held.left * lanes,
             "y_size": held.high - held.low,
