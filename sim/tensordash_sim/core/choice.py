@@ -26,8 +26,9 @@ TIMES = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (1, 2), (1, 4), (2, 2), (64, 1
 is tried."""
 TRIED, LOOKED, WALKED = 120, 400, 32
 """Ways to cut it that fit and are compared, those that are looked at, and multiplies of each."""
-CLOSE, ALIKE, FEW = 3, 1.03, 64
-"""The best ones are told apart by `estimate` if they differ by less, and have no more multiplies than that."""
+CLOSE, ALIKE, FEW, SURE = 3, 1.03, 64, 1.02
+"""So many of the best that differ by less are told apart by `estimate`, if they have no more multiplies than that; the
+first one stays unless another is better by more."""
 
 
 def best_blocking(work: Contraction) -> Blocking:
@@ -51,7 +52,7 @@ def best_blocking(work: Contraction) -> Blocking:
     first = [each for found, each in fits[:CLOSE] if found <= fits[0][0] * ALIKE]
     if any(len(list(islice(work.rounds(each), FEW + 1))) > FEW for each in first):
         return first[0]
-    return min(first, key=lambda each: estimate(work, each))
+    return min(first, key=lambda each: estimate(work, each) * (1 if each is first[0] else SURE))
 
 
 def estimate(work: Contraction, blocking: Blocking, *, latency: int = LATENCY) -> int:
