@@ -10,15 +10,20 @@ from tensordash.configuration.core_config import CoreConfig
 
 from .blocking import Blocking, Slots, split
 from .layer import OPERANDS, Layer, Phase
-from .operands import Activations, Box, Gradient, Move, Operand, Positions, Weights, size_of
+from .operands import Box, Move, Operand, Positions, Weights, size_of
 from .order import hoisted, linked
+from .placement import Placement, Stored
 from .program import Loop, Program, ProgramError
+from .tensors import bias_length
+from .weight_gradient import Activations, Gradient
 
 __all__ = ["Contraction", "Round"]
 
 SPEEDUP = 2.0
 """What a tile that skips zeros is thought to gain, as long as nobody has counted them."""
 SIDES = {"column": "a", "row": "b"}
+REGIONS = 4
+"""Parts of the buffer: for the column side's operand, the row side's, results and biases."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +32,8 @@ class Round:
 
     Parameters
     ----------
+    product : int
+        Number of its product.
     tiles, sets : mapping of str to Box
         The tile of results that it is of, and its streams.
     spans : mapping of str to Box
@@ -43,6 +50,7 @@ class Round:
         The tile of results is done.
     """
 
+    product: int
     tiles: Mapping[str, Box]
     sets: Mapping[str, Box]
     spans: Mapping[str, Box]
@@ -55,7 +63,7 @@ class Round:
 
     def laid(self, side: str) -> tuple:
         """What of two rounds is the same if they want the same streams."""
-        return self.tiles[side], self.phase, self.chunk, self.sets[side]
+        return self.product, self.tiles[side], self.phase, self.chunk, self.sets[side]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +79,8 @@ class Contraction:
     operation : str
         "AxW", "WxG" or "AxG".
     tensors : mapping of str to int
-        Addresses of both operands ("A", "W" or "G") and of "result".
+        Addresses of both operands ("A", "W" or "G") and of "result", and of "bias" if one is added: a vector of FP32
+        of `bias_length` for each product, which only AxW has.
     rows : str
         The operand on the tile's row side, whose zeros are skipped.
     fp32 : bool
@@ -84,7 +93,7 @@ class Contraction:
     Raises
     ------
     ProgramError
-        If there is no such operation, or its operand is not on that side.
+        If there is no such operation, its operand is not on that side, or the core is built without what it needs.
 
     Source: docs/core.md, "Programs of layers"; paper, section III-A.
 
@@ -107,26 +116,31 @@ class Contraction:
     fp32: bool = False
     relu: bool = False
     speedup: float = SPEEDUP
-    _moves: dict[tuple, Move] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _moves: dict[tuple, list[Move]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.operation not in OPERANDS:
             raise ProgramError(f"operation must be one of {', '.join(OPERANDS)}, not {self.operation!r}")
         if self.rows not in OPERANDS[self.operation]:
             raise ProgramError(f"rows must be one of {', '.join(OPERANDS[self.operation])}, not {self.rows!r}")
+        if self.biased and self.operation != "AxW":
+            raise ProgramError(f"a bias can be added to results of AxW, not of {self.operation}")
+        for name, wanted in (("bias", self.biased), ("relu", self.relu)):
+            if wanted and not getattr(self.config, name):
+                raise ProgramError(f"core.{name} must be true for that, not false")
 
-    # What is multiplied
+    # Sides
 
     @cached_property
     def operands(self) -> dict[str, Operand]:
-        """Of the sides "row" and "column"."""
+        """Of either side."""
         kinds: dict[str, type[Operand]] = {"A": Positions, "G": Positions, "W": Weights}
         if self.operation == "AxG":
             kinds = {"A": Activations, "G": Gradient}
         first, second = OPERANDS[self.operation]
         column = second if self.rows == first else first
         return {
-            side: kinds[name](self.config, self.layer, self.operation, self.tensors[name])
+            side: kinds[name](self.config, self.layer, self.operation, self.tensors[name], self.parts(side))
             for side, name in (("row", self.rows), ("column", column))
         }
 
@@ -147,52 +161,26 @@ class Contraction:
     def _groups(self, values: int) -> int:
         return -(-values // self.config.tile.lanes)
 
-    def _result_shape(self) -> tuple[int, int, int]:
-        """Rows, columns and channel groups of a result that has positions."""
-        rows, columns = self.layer.made if self.operation == "AxW" else self.layer.size
-        return rows, columns, self._groups(self.layer.filters if self.operation == "AxW" else self.layer.channels)
-
     @cached_property
     def phases(self) -> list[Phase]:
         """Of its results; all have the same taps in AxW and AxG."""
         return list(self.layer.phases("AxW" if self.operation == "AxG" else self.operation))
 
     def dimensions(self, side: str, phase: int = 0) -> tuple[int, ...]:
-        """Streams of a side in each of its dimensions, in groups of ports.
-
-        Raises
-        ------
-        ProgramError
-            If the channels are not enough for all ports of the side.
-        """
-        operand, parts = self.operands[side], self.parts(side)
-        if isinstance(operand, Positions):
-            rows, columns, _ = self._result_shape()
-            step, (row, column) = self.layer.step_of(self.operation), self.phases[phase].first
-            across = self._groups(-(-(columns - column) // step))
-            return -(-across // parts) * parts, -(-(rows - row) // step), self.layer.samples
-        if isinstance(operand, Gradient):
-            return (-(-self._groups(self.layer.filters) // parts) * parts,)
-        if isinstance(operand, Weights):
-            made: tuple[int, ...] = (self._result_shape()[2],)
-        else:
-            made = self.layer.kernel[1], self.layer.kernel[0], self._groups(self.layer.channels)
-        if made[0] % parts:
-            raise ProgramError(f"streams of the {side} side must come in multiples of {parts}, not {made[0]}")
-        return made
+        """Streams of a side in each of its dimensions, in groups of ports."""
+        return self.operands[side].dimensions(self.phases[phase])
 
     @property
     def reduction(self) -> tuple[int, ...]:
         """Sizes of the reduction's dimensions that may be cut."""
         if self.operation == "AxG":
-            return self.layer.made[0], self.layer.samples
+            rows, columns = self.layer.made
+            return self._groups(columns), rows, self.layer.samples
         return (self._groups(self.layer.filters if self.operation == "WxG" else self.layer.channels),)
 
     def steps(self, chunk: tuple[int, ...], phase: int) -> int:
         """Steps of the streams of a chunk of the reduction."""
-        if self.operation == "AxG":
-            return prod(chunk) * self._groups(self.layer.made[1])
-        return max(1, prod(chunk) * prod(self.phases[phase].taps))
+        return prod(chunk) * (1 if self.operation == "AxG" else max(1, self.phases[phase].taps))
 
     def streams(self, side: str, box: Box) -> int:
         """How many streams of a side a box has."""
@@ -200,29 +188,72 @@ class Contraction:
 
     def loaded(self, each: Round, side: str) -> tuple:
         """What of two rounds is the same if they want the same groups in the buffer."""
-        return each.tiles[side], each.spans[side], isinstance(self.operands[side], Weights) and each.phase
+        taps = self.phases[each.phase].taps
+        phase = each.phase if isinstance(self.operands[side], Weights) else taps > 0
+        return each.product, each.tiles[side], each.spans[side], phase
 
-    def move(self, each: Round, side: str) -> Move:
-        """What is loaded for a round."""
-        return self._move(side, each.tiles[side], each.spans[side], each.phase)
+    def moves(self, each: Round, side: str) -> list[Move]:
+        """What is loaded for a round, one behind the other; addresses are those of the first product."""
+        return self._moved(side, each.tiles[side], each.spans[side], each.phase)
 
-    def _move(self, side: str, tile: Box, span: Box, phase: int) -> Move:
+    def _moved(self, side: str, tile: Box, span: Box, phase: int) -> list[Move]:
         """The same question comes again and again while ways to cut are compared."""
         key = side, tile, span, phase
         if key not in self._moves:
-            self._moves[key] = self.operands[side].move(tile, span, self.phases[phase])
+            self._moves[key] = self.operands[side].moves(tile, span, self.phases[phase])
         return self._moves[key]
+
+    # Results
+
+    @cached_property
+    def placement(self) -> Placement:
+        """Where results go."""
+        return Placement(
+            config=self.config,
+            layer=self.layer,
+            operation=self.operation,
+            tensor=self.tensors["result"],
+            width=self.config.fp32_groups if self.fp32 else 1,
+            placed=self.operands[self.placed],
+            other=self.operands[self.other],
+            transposed=self.placed == "column",
+        )
+
+    def stored(self, tiles: Mapping[str, Box]) -> Stored:
+        """A tile of results."""
+        return self.placement.stored(tiles[self.placed], tiles[self.other], self.phases[0])
+
+    @property
+    def biased(self) -> bool:
+        """Whether a bias is added."""
+        return "bias" in self.tensors
+
+    def bias(self, other: Box) -> tuple[Move, int]:
+        """The biases of a tile's channels, of the first product, and how many channel groups of them come before."""
+        lanes, size = self.config.tile.lanes, self.config.group_bytes // 4
+        ((first, stop),) = other
+        begin, end = first * lanes // size, -(-stop * lanes // size)
+        return Move.of(self.config, self.tensors["bias"], begin, [(end - begin, 1)]), first - begin * size // lanes
 
     # How it is cut
 
+    @property
+    def region(self) -> int:
+        """Groups of the buffer that each of an operand, results and biases may take."""
+        return self.config.groups // REGIONS
+
     def rounds(self, blocking: Blocking) -> Iterator[Round]:
-        """All multiplies in order: tiles of results, phases, chunks of the reduction, sets of streams."""
+        """All multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams."""
         boxes = {side: tuple((0, size) for size in self.dimensions(side)) for side in SIDES}
-        for placed in split(boxes[self.placed], blocking.tiles[self.placed]):
-            for other in split(boxes[self.other], blocking.tiles[self.other]):
-                todo = list(self._tile_rounds(blocking, {self.placed: placed, self.other: other}))
-                for k, each in enumerate(todo):
-                    yield Round(**each, last=k == len(todo) - 1)
+        for product in range(self.layer.products):
+            for placed in split(boxes[self.placed], blocking.tiles[self.placed]):
+                for other in split(boxes[self.other], blocking.tiles[self.other]):
+                    todo = self._tile_rounds(blocking, {self.placed: placed, self.other: other})
+                    each = next(todo)
+                    for after in todo:
+                        yield Round(**each, product=product, last=False)
+                        each = after
+                    yield Round(**each, product=product, last=True)
 
     def _tile_rounds(self, blocking: Blocking, tiles: dict[str, Box]) -> Iterator[dict[str, Any]]:
         whole = tuple((0, size) for size in self.reduction)
@@ -237,7 +268,7 @@ class Contraction:
             }
             if any(start >= stop for box in here.values() for start, stop in box):
                 continue
-            chunks = list(split(whole, blocking.chunk)) if all(phase.taps) else [tuple((0, 1) for _ in whole)]
+            chunks = list(split(whole, blocking.chunk)) if phase.taps else [tuple((0, 1) for _ in whole)]
             for c, chunk in enumerate(chunks):
                 spans = {side: self._span(side, tiles[side], number, whole, chunk) for side in tiles}
                 partial = 0
@@ -257,107 +288,8 @@ class Contraction:
 
     def _span(self, side: str, tile: Box, phase: int, whole: Box, chunk: Box) -> Box:
         """What of the reduction is loaded together: all of it, if it fits."""
-        region = self.config.groups // self.config.regions
-        return whole if self._move(side, tile, whole, phase).groups <= region else chunk
-
-    # Where results go
-
-    @property
-    def _width(self) -> int:
-        """Groups of a group of results."""
-        return self.config.fp32_groups if self.fp32 else 1
-
-    def _rows(self, placed: Box) -> tuple[int, int]:
-        """Rows of results that a tile has."""
-        step = self.layer.step_of(self.operation)
-        return placed[1][0] * step, min(placed[1][1] * step, self._result_shape()[0])
-
-    def result_move(self, tiles: Mapping[str, Box]) -> tuple[Move, tuple[int, ...]]:
-        """How a tile of results is stored, and what a step of each of its dimensions is in the buffer."""
-        placed, other = tiles[self.placed], tiles[self.other]
-        width, tensor = self._width, self.tensors["result"]
-        if self.operation == "AxG":
-            layer = self.layer
-            channels, filters = self._groups(layer.channels), self._groups(layer.filters)
-            (f0, f1), ((i0, i1), (k0, k1), (c0, c1)) = placed[0], other
-            f1 = min(f1, filters)
-            row, tap = filters * width, channels * filters * width
-            loops = [((f1 - f0) * width, 1), (c1 - c0, row), (i1 - i0, tap), (k1 - k0, layer.kernel[1] * tap)]
-            first = ((k0 * layer.kernel[1] + i0) * channels + c0) * row + f0 * width
-            here = (f1 - f0) * width
-            return Move.of(self.config, tensor, first, loops), (here, here * (c1 - c0), here * (c1 - c0) * (i1 - i0))
-        rows, columns, channels = self._result_shape()
-        across = self._groups(columns) * width
-        (low, high), (n0, n1), (c0, c1) = self._rows(placed), placed[2], other[0]
-        loops = [(across, 1), (c1 - c0, across), (high - low, channels * across), (n1 - n0, rows * channels * across)]
-        first = ((n0 * rows + low) * channels + c0) * across
-        here = (c1 - c0) * across
-        return Move.of(self.config, tensor, first, loops), (across, here, here * (high - low))
-
-    def _output(self, each: Round, at: int) -> tuple[dict[str, int], list[Loop]]:
-        """Fields of a multiply that makes results of a tile at group `at`."""
-        lanes, (placed, other) = self.config.tile.lanes, (each.tiles[self.placed], each.tiles[self.other])
-        _, (channel, row, sample) = self.result_move(each.tiles)
-        mine, theirs = each.sets[self.placed], each.sets[self.other]
-        fields = {"transposed": int(self.placed == "column"), "fp32": int(self.fp32), "relu": int(self.relu)}
-        if self.operation == "AxG":
-            # A step of `channel` is one channel group, of `row` one kernel column, of `sample` one kernel row.
-            ((f0, _),), ((i0, i1), (k0, k1), (c0, c1)) = mine, theirs
-            away = (i0 - other[0][0]) * row + (k0 - other[1][0]) * sample + (c0 - other[2][0]) * channel
-            fields |= {"address": at + away, "x": (f0 - placed[0][0]) * lanes}
-            fields["x_size"] = min(self.layer.filters, placed[0][1] * lanes) - placed[0][0] * lanes
-            steps = {
-                self.placed: [Loop(count=mine[0][1] - f0, x=lanes)],
-                self.other: [
-                    Loop(count=i1 - i0, address=row),
-                    Loop(count=k1 - k0, address=sample),
-                    Loop(count=c1 - c0, address=channel),
-                ],
-            }
-        else:
-            step = self.layer.step_of(self.operation)
-            (x0, x1), (y0, y1), (n0, n1) = mine
-            ((c0, c1),) = theirs
-            y = self.phases[each.phase].first[0] + y0 * step - self._rows(placed)[0]
-            away = (n0 - placed[2][0]) * sample + y * row + (c0 - other[0][0]) * channel
-            fields |= {
-                "address": at + away,
-                "x": self.phases[each.phase].first[1] + x0 * lanes * step,
-                "y": c0,
-                "stride": step,
-            }
-            fields["x_size"] = self._result_shape()[1]
-            steps = {
-                self.placed: [
-                    Loop(count=x1 - x0, x=lanes * step),
-                    Loop(count=y1 - y0, address=step * row),
-                    Loop(count=n1 - n0, address=sample),
-                ],
-                self.other: [Loop(count=c1 - c0, address=channel, y=1)],
-            }
-        return fields, self._nest(steps)
-
-    def _nest(self, steps: Mapping[str, list[Loop]]) -> list[Loop]:
-        """The order of a multiply's groups: columns and rows of a block, streams of A, streams of B."""
-        parts: dict[str, list[Loop]] = {}
-        streams: dict[str, list[Loop]] = {}
-        for side, (first, *rest) in steps.items():
-            m = self.parts(side)
-            parts[side] = [Loop(count=m, address=first.address, x=first.x, y=first.y)]
-            far = Loop(count=first.count // m, address=m * first.address, x=m * first.x, y=m * first.y)
-            streams[side] = [far, *rest]
-        nest: list[Loop] = []
-        for loop in (*parts["column"], *parts["row"], *streams["column"], *streams["row"]):
-            if loop.count == 1:
-                continue
-            inside = nest[-1] if nest else None
-            if inside and all(
-                getattr(loop, name) == inside.count * getattr(inside, name) for name in ("address", "x", "y")
-            ):
-                nest[-1] = Loop(count=inside.count * loop.count, address=inside.address, x=inside.x, y=inside.y)
-            else:
-                nest.append(loop)
-        return nest
+        groups = sum(move.groups for move in self._moved(side, tile, whole, phase))
+        return whole if groups <= self.region else chunk
 
     # The program
 
@@ -374,22 +306,21 @@ class Contraction:
         ProgramError
             If it does not fit.
         """
-        config, program = self.config, Program()
-        region = config.groups // config.regions
-        held = {side: Slots(k * region, region, f"region {k} of the buffer") for k, side in enumerate(SIDES)}
+        config, program, region = self.config, Program(), self.region
+        held = {side: Slots(k * region, region, f"part {k} of the buffer") for k, side in enumerate(SIDES)}
         laid = {side: Slots(0, config.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
-        results, tiles = Slots(2 * region, region, "region 2 of the buffer"), 0
+        results, biases = (Slots(k * region, region, f"part {k} of the buffer") for k in (2, 3))
+        tiles = 0
         for each in self.rounds(blocking):
+            phase = self.phases[each.phase]
             bases: dict[str, int] = {}
             steps = 0
             for side, key in SIDES.items():
-                move = self.move(each, side)
-                at, new = held[side].place(self.loaded(each, side), move.groups)
+                operand, moves = self.operands[side], self.moves(each, side)
+                at, new = held[side].place(self.loaded(each, side), sum(move.groups for move in moves))
                 if new:
-                    _add(program, "load", move.fields, address=at)
-                layout = self.operands[side].layout(
-                    each.tiles[side], each.spans[side], self.phases[each.phase], each.sets[side], each.chunk, at
-                )
+                    _loads(program, moves, at, each.product * operand.size * config.group_bytes)
+                layout = operand.layout(each.tiles[side], each.spans[side], phase, each.sets[side], each.chunk, at)
                 steps, count = layout.steps, self.streams(side, each.sets[side])
                 words = -(-steps // config.tile.window_depth)
                 base, new = laid[side].place(each.laid(side), words * count)
@@ -397,19 +328,40 @@ class Contraction:
                 if new:
                     fields = {**layout.fields, "base": base, "steps": steps, "streams": count}
                     _add(program, f"layout_{key}", fields, loops=layout.loops)
-            store, _ = self.result_move(each.tiles)
-            at, _ = results.place(tiles, store.groups)
-            made, loops = self._output(each, at) if each.final else ({}, None)
+            stored = self.stored(each.tiles)
+            at, _ = results.place(tiles, stored.groups)
+            made, loops = self._output(each, at, program, biases) if each.final else ({}, None)
             made |= {"add": int(not each.first), "emit": int(each.final), "steps": steps, **bases}
             if not (each.first and each.final):
                 made["partial"] = each.partial
             _add(program, "multiply", made, loops=loops)
             if each.last:
-                _add(program, "store", store.fields, address=at)
+                away = each.product * self.placement.size * config.group_bytes
+                _add(program, "store", stored.move.fields, address=at, memory=stored.move.fields["memory"] + away)
                 tiles += 1
         program.descriptors = linked(config, hoisted(config, program.descriptors))
         program.add("end")
         return program
+
+    def _output(self, each: Round, at: int, program: Program, biases: Slots) -> tuple[dict[str, int], list[Loop]]:
+        """Fields and walk of a multiply that makes results; biases are loaded if they are not there."""
+        tile, streams = ((boxes[self.placed], boxes[self.other]) for boxes in (each.tiles, each.sets))
+        fields, loops = self.placement.walk(tile, streams, self.phases[each.phase], at)
+        fields |= {"fp32": int(self.fp32), "relu": int(self.relu)}
+        if self.biased:
+            move, before = self.bias(tile[1])
+            where, new = biases.place((each.product, tile[1]), move.groups)
+            if new:
+                _loads(program, [move], where, each.product * bias_length(self.config, self.layer.filters) * 4)
+            fields |= {"bias": 1, "bias_address": where, "y": fields["y"] + before}
+        return fields, loops
+
+
+def _loads(program: Program, moves: list[Move], at: int, away: int) -> None:
+    """Loads to groups from one on, of a product so many bytes behind the first."""
+    for move in moves:
+        _add(program, "load", move.fields, address=at, memory=move.fields["memory"] + away)
+        at += move.groups
 
 
 def _add(

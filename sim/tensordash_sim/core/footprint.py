@@ -12,7 +12,7 @@ from tensordash.configuration.descriptors import decode
 
 from .described import read_memory, written_memory
 
-__all__ = ["Footprint", "footprints"]
+__all__ = ["Footprint", "footprints", "walked_groups"]
 
 WRAP = 1 << 16
 
@@ -142,14 +142,27 @@ def _places(config: CoreConfig, groups: NDArray) -> int:
     return int.from_bytes(np.packbits(there, bitorder="little").tobytes(), "little")
 
 
+def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """What a layout reads for each port (or lane) of so many groups: which group of the buffer, and its position.
+
+    Returns
+    -------
+    array of int, (count, lanes)
+        Groups, not all of which need to be in the buffer.
+    array of int, (count, lanes)
+        Positions, modulo L those in the group; -1 where a zero is laid.
+    """
+    at = _walked(values, 6, count)
+    x = _positions(values, at, lanes, values["x_size"])
+    if values["checked"]:
+        x = np.where(((at["y"] >= 0) & (at["y"] < values["y_size"]))[:, None], x, -1)
+    return (at["address"][:, None] + x // lanes) % WRAP, x
+
+
 def _layout(config: CoreConfig, name: str, values: Mapping[str, int]) -> Footprint:
     side = name[-1]
     words = -(-values["steps"] // config.tile.window_depth)
-    at = _walked(values, 6, values["streams"] * config.parts(side) * values["steps"])
-    x = _positions(values, at, config.tile.lanes, values["x_size"])
-    if values["checked"]:
-        x = np.where(((at["y"] >= 0) & (at["y"] < values["y_size"]))[:, None], x, -1)
-    groups = (at["address"][:, None] + x // config.tile.lanes) % WRAP
+    groups, x = walked_groups(values, values["streams"] * config.parts(side) * values["steps"], config.tile.lanes)
     written = _span(values["base"], values["streams"] * words)
     return Footprint(name, reads={"buffer": _places(config, groups[x >= 0])}, writes={side: written})
 

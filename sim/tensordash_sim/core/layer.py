@@ -1,16 +1,51 @@
-"""A convolution or matrix product as a core's memory has it: sizes in groups, and the phases of its operations."""
+"""A convolution or matrix product as a core's memory has it: sizes, and the phases of its operations."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
+from math import gcd
 
 from tensordash.configuration.parameters import require_int
 
-from ..lowering.geometry import Geometry, MatrixProduct
+from ..lowering.geometry import Axis, Geometry, MatrixProduct
 
-__all__ = ["OPERANDS", "Layer", "Phase"]
+__all__ = ["OPERANDS", "Layer", "Phase", "Walk"]
 
 OPERANDS = {"AxW": ("A", "W"), "WxG": ("G", "W"), "AxG": ("G", "A")}
 """Of each operation: the operand whose positions are those of the result, and the other one."""
+MOST_STRIDE = 4
+"""Of positions along X, in a descriptor."""
+MOST = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Walk:
+    """Results along one axis that have the same taps, and how the operand with positions is walked for them.
+
+    Parameters
+    ----------
+    first, apart : int
+        The first result, and from one to the next.
+    taps : int
+        How many taps there are.
+    tap, tap_step : int
+        The first one, and from one to the next.
+    start : int
+        Of the operand: the position that the first result has with the first tap.
+    stride : int
+        Of the operand, from one result to the next.
+    step : int
+        Of the operand, from one tap to the next.
+    """
+
+    first: int
+    apart: int
+    taps: int
+    tap: int
+    tap_step: int
+    start: int
+    stride: int
+    step: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,34 +54,24 @@ class Phase:
 
     Parameters
     ----------
-    first : (int, int)
-        Row and column of the first result; `Layer.step_of` lie between neighbours.
-    taps : (int, int)
-        Kernel rows and columns that there are.
-    tap : (int, int)
-        The first one of each.
-    tap_step : int
-        Taps from one to the next.
-    start : (int, int)
-        Row and column of the operand that the first result has with the first tap.
-    stride : int
-        Of the operand, from one result to the next.
-    step : int
-        Of the operand, from one tap to the next.
+    y, x : Walk
+        Along either axis.
     """
 
-    first: tuple[int, int]
-    taps: tuple[int, int]
-    tap: tuple[int, int]
-    tap_step: int
-    start: tuple[int, int]
-    stride: int
-    step: int
+    y: Walk
+    x: Walk
+
+    @property
+    def taps(self) -> int:
+        """Taps of a result; if there is none, results are zeros."""
+        return self.y.taps * self.x.taps
 
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
     """A convolution; a matrix product is one with a kernel of 1x1 on one row, whose columns are samples.
+
+    Output `o` and tap `k` meet at input ``o * stride + k * dilation - padding``, along either axis.
 
     Parameters
     ----------
@@ -56,10 +81,15 @@ class Layer:
         Rows and columns of A.
     kernel : (int, int)
         Rows and columns of W.
-    stride : int
-        1 to 4, of both directions.
-    padding : int
-        Zeros around A, on all sides.
+    stride : int or (int, int)
+        Of rows and columns; 1 to 4 along columns. One number stands for both, here and below.
+    padding : int or (int, int)
+        Zeros around A, at both ends.
+    dilation : int or (int, int)
+        Positions from one tap to the next.
+    products : int
+        Layers like this, independent of each other, whose tensors are one behind the other in memory: groups of a
+        convolution, a batch of matrix products. All other sizes are those of one.
 
     Raises
     ------
@@ -69,9 +99,9 @@ class Layer:
     Examples
     --------
     >>> layer = Layer(samples=2, channels=16, filters=8, size=(9, 9), kernel=(3, 3), stride=2, padding=1)
-    >>> layer.made
-    (5, 5)
-    >>> [phase.taps for phase in layer.phases("WxG")]
+    >>> layer.made, layer.stride
+    ((5, 5), (2, 2))
+    >>> [(phase.y.taps, phase.x.taps) for phase in layer.phases("WxG")]
     [(1, 1), (1, 2), (2, 1), (2, 2)]
     """
 
@@ -80,98 +110,126 @@ class Layer:
     filters: int
     size: tuple[int, int]
     kernel: tuple[int, int] = (1, 1)
-    stride: int = 1
-    padding: int = 0
+    stride: int | tuple[int, int] = (1, 1)
+    padding: int | tuple[int, int] = (0, 0)
+    dilation: int | tuple[int, int] = (1, 1)
+    products: int = 1
 
     def __post_init__(self) -> None:
-        for name in ("samples", "channels", "filters"):
-            require_int(name, getattr(self, name), 1, 1 << 16)
-        require_int("stride", self.stride, 1, 4)
-        for name in ("size", "kernel"):
-            for value in getattr(self, name):
-                require_int(name, value, 1, 1 << 15)
-        require_int("padding", self.padding, 0, 1 << 14)
-        if any(size + 2 * self.padding < kernel for size, kernel in zip(self.size, self.kernel, strict=True)):
-            raise ValueError(f"size must be at least the kernel's with padding, {self.kernel}, not {self.size}")
+        for name in ("samples", "channels", "filters", "products"):
+            require_int(name, getattr(self, name), 1, MOST)
+        for name in ("size", "kernel", "stride", "padding", "dilation"):
+            given = getattr(self, name)
+            if name not in ("size", "kernel") and not isinstance(given, tuple):
+                given = (given, given)
+            if not isinstance(given, tuple) or len(given) != 2:
+                raise TypeError(f"{name} must be a pair of integers, of rows and columns, not {given!r}")
+            for index, value in enumerate(given):
+                most = MOST_STRIDE if (name, index) == ("stride", 1) else MOST if name == "size" else MOST >> 6
+                require_int(f"{name}[{index}]", value, int(name != "padding"), most)
+            object.__setattr__(self, name, given)
+        for axis in self.axes:
+            if axis.outputs < 1:
+                reach = axis.dilation * (axis.kernel - 1) + 1
+                raise ValueError(
+                    f"size + 2 * padding must be at least the kernel's reach of {reach}, "
+                    f"not {axis.size} + 2 * {axis.padding}"
+                )
 
     @classmethod
     def of(cls, geometry: Geometry) -> "Layer":
         """A layer of a trace, or whatever else has a geometry.
 
+        Groups of a convolution and products of a batch are `products`; `layer_values` cuts tensors accordingly.
+
         Raises
         ------
         ValueError
-            If a core has no program for it yet: it says why.
+            If a core has no program for it: it says why.
         """
         if isinstance(geometry, MatrixProduct):
-            if geometry.batch != 1:
-                raise ValueError(f"a core's matrix product must have batch = 1, not {geometry.batch}")
             size = (1, geometry.samples)
-            return cls(samples=1, channels=geometry.in_features, filters=geometry.out_features, size=size)
+            channels, filters = geometry.in_features, geometry.out_features
+            return cls(samples=1, channels=channels, filters=filters, size=size, products=geometry.batch)
         y, x = geometry.axes
-        for name, allowed, given in (
-            ("groups", "1", (geometry.groups,)),
-            ("dilation", "1", (y.dilation, x.dilation)),
-            ("stride", "the same in both directions", (y.stride, x.stride)),
-            ("padding", "the same in both directions", (y.padding, x.padding)),
-        ):
-            if len(set(given)) > 1 or (allowed == "1" and given[0] != 1):
-                raise ValueError(f"a core's convolution must have {name} {allowed}, not {given}")
         return cls(
             samples=geometry.batch,
-            channels=geometry.in_channels,
-            filters=geometry.out_channels,
+            channels=geometry.in_channels // geometry.groups,
+            filters=geometry.out_channels // geometry.groups,
             size=(y.size, x.size),
             kernel=(y.kernel, x.kernel),
-            stride=y.stride,
-            padding=y.padding,
+            stride=(y.stride, x.stride),
+            padding=(y.padding, x.padding),
+            dilation=(y.dilation, x.dilation),
+            products=geometry.groups,
         )
+
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        """Rows and columns."""
+        given = (self.size, self.kernel, self.stride, self.padding, self.dilation)
+        y, x = (Axis(*(pair[k] for pair in given if isinstance(pair, tuple))) for k in range(2))
+        return y, x
 
     @property
     def made(self) -> tuple[int, int]:
         """Rows and columns of the output."""
-        rows, columns = (
-            (size + 2 * self.padding - kernel) // self.stride + 1
-            for size, kernel in zip(self.size, self.kernel, strict=True)
-        )
-        return rows, columns
+        y, x = self.axes
+        return y.outputs, x.outputs
 
     def shape(self, tensor: str) -> tuple[int, ...]:
-        """Of a tensor, in the order of PyTorch: A and G (and their like) are N, C, Y, X; W is F, C, KY, KX."""
+        """Of a tensor of one product, in the order of PyTorch: A and G are N, C, Y, X; W is F, C, KY, KX."""
         return {
             "A": (self.samples, self.channels, *self.size),
             "G": (self.samples, self.filters, *self.made),
             "W": (self.filters, self.channels, *self.kernel),
         }[tensor]
 
-    def step_of(self, operation: str) -> int:
-        """Rows and columns from one result of a phase to the next."""
-        return self.stride if operation == "WxG" else 1
+    def whole_shape(self, tensor: str) -> tuple[int, ...]:
+        """Of a tensor of all products: they lead, if there are more than one."""
+        return (*[self.products][: self.products > 1], *self.shape(tensor))
 
     def phases(self, operation: str) -> Iterator[Phase]:
         """Of the operations whose results are positions."""
+        y, x = self.axes
         if operation == "AxW":
-            yield Phase(
-                first=(0, 0),
-                taps=self.kernel,
-                tap=(0, 0),
-                tap_step=1,
-                start=(-self.padding, -self.padding),
-                stride=self.stride,
-                step=1,
-            )
+            yield Phase(y=_forward(y), x=_forward(x))
             return
-        for row in range(min(self.stride, self.size[0])):
-            for column in range(min(self.stride, self.size[1])):
-                tap = (row + self.padding) % self.stride, (column + self.padding) % self.stride
-                taps = [max(0, -(-(size - t) // self.stride)) for size, t in zip(self.kernel, tap, strict=True)]
-                start = [(at + self.padding - t) // self.stride for at, t in zip((row, column), tap, strict=True)]
-                yield Phase(
-                    first=(row, column),
-                    taps=(taps[0], taps[1]),
-                    tap=tap,
-                    tap_step=self.stride,
-                    start=(start[0], start[1]),
-                    stride=1,
-                    step=-1,
-                )
+        # Columns that only fill up a group are written, too: they need a phase.
+        for row, column in product(range(min(y.stride, y.size)), range(x.stride)):
+            yield Phase(y=_backward(y, row), x=_backward(x, column))
+
+
+def _forward(axis: Axis) -> Walk:
+    """All outputs."""
+    return Walk(
+        first=0,
+        apart=1,
+        taps=axis.kernel,
+        tap=0,
+        tap_step=1,
+        start=-axis.padding,
+        stride=axis.stride,
+        step=axis.dilation,
+    )
+
+
+def _backward(axis: Axis, first: int) -> Walk:
+    """Inputs from one on, `stride` apart: input i meets tap k at output ``(i + padding - k * dilation) / stride``."""
+    common = gcd(axis.dilation, axis.stride)
+    apart = axis.stride // common  # of taps that meet the same inputs
+    tap = next(
+        (k for k in range(min(apart, axis.kernel)) if (first + axis.padding - k * axis.dilation) % axis.stride == 0),
+        axis.kernel,
+    )
+    there = first < axis.size and tap < axis.kernel
+    return Walk(
+        first=first,
+        apart=axis.stride,
+        taps=-(-(axis.kernel - tap) // apart) if there else 0,
+        tap=tap if there else 0,
+        tap_step=apart,
+        start=(first + axis.padding - tap * axis.dilation) // axis.stride if there else 0,
+        stride=1,
+        step=-(axis.dilation // common),
+    )

@@ -1,20 +1,22 @@
 """Operands of a contraction: which part of a tensor is loaded, and how streams are laid out from it.
 
 A *box* is a range for each of an operand's stream dimensions, the innermost first; a *span* is a range for each of the
-reduction's. What is loaded stands in the buffer in the order of memory, without gaps.
+reduction's. What is loaded stands in the buffer in the order of memory, without gaps. Positions along X and rows are
+counted from the first that is loaded, so that tensors may be larger than what a descriptor's field holds.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 
 from tensordash.configuration.core_config import CoreConfig
 
-from .layer import Layer, Phase
+from .layer import Layer, Phase, Walk
 from .program import Loop
 
-__all__ = ["Activations", "Box", "Gradient", "Layout", "Move", "Operand", "Positions", "Weights", "size_of"]
+__all__ = ["NOTHING", "Box", "Layout", "Move", "Operand", "Positions", "Weights", "meeting", "size_of"]
 
 Box = tuple[tuple[int, int], ...]
 
@@ -99,193 +101,221 @@ class Operand(ABC):
         "AxW", "WxG" or "AxG".
     tensor : int
         Its address in memory.
+    parts : int
+        Groups in a step of its side.
     """
 
     config: CoreConfig
     layer: Layer
     operation: str
     tensor: int
+    parts: int
 
     def groups(self, values: int) -> int:
         """Groups that so many values take."""
         return -(-values // self.config.tile.lanes)
 
+    def filled(self, groups: int) -> int:
+        """So many groups and those that fill up the last stream."""
+        return -(-groups // self.parts) * self.parts
+
+    @property
     @abstractmethod
-    def move(self, tile: Box, span: Box, phase: Phase) -> Move:
-        """What is loaded for the streams of a box and a span of the reduction."""
+    def names(self) -> tuple[str, ...]:
+        """What its stream dimensions are in the result."""
+
+    @abstractmethod
+    def dimensions(self, phase: Phase) -> tuple[int, ...]:
+        """Streams in each of its dimensions, in groups of ports; the first one filled up to whole streams."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Groups in memory, of one product."""
+
+    def stride(self, phase: Phase) -> int:
+        """Positions from one port (or lane) to the next."""
+        return 1
+
+    @abstractmethod
+    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+        """What is loaded for the streams of a box and a span of the reduction, one behind the other."""
 
     @abstractmethod
     def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """How some streams are laid out from what was loaded for `tile` and `span` to group `at`."""
 
 
+NOTHING = Layout(1, {"x_size": 1, "checked": 1}, [])
+"""Streams of results that no tap reaches: a step of zeros."""
+
+
+def meeting(ends: Iterable[int], size: int) -> tuple[int, int]:
+    """What positions from the least to the greatest have in common with 0 to `size`; if nothing, one of them."""
+    listed = list(ends) or [0]
+    low = min(max(min(listed), 0), size - 1)
+    return low, max(min(max(listed) + 1, size), low + 1)
+
+
 class Positions(Operand):
     """A of AxW and G of WxG: streams are positions (x group, row, sample); reductions channel groups, then taps."""
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """See `Operand`."""
+        return "x", "y", "sample"
+
+    def dimensions(self, phase: Phase) -> tuple[int, ...]:
+        """See `Operand`; columns of the result that fill up its last group are written, too."""
+        rows, columns = self.layer.made if self.operation == "AxW" else self.layer.size
+        columns = self.groups(columns) * self.config.tile.lanes
+        across, down = (-(-(size - walk.first) // walk.apart) for size, walk in ((columns, phase.x), (rows, phase.y)))
+        return self.filled(self.groups(across)), down, self.layer.samples
+
+    @cached_property
     def _sizes(self) -> tuple[int, int, int, int]:
         """Channel groups, rows, columns, column groups."""
         _, channels, rows, columns = self.layer.shape("A" if self.operation == "AxW" else "G")
         return self.groups(channels), rows, columns, self.groups(columns)
 
-    def _rows(self, tile: Box) -> tuple[int, int]:
-        """Rows that any phase reads."""
-        (first, stop), rows = tile[1], self._sizes()[1]
-        ends = []
-        for phase in self.layer.phases(self.operation):
-            reach = (max(phase.taps[0], 1) - 1) * phase.step
-            ends.append(first * phase.stride + phase.start[0] + min(0, reach))
-            ends.append((stop - 1) * phase.stride + phase.start[0] + max(0, reach) + 1)
-        low = min(max(min(ends), 0), rows - 1)
-        return low, max(min(max(ends), rows), low + 1)
+    @property
+    def size(self) -> int:
+        """See `Operand`."""
+        channels, rows, _, across = self._sizes
+        return self.layer.samples * rows * channels * across
 
-    def move(self, tile: Box, span: Box, phase: Phase) -> Move:
+    def stride(self, phase: Phase) -> int:
+        """See `Operand`."""
+        return phase.x.stride
+
+    @cached_property
+    def _walks(self) -> tuple[list[Walk], list[Walk]]:
+        """Of all phases, along both axes."""
+        phases = list(self.layer.phases(self.operation))
+        y, x = ({getattr(phase, axis).first: getattr(phase, axis) for phase in phases} for axis in "yx")
+        return list(y.values()), list(x.values())
+
+    def _read(self, tile: Box) -> tuple[int, int, int, int]:
+        """Rows and column groups that any phase reads: the first, and the one after the last."""
+        _, rows, columns, _ = self._sizes
+        lanes, (down, across) = self.config.tile.lanes, self._walks
+        y = meeting(_ends(tile[1], down), rows)
+        x = meeting(_ends((tile[0][0] * lanes, tile[0][1] * lanes), across), columns)
+        return *y, x[0] // lanes, self.groups(x[1])
+
+    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
         """See `Operand`; all phases read the same."""
-        channels, rows, _, across = self._sizes()
-        (low, high), (first, stop) = self._rows(tile), tile[2]
+        if not phase.taps:
+            return []
+        channels, rows, _, across = self._sizes
+        (low, high, left, right), (first, stop) = self._read(tile), tile[2]
         ((begin, end),) = span
-        loops = [(across, 1), (end - begin, across), (high - low, channels * across)]
+        loops = [(right - left, 1), (end - begin, across), (high - low, channels * across)]
         loops.append((stop - first, rows * channels * across))
-        return Move.of(self.config, self.tensor, ((first * rows + low) * channels + begin) * across, loops)
+        at = ((first * rows + low) * channels + begin) * across + left
+        return [Move.of(self.config, self.tensor, at, loops)]
 
     def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`."""
-        _, _, columns, across = self._sizes()
-        (low, high), lanes = self._rows(tile), self.config.tile.lanes
+        if not phase.taps:
+            return NOTHING
+        columns, lanes = self._sizes[2], self.config.tile.lanes
+        low, high, left, right = self._read(tile)
         ((begin, end),), ((c0, c1),) = span, chunk
         (x0, x1), (y0, y1), (n0, n1) = streams
+        across = right - left
         row = (end - begin) * across
-        y = phase.start[0] + y0 * phase.stride - low
-        taps = phase.taps if all(phase.taps) else (1, 1)
-        count = c1 - c0 if all(phase.taps) else 1
+        y = phase.y.start + y0 * phase.y.stride - low
         fields = {
             "address": (at + (n0 - tile[2][0]) * (high - low) * row + y * row + (c0 - begin) * across) % (1 << 16),
-            "x": phase.start[1] + x0 * lanes * phase.stride,
+            "x": phase.x.start + (x0 * phase.x.stride - left) * lanes,
             "y": y,
-            "stride": phase.stride,
+            "stride": self.stride(phase),
             "checked": 1,
-            "x_size": columns,
-            "y_size": high - low if all(phase.taps) else 0,  # without taps: a step of zeros
+            "x_size": min(columns, right * lanes) - left * lanes,
+            "y_size": high - low,
         }
         loops = [
-            Loop(count=count, address=across),
-            Loop(count=taps[1], x=phase.step),
-            Loop(count=taps[0], address=phase.step * row, y=phase.step),
-            Loop(count=x1 - x0, x=lanes * phase.stride),
-            Loop(count=y1 - y0, address=phase.stride * row, y=phase.stride),
+            Loop(count=c1 - c0, address=across),
+            Loop(count=phase.x.taps, x=phase.x.step),
+            Loop(count=phase.y.taps, address=phase.y.step * row, y=phase.y.step),
+            Loop(count=x1 - x0, x=lanes * phase.x.stride),
+            Loop(count=y1 - y0, address=phase.y.stride * row, y=phase.y.stride),
             Loop(count=n1 - n0, address=(high - low) * row),
         ]
-        return Layout(count * taps[0] * taps[1], fields, loops)
+        return Layout((c1 - c0) * phase.taps, fields, loops)
+
+
+def _ends(results: tuple[int, int], walks: Sequence[Walk]) -> list[int]:
+    """Of what results of all phases read along an axis: the least and the greatest of each phase."""
+    first, stop = results
+    ends = []
+    for walk in walks:
+        if walk.taps:
+            reach = (walk.taps - 1) * walk.step
+            ends.append(walk.start + first * walk.stride + min(0, reach))
+            ends.append(walk.start + (stop - 1) * walk.stride + max(0, reach))
+    return ends
 
 
 class Weights(Operand):
     """W: streams are filter groups (AxW) or channel groups (WxG); reductions the other ones, then taps."""
 
-    def _ranges(self, tile: Box, span: Box) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Channel groups and filter groups."""
-        return (span[0], tile[0]) if self.operation == "AxW" else (tile[0], span[0])
-
-    def move(self, tile: Box, span: Box, phase: Phase) -> Move:
+    @property
+    def names(self) -> tuple[str, ...]:
         """See `Operand`."""
+        return ("channel",)
+
+    def dimensions(self, phase: Phase) -> tuple[int, ...]:
+        """See `Operand`."""
+        return (self.filled(self.groups(self.layer.filters if self.operation == "AxW" else self.layer.channels)),)
+
+    @property
+    def size(self) -> int:
+        """See `Operand`."""
+        return prod(self.layer.kernel) * self.groups(self.layer.channels) * self.groups(self.layer.filters)
+
+    def _ranges(self, tile: Box, span: Box) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Channel groups and filter groups that there are."""
+        (c0, c1), (f0, f1) = (span[0], tile[0]) if self.operation == "AxW" else (tile[0], span[0])
+        return (c0, min(c1, self.groups(self.layer.channels))), (f0, min(f1, self.groups(self.layer.filters)))
+
+    def moves(self, tile: Box, span: Box, phase: Phase) -> list[Move]:
+        """See `Operand`."""
+        if not phase.taps:
+            return []
         channels, filters = self.groups(self.layer.channels), self.groups(self.layer.filters)
         (c0, c1), (f0, f1) = self._ranges(tile, span)
-        taps = [max(1, count) for count in phase.taps]
-        tap = channels * filters
-        loops = [(f1 - f0, 1), (c1 - c0, filters), (taps[1], phase.tap_step * tap)]
-        loops.append((taps[0], phase.tap_step * self.layer.kernel[1] * tap))
-        row, column = (t if count else 0 for t, count in zip(phase.tap, phase.taps, strict=True))
-        first = ((row * self.layer.kernel[1] + column) * channels + c0) * filters + f0
-        return Move.of(self.config, self.tensor, first, loops)
+        tap, across = channels * filters, self.layer.kernel[1]
+        loops = [
+            (f1 - f0, 1),
+            (c1 - c0, filters),
+            (phase.x.taps, phase.x.tap_step * tap),
+            (phase.y.taps, phase.y.tap_step * across * tap),
+        ]
+        first = ((phase.y.tap * across + phase.x.tap) * channels + c0) * filters + f0
+        return [Move.of(self.config, self.tensor, first, loops)]
 
     def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """See `Operand`."""
+        """See `Operand`; streams beyond the last are zeros."""
+        if not phase.taps:
+            return NOTHING
         lanes = self.config.tile.lanes
         (c0, c1), (f0, f1) = self._ranges(tile, span)
-        (c2, c3), (f2, f3) = self._ranges(streams, chunk)
+        ((s0, s1),), ((k0, k1),) = streams, chunk
         across, tap = f1 - f0, (f1 - f0) * (c1 - c0)
-        taps = phase.taps if all(phase.taps) else (1, 1)
-        by_channel, by_filter = Loop(count=c3 - c2, address=across), Loop(count=f3 - f2, x=lanes)
-        inner, outer = (by_channel, by_filter) if self.operation == "AxW" else (by_filter, by_channel)
-        if not all(phase.taps):
-            inner = Loop(count=1)
-        fields = {
-            "address": at + (c2 - c0) * across + f2 - f0,
-            "x_size": min(self.layer.filters - f2 * lanes, (f1 - f2) * lanes),
-            "transposed": int(self.operation == "WxG"),
-        }
-        loops = [inner, Loop(count=taps[1], address=tap), Loop(count=taps[0], address=taps[1] * tap), outer]
-        return Layout(inner.count * taps[0] * taps[1], fields, loops)
-
-
-class Gradient(Operand):
-    """G of AxG: streams are filter groups; reductions x groups, rows and samples."""
-
-    def move(self, tile: Box, span: Box, phase: Phase) -> Move:
-        """See `Operand`."""
-        filters, (rows, columns) = self.groups(self.layer.filters), self.layer.made
-        across = self.groups(columns)
-        ((f0, f1),), ((y0, y1), (n0, n1)) = tile, span
-        loops = [(across, 1), (f1 - f0, across), (y1 - y0, filters * across), (n1 - n0, rows * filters * across)]
-        return Move.of(self.config, self.tensor, ((n0 * rows + y0) * filters + f0) * across, loops)
-
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """See `Operand`."""
-        columns, lanes = self.layer.made[1], self.config.tile.lanes
-        across = self.groups(columns)
-        ((f0, f1),), ((f2, f3),) = tile, streams
-        ((y0, y1), (n0, _)), ((y2, y3), (n2, n3)) = span, chunk
-        row, sample = (f1 - f0) * across, (y1 - y0) * (f1 - f0) * across
-        fields = {"address": at + (n2 - n0) * sample + (y2 - y0) * row + (f2 - f0) * across, "x_size": columns}
-        loops = [Loop(count=across, x=lanes), Loop(count=y3 - y2, address=row), Loop(count=n3 - n2, address=sample)]
-        loops.append(Loop(count=f3 - f2, address=across))
-        return Layout(across * size_of(chunk), {**fields, "transposed": 1}, loops)
-
-
-class Activations(Operand):
-    """A of AxG: streams are taps and channel groups (column, row, group); reductions as of `Gradient`."""
-
-    def _rows(self, tile: Box, span: Box) -> tuple[int, int]:
-        """Rows that are read."""
-        (y0, y1), layer = span[0], self.layer
-        low = y0 * layer.stride - layer.padding + tile[1][0]
-        high = (y1 - 1) * layer.stride - layer.padding + tile[1][1]
-        low = min(max(low, 0), layer.size[0] - 1)
-        return low, max(min(high, layer.size[0]), low + 1)
-
-    def move(self, tile: Box, span: Box, phase: Phase) -> Move:
-        """See `Operand`."""
-        channels, (rows, columns) = self.groups(self.layer.channels), self.layer.size
-        across = self.groups(columns)
-        (low, high), (c0, c1), (n0, n1) = self._rows(tile, span), tile[2], span[1]
-        loops = [(across, 1), (c1 - c0, across), (high - low, channels * across)]
-        loops.append((n1 - n0, rows * channels * across))
-        return Move.of(self.config, self.tensor, ((n0 * rows + low) * channels + c0) * across, loops)
-
-    def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
-        """See `Operand`."""
-        layer, lanes = self.layer, self.config.tile.lanes
-        across, (low, high) = self.groups(layer.size[1]), self._rows(tile, span)
-        (i0, i1), (k0, k1), (c0, c1) = streams
-        (y0, y1), (n0, n1) = chunk
-        row = (tile[2][1] - tile[2][0]) * across
-        y = y0 * layer.stride + k0 - layer.padding - low
-        first = at + (n0 - span[1][0]) * (high - low) * row + y * row + (c0 - tile[2][0]) * across
-        fields = {
-            "address": first % (1 << 16),
-            "x": i0 - layer.padding,
-            "y": y,
-            "stride": layer.stride,
-            "checked": 1,
-            "x_size": layer.size[1],
-            "y_size": high - low,
-            "transposed": 1,
-        }
-        made = self.groups(layer.made[1])
+        if self.operation == "AxW":
+            inner, outer = Loop(count=k1 - k0, address=across), Loop(count=s1 - s0, x=lanes)
+            fields = {"address": at + (k0 - c0) * across, "x": (s0 - f0) * lanes}
+        else:
+            inner, outer = Loop(count=k1 - k0, x=lanes), Loop(count=s1 - s0, address=across, y=1)
+            fields = {"address": at + (s0 - c0) * across, "x": (k0 - f0) * lanes, "transposed": 1}
+            fields |= {"checked": 1, "y": s0 - c0, "y_size": c1 - c0}
+        fields["x_size"] = min(self.layer.filters, f1 * lanes) - f0 * lanes
         loops = [
-            Loop(count=made, x=lanes * layer.stride),
-            Loop(count=y1 - y0, address=layer.stride * row, y=layer.stride),
-            Loop(count=n1 - n0, address=(high - low) * row),
-            Loop(count=i1 - i0, x=1),
-            Loop(count=k1 - k0, address=row, y=1),
-            Loop(count=c1 - c0, address=across),
+            inner,
+            Loop(count=phase.x.taps, address=tap),
+            Loop(count=phase.y.taps, address=phase.x.taps * tap),
+            outer,
         ]
-        return Layout(made * size_of(chunk), fields, loops)
+        return Layout(inner.count * phase.taps, fields, loops)

@@ -1,16 +1,28 @@
 """Tensors as a core's memory has them: groups, FP32 results, vectors, and the compressed format."""
 
+from math import lcm
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 
-__all__ = ["deflate", "from_groups", "inflate", "to_groups", "value_type"]
+__all__ = ["bias_length", "deflate", "from_groups", "inflate", "to_groups", "value_type"]
 
 
 def value_type(bits: int) -> np.dtype:
     """The type of a value's bits, little-endian."""
     return np.dtype({8: "<u1", 16: "<u2", 32: "<u4"}[bits])
+
+
+def bias_length(config: CoreConfig, filters: int) -> int:
+    """Values in a vector of biases: one for each filter, and as many zeros as fill up groups and steps of the tile.
+
+    >>> bias_length(CoreConfig(), 10)
+    16
+    """
+    unit = lcm(config.tile.rows, config.tile.columns, config.group_bytes // 4)
+    return -(-filters // unit) * unit
 
 
 def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArray:

@@ -1,0 +1,120 @@
+"""Random layers with their operands: all that a core's programs of layers must do."""
+
+from dataclasses import dataclass
+from math import prod
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+
+from ..golden import encode
+from .contraction import Contraction
+from .images import TensorImage, side_formats
+from .layer import OPERANDS, Layer
+from .memory import Memory
+
+__all__ = ["LayerWork", "random_layer", "random_work"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerWork:
+    """An operation of a layer with its operands.
+
+    Parameters
+    ----------
+    layer, operation, rows, fp32, relu
+        As of `Contraction`.
+    values : dict of str to array
+        Bit patterns of both operands, and perhaps "bias", as `TensorImage` takes them.
+    """
+
+    layer: Layer
+    operation: str
+    rows: str
+    fp32: bool
+    relu: bool
+    values: dict[str, NDArray]
+
+    def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
+        """All of it in memory."""
+        return TensorImage(config, memory, self.layer, self.operation, self.values, rows=self.rows, fp32=self.fp32)
+
+    def contraction(self, config: CoreConfig, image: TensorImage) -> Contraction:
+        """What is done there."""
+        return Contraction(
+            config=config,
+            layer=self.layer,
+            operation=self.operation,
+            tensors=image.tensors,
+            rows=self.rows,
+            fp32=self.fp32,
+            relu=self.relu,
+        )
+
+
+def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
+    """A convolution or a batch of matrix products.
+
+    Parameters
+    ----------
+    random : Random
+        Its choices.
+    macs : (int, int)
+        Multiplications that it has at least and at most, those with padding counted.
+    """
+    least, most = macs
+    size = max(4, round(most ** (1 / 3)))
+    while True:
+        sizes = [random.choice([1, random.randint(1, size // 4), random.randint(1, size)]) for _ in range(2)]
+        given: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
+        if random.random() < 0.35:
+            given |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
+        else:
+            given["samples"] = random.randint(1, 3)
+            for name, choice in (
+                ("size", lambda: random.choice([1, random.randint(1, size // 2), random.randint(1, size)])),
+                ("kernel", lambda: random.choice([1, 3, random.randint(1, 7)])),
+                ("stride", lambda: random.choice([1, random.randint(1, 4)])),
+                ("padding", lambda: random.randint(0, 3)),
+                ("dilation", lambda: random.randint(1, 2)),
+            ):
+                given[name] = choice(), choice()
+        try:
+            layer = Layer(**given)
+        except ValueError:
+            continue  # the kernel is larger than what there is
+        if least <= prod(layer.shape("G")) * layer.channels * prod(layer.kernel) * layer.products <= most:
+            return layer
+
+
+def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 300_000)) -> LayerWork:
+    """An operation of a random layer, with operands of which some are zeros, for a core's formats.
+
+    Parameters
+    ----------
+    random, macs
+        As of `random_layer`.
+    config : CoreConfig
+        The core.
+
+    Examples
+    --------
+    >>> work = random_work(Random(3), CoreConfig())
+    >>> sorted(work.values) == sorted(OPERANDS[work.operation])
+    True
+    """
+    layer = random_layer(random, macs)
+    operation = random.choice(list(OPERANDS))
+    rows = random.choice(OPERANDS[operation])
+    rng = np.random.default_rng(random.getrandbits(32))
+    values: dict[str, NDArray] = {}
+    for name, fmt in side_formats(config, operation, rows).items():
+        drawn = rng.standard_normal(layer.whole_shape(name))
+        values[name] = encode(np.where(rng.random(drawn.shape) < random.choice([0.0, 0.3, 0.6, 0.9]), 0.0, drawn), fmt)
+    if operation == "AxW" and random.random() < 0.4:
+        values["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
+    fp32, relu = random.random() < 0.3, random.random() < 0.3
+    return LayerWork(layer=layer, operation=operation, rows=rows, fp32=fp32, relu=relu, values=values)

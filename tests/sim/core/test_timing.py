@@ -1,0 +1,89 @@
+"""Expected cycles against the Verilog's, and how a way to cut a layer is chosen."""
+
+from dataclasses import replace
+from math import inf
+from random import Random
+
+import numpy as np
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core import choice
+from tensordash_sim.core.blocking import Blocking
+from tensordash_sim.core.choice import best_blocking, estimate
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.golden import Memory
+from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.random_layers import random_work
+from tensordash_sim.core.scheduled import scheduled_speedup
+from tensordash_sim.core.timing import timing
+from tensordash_sim.core.verilated import VerilatedCore
+
+SIZE = 1 << 22
+
+
+@pytest.mark.parametrize("name", ["core", "core-dense"])
+def test_cycles_and_busy_units(name):
+    """Random layers: schedules are counted exactly, layouts nearly, cycles within a tenth."""
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    errors = []
+    with VerilatedCore(config, SIZE + (1 << 18)) as core:
+        for seed in range(50, 58):
+            work = random_work(Random(seed), config, (50_000, 300_000))
+            image = work.image(config, Memory(SIZE))
+            contraction = work.contraction(config, image)
+            blocking = best_blocking(contraction)
+            program = contraction.program(blocking).descriptors
+            speedup = scheduled_speedup(config, program, image.memory)
+            core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
+            run = core.run(program, SIZE)
+            counters, said = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
+            assert round(counters["steps"] / speedup) == counters["scheduled"], said
+            expected = timing(config, program, speedup=speedup)
+            assert expected.cycles == estimate(replace(contraction, speedup=speedup), blocking)
+            for unit, share in (("layout_a", 0.05), ("layout_b", 0.05), ("store", 0.05), ("load", 0.12)):
+                assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
+            errors.append(abs(expected.cycles / run.cycles - 1))
+            assert errors[-1] < (0.1 if run.cycles > 3000 else 0.2), said
+    assert np.median(errors) < 0.03
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_large_layers(operation, monkeypatch):
+    """What is not looked at is thought to go on: a part of the multiplies says nearly the same as all of them."""
+    layer = Layer(samples=2, channels=40, filters=48, size=(14, 30), kernel=(3, 3), padding=1, stride=2, products=2)
+    work = Contraction(
+        config=CoreConfig(),
+        layer=layer,
+        operation=operation,
+        tensors={"A": 0, "W": 1 << 20, "G": 2 << 20, "result": 3 << 20},
+        rows=OPERANDS[operation][0],
+    )
+    blocking = best_blocking(work)
+    rounds = list(work.rounds(blocking))
+    assert len(rounds) > choice.WALKED
+    assert sum(each.last for each in rounds) == layer.products * len({str(each.tiles) for each in rounds})
+    multiplies = [values for kind, values in map(decode, work.program(blocking).descriptors) if kind.name == "multiply"]
+    assert len(multiplies) == len(rounds)
+    steps = sum(values["a_streams"] * values["b_streams"] * values["steps"] for values in multiplies)
+    assert choice._steps(work) == steps
+    rough = choice._rough(work, blocking)
+    monkeypatch.setattr(choice, "WALKED", len(rounds))
+    assert rough == pytest.approx(choice._rough(work, blocking), rel=0.1)
+
+
+def test_more_partial_sums_than_there_are():
+    work = Contraction(
+        config=CoreConfig(),
+        layer=Layer(samples=1, channels=8, filters=68, size=(1, 4)),
+        operation="AxW",
+        tensors={"A": 0, "W": 0, "result": 0},
+        rows="A",
+    )
+    sizes = {"row": (1, 1, 1), "column": (17,)}
+    fits = Blocking(tiles=sizes, sets=sizes, chunk=(2,))
+    assert choice._rough(work, fits) < inf
+    assert choice._rough(work, replace(fits, chunk=(1,))) == inf
