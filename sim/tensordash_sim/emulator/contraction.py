@@ -12,7 +12,7 @@ from tensordash.configuration.numerics import Exact
 
 from ..core.layer import OPERANDS, Layer
 from .conversions import result_bits
-from .lowering import Fill, activations, filled, gradient, pair, weights, windows
+from .lowering import Fill, activations, filled, gradient, weights, windows
 from .products import matrix_product
 from .tables import checked_bits
 
@@ -83,16 +83,16 @@ def contract(
         raise ValueError("relu must be false for int8, whose results are sums")
     if not set(OPERANDS[operation]) <= set(values):
         raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
-    products, operands = getattr(layer, "products", 1), {}
+    operands = {}
     for name in OPERANDS[operation]:
         fmt = tile.b_format if name == rows else tile.a_format
         operands[name] = checked_bits(name, values[name], fmt)
-        shape = (products,) * (products > 1) + tuple(layer.shape(name))[-4:]
+        shape = layer.whole_shape(name)
         if operands[name].shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {operands[name].shape}")
     multiply = _over_taps if operation == "AxG" else _over_positions
-    if products > 1:
-        each = ({name: array[k] for name, array in operands.items()} for k in range(products))
+    if layer.products > 1:
+        each = ({name: array[k] for name, array in operands.items()} for k in range(layer.products))
         sums = np.stack([multiply(tile, layer, operation, rows, one) for one in each])
     else:
         sums = multiply(tile, layer, operation, rows, operands)
@@ -123,21 +123,19 @@ def _over_positions(
     placed, other = OPERANDS[operation]
     placed_on_rows = rows == placed
     fill = _fill(tile, placed_on_rows)
-    samples, made, down, across = layer.shape(RESULTS[operation])[-4:]
-    out = np.empty((samples, made, down, across), np.uint32)
-    step = pair(layer.step_of(operation))
+    samples, made, down, across = layer.shape(RESULTS[operation])
+    out = np.zeros((samples, made, down, across), np.uint32)
     tensor = values[placed]
     for phase in layer.phases(operation):
-        place = out[:, :, phase.first[0] :: step[0], phase.first[1] :: step[1]]
+        place = out[:, :, phase.y.first :: phase.y.apart, phase.x.first :: phase.x.apart]
+        if not (place.size and phase.taps):
+            continue
         counts = place.shape[2], filled(place.shape[3], fill.ports)
         theirs = weights(values[other], phase, operation, fill)
         at_once = max(1, GATHERED // (counts[0] * counts[1] * theirs.shape[1]))
         for n in range(0, samples, at_once):
             part = tensor[n : n + at_once]
-            if all(phase.taps):
-                vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
-            else:
-                vectors = np.zeros((len(part) * counts[0] * counts[1], theirs.shape[1]), part.dtype)
+            vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
             sums = _multiplied(tile, vectors, theirs, placed_on_rows).reshape(len(part), *counts, made)
             place[n : n + at_once] = sums[:, :, : place.shape[3]].transpose(0, 3, 1, 2)
     return out

@@ -8,12 +8,7 @@ from numpy.typing import NDArray
 
 from ..core.layer import Layer, Phase
 
-__all__ = ["Fill", "activations", "filled", "gradient", "pair", "weights", "windows"]
-
-
-def pair(value: int | tuple[int, int]) -> tuple[int, int]:
-    """What a layer or a phase says of rows and of columns, apart from each other or once for both."""
-    return value if isinstance(value, tuple) else (value, value)
+__all__ = ["Fill", "activations", "filled", "gradient", "weights", "windows"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,13 +73,11 @@ def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -
         Zero outside the tensor.
     """
     places = [
-        start + np.arange(count)[:, None] * stride + np.arange(taps) * step
-        for start, count, stride, taps, step in zip(
-            phase.start, counts, pair(phase.stride), phase.taps, pair(phase.step), strict=True
-        )
+        walk.start + np.arange(count)[:, None] * walk.stride + np.arange(walk.taps) * walk.step
+        for walk, count in zip((phase.y, phase.x), counts, strict=True)
     ]
     last = np.ascontiguousarray(tensor.transpose(0, 2, 3, 1))
-    shape = len(tensor), *counts, *phase.taps, filled(tensor.shape[1], unit)
+    shape = len(tensor), *counts, phase.y.taps, phase.x.taps, filled(tensor.shape[1], unit)
     out = np.empty(shape, tensor.dtype)
     _gather(last, places[0], places[1], out)
     return out
@@ -98,7 +91,7 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
     tensor : array, (F, C, KY, KX)
         Bit patterns.
     phase : Phase
-        Its taps. If there are none, the first group of filters at the first tap, which meets a step of zeros.
+        Its taps: at least one.
     operation : str
         "AxW", reduced over channels, or "WxG", over filters.
     fill : Fill
@@ -109,18 +102,11 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
     array, (filters or channels, K)
         Reduced are taps down, taps across, then channels or filters, the last fastest.
     """
-    there = all(phase.taps)
-    taps = phase.taps if there else (1, 1)
-    first = [tap if count else 0 for tap, count in zip(phase.tap, phase.taps, strict=True)]
     down, across = (
-        slice(at, at + (count - 1) * step + 1, step)
-        for at, count, step in zip(first, taps, pair(phase.tap_step), strict=True)
+        slice(walk.tap, walk.tap + (walk.taps - 1) * walk.tap_step + 1, walk.tap_step) for walk in (phase.y, phase.x)
     )
     cut = tensor[:, :, down, across].transpose((0, 2, 3, 1) if operation == "AxW" else (1, 2, 3, 0))
-    if not there:
-        cut = cut[..., : fill.lanes]
-    unit = fill.channels if there else fill.lanes
-    return _filled_last(cut, unit).reshape(len(cut), -1)
+    return _filled_last(cut, fill.channels).reshape(len(cut), -1)
 
 
 def gradient(tensor: NDArray, fill: Fill) -> NDArray:
@@ -150,7 +136,7 @@ def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
     rows, columns = layer.made
     unit = fill.channels
     cut = windows(tensor, phase, (rows, filled(columns, fill.lanes)), unit)
-    grouped = cut.reshape(-1, *phase.taps, cut.shape[-1] // unit, unit)
+    grouped = cut.reshape(-1, *layer.kernel, cut.shape[-1] // unit, unit)
     return grouped.transpose(3, 1, 2, 4, 0).reshape(-1, len(grouped))
 
 

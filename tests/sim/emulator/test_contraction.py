@@ -24,6 +24,10 @@ LAYERS = {
     "stride 2": Layer(samples=2, channels=3, filters=5, size=(5, 6), kernel=(2, 3), stride=2, padding=1),
     "phases without taps": Layer(samples=1, channels=5, filters=9, size=(5, 6), kernel=(1, 2), stride=3),
     "more columns of A than are used": Layer(samples=1, channels=3, filters=4, size=(2, 9), kernel=(1, 2), stride=2),
+    "dilated, and otherwise along columns": Layer(
+        samples=1, channels=4, filters=5, size=(6, 9), kernel=(2, 3), stride=(1, 2), padding=(1, 2), dilation=(2, 2)
+    ),
+    "groups": Layer(samples=2, channels=3, filters=2, size=(4, 5), kernel=(2, 2), padding=1, products=3),
     "in chunks": Layer(samples=1, channels=60, filters=4, size=(2, 5), kernel=(3, 3), padding=1),
     "matrix product": Layer(samples=1, channels=10, filters=5, size=(1, 9)),
 }
@@ -34,7 +38,7 @@ def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str,
     """Operands as float16: zeros of both signs, and about so many infinities and NaN in each."""
     rng, values = np.random.default_rng(seed), {}
     for name in OPERANDS[operation]:
-        made = rng.standard_normal(layer.shape(name)) * 2.0 ** rng.integers(-12, 8)
+        made = rng.standard_normal(layer.whole_shape(name)) * 2.0 ** rng.integers(-12, 8)
         made = np.where(rng.random(made.shape) < 0.5, np.copysign(0.0, made), made)
         for value in (np.inf, -np.inf, np.nan):
             made = np.where(rng.random(made.shape) < specials / 3 / made.size, value, made)
