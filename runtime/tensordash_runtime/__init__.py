@@ -11,11 +11,11 @@ from .errors import DeviceError, NoRoomError, OffloadError
 from .run import Contracted, Missed, Run
 
 if TYPE_CHECKING:
-    from .offload import offload
+    from .dispatch import offload
 
 __all__ = ["Contracted", "Device", "DeviceError", "Missed", "NoRoomError", "OffloadError", "Run", "offload"]
 
-_LAZY = {"offload": ".offload"}
+_LAZY = {"offload": ".dispatch"}
 
 
 def __getattr__(name: str) -> Any:

@@ -57,9 +57,7 @@ class Emulator:
     def run(self, job: Job) -> Ran:
         """Do it; nothing is measured."""
         work = job.work
-        return Ran(
-            bits=contract(self._config, work.layer, work.operation, work.rows, job.values, fp32=work.fp32)
-        )
+        return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, fp32=work.fp32))
 
     def close(self) -> None:
         """Nothing is held."""

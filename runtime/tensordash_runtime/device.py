@@ -151,16 +151,16 @@ class Device:
         """
         shapes = [tuple(each.shape) for each in (a, b) if type_of("a" if each is a else "b", each)]
         if any(len(shape) < 2 for shape in shapes) or shapes[0][-1] != shapes[1][-2]:
-            raise ValueError(f"a and b must have the shapes (..., n, k) and (..., k, m), not {shapes[0]} and {shapes[1]}")
+            raise ValueError(
+                f"a and b must have the shapes (..., n, k) and (..., k, m), not {shapes[0]} and {shapes[1]}"
+            )
         try:
             batch = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
         except ValueError:
             raise ValueError(f"a and b must have leading axes that fit, not {shapes[0]} and {shapes[1]}") from None
         (n, k), m = shapes[0][-2:], shapes[1][-1]
         left, right = (_broadcast(each, (*batch, *each.shape[-2:])) for each in (a, b))
-        geometry = MatrixProduct(
-            batch=int(np.prod(batch, dtype=int)), samples=n, in_features=k, out_features=m
-        )
+        geometry = MatrixProduct(batch=int(np.prod(batch, dtype=int)), samples=n, in_features=k, out_features=m)
         operands = {"A": left.reshape(-1, n, k), "W": right.reshape(-1, k, m).swapaxes(1, 2)}
         return self.contract(geometry, "AxW", operands).result.reshape(*batch, n, m)
 
@@ -223,9 +223,7 @@ class Device:
         geometry = _convolution(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
         return self.contract(geometry, "AxG", {"A": a, "G": g}).result
 
-    def contract(
-        self, geometry: Geometry, operation: str, operands: Mapping[str, Any], *, fp32: bool = False
-    ) -> Done:
+    def contract(self, geometry: Geometry, operation: str, operands: Mapping[str, Any], *, fp32: bool = False) -> Done:
         """One of the three operations of a layer, and how it went.
 
         The operand with more zeros goes on the row side, where zeros are skipped; if the sides have different formats,
@@ -256,11 +254,16 @@ class Device:
         kinds = {name: type_of(name, operands[name]) for name in pair}
         for name in pair:
             if tuple(operands[name].shape) != geometry.shapes[name]:
-                raise ValueError(f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}")
+                raise ValueError(
+                    f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
+                )
+        possible = self._possible_rows(kinds)
         arrays = {name: plain(operands[name]) for name in pair}
-        rows = self._row_side(kinds, arrays)
+        rows = possible[0] if len(possible) == 1 else self._best_rows(arrays)
         layer = Layer.of(geometry)
-        bits = {name: bits_of(arrays[name], self.tile.b_format if name == rows else self.tile.a_format) for name in pair}
+        bits = {
+            name: bits_of(arrays[name], self.tile.b_format if name == rows else self.tile.a_format) for name in pair
+        }
         kept = fp32 or FLOAT32 in kinds.values()
         work = Work(layer=layer, operation=operation, rows=rows, fp32=kept)
         self._see_room(layer, operation, kept)
@@ -294,38 +297,41 @@ class Device:
         if os.getpid() != process:
             raise DeviceError(f"a device must be used in the process that made it, {process}, not {os.getpid()}")
         if threading.get_ident() != thread:
-            raise DeviceError(f"a device must be used in the thread that made it, {thread}, not {threading.get_ident()}")
+            raise DeviceError(
+                f"a device must be used in the thread that made it, {thread}, not {threading.get_ident()}"
+            )
         return self._backend
 
-    def _row_side(self, kinds: Mapping[str, str], arrays: Mapping[str, NDArray]) -> str:
-        """Which operand's zeros are skipped.
+    def _possible_rows(self, kinds: Mapping[str, str]) -> list[str]:
+        """Which operands can be on the row side.
 
         Raises
         ------
         TypeError
-            If their types fit no side.
+            If none can.
         """
-        a, b = self.tile.a_format, self.tile.b_format
+        a, b = TYPES[self.tile.a_format.name], TYPES[self.tile.b_format.name]
         first, second = kinds
         possible = [
             row
             for row, column in ((first, second), (second, first))
-            if kinds[row] == kinds[column] == FLOAT32 or (kinds[row], kinds[column]) == (TYPES[b.name], TYPES[a.name])
+            if kinds[row] == kinds[column] == FLOAT32 or (kinds[row], kinds[column]) == (b, a)
         ]
         if not possible:
             given = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
-            raise TypeError(f"operands must both be {FLOAT32}, or {TYPES[a.name]} and {TYPES[b.name]}, not {given}")
-        if len(possible) == 1:
-            return possible[0]
-        if a != b and "G" in kinds:
+            raise TypeError(f"operands must both be {FLOAT32}, or {a} and {b}, not {given}")
+        return possible
+
+    def _best_rows(self, arrays: Mapping[str, NDArray]) -> str:
+        """Which of both operands is to be on the row side."""
+        a, b = self.tile.a_format, self.tile.b_format
+        first, second = arrays
+        if a != b and "G" in arrays:
             assert isinstance(a, FloatFormat)
             assert isinstance(b, FloatFormat)
             other = first if second == "G" else second
             return "G" if b.exponent_bits >= a.exponent_bits else other
-        zeros = {
-            name: zeros_of(bits_of(array, b) if a == b else array.view(np.uint32)) / array.size
-            for name, array in arrays.items()
-        }
+        zeros = {name: zeros_of(bits_of(array, b)) / array.size for name, array in arrays.items()}
         return first if zeros[first] >= zeros[second] else second
 
     def _see_room(self, layer: Layer, operation: str, fp32: bool) -> None:

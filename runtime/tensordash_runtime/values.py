@@ -95,7 +95,7 @@ def like(given: Any, bits: NDArray, kind: str) -> Any:
     kind : str
         Their type, as `type_of` calls it. Types that NumPy lacks stay bit patterns there.
     """
-    bits = np.ascontiguousarray(bits)
+    bits = np.require(bits, requirements=["C", "W"])
     if not _is_torch(given):
         return bits.view(kind) if kind in (FLOAT32, "float16") else bits
     import torch

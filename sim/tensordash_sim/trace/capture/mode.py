@@ -19,6 +19,7 @@ from .sink import Sink
 
 __all__ = ["Capture"]
 
+
 class Capture(TorchDispatchMode):
     """Sees every operation of this thread, and of the backward passes that it starts.
 

@@ -156,9 +156,7 @@ class _Mode(TorchDispatchMode):
         if self._watcher is not None:
             self._watcher(product, done)
         self._run.contractions.append(
-            Contracted(
-                step=self._run.steps, layer=product.layer, operation=product.label, executed=done.executed
-            )
+            Contracted(step=self._run.steps, layer=product.layer, operation=product.label, executed=done.executed)
         )
         result: torch.Tensor = done.result
         return result
