@@ -341,7 +341,7 @@ class Device:
         sizes.append((4 if fp32 else width) * int(np.prod(layer.whole_shape(RESULTS[operation]))))
         if sum(sizes) > self._memory_bytes:
             raise NoRoomError(
-                f"out of device memory: operands and result have {sum(sizes)} bytes, memory_bytes = {self._memory_bytes}"
+                f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self._memory_bytes}"
             )
 
 

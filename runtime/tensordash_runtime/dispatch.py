@@ -18,17 +18,23 @@ from tensordash_sim.trace.capture.steps import Steps
 
 from .device import Device
 from .errors import NoRoomError, OffloadError
+from .jobs import Done
 from .products import HANDLERS, Product, UnfitError
 from .run import Contracted, Missed, Run
 
-__all__ = ["offload"]
+__all__ = ["Watcher", "offload"]
 
-Watcher = Callable[[Product, Any], None]
+Watcher = Callable[[Product, Done], None]
 
 
 @contextmanager
 def offload(
-    device: Device, *, model: torch.nn.Module | None = None, strict: bool = False, watcher: Watcher | None = None
+    device: Device,
+    *,
+    model: torch.nn.Module | None = None,
+    strict: bool = False,
+    watcher: Watcher | None = None,
+    run: Run | None = None,
 ) -> Iterator[Run]:
     """Run what a `with` block multiplies on a device: any model and training loop, unchanged.
 
@@ -45,6 +51,8 @@ def offload(
         Whether it is an error if something that multiplies does not run on the device.
     watcher : callable, optional
         Gets each product and what the device made of it.
+    run : Run, optional
+        One of this device that goes on; by default a new one.
 
     Yields
     ------
@@ -67,7 +75,7 @@ def offload(
     [('0', 'AxW'), ('2', 'AxW'), ('2', 'WxG'), ('2', 'AxG'), ('0', 'AxG')]
     """
     device.require_usable()
-    run = Run(device)
+    run = Run(device) if run is None else run
     mode = _Mode(device, run, _Names(model), strict, watcher)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:

@@ -28,7 +28,8 @@ class Expectations:
     Examples
     --------
     >>> from tensordash_sim.core.layer import Layer
-    >>> work = Work(layer=Layer(samples=1, channels=64, filters=64, size=(1, 64)), operation="AxW", rows="A", fp32=False)
+    >>> layer = Layer(samples=1, channels=64, filters=64, size=(1, 64))
+    >>> work = Work(layer=layer, operation="AxW", rows="A", fp32=False)
     >>> expected = Expectations(CoreConfig())
     >>> expected.cycles(work, 2.0) < expected.cycles(work, 1.0), expected.traffic(work)
     (True, 24576)

@@ -136,7 +136,7 @@ def _filled(made: torch.Tensor, given: torch.Tensor, weight: torch.Tensor, setti
 
 
 def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | None] | None:
-    grad, given, weight, bias_sizes, *settings, (for_input, for_weight, for_bias) = call.args
+    grad, given, weight, _, *settings, (for_input, for_weight, for_bias) = call.args
     _see_dimensions(weight)
     entries = at.roles.entries(call.number) if call.number is not None else []
     path = at.names.parameter(weight)
