@@ -9,24 +9,24 @@ import torch
 
 from tensordash_runtime import Device, DeviceError
 from tensordash_runtime.compare import DifferenceError, comparison
-from tensordash_runtime.tasks import TASKS, load_task
+from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 
 
-@pytest.mark.parametrize("name", TASKS)
-def test_losses_fall_as_pytorchs_do(name: str) -> None:
+@pytest.mark.parametrize(("name", "count"), [("digits", 20), ("mlp", 120), ("gpt", 8)])
+def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     with Device("core") as device:
         trainer = Trainer(load_task(name, seed=1), device)
-        run = trainer.train(12)
+        run = trainer.train(count)
     assert run.missed == []
-    assert run.steps == 12
+    assert run.steps == count
     losses = np.array([(step.loss, step.plain_loss) for step in trainer.history])
     assert losses[-3:].mean() < losses[:3].mean()
     assert losses[:, 0] == pytest.approx(losses[:, 1], rel=0.02)
     assert not np.array_equal(losses[:, 0], losses[:, 1])
     assert all(0 < step.zeros < 1 and step.cycles <= step.dense_cycles for step in trainer.history)
     ((steps, mine, plain),) = trainer.accuracies
-    assert steps == 12
+    assert steps == count
     assert 0 <= mine <= 1
     assert mine == pytest.approx(plain, abs=0.2)
 
