@@ -118,7 +118,8 @@ class Trainer:
                 if len(self.history) == steps:
                     break
             if len(self.history) % self.task.steps_per_epoch == 0 or len(self.history) == steps:
-                self.accuracies.append((len(self.history), *map(self.task.accuracy, self._models)))
+                mine, plain = map(self.task.accuracy, self._models)
+                self.accuracies.append((len(self.history), mine, plain))
                 self.save()
         return run
 

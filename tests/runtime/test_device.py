@@ -79,7 +79,7 @@ def test_convolutions_and_their_gradients(device: Device, settings: dict[str, An
     for got, wanted in (
         (device.convolution(a, w, **settings), out),
         (device.convolution_input(a.shape, w, g, **settings), conv2d_input(given, wide_w, wide_g, **settings)),
-        (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),  # type: ignore[arg-type]
+        (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),
     ):
         assert got.dtype is kind
         assert torch.equal(got, wanted.float().to(kind))
@@ -90,7 +90,7 @@ def test_one_direction(device: Device) -> None:
     out = conv1d(a.double(), w.double(), stride=2, padding=1)
     assert torch.equal(device.convolution(a, w, stride=2, padding=1), out.float().half())
     g = drawn(tuple(out.shape), seed=3)
-    wanted = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)  # type: ignore[arg-type]
+    wanted = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)
     assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), wanted.float().half())
 
 
@@ -226,15 +226,15 @@ def test_another_thread_and_another_process() -> None:
 
     def use() -> None:
         try:
-            device.matmul(torch.ones(1, 1), torch.ones(1, 1))
+            mine.matmul(torch.ones(1, 1), torch.ones(1, 1))
         except DeviceError as error:
             said.append(str(error))
 
-    with Device("core") as device:
+    with Device("core") as mine:
         thread = threading.Thread(target=use)
         thread.start()
         thread.join()
-        device._place = os.getpid() + 1, threading.get_ident()
+        mine._place = os.getpid() + 1, threading.get_ident()
         use()
     assert "the thread that made it" in said[0]
     assert "the process that made it" in said[1]
