@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from .device import Device
 from .errors import DeviceError, NoRoomError, OffloadError
-from .run import Contracted, Missed, Run
+from .records import Contracted, Missed, Totals
+from .run import Run
 
 if TYPE_CHECKING:
     from .dispatch import offload
 
-__all__ = ["Contracted", "Device", "DeviceError", "Missed", "NoRoomError", "OffloadError", "Run", "offload"]
+__all__ = ["Contracted", "Device", "DeviceError", "Missed", "NoRoomError", "OffloadError", "Run", "Totals", "offload"]
 
 _LAZY = {"offload": ".dispatch"}
 

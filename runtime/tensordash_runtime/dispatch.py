@@ -20,7 +20,8 @@ from .device import Device
 from .errors import NoRoomError, OffloadError
 from .jobs import Done
 from .products import HANDLERS, Product, UnfitError
-from .run import Contracted, Missed, Run
+from .records import Contracted, Missed
+from .run import Run
 
 __all__ = ["Watcher", "offload"]
 

@@ -2,18 +2,36 @@
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from tensordash_sim.evaluate.figure import Figure, Point
 from tensordash_sim.report import write_report
 
-if TYPE_CHECKING:
-    from .run import Run
+from .device import Device
+from .records import Contracted, Missed, Totals
 
-__all__ = ["write_page"]
+__all__ = ["Told", "write_page"]
 
 
-def write_page(run: "Run", path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
+class Told(Protocol):
+    """What a page needs of a run."""
+
+    device: Device
+    contractions: list[Contracted]
+    missed: list[Missed]
+    steps: int
+
+    def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
+        """Sums, of all contractions or of some."""
+
+    def by_layer(self) -> dict[tuple[str, str], Totals]:
+        """Sums of each layer and operation."""
+
+    def by_step(self) -> dict[int, Totals]:
+        """Sums of each step."""
+
+
+def write_page(run: Told, path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
     """Write it, as `Run.page` says."""
     results = [_over_steps(run, curves), _layers(run)]
     if run.missed:
@@ -21,7 +39,7 @@ def write_page(run: "Run", path: Path, curves: Mapping[str, Mapping[str, Iterabl
     write_report(results, path, title="TensorDash: a training run", overview=False)
 
 
-def _over_steps(run: "Run", curves: Mapping[str, Mapping[str, Iterable[float]]]) -> Figure:
+def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> Figure:
     steps = run.by_step()
     by_operation: dict[str, list[Point]] = {}
     for name in dict.fromkeys(each.operation for each in run.contractions):
@@ -57,7 +75,7 @@ def _over_steps(run: "Run", curves: Mapping[str, Mapping[str, Iterable[float]]])
     )
 
 
-def _layers(run: "Run") -> Figure:
+def _layers(run: Told) -> Figure:
     points = [
         Point(
             metric=operation,
@@ -73,7 +91,7 @@ def _layers(run: "Run") -> Figure:
     )
 
 
-def _missed(run: "Run") -> Figure:
+def _missed(run: Told) -> Figure:
     points = [
         Point(metric=each.operation, series=each.layer, x="", ours=each.macs, more={"reason": each.reason})
         for each in run.missed
@@ -89,5 +107,5 @@ def _missed(run: "Run") -> Figure:
     )
 
 
-def _measured(run: "Run") -> bool:
+def _measured(run: Told) -> bool:
     return run.device.backend == "verilator"
