@@ -179,7 +179,7 @@ def load_task(name: str, seed: int = 0) -> Task:
     --------
     >>> task = load_task("mlp", seed=1)
     >>> batch = next(task.order(0))
-    >>> float(task.loss(task.model, batch)) > 2, task.steps_per_epoch
+    >>> task.loss(task.model, batch).item() > 2, task.steps_per_epoch
     (True, 96)
     """
     require_int("seed", seed, 0)

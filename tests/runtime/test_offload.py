@@ -148,9 +148,11 @@ def test_what_pytorch_adds(device: Device) -> None:
             torch.dot(x[0], y[:, 0]),
             torch._addmm_activation(c[0], x, y),
             F.conv_transpose2d(image, kernel, bias, stride=2, output_padding=1),
+            F.conv_transpose2d(image, kernel, bias, dilation=2, output_padding=1),  # places that no tap meets
             torch.einsum("bij,bjk->bik", bx, by),
         ]
     wide = F.conv_transpose2d(image.double(), kernel.double(), stride=2, output_padding=1).float()
+    apart = F.conv_transpose2d(image.double(), kernel.double(), dilation=2, output_padding=1).float()
     wanted = [
         exact(x, y) + c.float(),
         exact(x, y) * 0.3 + c.float() * 0.7,
@@ -164,6 +166,7 @@ def test_what_pytorch_adds(device: Device) -> None:
         exact(x[0], y[:, 0]),
         (exact(x, y) + c[0].float()).relu(),
         wide + bias.float()[:, None, None],
+        apart + bias.float()[:, None, None],
         exact(bx, by),
     ]
     for k, (mine, theirs) in enumerate(zip(got, wanted, strict=True)):
