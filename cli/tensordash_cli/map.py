@@ -61,12 +61,12 @@ def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: fl
             layer = Layer(size=(size, size), kernel=(kernel, kernel), **shape)
         work = Work(layer=layer, operation=operation, rows=rows or pair[0], fp32=False)
         expected = Expectations(config)
-        contraction, blocking = expected.cut(work)
+        contraction, blocking, _ = expected.made(work)
     except (TypeError, ValueError) as error:
         raise TensorDashError(str(error)) from error
-    cycles, dense = expected.cycles(work, speedup), expected.cycles(work, 1.0)
-    traffic = expected.traffic(work)
-    beats = traffic * 8 // config.axi_bits
+    found, dense = expected.times(work, speedup), expected.cycles(work, 1.0)
+    cycles = found.cycles
+    busy = {unit: taken for unit, taken in found.busy.items() if unit != "output"}  # which waits for its multiply
     rounds = sum(1 for _ in contraction.rounds(blocking))
     return {
         "layer": repr(layer),
@@ -76,13 +76,10 @@ def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: fl
         "tile_of_results": {side: list(each) for side, each in blocking.tiles.items()},
         "streams_of_a_multiply": {side: list(each) for side, each in blocking.sets.items()},
         "chunk_of_the_reduction": list(blocking.chunk),
-        "bytes_moved": traffic,
+        "bytes_moved": expected.traffic(work),
         "cycles": cycles,
         "dense_core": dense,
         "speedup": round(dense / cycles, 3),
-        "limited_by": "memory"
-        if beats > 0.9 * cycles
-        else "the tile"
-        if cycles < 0.95 * dense
-        else "what surrounds the tile",
+        "busy": {unit: round(taken / cycles, 3) for unit, taken in busy.items()},
+        "limited_by": max(busy, key=lambda unit: busy[unit]),
     }

@@ -1,12 +1,12 @@
 """Cycles and traffic of a core's operations, as far as they can be said without running them."""
 
-from dataclasses import replace
-
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.choice import best_blocking, estimate
+from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.layer import OPERANDS
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.timing import Timing, timing
 
 from .backends import moved_bytes
 from .jobs import Work
@@ -37,13 +37,13 @@ class Expectations:
 
     def __init__(self, config: CoreConfig) -> None:
         self._config = config
-        self._cut: dict[Work, tuple[Contraction, Blocking]] = {}
-        self._cycles: dict[tuple[Work, float], int] = {}
-        self._traffic: dict[Work, int] = {}
+        self._made: dict[Work, tuple[Contraction, Blocking, Program]] = {}
+        self._times: dict[tuple[Work, float], Timing] = {}
+        self._moved: dict[Work, int] = {}
 
-    def cut(self, work: Work) -> tuple[Contraction, Blocking]:
-        """The program's contraction, and how it is cut; addresses in memory do not matter for it."""
-        if work not in self._cut:
+    def made(self, work: Work) -> tuple[Contraction, Blocking, Program]:
+        """The contraction, how it is cut, and its program, but for addresses in memory, which do not matter here."""
+        if work not in self._made:
             names = (*OPERANDS[work.operation], "result")
             contraction = Contraction(
                 config=self._config,
@@ -53,20 +53,25 @@ class Expectations:
                 rows=work.rows,
                 fp32=work.fp32,
             )
-            self._cut[work] = contraction, best_blocking(contraction)
-        return self._cut[work]
+            blocking = best_blocking(contraction)
+            self._made[work] = contraction, blocking, contraction.program(blocking)
+        return self._made[work]
+
+    def times(self, work: Work, speedup: float) -> Timing:
+        """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
+        key = work, round(speedup, DIGITS)
+        if key not in self._times:
+            *_, program = self.made(work)
+            self._times[key] = timing(self._config, program.descriptors, speedup=key[1])
+        return self._times[key]
 
     def cycles(self, work: Work, speedup: float) -> int:
         """With a tile that is so much faster than the dense one."""
-        key = work, round(speedup, DIGITS)
-        if key not in self._cycles:
-            contraction, blocking = self.cut(work)
-            self._cycles[key] = round(estimate(replace(contraction, speedup=key[1]), blocking))
-        return self._cycles[key]
+        return self.times(work, speedup).cycles
 
     def traffic(self, work: Work) -> int:
         """Bytes read from memory and written to it, descriptors left out."""
-        if work not in self._traffic:
-            contraction, blocking = self.cut(work)
-            self._traffic[work] = moved_bytes(contraction.program(blocking), self._config)
-        return self._traffic[work]
+        if work not in self._moved:
+            *_, program = self.made(work)
+            self._moved[work] = moved_bytes(program, self._config)
+        return self._moved[work]

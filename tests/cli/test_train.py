@@ -60,6 +60,7 @@ def test_a_layer_is_mapped(capfd: pytest.CaptureFixture[str]) -> None:
     document = json.loads(call(f"{arguments} --json", capfd)[0])
     assert document["row_side"] == "G"
     assert document["cycles"] < document["dense_core"]
+    assert document["limited_by"] == max(document["busy"], key=document["busy"].get)
     # All operands and results move at least once.
     assert document["bytes_moved"] >= 2 * (64 * 64 + 32 * 64 + 64 * 32 * 9)
     text, _ = call(arguments, capfd)

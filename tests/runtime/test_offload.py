@@ -227,7 +227,9 @@ def test_half_of_a_backward_pass(device: Device) -> None:
     assert [each.operation for each in run.missed] == ["AxW", "WxG", "AxG"]
     assert [each.macs for each in run.missed] == [4, 4, 4]
     assert x.grad is not None
+    assert w.grad is not None
     assert torch.equal(x.grad.flatten(), _spread(w))
+    assert torch.equal(w.grad.flatten(), x.detach().flatten()[[0, 1]] + x.detach().flatten()[[5, 6]])
     assert run.share == 0
 
 
