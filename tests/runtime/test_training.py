@@ -61,7 +61,8 @@ def test_wrong_checkpoints(tmp_path: Path) -> None:
             trainer.resume()
 
 
-def test_a_difference_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("wrong", [0x40000001, 0x3FFFFFFF])
+def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
     with Device("core") as device, Device("core", "golden") as other:
         a, b = torch.ones(3, 2), torch.ones(2, 5)
         from tensordash_runtime import offload
@@ -74,13 +75,13 @@ def test_a_difference_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
         def broken(job: Any) -> Any:
             ran = whole(job)
-            ran.bits[..., 4, 0, 1] ^= 1
+            ran.bits[..., 4, 0, 1] = wrong
             return ran
 
         monkeypatch.setattr(backend, "run", broken)
         with (
             pytest.raises(
-                DifferenceError, match=r"AxW of mm 1x5x2: element \(0, 1, 4\) of .* 0x40000000 and 0x40000001"
+                DifferenceError, match=rf"AxW of mm 1x5x2: element \(0, 1, 4\) of .* 0x40000000 and {wrong:#010x}"
             ),
             offload(device, watcher=comparison(other)),
         ):
