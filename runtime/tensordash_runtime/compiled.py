@@ -28,8 +28,8 @@ def tensordash(
     graph, inputs
         As Dynamo gives them.
     options : mapping, optional
-        Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", a `Run` of it that
-        gets all contractions; "strict", as of `offload`.
+        Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", a `Run` of it
+        that gets all contractions; "strict", as of `offload`.
 
     Raises
     ------
