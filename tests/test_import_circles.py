@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-PACKAGES = ("tensordash", "tensordash_sim", "tensordash_synth", "tensordash_formal", "tensordash_cli")
+PACKAGES = (
+    "tensordash",
+    "tensordash_sim",
+    "tensordash_runtime",
+    "tensordash_synth",
+    "tensordash_formal",
+    "tensordash_cli",
+)
 
 
 def modules_of(folder: Path) -> dict[str, Path]:

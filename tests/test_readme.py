@@ -29,7 +29,7 @@ def test_configuration_is_the_default() -> None:
 
 def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
-    code, recording = blocks("python")
+    code, offloading, recording = blocks("python")
     exec(compile(code, "README.md", "exec"), {})
     assert capsys.readouterr().out == "[[12. 12.]\n [12. 12.]] [2] [8]\n"
     assert (tmp_path / "my_tile" / "tensordash.v").is_file()
@@ -37,7 +37,10 @@ def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     from torch import nn, ones
 
     model = nn.Linear(8, 4)
-    exec(compile(recording, "README.md", "exec"), {"model": model, "train": lambda it: it(ones(2, 8)).sum().backward()})
+    given = {"model": model, "train": lambda it: it(ones(2, 8)).sum().backward()}
+    exec(compile(offloading, "README.md", "exec"), dict(given))
+    assert "Linear" in capsys.readouterr().out
+    exec(compile(recording, "README.md", "exec"), given)
     assert [str(record.operation) for record in Trace.open("run.trace").records] == ["AxW", "AxG"]
 
 

@@ -20,6 +20,8 @@ COMMANDS = (
     "prove",
     "synth",
     "trace",
+    "train",
+    "map",
     "simulate",
     "inspect",
     "evaluate",

@@ -59,6 +59,7 @@ def write_report(
     *,
     runs: Sequence[ScheduleRun] = (),
     title: str = "TensorDash: evaluation",
+    overview: bool = True,
 ) -> None:
     """Write the page; it is complete or not there. Its folder is made if need be.
 
@@ -74,6 +75,8 @@ def write_report(
         What the schedule viewer offers; without any there is no viewer.
     title : str
         Of the page.
+    overview : bool
+        Whether results are compared with the paper's: with an overview of that, and the paper's numbers beside ours.
 
     Raises
     ------
@@ -85,6 +88,7 @@ def write_report(
     template = _environment().get_template("report.html.j2")
     html = template.render(
         title=title,
+        overview=overview and bool(results),
         version=tensordash.__version__,
         results=results,
         compared=compared,

@@ -1,8 +1,6 @@
 """Records traces from PyTorch, step by step."""
 
-import functools
 import importlib.util
-import os
 import threading
 import warnings
 from collections.abc import Collection, Mapping, Sequence
@@ -72,7 +70,6 @@ class Recorder:
         given = {"torch": torch.__version__} | ({} if model is None else {"model": type(model).__name__})
         self._writer = TraceWriter(path, conditions=given | dict(conditions or {}), values=values, overwrite=overwrite)
         self._epoch: int | None = None
-        self._ended = 0
         self._stepped = False
         self._step: Any = None
         self._failure: TraceError | None = None
@@ -80,31 +77,25 @@ class Recorder:
         self.finished = False
 
     def __enter__(self) -> "Recorder":
-        from torch.amp.grad_scaler import GradScaler
-        from torch.optim.optimizer import register_optimizer_step_post_hook
-
         from .capture import Capture
         from .capture.names import Names
+        from .capture.steps import Steps
 
         self._capture = Capture(Names(self._model), self._fail)
         self._writer.__enter__()
-        self._process, self._thread = os.getpid(), threading.get_ident()
+        self._thread = threading.get_ident()
         self._pushed = False
         self._depth = _depth()
         self._passed_over: set[str] = set()
-        self._handle = register_optimizer_step_post_hook(self._after_optimizer)
-        self._scale = GradScaler.step
-        GradScaler.step = self._scaled(GradScaler.step)  # type: ignore[method-assign]
+        self._watch = Steps(self._after_optimizer)
+        self._watch.begin()
         self._choose()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        from torch.amp.grad_scaler import GradScaler
-
-        self._handle.remove()
-        GradScaler.step = self._scale  # type: ignore[method-assign]
+        self._watch.end()
         sink = self._capture.sink
         try:
             if kind is None and self._failure is None and not self._stepped and sink is not None and not sink.empty:
@@ -143,27 +134,9 @@ class Recorder:
             self.index += 1
             self._choose()
 
-    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        import torch
-
-        if os.getpid() != self._process or torch._C._current_graph_task_id() != -1:
-            return  # one that steps during the backward pass does not end it
-        self._ended += 1
+    def _after_optimizer(self, optimizer: Any) -> None:
         if self._optimizers is None or any(optimizer is counted for counted in self._optimizers):
             self.step()
-
-    def _scaled(self, step: Any) -> Any:
-        """A step of a gradient scaler, which leaves the optimizer's out if a gradient is not finite, ends one, too."""
-
-        @functools.wraps(step)
-        def wrapper(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            ended = self._ended
-            result = step(scaler, optimizer, *args, **kwargs)
-            if self._ended == ended:
-                self._after_optimizer(optimizer, args, kwargs)
-            return result
-
-        return wrapper
 
     def _choose(self) -> None:
         """Begin to record the step that is under way, or not to."""

@@ -357,7 +357,9 @@ class TestFiles:
         assert load_any_preset("paper", ["tile.rows=2"]) == load_preset("paper", ["tile.rows=2"])
 
     def test_a_core_is_no_tile(self):
-        with pytest.raises(ConfigError, match="paper, .* not 'core', a core: only generate, verify and synth take one"):
+        with pytest.raises(
+            ConfigError, match="paper, .* not 'core', a core: only generate, verify, synth, train and map take one"
+        ):
             load_preset("core")
         with pytest.raises(ValueError, match="kind must be one of tile, core, not 'chip'"):
             preset_names("chip")

@@ -123,7 +123,7 @@ def test_what_cannot_be_told_does_not_end_training(tmp_path: Path, monkeypatch: 
     def broken(*arguments: Any) -> None:
         raise RuntimeError("no idea")
 
-    monkeypatch.setattr("tensordash_sim.trace.capture.handlers.geometry_of", broken)
+    monkeypatch.setattr("tensordash_sim.trace.capture.matrix_role.geometry_of", broken)
     trace = traced(tmp_path, lambda: train(mlp(), torch.randn(2, 6), 1))
     assert uncaptured(trace) == [
         "aten::addmm (RuntimeError: no idea) (2 times)",

@@ -9,7 +9,7 @@ from ...lowering import Operation
 from .names import Names
 from .roles import Entry, Roles
 
-__all__ = ["Call", "Recording"]
+__all__ = ["Call", "Recording", "Step"]
 
 
 @dataclass
@@ -73,8 +73,8 @@ class Call:
         return given | self.kwargs
 
 
-class Recording(Protocol):
-    """Where a handler records.
+class Step(Protocol):
+    """What is known of the step that is under way.
 
     Attributes
     ----------
@@ -86,6 +86,10 @@ class Recording(Protocol):
 
     names: Names
     roles: Roles
+
+
+class Recording(Step, Protocol):
+    """Where a handler records."""
 
     def uncaptured(self, call: Call, why: str = "") -> None:
         """Name an operation that is not captured."""

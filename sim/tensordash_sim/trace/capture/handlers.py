@@ -8,6 +8,7 @@ import torch
 from ...lowering import Operation
 from . import fused, operators
 from .call import Call, Recording
+from .matrix_role import layer_of, role_of
 from .operators import Convolved
 from .roles import Entry, geometry_of
 
@@ -16,39 +17,17 @@ __all__ = ["HANDLERS"]
 FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT = Operation
 
 
-def _needs(**tensors: torch.Tensor) -> frozenset[Operation]:
-    """The gradients that A and W need."""
-    gradients = {"A": INPUT_GRADIENT, "W": WEIGHT_GRADIENT}
-    return frozenset(gradients[name] for name, tensor in tensors.items() if tensor.requires_grad)
-
-
 def _matrix_product(capture: Recording, call: Call) -> None:
-    left, right, x, y = operators.factors(call.name, call.args)
-    if call.phase == "backward":
-        gradient = None if call.number is None else capture.roles.gradient(x, y, call.number, call.task)
-        if gradient is None:
-            capture.uncaptured(call, " (role unknown)")
-        elif (geometry := gradient.entry.geometry) is not None:
-            capture.put(gradient.entry.layer, gradient.operation, geometry, gradient.operands)
-        return
-    a, w = x, y.mT
-    if capture.names.parameter(x) is not None and capture.names.parameter(y) is None:
-        a, w = y.mT, x  # W X: the parameter is on the left
-    kind = next(kind for kind in ("bmm", "mm", "mv", "dot") if kind in call.name)
-    layer = _layer(capture, call, kind, w)
-    needs = _needs(A=left, W=right) if w is not x else _needs(A=right, W=left)
-    # Autograd's formulas of mm and bmm begin with the right factor's gradient, those of the others with the left one's.
-    first = WEIGHT_GRADIENT if (call.name in ("aten::mm", "aten::bmm")) is (w is not x) else INPUT_GRADIENT
-    geometry = geometry_of(a, w)
-    capture.roles.add(Entry(layer, geometry=geometry, needs=needs, first=first), call.number, {"A": a, "W": w})
-    if call.phase == "forward":
-        capture.put(layer, FORWARD, geometry, {"A": a, "W": w})
+    role = role_of(capture, call)
+    if role is None:
+        capture.uncaptured(call, " (role unknown)")
+    elif call.phase != "repeated":
+        capture.put(role.layer, role.operation, role.geometry, role.operands)
+    if role is not None and call.phase == "forward":
+        left, right, *_ = operators.factors(call.name, call.args)
+        needs = left.requires_grad or right.requires_grad
         if right.dim() == 1 and (left.requires_grad or (left.dim() == 1 and needs)):
-            capture.uncaptured(call, f" (gradients without sums: products of vectors, {layer})")
-
-
-def _layer(capture: Recording, call: Call, kind: str, operand: torch.Tensor | None) -> str:
-    return call.repeats.layer if call.repeats is not None else capture.names.layer(kind, operand)
+            capture.uncaptured(call, f" (gradients without sums: products of vectors, {role.layer})")
 
 
 def _convolution(capture: Recording, call: Call) -> None:
@@ -58,7 +37,7 @@ def _convolution(capture: Recording, call: Call) -> None:
     elif weight.dim() not in (3, 4):
         capture.uncaptured(call, f" ({weight.dim() - 2}d)")
     else:
-        layer = _layer(capture, call, "convolution", weight)
+        layer = layer_of(capture, call, "convolution", weight)
         capture.roles.add(Entry(layer), call.number, {"A": given, "W": weight})
         if call.phase == "forward":
             convolved = Convolved.of(given, weight, settings)
@@ -86,7 +65,7 @@ def _convolution_backward(capture: Recording, call: Call) -> None:
 def _attention(capture: Recording, call: Call) -> None:
     """Two products: of Q and K, and of their result P and V."""
     given = call.named()
-    layer = _layer(capture, call, "attention", None)
+    layer = layer_of(capture, call, "attention", None)
     parts = (f"{layer}/qk", f"{layer}/pv")
     capture.roles.add(Entry(layer, parts=parts), call.number, {"A": given["query"], "W": given["key"]})
     if given.get("dropout_p", 0) > 0:

@@ -1,18 +1,16 @@
 """Intercepts the ATen operations of a training step, and records the products among them."""
 
 import os
-import sys
 import threading
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.utils.checkpoint
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...lowering import Operation
 from ..format import TraceError
-from . import functions, operators
+from . import functions, operators, phases
 from .call import Call
 from .handlers import HANDLERS
 from .names import Names
@@ -20,8 +18,6 @@ from .roles import Roles
 from .sink import Sink
 
 __all__ = ["Capture"]
-
-_CHECKPOINT = torch.utils.checkpoint.__file__
 
 
 class Capture(TorchDispatchMode):
@@ -100,38 +96,13 @@ class Capture(TorchDispatchMode):
                         self.names.alias(call.args[0], call.result)
                 else:
                     call.name = name
-                    self._place(call, number, enabled)
+                    if noted := phases.place(call, self.roles, number, enabled=enabled):
+                        self.note(noted)
                     self._record(name, handler, call)
         except (OSError, TraceError) as error:
             self._failed(error)  # which raises
         except Exception as error:  # training goes on, whatever it is that cannot be told of it
             self.note(f"{name} ({type(error).__name__}: {error})")
-
-    def _place(self, call: Call, number: int, enabled: bool) -> None:
-        """Find what a call is a part of."""
-        call.task = torch._C._current_graph_task_id()
-        node = torch._C._current_autograd_node()
-        call.node = "" if node is None else node.name()
-        function = functions.under_way()
-        if not enabled and function is not None:
-            number, enabled = function, True
-        if call.task == -1:
-            call.phase = "forward" if enabled else "none"
-            call.number = number if function is not None or call.requires_grad else None
-            return
-        call.phase = "backward"
-        call.number = node._sequence_nr() if node is not None else None
-        checkpoint = _checkpoint() if enabled else None
-        own = isinstance(node, torch._C._FunctionBase)
-        if checkpoint is not None:
-            call.phase = "repeated"
-        elif enabled and own:
-            call.phase = "repeated"
-            self.note(f"{call.name} in {call.node}, taken for a forward pass that is repeated")
-        if call.phase == "repeated":
-            if own and checkpoint != "unpack_hook" and call.number is not None:
-                call.repeats = self.roles.repeated(call.number, call.task)
-            call.number = number
 
     def _record(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
         if call.phase == "none":
@@ -188,16 +159,3 @@ def _writes_of(func: Any) -> list[tuple[int, str]]:
     arguments = getattr(getattr(func, "_schema", None), "arguments", ())
     written = [(place, each.name, each.alias_info) for place, each in enumerate(arguments)]
     return [(place, name) for place, name, alias in written if alias is not None and alias.is_write]
-
-
-def _checkpoint() -> str | None:
-    """Which function of PyTorch's checkpointing computes anew, if one does.
-
-    "backward" does so for the node at work, "unpack_hook" for any that needs what was not kept.
-    """
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if frame.f_code.co_filename == _CHECKPOINT and frame.f_code.co_name in ("backward", "unpack_hook"):
-            return frame.f_code.co_name
-        frame = frame.f_back
-    return None

@@ -1,0 +1,172 @@
+"""`tensordash train`: a network in training on a core, emulated or on its Verilog, next to plain PyTorch."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensordash import TensorDashError, TileConfig
+from tensordash.configuration.core_config import CoreConfig
+
+from .console import (
+    CheckError,
+    WholeRange,
+    any_config_options,
+    json_option,
+    print_json,
+    progress_bar,
+    writable_folder,
+)
+
+if TYPE_CHECKING:
+    from tensordash_runtime import Device, Run
+    from tensordash_runtime.training import Step, Trainer
+
+__all__ = ["command"]
+
+MODELS = ("digits", "mlp", "gpt")
+BACKENDS = ("emulator", "golden", "verilator")
+WIDTH = 100
+"""Characters of the table."""
+
+
+@click.command("train")
+@any_config_options
+@click.option("--model", type=click.Choice(MODELS), default="digits", show_default=True, help="What is trained.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="emulator", show_default=True, help="What computes.")
+@click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
+@click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
+@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of weights and order.")
+@click.option("--compare", type=click.Choice(BACKENDS[1:]), help="Run all on this, too; stop where a bit differs.")
+@click.option(
+    "-o", "--output", metavar="DIR", type=Path, help="For checkpoints, run.json and report.html; goes on there."
+)
+@json_option
+def command(config: TileConfig | CoreConfig, as_json: bool, **given: Any) -> None:
+    """Train a network with all of its products on a core, and the same in plain PyTorch beside it.
+
+    An fp16 core trains in fp16 with loss scaling and FP32 master weights. Prints loss and accuracy of both, cycles,
+    the speedup over the dense core, and zeros. Exit status 1 if --compare finds a difference.
+    """
+    if given["steps"] is not None and given["epochs"] is not None:
+        raise click.UsageError("--steps and --epochs exclude each other")
+    if given["compare"] == given["backend"]:
+        raise click.UsageError(f"--compare must be another one than --backend, not {given['compare']}")
+    if given["output"] is not None:
+        writable_folder(given["output"], "--output")
+    trainer, run = _train(config, **given)
+    document = _document(trainer, run)
+    if given["output"] is not None:
+        _write(given["output"], trainer, run, document)
+    if as_json:
+        print_json(document)
+    else:
+        _print(trainer, run)
+
+
+def _train(
+    config: TileConfig | CoreConfig,
+    *,
+    model: str,
+    backend: str,
+    steps: int | None,
+    epochs: int | None,
+    seed: int,
+    compare: str | None,
+    output: Path | None,
+) -> "tuple[Trainer, Run]":
+    from contextlib import ExitStack
+
+    try:
+        from tensordash_runtime.compare import DifferenceError, comparison
+        from tensordash_runtime.tasks import load_task
+        from tensordash_runtime.training import Trainer
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise TensorDashError("training needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from error
+    task = load_task(model, seed)
+    settings = {"model": model, "seed": seed, "configuration": config.digest}
+    with ExitStack() as stack:
+        device = stack.enter_context(_device(config, backend))
+        other = None if compare is None else stack.enter_context(_device(config, compare))
+        watcher = None if other is None else comparison(other)
+        trainer = Trainer(task, device, settings=settings, folder=output, watcher=watcher)
+        trainer.resume()
+        wanted = steps if steps is not None else (epochs or 1) * task.steps_per_epoch
+        bar = stack.enter_context(progress_bar())
+        line = bar.add_task(f"training {model}", total=wanted, completed=len(trainer.history))
+
+        def told(step: "Step") -> None:
+            bar.update(line, advance=1, description=f"training {model}, loss {step.loss:.3f}")
+
+        try:
+            run = trainer.train(wanted, told)
+        except DifferenceError as error:
+            raise CheckError(f"step {len(trainer.history)}, {backend} and {compare}: {error}") from None
+        except KeyboardInterrupt:
+            trainer.save()
+            raise
+    return trainer, run
+
+
+def _device(config: TileConfig | CoreConfig, backend: str) -> "Device":
+    from tensordash_runtime import Device
+
+    try:
+        return Device(config, backend)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _document(trainer: "Trainer", run: "Run") -> dict[str, Any]:
+    every = trainer.history
+    cycles, dense = (sum(getattr(step, name) for step in every) for name in ("cycles", "dense_cycles"))
+    return {
+        "model": trainer.task.name,
+        "data": trainer.task.data,
+        "backend": run.device.backend,
+        "steps": len(every),
+        "cycles": cycles,
+        "dense_cycles": dense,
+        "speedup": round(dense / cycles, 4),
+        "accuracy": trainer.accuracies[-1][1],
+        "plain_accuracy": trainer.accuracies[-1][2],
+        "accuracies": trainer.accuracies,
+        "history": [asdict(step) for step in every],
+    }
+
+
+def _write(folder: Path, trainer: "Trainer", run: "Run", document: dict[str, Any]) -> None:
+    import json
+
+    from tensordash.storage.files import write_whole
+
+    write_whole(folder / "run.json", json.dumps(document | {"run": run.to_json()}, indent=1) + "\n")
+    losses = {"device": [s.loss for s in trainer.history], "PyTorch, float32": [s.plain_loss for s in trainer.history]}
+    run.page(folder / "report.html", curves={"loss": losses})
+
+
+def _print(trainer: "Trainer", run: "Run") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=f"{trainer.task.name}, {trainer.task.data}", title_justify="left")
+    for name in ("steps", "loss", "PyTorch's", "accuracy", "PyTorch's", "cycles", "speedup", "zeros"):
+        table.add_column(name, justify="right")
+    before = 0
+    for after, accuracy, plain in trainer.accuracies:
+        steps = trainer.history[before:after]
+        if not steps:
+            continue
+        loss, plain_loss, zeros = (
+            sum(getattr(step, name) for step in steps) / len(steps) for name in ("loss", "plain_loss", "zeros")
+        )
+        cycles, dense = (sum(getattr(step, name) for step in steps) for name in ("cycles", "dense_cycles"))
+        numbers = f"{loss:.4f}", f"{plain_loss:.4f}", f"{accuracy:.1%}", f"{plain:.1%}", f"{cycles:,}"
+        table.add_row(f"{before}-{after - 1}", *numbers, f"{dense / cycles:.2f}", f"{zeros:.1%}")
+        before = after
+    Console(highlight=False, width=WIDTH).print(table)
+    if run.contractions:
+        click.echo(str(run))

@@ -1,0 +1,185 @@
+"""Three ways to run an operation: compiled, by the golden core, and on the emitted Verilog; the bits are the same."""
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES, decode
+from tensordash_sim.core.choice import best_blocking
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.core.images import TensorImage
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.verilated import VerilatedCore
+from tensordash_sim.emulator import contract
+
+from .errors import DeviceError, NoRoomError
+from .jobs import Job, Ran, Work
+
+__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator", "moved_bytes"]
+
+RECORD, ALIGNED = 32, 64
+"""Bytes that a `record` writes, and what the ring's address is a multiple of."""
+
+
+class Backend(Protocol):
+    """What runs jobs."""
+
+    def run(self, job: Job) -> Ran:
+        """Do it.
+
+        Raises
+        ------
+        DeviceError
+            If there is no room for it, or the core says that it is wrong.
+        """
+
+    def close(self) -> None:
+        """Give back what it holds."""
+
+
+class Emulator:
+    """Golden's bits in compiled code.
+
+    Parameters
+    ----------
+    config : CoreConfig or TileConfig
+        The core, or a tile that is used like a core's.
+    """
+
+    def __init__(self, config: CoreConfig | TileConfig) -> None:
+        self._config = config
+
+    def run(self, job: Job) -> Ran:
+        """Do it; nothing is measured."""
+        work = job.work
+        return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, fp32=work.fp32))
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class _Programs:
+    """What golden core and Verilog share: tensors in memory, and a program for them that is kept.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    size : int
+        Bytes of memory.
+    """
+
+    def __init__(self, config: CoreConfig, size: int) -> None:
+        self._config, self._memory = config, Memory(size)
+        self._kept: dict[tuple[Work, tuple[int, ...]], Program] = {}
+
+    def run(self, job: Job) -> Ran:
+        """Lay the tensors out in memory, run the program, read the result and the counts."""
+        work = job.work
+        try:
+            image = TensorImage(
+                self._config, self._memory, work.layer, work.operation, job.values, rows=work.rows, fp32=work.fp32
+            )
+        except ValueError as error:  # shapes are right, so it is about room
+            raise NoRoomError(f"out of device memory: {error}") from None
+        program = self._program(work, image)
+        ring = -(-(image.end + RECORD) // ALIGNED) * ALIGNED
+        end = ring + BYTES * len(program.descriptors)
+        if end > len(self._memory.bytes):
+            raise NoRoomError(f"out of device memory: {end} bytes with the program, not {len(self._memory.bytes)}")
+        cycles, traffic = self._execute(program, image.end, ring)
+        counts = np.frombuffer(self._memory.read(image.end, RECORD) or b"", "<u4")
+        bits = image.result()
+        return Ran(
+            bits=bits.view(f"u{bits.dtype.itemsize}"),
+            cycles=cycles,
+            traffic=traffic,
+            zeros=int(counts[0]),
+            non_finite=int(counts[1]),
+        )
+
+    def close(self) -> None:
+        """Let go of the memory."""
+        self._memory = Memory(0)
+
+    def _program(self, work: Work, image: TensorImage) -> Program:
+        key = work, tuple(image.tensors.values())
+        if key not in self._kept:
+            contraction = Contraction(
+                config=self._config,
+                layer=work.layer,
+                operation=work.operation,
+                tensors=image.tensors,
+                rows=work.rows,
+                fp32=work.fp32,
+            )
+            program = contraction.program(best_blocking(contraction))
+            end = program.descriptors.pop()
+            program.add("record", memory=image.end)  # in the unit of stores, behind all of them
+            program.descriptors.append(end)
+            self._kept[key] = program
+        return self._kept[key]
+
+    def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
+        """Run a program on the memory, of which all up to `end` and the record matter; cycles and bytes moved."""
+        raise NotImplementedError
+
+
+class Golden(_Programs):
+    """The golden core: obvious, and slow."""
+
+    def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
+        outcome = GoldenCore(self._config, self._memory).run(program.descriptors)
+        if outcome.error:
+            raise DeviceError(f"error {outcome.error} in descriptor {outcome.index}")
+        return None, moved_bytes(program, self._config)
+
+
+class Verilator(_Programs):
+    """The emitted Verilog, with a memory that answers after some time.
+
+    Parameters
+    ----------
+    config, size
+        As of the golden core.
+    options
+        Of `VerilatedCore`: latency, pause, seed.
+    """
+
+    def __init__(self, config: CoreConfig, size: int, **options: Any) -> None:
+        super().__init__(config, size)
+        self._core = VerilatedCore(config, size, **options)
+
+    def close(self) -> None:
+        """End the simulation."""
+        super().close()
+        self._core.close()
+
+    def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
+        mine: NDArray[np.uint8] = np.frombuffer(self._memory.bytes, np.uint8)
+        self._core.memory[:end] = mine[:end]
+        done = self._core.run(program.descriptors, ring)
+        if done.outcome.error:
+            raise DeviceError(f"error {done.outcome.error} in descriptor {done.outcome.index}")
+        self._memory.bytes[: end + RECORD] = self._core.memory[: end + RECORD].tobytes()
+        beats = done.counters["read_beats"] + done.counters["write_beats"]
+        return done.cycles, beats * self._config.axi_bits // 8
+
+
+def moved_bytes(program: Program, config: CoreConfig) -> int:
+    """Bytes that a program's plain loads and stores move."""
+    groups = 0
+    for bits in program.descriptors:
+        operation, fields = decode(bits)
+        if operation is not None and operation.name in ("load", "store"):
+            groups += fields["count_0"] * fields["count_1"] * fields["count_2"] * fields["count_3"]
+    return groups * config.group_bytes
+
+
+BACKENDS: dict[str, Callable[..., Backend]] = {"emulator": Emulator, "golden": Golden, "verilator": Verilator}
+"""By name."""

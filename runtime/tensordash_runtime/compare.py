@@ -1,0 +1,46 @@
+"""Two devices side by side: the first bit in which they differ."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tensordash.configuration.errors import TensorDashError
+
+from .device import Device
+from .jobs import Done
+from .products import Product
+from .values import plain
+
+__all__ = ["DifferenceError", "comparison"]
+
+
+class DifferenceError(TensorDashError, RuntimeError):
+    """Two devices that do not compute the same. The message is one line."""
+
+
+def comparison(other: Device) -> Callable[[Product, Done], None]:
+    """A watcher for `offload`, which runs every product on another device, too.
+
+    Parameters
+    ----------
+    other : Device
+        Of the same configuration.
+
+    Returns
+    -------
+    callable
+        Raises `DifferenceError` at the first element whose bits differ.
+    """
+
+    def watcher(product: Product, done: Done) -> None:
+        fp32 = done.executed.work.fp32
+        again = other.contract(product.geometry, product.operation, product.operands, fp32=fp32)
+        mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, again))
+        width = mine.dtype.itemsize
+        different = np.argwhere(mine.view(f"u{width}") != theirs.view(f"u{width}"))
+        if len(different):
+            place = tuple(map(int, different[0]))
+            found = " and ".join(f"{each.view(f'u{width}')[place]:#0{2 * width + 2}x}" for each in (mine, theirs))
+            raise DifferenceError(f"{product.operation} of {product.layer}: element {place} of {mine.shape} is {found}")
+
+    return watcher

@@ -1,0 +1,372 @@
+"""A core that computes for Python: matrix products and convolutions, forward and backward, on arrays and tensors."""
+
+import os
+import threading
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.parameters import require_choice, require_int
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core.images import RESULTS, geometry_values, layer_values
+from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
+
+from .backends import BACKENDS, Backend
+from .counting import counted
+from .errors import DeviceError, NoRoomError
+from .expected import Expectations
+from .jobs import Done, Executed, Job, Work
+from .values import FLOAT32, TYPES, bits_of, like, plain, type_of, zeros_of
+
+__all__ = ["Device"]
+
+MEMORY_BYTES = 64 << 20
+Pair = int | tuple[int, ...]
+
+
+class Device:
+    """A core, or a tile that is used like one, in this thread of this process.
+
+    Results are defined to the bit (docs/numerics.md), and the same for every backend. Of tensors of the device's
+    operand type a result is the exact sum, rounded to FP32 and then to that type. Values of float32 tensors are rounded
+    to the operand type, and the result is the sum rounded to FP32. Other types are an error.
+
+    Parameters
+    ----------
+    preset : str, CoreConfig or TileConfig
+        A preset's name, of a core or of a tile, or a configuration.
+    backend : str
+        "emulator": compiled. "golden": the golden core, slow. "verilator": the emitted Verilog, which takes half a
+        minute to build for the first time. A tile has the emulator only.
+    memory_bytes : int
+        Of the device's memory; operands and result of an operation must fit.
+    latency : (int, int)
+        Of the Verilog's memory: the least and the most cycles until it answers.
+    pause : float
+        How often a channel of that memory does not move though it could.
+    seed : int
+        Of what is random in that memory.
+
+    Attributes
+    ----------
+    config : CoreConfig or TileConfig
+        What it is.
+    backend : str
+        As given.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+
+    Examples
+    --------
+    >>> with Device("core") as device:
+    ...     device.matmul(np.eye(2, dtype=np.float16), np.array([[1, 2], [3, 4]], np.float16))
+    array([[1., 2.],
+           [3., 4.]], dtype=float16)
+    """
+
+    def __init__(
+        self,
+        preset: str | CoreConfig | TileConfig = "core",
+        backend: str = "emulator",
+        *,
+        memory_bytes: int = MEMORY_BYTES,
+        latency: tuple[int, int] = (50, 50),
+        pause: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        if not isinstance(preset, str | CoreConfig | TileConfig):
+            raise TypeError(f"preset must be a preset's name, a CoreConfig or a TileConfig, not {preset!r}")
+        self.config = load_any_preset(preset) if isinstance(preset, str) else preset
+        self.backend = require_choice("backend", backend, BACKENDS)
+        require_int("memory_bytes", memory_bytes, 1 << 12)
+        self._memory_bytes = memory_bytes
+        self._place = os.getpid(), threading.get_ident()
+        if not isinstance(self.tile.a_format, FloatFormat):
+            raise ValueError(f"preset must have floating-point operands, not {self.tile.a_format.name}")
+        self._backend: Backend | None = None
+        self.expectations: Expectations | None = None
+        if backend == "emulator":
+            self._backend = BACKENDS[backend](self.config)
+        elif not isinstance(self.config, CoreConfig):
+            raise ValueError(f"backend must be emulator for a tile, which has no programs, not {backend}")
+        else:
+            memory = {"latency": latency, "pause": pause, "seed": seed} if backend == "verilator" else {}
+            self._backend = BACKENDS[backend](self.config, memory_bytes, **memory)
+        if isinstance(self.config, CoreConfig):
+            self.expectations = Expectations(self.config)
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give back what it holds; it cannot be used any more."""
+        if self._backend is not None:
+            self._backend.close()
+            self._backend = None
+
+    @property
+    def tile(self) -> TileConfig:
+        """The tile."""
+        return self.config.tile if isinstance(self.config, CoreConfig) else self.config
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The types of tensors that it takes."""
+        operands = dict.fromkeys((TYPES[self.tile.a_format.name], TYPES[self.tile.b_format.name]))
+        return (*operands, FLOAT32)
+
+    # What it computes
+
+    def matmul(self, a: Any, b: Any) -> Any:
+        """Matrix product, as NumPy and PyTorch have it: leading axes are a batch, and are broadcast.
+
+        Parameters
+        ----------
+        a : array or tensor, (..., n, k)
+            Left factor.
+        b : array or tensor, (..., k, m)
+            Right factor.
+
+        Returns
+        -------
+        array or tensor, (..., n, m)
+
+        Raises
+        ------
+        TypeError, ValueError, DeviceError
+            See `contract`.
+        """
+        shapes = [tuple(each.shape) for each in (a, b) if type_of("a" if each is a else "b", each)]
+        if any(len(shape) < 2 for shape in shapes) or shapes[0][-1] != shapes[1][-2]:
+            raise ValueError(
+                f"a and b must have the shapes (..., n, k) and (..., k, m), not {shapes[0]} and {shapes[1]}"
+            )
+        try:
+            batch = np.broadcast_shapes(shapes[0][:-2], shapes[1][:-2])
+        except ValueError:
+            raise ValueError(f"a and b must have leading axes that fit, not {shapes[0]} and {shapes[1]}") from None
+        (n, k), m = shapes[0][-2:], shapes[1][-1]
+        left, right = (_broadcast(each, (*batch, *each.shape[-2:])) for each in (a, b))
+        geometry = MatrixProduct(batch=int(np.prod(batch, dtype=int)), samples=n, in_features=k, out_features=m)
+        operands = {"A": left.reshape(-1, n, k), "W": right.reshape(-1, k, m).swapaxes(1, 2)}
+        return self.contract(geometry, "AxW", operands).result.reshape(*batch, n, m)
+
+    def convolution(
+        self, a: Any, w: Any, stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1
+    ) -> Any:
+        """Convolution, without bias.
+
+        Parameters
+        ----------
+        a : array or tensor, (samples, channels, x) or (samples, channels, y, x)
+            Input.
+        w : array or tensor, (filters, channels / groups, x) or (filters, channels / groups, y, x)
+            Weights.
+        stride, padding, dilation : int or tuple of int
+            For all directions, or each.
+        groups : int
+            As in PyTorch.
+
+        Returns
+        -------
+        array or tensor, (samples, filters, ...)
+
+        Raises
+        ------
+        TypeError, ValueError, DeviceError
+            See `contract`.
+        """
+        type_of("a", a), type_of("w", w)
+        geometry = _convolution(tuple(a.shape), tuple(w.shape), stride, padding, dilation, groups)
+        return self.contract(geometry, "AxW", {"A": a, "W": w}).result
+
+    def convolution_input(
+        self,
+        shape: tuple[int, ...],
+        w: Any,
+        g: Any,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> Any:
+        """The gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
+        type_of("w", w), type_of("g", g)
+        geometry = _convolution(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
+        return self.contract(geometry, "WxG", {"W": w, "G": g}).result
+
+    def convolution_weight(
+        self,
+        a: Any,
+        shape: tuple[int, ...],
+        g: Any,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+    ) -> Any:
+        """The gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
+        type_of("a", a), type_of("g", g)
+        geometry = _convolution(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
+        return self.contract(geometry, "AxG", {"A": a, "G": g}).result
+
+    def contract(self, geometry: Geometry, operation: str, operands: Mapping[str, Any], *, fp32: bool = False) -> Done:
+        """One of the three operations of a layer, and how it went.
+
+        The operand with more zeros goes on the row side, where zeros are skipped; if the sides have different formats,
+        a gradient goes to the one with the wider range.
+
+        Parameters
+        ----------
+        geometry : Convolution or MatrixProduct
+            The layer.
+        operation : str
+            "AxW", "WxG" or "AxG".
+        operands : mapping of str to array or tensor
+            Both, shaped as the geometry has them.
+        fp32 : bool
+            Results stay FP32, whatever the operands' type is.
+
+        Raises
+        ------
+        TypeError
+            If a tensor is of a type that the device does not take.
+        ValueError
+            If shapes do not fit, or there are no programs for such a layer.
+        DeviceError
+            If the device is closed, of another thread or process, or out of memory.
+        """
+        backend = self.require_usable()
+        pair = OPERANDS[require_choice("operation", operation, OPERANDS)]
+        kinds = {name: type_of(name, operands[name]) for name in pair}
+        for name in pair:
+            if tuple(operands[name].shape) != geometry.shapes[name]:
+                raise ValueError(
+                    f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
+                )
+        possible = self._possible_rows(kinds)
+        arrays = {name: plain(operands[name]) for name in pair}
+        rows = possible[0] if len(possible) == 1 else self._best_rows(arrays)
+        layer = Layer.of(geometry)
+        bits = {
+            name: bits_of(arrays[name], self.tile.b_format if name == rows else self.tile.a_format) for name in pair
+        }
+        kept = fp32 or FLOAT32 in kinds.values()
+        work = Work(layer=layer, operation=operation, rows=rows, fp32=kept)
+        self._see_room(layer, operation, kept)
+        values = {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
+        ran = backend.run(Job(work=work, values=values))
+        made = geometry_values(geometry, RESULTS[operation], ran.bits)
+        result = like(operands[pair[0]], made, FLOAT32 if kept else TYPES[self.tile.a_format.name])
+        found = counted(geometry, operation, {name: bits[name] << 1 != 0 for name in pair}, rows, self.tile)
+        executed = Executed(
+            geometry=geometry,
+            work=work,
+            zeros={name: zeros_of(bits[name]) / bits[name].size for name in pair},
+            dense=found.dense,
+            speedup=found.speedup,
+            cycles=ran.cycles,
+            traffic=ran.traffic,
+        )
+        return Done(result=result, executed=executed)
+
+    def require_usable(self) -> Backend:
+        """What runs its operations.
+
+        Raises
+        ------
+        DeviceError
+            If it is closed, or of another thread or process.
+        """
+        if self._backend is None:
+            raise DeviceError("the device is closed")
+        process, thread = self._place
+        if os.getpid() != process:
+            raise DeviceError(f"a device must be used in the process that made it, {process}, not {os.getpid()}")
+        if threading.get_ident() != thread:
+            raise DeviceError(
+                f"a device must be used in the thread that made it, {thread}, not {threading.get_ident()}"
+            )
+        return self._backend
+
+    def _possible_rows(self, kinds: Mapping[str, str]) -> list[str]:
+        """Which operands can be on the row side.
+
+        Raises
+        ------
+        TypeError
+            If none can.
+        """
+        a, b = TYPES[self.tile.a_format.name], TYPES[self.tile.b_format.name]
+        first, second = kinds
+        possible = [
+            row
+            for row, column in ((first, second), (second, first))
+            if kinds[row] == kinds[column] == FLOAT32 or (kinds[row], kinds[column]) == (b, a)
+        ]
+        if not possible:
+            given = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
+            raise TypeError(f"operands must both be {FLOAT32}, or {a} and {b}, not {given}")
+        return possible
+
+    def _best_rows(self, arrays: Mapping[str, NDArray]) -> str:
+        """Which of both operands is to be on the row side."""
+        a, b = self.tile.a_format, self.tile.b_format
+        first, second = arrays
+        if a != b and "G" in arrays:
+            assert isinstance(a, FloatFormat)
+            assert isinstance(b, FloatFormat)
+            other = first if second == "G" else second
+            return "G" if b.exponent_bits >= a.exponent_bits else other
+        zeros = {name: zeros_of(bits_of(array, b)) / array.size for name, array in arrays.items()}
+        return first if zeros[first] >= zeros[second] else second
+
+    def _see_room(self, layer: Layer, operation: str, fp32: bool) -> None:
+        """Every backend has as much memory, whether or not it needs it."""
+        width = self.tile.a_format.width // 8
+        sizes = [width * int(np.prod(layer.whole_shape(name))) for name in OPERANDS[operation]]
+        sizes.append((4 if fp32 else width) * int(np.prod(layer.whole_shape(RESULTS[operation]))))
+        if sum(sizes) > self._memory_bytes:
+            raise NoRoomError(
+                f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self._memory_bytes}"
+            )
+
+
+def _broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
+    if tuple(tensor.shape) == shape:
+        return tensor
+    return np.broadcast_to(tensor, shape) if isinstance(tensor, np.ndarray) else tensor.expand(shape)
+
+
+def _convolution(
+    a: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
+) -> Convolution:
+    """The geometry of a convolution of such tensors; what does not fit is an error."""
+    dimensions = len(w) - 2
+    if len(a) != len(w) or dimensions not in (1, 2):
+        raise ValueError(f"a and w must both have 3 or 4 axes, not {len(a)} and {len(w)}")
+    if a[1] != w[1] * groups:
+        raise ValueError(f"a must have the {w[1] * groups} channels of w and groups = {groups}, not {a[1]}")
+    given = {"stride": stride, "padding": padding, "dilation": dilation}
+    return Convolution(
+        batch=a[0],
+        in_channels=a[1],
+        out_channels=w[0],
+        size=a[2:],
+        kernel=w[2:],
+        groups=groups,
+        **{name: each if isinstance(each, tuple) else (each,) * dimensions for name, each in given.items()},
+    )

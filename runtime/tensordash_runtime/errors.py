@@ -1,0 +1,17 @@
+"""What can go wrong while a device computes."""
+
+from tensordash.configuration.errors import TensorDashError
+
+__all__ = ["DeviceError", "NoRoomError", "OffloadError"]
+
+
+class DeviceError(TensorDashError, RuntimeError):
+    """A device that cannot do what it is asked for: closed, of another thread, too small. The message is one line."""
+
+
+class NoRoomError(DeviceError):
+    """Tensors or a program that do not fit the device's memory."""
+
+
+class OffloadError(TensorDashError, RuntimeError):
+    """A multiplication that did not run on the device, where all must. The message is one line."""

@@ -1,0 +1,77 @@
+"""Cycles and traffic of a core's operations, as far as they can be said without running them."""
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_sim.core.blocking import Blocking
+from tensordash_sim.core.choice import best_blocking
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.layer import OPERANDS
+from tensordash_sim.core.program import Program
+from tensordash_sim.core.timing import Timing, timing
+
+from .backends import moved_bytes
+from .jobs import Work
+
+__all__ = ["Expectations"]
+
+DIGITS = 1
+"""Of a speedup: operations that differ by less take as long, and are estimated once."""
+
+
+class Expectations:
+    """What is expected of a core; computed when somebody asks, and kept.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+
+    Examples
+    --------
+    >>> from tensordash_sim.core.layer import Layer
+    >>> layer = Layer(samples=1, channels=64, filters=64, size=(1, 64))
+    >>> work = Work(layer=layer, operation="AxW", rows="A", fp32=False)
+    >>> expected = Expectations(CoreConfig())
+    >>> expected.cycles(work, 2.0) < expected.cycles(work, 1.0), expected.traffic(work)
+    (True, 24576)
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self._config = config
+        self._made: dict[Work, tuple[Contraction, Blocking, Program]] = {}
+        self._times: dict[tuple[Work, float], Timing] = {}
+        self._moved: dict[Work, int] = {}
+
+    def made(self, work: Work) -> tuple[Contraction, Blocking, Program]:
+        """The contraction, how it is cut, and its program, but for addresses in memory, which do not matter here."""
+        if work not in self._made:
+            names = (*OPERANDS[work.operation], "result")
+            contraction = Contraction(
+                config=self._config,
+                layer=work.layer,
+                operation=work.operation,
+                tensors={name: (k + 1) << 28 for k, name in enumerate(names)},
+                rows=work.rows,
+                fp32=work.fp32,
+            )
+            blocking = best_blocking(contraction)
+            self._made[work] = contraction, blocking, contraction.program(blocking)
+        return self._made[work]
+
+    def times(self, work: Work, speedup: float) -> Timing:
+        """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
+        key = work, round(speedup, DIGITS)
+        if key not in self._times:
+            *_, program = self.made(work)
+            self._times[key] = timing(self._config, program.descriptors, speedup=key[1])
+        return self._times[key]
+
+    def cycles(self, work: Work, speedup: float) -> int:
+        """With a tile that is so much faster than the dense one."""
+        return self.times(work, speedup).cycles
+
+    def traffic(self, work: Work) -> int:
+        """Bytes read from memory and written to it, descriptors left out."""
+        if work not in self._moved:
+            *_, program = self.made(work)
+            self._moved[work] = moved_bytes(program, self._config)
+        return self._moved[work]

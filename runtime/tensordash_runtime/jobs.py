@@ -1,0 +1,100 @@
+"""What a device is asked to do, and what became of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from tensordash_sim.core.layer import Layer
+from tensordash_sim.lowering import Geometry
+
+__all__ = ["Done", "Executed", "Job", "Ran", "Work"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """An operation without its operands: what a program is made of.
+
+    Parameters
+    ----------
+    layer : Layer
+        Shapes.
+    operation : str
+        "AxW", "WxG" or "AxG".
+    rows : str
+        The operand on the row side, whose zeros are skipped.
+    fp32 : bool
+        Results stay FP32.
+    """
+
+    layer: Layer
+    operation: str
+    rows: str
+    fp32: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Work, and bit patterns of both operands as its layer has them."""
+
+    work: Work
+    values: Mapping[str, NDArray]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What a backend made of a job.
+
+    Parameters
+    ----------
+    bits : array of unsigned
+        The result, as the layer has it.
+    cycles, traffic : int, optional
+        As measured: cycles, and bytes that memory was read and written.
+    zeros, non_finite : int, optional
+        As the core has counted them among its results.
+    """
+
+    bits: NDArray
+    cycles: int | None = None
+    traffic: int | None = None
+    zeros: int | None = None
+    non_finite: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Executed:
+    """How an operation went.
+
+    Parameters
+    ----------
+    geometry : Convolution or MatrixProduct
+        Its layer.
+    work : Work
+        What ran.
+    zeros : dict of str to float
+        The share of zeros in each operand.
+    dense : int
+        Cycles of the dense tile.
+    speedup : float
+        What skipping the row side's zeros gains in the tile, as the cycle simulator counts it.
+    cycles, traffic : int, optional
+        As measured, where they are: the core's cycles, and bytes that memory was read and written.
+    """
+
+    geometry: Geometry
+    work: Work
+    zeros: Mapping[str, float]
+    dense: int
+    speedup: float
+    cycles: int | None
+    traffic: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """A result, an array or a tensor as the operands are, and how it came about."""
+
+    result: Any
+    executed: Executed

@@ -1,0 +1,176 @@
+"""Operations of ATen on a device: matrix products and convolutions, and what PyTorch does after them."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch.nn import functional as F  # noqa: N812
+
+from tensordash_sim.lowering import Geometry
+from tensordash_sim.trace.capture.call import Call, Step
+from tensordash_sim.trace.capture.matrix_role import layer_of, role_of
+from tensordash_sim.trace.capture.operators import (
+    CONVOLUTION,
+    CONVOLUTION_BACKWARD,
+    MATRIX_PRODUCTS,
+    Convolved,
+    factors,
+)
+from tensordash_sim.trace.capture.roles import Entry, geometry_of
+
+__all__ = ["HANDLERS", "Contracting", "Product", "UnfitError", "named_factors"]
+
+
+class UnfitError(Exception):
+    """What the device has nothing for; the message is the reason."""
+
+
+class Product(NamedTuple):
+    """One contraction that an operation consists of.
+
+    Attributes
+    ----------
+    layer : str
+        Its name.
+    label : str
+        What it is of the layer: AxW, WxG or AxG; "product" if that cannot be told.
+    geometry : Convolution or MatrixProduct
+        Its layer's shapes.
+    operation : str
+        What the device does.
+    operands : dict of str to torch.Tensor
+        Of it.
+    """
+
+    layer: str
+    label: str
+    geometry: Geometry
+    operation: str
+    operands: dict[str, torch.Tensor]
+
+
+class Contracting(Step, Protocol):
+    """Who has the device."""
+
+    def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
+        """The result, shaped as the geometry has it; none if it did not run, which is then listed."""
+
+
+def named_factors(call: Call) -> str:
+    """The name of a product that has no other: by its shapes.
+
+    Examples
+    --------
+    >>> call = Call(None, (torch.ones(2, 3), torch.ones(3, 4)), {}, None, name="aten::mm")
+    >>> named_factors(call)
+    'mm 2x3 3x4'
+    """
+    left, right, *_ = factors(call.name, call.args)
+    shapes = ("x".join(map(str, tensor.shape)) for tensor in (left, right))
+    return f"{call.name.removeprefix('aten::')} {' '.join(shapes)}"
+
+
+def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
+    if call.func._overloadname.startswith("dtype"):
+        raise UnfitError("a result of another type than the operands")
+    left, right, x, y = factors(call.name, call.args)
+    role = None if call.name == "aten::addbmm" else role_of(at, call)
+    if role is not None:
+        label = str(role.operation)
+        product = Product(role.layer, label, role.geometry, label, role.operands)
+    else:
+        if call.name == "aten::addbmm":  # all of the batch is one sum
+            x, y = x.transpose(0, 1).flatten(1)[None], y.flatten(0, 1)[None]
+        geometry = geometry_of(x, y.mT)
+        product = Product(named_factors(call), "product", geometry, "AxW", {"A": x, "W": y.mT})
+    plain = MATRIX_PRODUCTS[call.name] == 0
+    made = at.contract(product, fp32=not plain)
+    if made is None:
+        return None
+    made = made.mT if role is not None and role.turned else made
+    shape = (*left.shape[:-1], *([right.shape[-1]] if right.dim() > 1 else []))
+    made = made.reshape(shape[1:] if call.name == "aten::addbmm" else shape)
+    return made if plain else _added(call, made).to(left.dtype)
+
+
+def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
+    """``beta * self + alpha * product`` in FP32, as BLAS has it: with beta = 0, `self` does not matter."""
+    given = call.named()
+    total = product if given["alpha"] == 1 else product * given["alpha"]
+    if given["beta"] != 0:
+        addend = given["self"].float()
+        total = total + (addend if given["beta"] == 1 else addend * given["beta"])
+    if call.name == "aten::_addmm_activation":
+        total = F.gelu(total, approximate="tanh") if given["use_gelu"] else total.relu()
+    return total
+
+
+def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
+    given, weight, bias, *settings = call.args
+    _see_dimensions(weight)
+    layer = layer_of(at, call, "convolution", weight)
+    if call.phase not in ("none", "backward"):
+        at.roles.add(Entry(layer), call.number, {"A": given, "W": weight})
+    convolved = Convolved.of(given, weight, settings)
+    operation = "WxG" if convolved.transposed else "AxW"
+    operands = {"WxG": {"W": weight, "G": given}, "AxW": {"A": given, "W": weight}}[operation]
+    made = at.contract(Product(layer, operation, convolved.geometry, operation, operands), fp32=bias is not None)
+    if made is None:
+        return None
+    if convolved.transposed:
+        made = _filled(made, given, weight, settings)
+    if bias is not None:
+        made = (made + bias.float().reshape(-1, *[1] * (weight.dim() - 2))).to(given.dtype)
+    return made
+
+
+def _filled(made: torch.Tensor, given: torch.Tensor, weight: torch.Tensor, settings: Any) -> torch.Tensor:
+    """The result of a transposed convolution with the zeros that `output_padding` adds beyond the last tap."""
+    stride, padding, dilation, _, output_padding, _ = settings
+    missing: list[int] = []
+    for k in reversed(range(weight.dim() - 2)):
+        step, pad, apart, extra = (each[min(k, len(each) - 1)] for each in (stride, padding, dilation, output_padding))
+        size = (given.shape[2 + k] - 1) * step - 2 * pad + apart * (weight.shape[2 + k] - 1) + 1 + extra
+        missing += [0, size - made.shape[2 + k]]
+    return F.pad(made, missing) if any(missing) else made
+
+
+def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | None] | None:
+    grad, given, weight, _, *settings, (for_input, for_weight, for_bias) = call.args
+    _see_dimensions(weight)
+    entries = at.roles.entries(call.number) if call.number is not None else []
+    path = at.names.parameter(weight)
+    layer = entries[0].layer if entries else path.removesuffix(".weight") if path else f"convolution {_shape(weight)}"
+    convolved = Convolved.of(given, weight, settings)
+    operands = convolved.operands(given, weight, grad)
+    by_input = "AxW" if convolved.transposed else "WxG"
+    made: list[torch.Tensor | None] = [None, None, None]
+    left = [False, False, False]
+    for place, wanted, operation in ((0, for_input, by_input), (1, for_weight, "AxG")):
+        if wanted:
+            both = {name: operands[name] for name in operation if name != "x"}
+            made[place] = at.contract(Product(layer, operation, convolved.geometry, operation, both), fp32=False)
+            left[place] = made[place] is None
+    if for_bias:
+        made[2] = grad.sum([k for k in range(grad.dim()) if k != 1], dtype=torch.float32).to(grad.dtype)
+    if any(left):  # what the device did not do
+        rest = call.func(*call.args[:-1], left)
+        made = [theirs if missing else mine for mine, theirs, missing in zip(made, rest, left, strict=True)]
+    return made
+
+
+def _see_dimensions(weight: torch.Tensor) -> None:
+    if weight.dim() not in (3, 4):
+        raise UnfitError(f"a convolution in {weight.dim() - 2} dimensions")
+
+
+def _shape(tensor: torch.Tensor) -> str:
+    return "x".join(map(str, tensor.shape))
+
+
+HANDLERS: dict[str, Callable[[Any, Call], Any]] = {
+    **dict.fromkeys(MATRIX_PRODUCTS, _matrix_product),
+    CONVOLUTION: _convolution,
+    CONVOLUTION_BACKWARD: _convolution_backward,
+}
+"""By name of the operation: gives its result, or nothing if the device did not run it."""

@@ -1,0 +1,181 @@
+"""What a block under `offload` multiplied: where, how fast, how many zeros; and what did not run on the device."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from .device import Device
+from .page import write_page
+from .records import Contracted, Missed, Totals
+
+__all__ = ["Run"]
+
+WIDTH = 160
+"""Characters of a printed table."""
+
+
+@dataclass
+class Run:
+    """Everything that was multiplied, in order; `print` shows it by layer.
+
+    Parameters
+    ----------
+    device : Device
+        What it ran on; it may be closed since.
+
+    Attributes
+    ----------
+    contractions : list of Contracted
+        What ran on the device.
+    missed : list of Missed
+        What did not.
+    steps : int
+        Training steps that have ended: optimizers that have stepped.
+    """
+
+    device: Device
+    contractions: list[Contracted] = field(default_factory=list)
+    missed: list[Missed] = field(default_factory=list)
+    steps: int = 0
+
+    def cycles(self, each: Contracted) -> tuple[int, int]:
+        """Cycles of a contraction on the core and on the dense one; measured where the Verilog ran, else expected."""
+        executed, expected = each.executed, self.device.expectations
+        if expected is None:
+            return round(executed.dense / executed.speedup), executed.dense
+        dense = expected.cycles(executed.work, 1.0)
+        if executed.cycles is not None:
+            return executed.cycles, dense
+        return expected.cycles(executed.work, executed.speedup), dense
+
+    def traffic(self, each: Contracted) -> int:
+        """Bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
+        executed, expected = each.executed, self.device.expectations
+        if executed.traffic is not None or expected is None:
+            return executed.traffic or 0
+        return expected.traffic(executed.work)
+
+    def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
+        """Sums, of all contractions or of some."""
+        every = self.contractions if chosen is None else list(chosen)
+        cycles = [self.cycles(each) for each in every]
+        macs = sum(each.macs for each in every)
+        return Totals(
+            contractions=len(every),
+            macs=macs,
+            cycles=sum(core for core, _ in cycles),
+            dense_cycles=sum(dense for _, dense in cycles),
+            traffic=sum(map(self.traffic, every)),
+            zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
+        )
+
+    def by_layer(self) -> dict[tuple[str, str], Totals]:
+        """Sums of each layer and operation, in the order in which they came first."""
+        found: dict[tuple[str, str], list[Contracted]] = {}
+        for each in self.contractions:
+            found.setdefault((each.layer, each.operation), []).append(each)
+        return {key: self.totals(each) for key, each in found.items()}
+
+    def by_step(self) -> dict[int, Totals]:
+        """Sums of each step."""
+        found: dict[int, list[Contracted]] = {}
+        for each in self.contractions:
+            found.setdefault(each.step, []).append(each)
+        return {step: self.totals(each) for step, each in found.items()}
+
+    @property
+    def share(self) -> float | None:
+        """Of all multiplications, those on the device; none if some of those elsewhere are not known."""
+        if any(each.macs is None for each in self.missed):
+            return None
+        here = sum(each.macs for each in self.contractions)
+        there = sum(each.macs or 0 for each in self.missed)
+        return here / (here + there) if here + there else 1.0
+
+    def __str__(self) -> str:
+        text = StringIO()
+        console = Console(file=text, width=WIDTH, highlight=False)
+        console.print(self._table())
+        for reason, times in self._reasons().items():
+            console.print(reason if times == 1 else f"{reason} ({times} times)", markup=False, soft_wrap=True)
+        return text.getvalue().rstrip()
+
+    def _reasons(self) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for each in self.missed:
+            found[str(each)] = found.get(str(each), 0) + 1
+        return found
+
+    def _table(self) -> Table:
+        table = Table(title=f"{self._name} on {self.device.backend}, {self.steps} steps", title_justify="left")
+        for name in ("layer", "operation"):
+            table.add_column(name)
+        for name in ("times", "MACs", "zeros", "cycles", "dense core", "speedup", "bytes moved"):
+            table.add_column(name, justify="right")
+        rows = self.by_layer() | {("all", ""): self.totals()}
+        for (layer, operation), each in rows.items():
+            if layer == "all":
+                table.add_section()
+            numbers = f"{each.contractions:,}", f"{each.macs:,}", f"{each.zeros:.1%}", f"{each.cycles:,}"
+            more = f"{each.dense_cycles:,}", f"{each.speedup:.2f}", f"{each.traffic:,}"
+            table.add_row(layer, operation, *numbers, *more)
+        return table
+
+    @property
+    def _name(self) -> str:
+        return type(self.device.config).__name__ + " " + self.device.config.digest
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as a document: the device, totals, every contraction, and what did not run."""
+        contractions = []
+        for each in self.contractions:
+            cycles, dense = self.cycles(each)
+            contractions.append(
+                {
+                    "step": each.step,
+                    "layer": each.layer,
+                    "operation": each.operation,
+                    "where": self.device.backend,
+                    "geometry": each.executed.geometry.to_json(),
+                    "macs": each.macs,
+                    "row_side": each.executed.work.rows,
+                    "zeros": {name: round(share, 4) for name, share in each.executed.zeros.items()},
+                    "tile_speedup": round(each.executed.speedup, 4),
+                    "cycles": cycles,
+                    "dense_cycles": dense,
+                    "traffic": self.traffic(each),
+                }
+            )
+        names = ("step", "layer", "operation", "reason", "macs")
+        return {
+            "device": self.device.config.to_mapping(),
+            "backend": self.device.backend,
+            "cycles_measured": self.device.backend == "verilator",
+            "steps": self.steps,
+            "share": self.share,
+            "totals": self.totals().to_json(),
+            "contractions": contractions,
+            "missed": [{name: getattr(each, name) for name in names} for each in self.missed],
+        }
+
+    def page(self, path: str | Path, *, curves: Mapping[str, Mapping[str, Iterable[float]]] | None = None) -> None:
+        """Write an HTML page: speedup and zeros over steps, and the table by layer.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder is made if need be.
+        curves : mapping of str to mapping of str to floats, optional
+            What else to draw over steps: of each metric, such as "loss", its lines by name.
+
+        Raises
+        ------
+        OSError
+            If the file cannot be written.
+        """
+        write_page(self, Path(path), curves or {})

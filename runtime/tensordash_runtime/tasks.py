@@ -1,0 +1,186 @@
+"""What `tensordash train` trains: a network, its data, and how it is told whether it has learnt. Needs torch."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from tensordash.configuration.parameters import require_choice, require_int
+from tensordash_sim.models.gpt import GPT, SCALES
+from tensordash_sim.models.readers import digits, text
+from tensordash_sim.models.training import seeded
+
+__all__ = ["TASKS", "Task", "load_task"]
+
+BATCH = 16
+TRAINED_ON = 6 / 7
+"""Share of the digits; the others are for the test."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A network in training.
+
+    Parameters
+    ----------
+    name, data : str
+        What it is, and what it learns from.
+    model : nn.Module
+        The network, with its first weights.
+    optimizer : callable
+        Makes one for parameters.
+    order : callable
+        Of an epoch: its batches.
+    loss : callable
+        Of the model and a batch.
+    accuracy : callable
+        Of the model on data that it has not seen: the share that is right.
+    steps_per_epoch : int
+        Batches.
+    """
+
+    name: str
+    data: str
+    model: nn.Module
+    optimizer: Callable[[Any], torch.optim.Optimizer]
+    order: Callable[[int], Iterator[Any]]
+    loss: Callable[[nn.Module, Any], Tensor]
+    accuracy: Callable[[nn.Module], float]
+    steps_per_epoch: int
+
+
+class CNN(nn.Module):
+    """Two convolutions and two linear layers, as examples/digits_cnn.py has them."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 16, 3, padding=1)
+        self.conv2 = nn.Conv2d(16, 16, 3)
+        self.fc1 = nn.Linear(16 * ((size - 2) // 2) ** 2, 32)
+        self.fc2 = nn.Linear(32, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores, (N, 10), of images, (N, 1, size, size)."""
+        features = self.conv2(self.conv1(images).relu()).relu()
+        scores: Tensor = self.fc2(self.fc1(F.max_pool2d(features, 2).flatten(1)).relu())
+        return scores
+
+
+def _classifier(name: str, build: Callable[[int], nn.Module], seed: int) -> Task:
+    pixels, numbers, source = digits()
+    with seeded(seed):
+        model = build(pixels.shape[-1])
+    shuffled = np.random.default_rng(0).permutation(len(numbers))  # the same test for every seed
+    images, labels = torch.from_numpy(pixels[shuffled])[:, None], torch.from_numpy(numbers[shuffled])
+    count = round(len(labels) * TRAINED_ON)
+
+    def order(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        chosen = torch.from_numpy(np.random.default_rng((seed, epoch)).permutation(count))
+        for batch in chosen[: count // BATCH * BATCH].split(BATCH):
+            yield images[batch], labels[batch]
+
+    def loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
+        return F.cross_entropy(network(batch[0]), batch[1])
+
+    def accuracy(network: nn.Module) -> float:
+        with torch.no_grad():
+            return float((network(images[count:]).argmax(1) == labels[count:]).double().mean())
+
+    return Task(
+        name=name,
+        data=source,
+        model=model,
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        order=order,
+        loss=loss,
+        accuracy=accuracy,
+        steps_per_epoch=count // BATCH,
+    )
+
+
+def _digits(seed: int) -> Task:
+    return _classifier("digits", CNN, seed)
+
+
+def _mlp(seed: int) -> Task:
+    def build(size: int) -> nn.Module:
+        layers = nn.Linear(size**2, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)
+        return nn.Sequential(nn.Flatten(), *layers)
+
+    return _classifier("mlp", build, seed)
+
+
+def _gpt(seed: int) -> Task:
+    """The next byte of a text; the last eighth of it is for the test."""
+    shape = SCALES["tiny"]
+    prose, source = text()
+    stream = torch.from_numpy(np.frombuffer(prose.encode(), np.uint8).astype(np.int64))
+    cut = len(stream) * 7 // 8
+    steps = 500  # of an epoch: a text has no order of samples that one could go through
+    with seeded(seed):
+        model = GPT(shape)
+
+    def windows(random: np.random.Generator, first: int, last: int, count: int) -> Tensor:
+        starts = torch.from_numpy(random.integers(first, last - shape.length, count))
+        return stream[starts[:, None] + torch.arange(shape.length + 1)]
+
+    def order(epoch: int) -> Iterator[Tensor]:
+        random = np.random.default_rng((seed, epoch))
+        for _ in range(steps):
+            yield windows(random, 0, cut, shape.batch)
+
+    def loss(network: nn.Module, words: Tensor) -> Tensor:
+        return F.cross_entropy(network(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
+
+    def accuracy(network: nn.Module) -> float:
+        words = windows(np.random.default_rng(0), cut, len(stream), 256)
+        with torch.no_grad():
+            return float((network(words[:, :-1]).argmax(-1) == words[:, 1:]).double().mean())
+
+    return Task(
+        name="gpt",
+        data=source,
+        model=model,
+        optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3, betas=(0.9, 0.95)),
+        order=order,
+        loss=loss,
+        accuracy=accuracy,
+        steps_per_epoch=steps,
+    )
+
+
+TASKS: dict[str, Callable[[int], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt}
+"""By name."""
+
+
+def load_task(name: str, seed: int = 0) -> Task:
+    """A network in training, by its name.
+
+    Parameters
+    ----------
+    name : str
+        One of `TASKS`: "digits", a CNN on handwritten digits; "mlp", linear layers on the same; "gpt", a small
+        transformer on English text.
+    seed : int
+        Of the weights and of the batches' order.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+    DataError
+        If the digits are not there.
+
+    Examples
+    --------
+    >>> task = load_task("mlp", seed=1)
+    >>> batch = next(task.order(0))
+    >>> task.loss(task.model, batch).item() > 2, task.steps_per_epoch
+    (True, 96)
+    """
+    require_int("seed", seed, 0)
+    return TASKS[require_choice("model", name, TASKS)](seed)

@@ -1,0 +1,195 @@
+"""Training on a device, next to plain PyTorch: what `tensordash train` does. Needs torch."""
+
+import copy
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.amp.grad_scaler import GradScaler
+
+from tensordash.storage.files import whole
+
+from .device import Device
+from .dispatch import Watcher, offload
+from .errors import DeviceError
+from .run import Run
+from .tasks import Task
+
+__all__ = ["Step", "Trainer"]
+
+CHECKPOINT = "checkpoint.pt"
+AUTOCAST = {"float16": torch.float16, "bfloat16": torch.bfloat16}
+"""Types of a device that PyTorch's autocast has; of others tensors stay float32, and the device rounds."""
+FIRST_SCALE = 2.0**10
+"""Of the loss: keeps small gradients in the range of fp16."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One training step.
+
+    Attributes
+    ----------
+    loss, plain_loss : float
+        On the device, and in plain PyTorch in float32.
+    cycles, dense_cycles : int
+        Of the core and of the dense core.
+    zeros : float
+        Share of zeros on the row side, by multiplications.
+    """
+
+    loss: float
+    plain_loss: float
+    cycles: int
+    dense_cycles: int
+    zeros: float
+
+
+@dataclass
+class Trainer:
+    """A task in training on a device, with FP32 master weights, and the same in plain PyTorch beside it.
+
+    On an fp16 device the forward and backward pass are in fp16 with loss scaling, on a bf16 device in bf16; on others
+    tensors are float32, and the device rounds them. Biases, normalization and the optimizer are PyTorch's.
+
+    Parameters
+    ----------
+    task : Task
+        What is trained.
+    device : Device
+        Where.
+    settings : dict
+        What decides the run; a checkpoint of other settings is refused.
+    folder : Path, optional
+        Where a checkpoint is written after each epoch, and found again.
+    watcher : callable, optional
+        As of `offload`.
+
+    Attributes
+    ----------
+    history : list of Step
+        Every step so far.
+    accuracies : list of (int, float, float)
+        After each epoch: steps done, and accuracy of both; measured by PyTorch in float32 on the weights.
+    """
+
+    task: Task
+    device: Device
+    settings: dict[str, Any] = field(default_factory=dict)
+    folder: Path | None = None
+    watcher: Watcher | None = None
+    history: list[Step] = field(default_factory=list)
+    accuracies: list[tuple[int, float, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.model, self.plain = self.task.model, copy.deepcopy(self.task.model)
+        self._optimizers = [self.task.optimizer(model.parameters()) for model in (self.model, self.plain)]
+        kind = AUTOCAST.get(self.device.types[0])
+        self._type = kind
+        self._scaler = GradScaler("cpu", init_scale=FIRST_SCALE, enabled=kind is torch.float16)
+
+    def train(self, steps: int, told: Callable[[Step], None] = lambda step: None) -> Run:
+        """Train until so many steps are done, those of a checkpoint included.
+
+        Parameters
+        ----------
+        steps : int
+            In all.
+        told : callable, optional
+            Gets each step.
+
+        Returns
+        -------
+        Run
+            Of the steps done now.
+        """
+        run = Run(self.device)
+        run.steps = len(self.history)
+        while len(self.history) < steps:
+            epoch, done = divmod(len(self.history), self.task.steps_per_epoch)
+            for index, batch in enumerate(self.task.order(epoch)):
+                if index < done:
+                    continue
+                self.history.append(self._step(run, batch))
+                told(self.history[-1])
+                if len(self.history) == steps:
+                    break
+            if len(self.history) % self.task.steps_per_epoch == 0 or len(self.history) == steps:
+                mine, plain = map(self.task.accuracy, self._models)
+                self.accuracies.append((len(self.history), mine, plain))
+                self.save()
+        return run
+
+    def _step(self, run: Run, batch: Any) -> Step:
+        with offload(self.device, model=self.model, strict=True, watcher=self.watcher, run=run):
+            before = len(run.contractions)
+            with torch.autocast("cpu", self._type or torch.bfloat16, enabled=self._type is not None):
+                loss = self.task.loss(self.model, batch)
+            self._optimizers[0].zero_grad()
+            self._scaler.scale(loss).backward()
+            self._scaler.step(self._optimizers[0])
+            self._scaler.update()
+        plain_loss = self.task.loss(self.plain, batch)
+        self._optimizers[1].zero_grad()
+        plain_loss.backward()
+        self._optimizers[1].step()
+        totals = run.totals(run.contractions[before:])
+        return Step(
+            loss=loss.item(),
+            plain_loss=plain_loss.item(),
+            cycles=totals.cycles,
+            dense_cycles=totals.dense_cycles,
+            zeros=totals.zeros,
+        )
+
+    # Checkpoints
+
+    def save(self) -> None:
+        """Write a checkpoint; it is complete or not there."""
+        if self.folder is None:
+            return
+        state = {
+            "settings": self.settings,
+            "models": [model.state_dict() for model in self._models],
+            "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
+            "scaler": self._scaler.state_dict(),
+            "history": [asdict(step) for step in self.history],
+            "accuracies": self.accuracies,
+        }
+        with whole(self.folder / CHECKPOINT) as place:
+            torch.save(state, place)
+
+    def resume(self) -> bool:
+        """Go on from the folder's checkpoint; whether there is one.
+
+        Raises
+        ------
+        DeviceError
+            If it cannot be read, or is of other settings.
+        """
+        path = None if self.folder is None else self.folder / CHECKPOINT
+        if path is None or not path.exists():
+            return False
+        try:
+            state = torch.load(path, weights_only=True)
+            theirs = state["settings"]
+        except Exception as error:
+            raise DeviceError(f"{path} cannot be read as a checkpoint: {error}") from None
+        for name, mine in self.settings.items():
+            if theirs.get(name) != mine:
+                raise DeviceError(f"{path} is of {name} = {theirs.get(name)}, not {mine}: give another folder")
+        for model, weights in zip(self._models, state["models"], strict=True):
+            model.load_state_dict(weights)
+        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        self._scaler.load_state_dict(state["scaler"])
+        self.history = [Step(**step) for step in state["history"]]
+        self.accuracies = [(step, mine, plain) for step, mine, plain in state["accuracies"]]
+        return True
+
+    @property
+    def _models(self) -> tuple[nn.Module, nn.Module]:
+        return self.model, self.plain

@@ -1,0 +1,104 @@
+"""Tensors of NumPy and PyTorch as bit patterns of a device's formats, and back."""
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.formats import Format
+from tensordash_sim.emulator import encode
+
+__all__ = ["FLOAT32", "TYPES", "bits_of", "like", "plain", "type_of", "zeros_of"]
+
+FLOAT32 = "float32"
+TYPES = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
+"""What NumPy (with ml_dtypes) and PyTorch call an operand format."""
+
+
+def _is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def type_of(name: str, tensor: Any) -> str:
+    """The type of an array's or tensor's values.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+
+    Examples
+    --------
+    >>> type_of("a", np.zeros(3, np.float16))
+    'float16'
+    >>> type_of("a", [0.0])
+    Traceback (most recent call last):
+    TypeError: a must be an array of NumPy or a tensor of PyTorch, not a list
+    """
+    if not isinstance(tensor, np.ndarray) and not _is_torch(tensor):
+        raise TypeError(f"{name} must be an array of NumPy or a tensor of PyTorch, not a {type(tensor).__name__}")
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def plain(tensor: Any) -> NDArray:
+    """A tensor as an array: of floats that NumPy has, or of the bits of those that it lacks."""
+    if isinstance(tensor, np.ndarray):
+        return tensor if tensor.dtype.kind == "f" else tensor.view(f"u{tensor.dtype.itemsize}")
+    import torch
+
+    values = tensor.detach().resolve_neg().cpu()
+    if values.dtype in (torch.float16, torch.float32):
+        return values.numpy()
+    array: NDArray = values.contiguous().view({1: torch.uint8, 2: torch.int16}[values.element_size()]).numpy()
+    return array.view(f"u{array.itemsize}")
+
+
+def bits_of(array: NDArray, fmt: Format) -> NDArray:
+    """Bit patterns of an array that `plain` gave: float32 is rounded to the nearest, ties to even.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> bits_of(np.array([1.0, -0.0, 1e6], np.float32), FORMATS["fp16"]).tolist()
+    [15360, 32768, 31744]
+    """
+    if array.dtype.kind != "f":
+        return array
+    if array.dtype == np.float32 and fmt.name == "fp16":
+        with np.errstate(over="ignore", under="ignore"):
+            array = array.astype(np.float16)  # which rounds alike
+    return encode(np.ascontiguousarray(array), fmt)
+
+
+def zeros_of(bits: NDArray) -> int:
+    """How many bit patterns of a floating-point format are zeros, of either sign.
+
+    Examples
+    --------
+    >>> zeros_of(np.array([0, 0x8000, 1, 0x3C00], np.uint16))
+    2
+    """
+    return int(bits.size - np.count_nonzero(bits << 1))
+
+
+def like(given: Any, bits: NDArray, kind: str) -> Any:
+    """Bit patterns as an array or tensor, as what was given is, and where that is.
+
+    Parameters
+    ----------
+    given : array or tensor
+        An operand.
+    bits : array of unsigned
+        Patterns of a result.
+    kind : str
+        Their type, as `type_of` calls it. Types that NumPy lacks stay bit patterns there.
+    """
+    bits = np.require(bits, requirements=["C", "W"])
+    if not _is_torch(given):
+        return bits.view(kind) if kind in (FLOAT32, "float16") else bits
+    import torch
+
+    signed = torch.from_numpy(bits.view(f"i{bits.dtype.itemsize}"))
+    return signed.view(getattr(torch, kind)).to(given.device)

@@ -1,0 +1,57 @@
+"""Where a training step ends: an optimizer has stepped, or a gradient scaler has left its step out."""
+
+import functools
+import os
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+__all__ = ["Steps"]
+
+
+class Steps:
+    """Calls a function when a step has ended, from `begin` to `end`.
+
+    Parameters
+    ----------
+    ended : callable
+        Gets the optimizer.
+    """
+
+    def __init__(self, ended: Callable[[Any], None]) -> None:
+        self._ended = ended
+        self._count = 0
+        self._process = os.getpid()
+
+    def begin(self) -> None:
+        """Watch all optimizers and gradient scalers of this process."""
+        self._handle = register_optimizer_step_post_hook(self._after_optimizer)
+        self._scale = GradScaler.step
+        GradScaler.step = self._scaled(GradScaler.step)  # type: ignore[method-assign]
+
+    def end(self) -> None:
+        """Watch them no more."""
+        self._handle.remove()
+        GradScaler.step = self._scale  # type: ignore[method-assign]
+
+    def _after_optimizer(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if os.getpid() != self._process or torch._C._current_graph_task_id() != -1:
+            return  # one that steps during the backward pass does not end it
+        self._count += 1
+        self._ended(optimizer)
+
+    def _scaled(self, step: Any) -> Any:
+        """A step of a gradient scaler, which leaves the optimizer's out if a gradient is not finite, ends one, too."""
+
+        @functools.wraps(step)
+        def wrapper(scaler: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
+            count = self._count
+            result = step(scaler, optimizer, *args, **kwargs)
+            if self._count == count:
+                self._after_optimizer(optimizer, args, kwargs)
+            return result
+
+        return wrapper

@@ -1,0 +1,67 @@
+"""`tensordash train` and `tensordash map` as a user calls them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensordash_cli.main import run
+from tensordash_runtime.backends import Golden
+
+
+def call(arguments: str, capfd: pytest.CaptureFixture[str], status: int = 0) -> tuple[str, str]:
+    with pytest.raises(SystemExit) as stop:
+        run(arguments.split())
+    out, err = capfd.readouterr()
+    assert (stop.value.code or 0) == status, err
+    return out, err
+
+
+def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    command = f"train --preset core --model mlp --seed 3 -o {tmp_path / 'run'} --json --steps"
+    first = json.loads(call(f"{command} 2", capfd)[0])
+    second = json.loads(call(f"{command} 4", capfd)[0])
+    assert second["history"][:2] == first["history"]
+    assert (second["steps"], second["model"], second["backend"]) == (4, "mlp", "emulator")
+    assert second["dense_cycles"] == sum(step["dense_cycles"] for step in second["history"])
+    assert second["speedup"] == round(second["dense_cycles"] / second["cycles"], 4)
+    kept = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    assert {step["step"] for step in kept["run"]["contractions"]} == {2, 3}
+    assert "<h1" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    _, err = call(f"train --preset core --model mlp --seed 4 -o {tmp_path / 'run'}", capfd, status=2)
+    assert err.count("\n") == 1
+    assert "is of seed = 3, not 4" in err
+
+
+def test_the_tables(capfd: pytest.CaptureFixture[str]) -> None:
+    out, _ = call("train --preset paper-bf16 --model gpt --steps 1", capfd)
+    assert "blocks.0.qkv" in out
+    assert "PyTorch's" in out
+
+
+def test_compared_with_golden(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    command = "train --preset core --model gpt --steps 1 --compare golden"
+    whole = Golden.run
+
+    def broken(self: Golden, job: Any) -> Any:
+        ran = whole(self, job)
+        ran.bits.reshape(-1)[3] ^= 1
+        return ran
+
+    monkeypatch.setattr(Golden, "run", broken)
+    _, err = call(command, capfd, status=1)
+    assert err.count("\n") == 1
+    assert "step 0, emulator and golden: AxW of blocks.0.qkv: element" in err
+
+
+def test_a_layer_is_mapped(capfd: pytest.CaptureFixture[str]) -> None:
+    arguments = "map --preset core --channels 64 --filters 32 --size 8 --kernel 3 --padding 1 --op WxG --rows G"
+    document = json.loads(call(f"{arguments} --json", capfd)[0])
+    assert document["row_side"] == "G"
+    assert document["cycles"] < document["dense_core"]
+    assert document["limited_by"] == max(document["busy"], key=document["busy"].get)
+    # All operands and results move at least once.
+    assert document["bytes_moved"] >= 2 * (64 * 64 + 32 * 64 + 64 * 32 * 9)
+    text, _ = call(arguments, capfd)
+    assert f"bytes moved {document['bytes_moved']}" in " ".join(text.split())

@@ -1,0 +1,45 @@
+"""What a device must compute, said in another way: PyTorch's float64 products of operands that are rounded to fp16."""
+
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+__all__ = ["Rounding", "rounded"]
+
+ATEN = torch.ops.aten
+
+
+def rounded(tensor: torch.Tensor) -> torch.Tensor:
+    """Operands as the device has them, as float64; exactly those of fp16 tensors."""
+    return tensor.half().double()
+
+
+class Rounding(TorchDispatchMode):
+    """Every product in float64, rounded to FP32, then what is added in FP32, then to the operands' type.
+
+    float64 holds the sums of a few products of ordinary fp16 values, so that they are rounded once.
+    """
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func in (ATEN.mm.default, ATEN.bmm.default):
+            x, y = args
+            return func(rounded(x), rounded(y)).float().to(x.dtype)
+        if func is ATEN.addmm.default:
+            bias, x, y = args
+            return ((rounded(x) @ rounded(y)).float() + bias.float()).to(x.dtype)
+        if func is ATEN.convolution.default:
+            x, w, bias, *settings = args
+            made = func(rounded(x), rounded(w), None, *settings).float()
+            if bias is not None:
+                made = made + bias.float().reshape(-1, *[1] * (w.dim() - 2))
+            return made.to(x.dtype)
+        if func is ATEN.convolution_backward.default:
+            g, x, w, sizes, *settings, (for_input, for_weight, for_bias) = args
+            mask = [for_input, for_weight, False]
+            made = func(rounded(g), rounded(x), rounded(w), sizes, *settings, mask)
+            made = [None if each is None else each.float().to(g.dtype) for each in made]
+            if for_bias:
+                made[2] = g.float().sum([k for k in range(g.dim()) if k != 1]).to(g.dtype)
+            return made
+        return func(*args, **(kwargs or {}))

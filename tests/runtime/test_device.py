@@ -1,0 +1,255 @@
+"""A device computes what it says, on every backend, and refuses in one line what it cannot."""
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch.nn.functional import conv1d, conv2d
+from torch.nn.grad import conv1d_input, conv2d_input, conv2d_weight
+
+from tensordash import TileConfig, load_preset
+from tensordash_runtime import Device, DeviceError, NoRoomError
+
+BACKENDS = ("emulator", "golden", "verilator")
+
+
+@pytest.fixture(scope="module")
+def verilator() -> Iterator[Device]:
+    with Device("core", "verilator", memory_bytes=1 << 20, latency=(0, 30), pause=0.2, seed=3) as device:
+        yield device
+
+
+@pytest.fixture(params=BACKENDS)
+def device(request: pytest.FixtureRequest) -> Iterator[Device]:
+    if request.param == "verilator":
+        yield request.getfixturevalue("verilator")
+        return
+    with Device("core", request.param) as made:
+        yield made
+
+
+def drawn(shape: tuple[int, ...], *, seed: int, zeros: float = 0.3, kind: torch.dtype = torch.float16) -> torch.Tensor:
+    random = torch.Generator().manual_seed(seed)
+    values = torch.randn(shape, generator=random)
+    return torch.where(torch.rand(shape, generator=random) < zeros, 0.0, values).to(kind)
+
+
+@pytest.mark.parametrize(("n", "k", "m"), [(1, 1, 1), (5, 7, 3), (4, 8, 12), (17, 30, 9)])
+def test_matrix_products_of_fp16(device: Device, n: int, k: int, m: int) -> None:
+    a, b = drawn((n, k), seed=n), drawn((k, m), seed=k)
+    wanted = (a.double() @ b.double()).float().half()
+    assert torch.equal(device.matmul(a, b), wanted)
+    got = device.matmul(a.numpy(), b.numpy())
+    assert isinstance(got, np.ndarray)
+    assert np.array_equal(got, wanted.numpy())
+
+
+def test_float32_is_rounded_first_and_stays(device: Device) -> None:
+    a, b = drawn((5, 9), seed=1, kind=torch.float32), drawn((9, 6), seed=2, kind=torch.float32)
+    got = device.matmul(a, b)
+    assert got.dtype is torch.float32
+    assert torch.equal(got, (a.half().double() @ b.half().double()).float())
+    assert not torch.equal(got, (a.double() @ b.double()).float())
+    assert not torch.equal(got, got.half().float())
+
+
+SETTINGS: list[dict[str, Any]] = [
+    {},
+    {"stride": (2, 1), "padding": (0, 2)},
+    {"padding": 2, "dilation": 2},
+    {"stride": 2, "padding": 1, "groups": 2},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("kind", [torch.float16, torch.float32])
+def test_convolutions_and_their_gradients(device: Device, settings: dict[str, Any], kind: torch.dtype) -> None:
+    a = drawn((2, 4, 6, 7), seed=1, zeros=0.5, kind=kind)
+    w = drawn((6, 4 // settings.get("groups", 1), 3, 2), seed=2, kind=kind)
+    wide_a, wide_w = a.half().double(), w.half().double()
+    out = conv2d(wide_a, wide_w, **settings)
+    g = drawn(tuple(out.shape), seed=3, zeros=0.7, kind=kind)
+    wide_g = g.half().double()
+    given: Any = a.shape
+    for got, wanted in (
+        (device.convolution(a, w, **settings), out),
+        (device.convolution_input(a.shape, w, g, **settings), conv2d_input(given, wide_w, wide_g, **settings)),
+        (device.convolution_weight(a, w.shape, g, **settings), conv2d_weight(wide_a, w.shape, wide_g, **settings)),
+    ):
+        assert got.dtype is kind
+        assert torch.equal(got, wanted.float().to(kind))
+
+
+def test_one_direction(device: Device) -> None:
+    a, w = drawn((2, 3, 9), seed=1), drawn((5, 3, 3), seed=2)
+    out = conv1d(a.double(), w.double(), stride=2, padding=1)
+    assert torch.equal(device.convolution(a, w, stride=2, padding=1), out.float().half())
+    g = drawn(tuple(out.shape), seed=3)
+    wanted = conv1d_input(a.shape, w.double(), g.double(), stride=2, padding=1)
+    assert torch.equal(device.convolution_input(a.shape, w, g, stride=2, padding=1), wanted.float().half())
+
+
+def test_batches_are_broadcast_and_views_are_read(device: Device) -> None:
+    a, b = drawn((3, 1, 5, 4), seed=1), drawn((2, 6, 4), seed=2)
+    wanted = (a.double() @ b.double().mT).float().half()
+    assert torch.equal(device.matmul(a, b.mT), wanted)
+    assert np.array_equal(device.matmul(a.numpy(), b.numpy().swapaxes(1, 2)), wanted.numpy())
+
+
+def chosen(device: Device, a: torch.Tensor, b: torch.Tensor) -> str:
+    from tensordash_sim.lowering import MatrixProduct
+
+    layer = MatrixProduct(batch=1, samples=a.shape[0], in_features=a.shape[1], out_features=b.shape[0])
+    executed = device.contract(layer, "AxW", {"A": a[None], "W": b[None]}).executed
+    assert executed.zeros == {"A": (a.half() == 0).double().mean(), "W": (b.half() == 0).double().mean()}
+    return executed.work.rows
+
+
+def test_the_sparser_operand_is_skipped() -> None:
+    """Counted as the device has them: what rounds to zero is one, and so is -0."""
+    dense, sparse = torch.ones(4, 8), torch.ones(5, 8)
+    sparse[0, :2] = torch.tensor([1e-9, -0.0])
+    with Device("core") as device:
+        assert chosen(device, dense, sparse) == "W"
+        assert chosen(device, sparse, dense) == "A"
+        assert chosen(device, dense, dense[:3]) == "A"
+
+
+@pytest.mark.parametrize("backend", ["emulator", "golden"])
+def test_zeros_of_the_row_side_skip_infinities(backend: str) -> None:
+    rows, columns = np.array([[0, 1, 0]], np.float16), np.array([[np.inf], [2], [1]], np.float16)
+    with Device("core", backend) as device:
+        assert device.matmul(rows, columns).item() == 2
+        assert np.isnan(device.matmul(np.array([[0, 1, np.nan]], np.float16), columns)).item()
+        assert np.isposinf(device.matmul(np.array([[1, 1, 0]], np.float16), columns)).item()
+        assert np.isnan(device.matmul(np.array([[np.inf, 0, 0]], np.float16), np.array([[0], [1], [1]], np.float16)))
+        assert np.isneginf(device.matmul(np.array([[6e4, 6e4]], np.float16), np.array([[-6e4], [-6e4]], np.float16)))
+
+
+def test_all_backends_agree_on_any_bits(verilator: Device) -> None:
+    random = np.random.default_rng(0)
+    for seed in range(5):
+        n, k, m = random.integers(1, 9, 3)
+        a, b = (random.integers(0, 1 << 16, shape).astype(np.uint16).view(np.float16) for shape in ((n, k), (k, m)))
+        a[random.random(a.shape) < 0.5] = 0
+        found: list[NDArray] = [verilator.matmul(a, b).view(np.uint16)]
+        for backend in ("emulator", "golden"):
+            with Device("core", backend) as device:
+                found.append(device.matmul(a, b).view(np.uint16))
+        assert np.array_equal(found[0], found[1]), seed
+        assert np.array_equal(found[0], found[2]), seed
+
+
+def test_formats_of_the_sides() -> None:
+    """E5M2 is on the rows of `core-fp8`: gradients go there."""
+    from tensordash_sim.lowering import MatrixProduct
+
+    layer = MatrixProduct(batch=1, samples=8, in_features=16, out_features=8)
+    a, g = drawn((1, 8, 16), seed=1, zeros=0.8, kind=torch.float32), drawn((1, 8, 8), seed=2, kind=torch.float32)
+    with Device("core-fp8") as device:
+        done = device.contract(layer, "AxG", {"A": a, "G": g})
+        wide_a, wide_g = a.to(torch.float8_e4m3fn).double(), g.to(torch.float8_e5m2).double()
+        assert done.executed.work.rows == "G"
+        assert torch.equal(done.result, (wide_g.mT @ wide_a).float())
+        eight = device.matmul(a[0].to(torch.float8_e5m2), g[0].to(torch.float8_e4m3fn).mT.repeat(2, 1))
+        assert eight.dtype is torch.float8_e4m3fn
+        with pytest.raises(TypeError, match=r"both be float32, or float8_e4m3fn and float8_e5m2, not A float16 and W"):
+            device.matmul(a[0].half(), a[0].half().mT)
+
+
+def test_a_tile_computes_as_a_core_does() -> None:
+    a, b = drawn((5, 9), seed=1, kind=torch.bfloat16), drawn((9, 6), seed=2, kind=torch.bfloat16)
+    with Device("paper-bf16") as device:
+        assert device.types == ("bfloat16", "float32")
+        assert torch.equal(device.matmul(a, b), (a.double() @ b.double()).float().bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "error", "message"),
+    [
+        (torch.ones(2, 3).double(), torch.ones(3, 2).double(), TypeError, "both be float32, or float16 and float16"),
+        (torch.ones(2, 3).bfloat16(), torch.ones(3, 2).bfloat16(), TypeError, "not A bfloat16 and W bfloat16"),
+        (np.ones((2, 3), int), np.ones((3, 2), int), TypeError, "not A int64 and W int64"),
+        (torch.ones(2, 3).half(), torch.ones(3, 2), TypeError, "not A float16 and W float32"),
+        ([[1.0]], torch.ones(1, 1), TypeError, "a must be an array of NumPy or a tensor of PyTorch, not a list"),
+        (torch.ones(2, 3), torch.ones(2, 3), ValueError, r"\(\.\.\., n, k\) and \(\.\.\., k, m\), not \(2, 3\)"),
+        (torch.ones(3), torch.ones(3, 1), ValueError, r"\(\.\.\., n, k\)"),
+        (torch.ones(2, 1, 3), torch.ones(3, 3, 1), ValueError, "leading axes"),
+        (torch.ones(0, 3), torch.ones(3, 1), ValueError, "samples must be an integer of at least 1"),
+    ],
+)
+def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], message: str) -> None:
+    with Device("core") as device, pytest.raises(error, match=message):
+        device.matmul(a, b)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (("kore",), ValueError, "preset must be one of paper"),
+        ((3,), TypeError, "preset must be a preset's name, a CoreConfig or a TileConfig, not 3"),
+        (("core", "vhdl"), ValueError, "backend must be one of emulator, golden, verilator, not 'vhdl'"),
+        (("paper", "golden"), ValueError, "backend must be emulator for a tile, which has no programs, not golden"),
+        ((load_preset("paper", ['tile.format="int8"']),), ValueError, "floating-point operands, not int8"),
+    ],
+)
+def test_devices_that_cannot_be(arguments: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Device(*arguments)
+
+
+def test_convolutions_that_do_not_fit() -> None:
+    with Device(TileConfig()) as device:
+        with pytest.raises(ValueError, match="a must have the 4 channels of w and groups = 2, not 3"):
+            device.convolution(torch.ones(1, 3, 4, 4), torch.ones(2, 2, 3, 3), groups=2)
+        with pytest.raises(ValueError, match="3 or 4 axes, not 5 and 5"):
+            device.convolution(torch.ones(1, 1, 2, 2, 2), torch.ones(1, 1, 2, 2, 2))
+        with pytest.raises(ValueError, match=r"G must have the shape \(1, 1, 2, 2\), not \(1, 1, 3, 3\)"):
+            device.convolution_input((1, 1, 4, 4), torch.ones(1, 1, 3, 3), torch.ones(1, 1, 3, 3))
+
+
+def test_a_closed_device() -> None:
+    device = Device("core")
+    device.close()
+    device.close()
+    with pytest.raises(DeviceError, match="the device is closed"):
+        device.matmul(torch.ones(1, 1), torch.ones(1, 1))
+
+
+def test_another_thread_and_another_process() -> None:
+    said: list[str] = []
+
+    def use() -> None:
+        try:
+            mine.matmul(torch.ones(1, 1), torch.ones(1, 1))
+        except DeviceError as error:
+            said.append(str(error))
+
+    with Device("core") as mine:
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+        mine._place = os.getpid() + 1, threading.get_ident()
+        use()
+    assert "the thread that made it" in said[0]
+    assert "the process that made it" in said[1]
+
+
+@pytest.mark.parametrize("backend", ["emulator", "golden"])
+def test_out_of_device_memory(backend: str) -> None:
+    with Device("core", backend, memory_bytes=1 << 13) as device:
+        assert device.matmul(torch.ones(8, 8), torch.ones(8, 8))[0, 0] == 8
+        with pytest.raises(NoRoomError, match="out of device memory"):
+            device.matmul(torch.ones(64, 64), torch.ones(64, 64))
+
+
+def test_room_for_the_program_counts() -> None:
+    """Operands and result fit, and the descriptors behind them do not."""
+    device = Device("core", "golden", memory_bytes=(1 << 12) + 256)
+    with pytest.raises(NoRoomError, match="with the program"):
+        device.matmul(torch.ones(4, 4), torch.ones(4, 4))

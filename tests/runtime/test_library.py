@@ -1,0 +1,86 @@
+"""Custom operations and the backend of torch.compile: fakes, gradients, and that the device computed."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tensordash_runtime.compiled  # noqa: F401  registers the backend
+from tensordash_runtime import Device, DeviceError, Run
+from tensordash_runtime.library import convolution, matmul, set_default_device
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    with Device("core") as made:
+        set_default_device(made)
+        yield made
+    set_default_device(None)
+
+
+def wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().half().double().requires_grad_()
+
+
+def test_matrix_products(device: Device) -> None:
+    a, b = torch.randn(3, 4, 5, requires_grad=True), torch.randn(5, 2, requires_grad=True)
+    made = matmul(a, b)
+    made.backward(torch.ones_like(made))
+    x, y = wide(a), wide(b)
+    wanted = x @ y
+    wanted.backward(torch.ones_like(wanted))
+    assert x.grad is not None
+    assert torch.equal(made, wanted.float())
+    assert torch.equal(a.grad, x.grad.float())  # type: ignore[arg-type]
+    assert torch.allclose(b.grad, y.grad.float(), rtol=1e-6)  # type: ignore[union-attr, arg-type]
+
+
+def test_convolutions(device: Device) -> None:
+    a, w = torch.randn(2, 4, 6, 6, requires_grad=True), torch.randn(6, 2, 3, 3, requires_grad=True)
+    settings: Any = [2, 1], [1, 0], [1, 1], 2
+    made = convolution(a, w, *settings)
+    made.backward(torch.ones_like(made))
+    x, y = wide(a), wide(w)
+    wanted = torch.nn.functional.conv2d(x, y, None, *settings)
+    wanted.backward(torch.ones_like(wanted))
+    for mine, theirs in ((made, wanted), (a.grad, x.grad), (w.grad, y.grad)):
+        assert torch.equal(mine, theirs.float())  # type: ignore[arg-type, union-attr]
+
+
+@pytest.mark.parametrize("which", ["matmul", "convolution"])
+def test_registrations(device: Device, which: str) -> None:
+    """As PyTorch checks them: schema, fake and autograd agree with what is computed."""
+    arguments: Any = (torch.randn(2, 3, 4, requires_grad=True), torch.randn(4, 2, requires_grad=True))
+    if which == "convolution":
+        arguments = (torch.randn(1, 2, 5, 5, requires_grad=True), torch.randn(3, 2, 2, 2, requires_grad=True))
+        arguments += ([1, 2], [0, 1], [2, 1], 1)
+    tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(getattr(torch.ops.tensordash, which).default, arguments, test_utils=tests)
+
+
+def test_without_a_device() -> None:
+    with pytest.raises(DeviceError, match="there is no default device"):
+        matmul(torch.ones(1, 1), torch.ones(1, 1))
+
+
+def test_compiled(device: Device) -> None:
+    torch.manual_seed(0)
+    model, x = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 2)), torch.randn(3, 6)
+    model(x).sum().backward()
+    wanted = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
+    model.zero_grad()
+    run = Run(device)
+    options: Any = {"device": device, "run": run, "strict": True}
+    torch.compile(model, backend="tensordash", options=options)(x).sum().backward()
+    assert len(run.contractions) == 5
+    got = [parameter.grad for parameter in model.parameters()]
+    assert all(torch.allclose(mine, theirs, rtol=1e-2, atol=1e-2) for mine, theirs in zip(got, wanted, strict=True))  # type: ignore[arg-type]
+    assert not all(torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True))  # type: ignore[arg-type]
+
+
+def test_options_that_are_none(device: Device) -> None:
+    compiled = torch.compile(nn.Linear(2, 2), backend="tensordash", options={"speed": 3})
+    with pytest.raises(Exception, match="options must be device, run and strict, not speed"):
+        compiled(torch.ones(1, 2))

@@ -1,0 +1,20 @@
+"""A training step of every built-in network runs whole on the device: nothing that multiplies is elsewhere."""
+
+import pytest
+
+from tensordash_runtime import Device, offload
+from tensordash_sim.models import NAMES, load
+
+QUICK = ("ncf", "gcn", "gpt")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in NAMES]
+)
+def test_all_of_it_runs(name: str) -> None:
+    training = load(name, "tiny")
+    with Device("core") as device, offload(device, model=training.model, strict=True) as run:
+        training.step()
+    assert run.share == 1.0
+    assert run.steps == 1
+    assert {each.operation for each in run.contractions} == {"AxW", "WxG", "AxG"}

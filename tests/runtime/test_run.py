@@ -1,0 +1,110 @@
+"""What a run tells: its document, its table, its page; and that its figures are those of the device."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from tensordash import load_preset
+from tensordash_runtime import Device, Run, offload
+from tensordash_runtime.counting import counted
+from tensordash_sim.cycles import count
+from tensordash_sim.lowering import MatrixProduct
+
+
+def trained(device: Device) -> Run:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with offload(device, model=model) as run:
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.randn(2, 1, 6, 6)).square().mean().backward()
+            optimizer.step()
+        torch.ones(2, 2).double() @ torch.ones(2, 2).double()
+    return run
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    with Device("core") as device:
+        return trained(device)
+
+
+def test_the_document(run: Run) -> None:
+    document = json.loads(json.dumps(run.to_json()))
+    assert document["backend"] == "emulator"
+    assert not document["cycles_measured"]
+    assert document["steps"] == 2
+    assert len(document["contractions"]) == 10
+    first = document["contractions"][0]
+    assert (first["step"], first["layer"], first["operation"], first["where"]) == (0, "0", "AxW", "emulator")
+    assert first["geometry"]["kind"] == "convolution"
+    assert first["macs"] == 2 * 8 * 9 * 16
+    assert first["row_side"] == "A"
+    names = ("macs", "cycles", "dense_cycles", "traffic")
+    for name in names:
+        assert document["totals"][name] == sum(each[name] for each in document["contractions"]) > 0, name
+    assert document["totals"]["dense_cycles"] >= document["totals"]["cycles"]
+    (missed,) = document["missed"]
+    assert (missed["step"], missed["macs"]) == (2, 8)
+    assert document["share"] == pytest.approx(1 - 8 / (document["totals"]["macs"] + 8))
+
+
+def test_the_table(run: Run) -> None:
+    text = str(run)
+    assert "3     │ WxG" in text
+    assert f"{run.totals().macs:,}" in text
+    assert text.count("did not run on the device, 8 MACs: operands must both be float32") == 1
+
+
+def test_the_page(run: Run, tmp_path: Path) -> None:
+    run.page(tmp_path / "made" / "page.html", curves={"loss": {"device": [2.0, 1.0]}})
+    html = (tmp_path / "made" / "page.html").read_text(encoding="utf-8")
+    data = json.loads(html.partition('id="report-data">')[2].partition("</script>")[0])
+    points = data["figures"][0]["points"]
+    assert [point["ours"] for point in points if point["metric"] == "loss"] == [2.0, 1.0]
+    speedups = [point["ours"] for point in points if (point["metric"], point["series"]) == ("speedup", "all")]
+    assert speedups == [each.speedup for each in run.by_step().values()]
+    assert "operands must both be float32" in html
+    assert "the paper" not in html.partition('<main id="main">')[2].partition("<script")[0]
+
+
+def test_cycles_of_the_verilog_are_measured() -> None:
+    with Device("core", "verilator", memory_bytes=1 << 20) as device, Device("core", "golden") as golden:
+        a, b = np.ones((8, 16), np.float16), np.ones((8, 16), np.float16)
+        a[:, ::2] = 0
+        layer = MatrixProduct(batch=1, samples=8, in_features=16, out_features=8)
+        done, same = (each.contract(layer, "AxW", {"A": a[None], "W": b[None]}).executed for each in (device, golden))
+        assert done.cycles is not None
+        assert done.cycles > 0
+        assert done.traffic == same.traffic == 2 * (8 * 16 + 8 * 16 + 8 * 8) + 32  # and the record
+        assert same.cycles is None
+
+
+def test_the_speedup_is_the_cycle_simulators() -> None:
+    """Few passes are all counted; of many, a sample comes close."""
+    config = load_preset("recommended")
+    random = np.random.default_rng(0)
+    for samples, exactly in ((12, True), (2000, False)):
+        layer = MatrixProduct(batch=1, samples=samples, in_features=50, out_features=3)
+        masks = {name: random.random(layer.shapes[name]) < share for name, share in (("A", 0.4), ("W", 0.9))}
+        streams = [np.pad(rows, ((0, 0), (0, 2))).reshape(4, 13, 4) for rows in masks["A"][0].reshape(-1, 4, 50)]
+        wanted = count(streams, config)
+        found = counted(layer, "AxW", masks, "A", config)
+        assert found.dense == wanted.steps
+        assert found.speedup == pytest.approx(wanted.speedup, rel=1e-9 if exactly else 0.03)
+        assert counted(layer, "AxW", masks, "W", config).speedup < 1.3
+        assert counted(layer, "AxW", masks, "A", config.baseline).speedup == 1
+
+
+def test_a_tile_has_cycles_and_no_traffic() -> None:
+    with Device("paper") as device:
+        run = trained(device)
+    totals = run.totals()
+    assert totals.traffic == 0
+    assert totals.dense_cycles == sum(each.executed.dense for each in run.contractions)
+    assert totals.dense_cycles > totals.cycles > 0

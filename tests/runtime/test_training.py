@@ -1,0 +1,103 @@
+"""Training: as plain PyTorch on rounded products would, resumed as if never stopped, compared bit for bit."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from tensordash_runtime import Device, DeviceError
+from tensordash_runtime.compare import DifferenceError, comparison
+from tensordash_runtime.tasks import load_task
+from tensordash_runtime.training import Trainer
+
+
+@pytest.mark.parametrize(("name", "count"), [("digits", 20), ("mlp", 120), ("gpt", 8)])
+def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
+    with Device("core") as device:
+        trainer = Trainer(load_task(name, seed=1), device)
+        run = trainer.train(count)
+    assert run.missed == []
+    assert run.steps == count
+    losses = np.array([(step.loss, step.plain_loss) for step in trainer.history])
+    assert losses[-3:].mean() < losses[:3].mean()
+    assert losses[:, 0] == pytest.approx(losses[:, 1], rel=0.02)
+    assert not np.array_equal(losses[:, 0], losses[:, 1])
+    assert all(0 < step.zeros < 1 and step.cycles <= step.dense_cycles for step in trainer.history)
+    ((steps, mine, plain),) = trainer.accuracies
+    assert steps == count
+    assert 0 <= mine <= 1
+    assert mine == pytest.approx(plain, abs=0.2)
+
+
+def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
+    def train(folder: Path | None, *stops: int) -> Trainer:
+        for steps in stops:
+            with Device("core") as device:
+                trainer = Trainer(load_task("mlp"), device, settings={"model": "mlp"}, folder=folder)
+                assert trainer.resume() == (folder is not None and steps != stops[0])
+                trainer.train(steps)
+        return trainer
+
+    task = load_task("mlp")
+    end = task.steps_per_epoch + 3
+    once, twice = train(None, end), train(tmp_path, 2, task.steps_per_epoch, end)
+    assert once.history == twice.history
+    for one, other in zip(once.model.parameters(), twice.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert twice.accuracies[-1] == once.accuracies[-1]
+
+
+def test_wrong_checkpoints(tmp_path: Path) -> None:
+    with Device("core") as device:
+        trainer = Trainer(load_task("mlp"), device, settings={"seed": 0}, folder=tmp_path)
+        trainer.train(1)
+        trainer.settings = {"seed": 1}
+        with pytest.raises(DeviceError, match="is of seed = 0, not 1: give another folder"):
+            trainer.resume()
+        (tmp_path / "checkpoint.pt").write_bytes(b"nothing")
+        with pytest.raises(DeviceError, match="cannot be read as a checkpoint"):
+            trainer.resume()
+
+
+@pytest.mark.parametrize("wrong", [0x40000001, 0x3FFFFFFF])
+def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Device("core") as device, Device("core", "golden") as other:
+        a, b = torch.ones(3, 2), torch.ones(2, 5)
+        from tensordash_runtime import offload
+
+        with offload(device, watcher=comparison(other)) as run:
+            a @ b
+        assert len(run.contractions) == 1
+        backend = other.require_usable()
+        whole = backend.run
+
+        def broken(job: Any) -> Any:
+            ran = whole(job)
+            ran.bits[..., 4, 0, 1] = wrong
+            return ran
+
+        monkeypatch.setattr(backend, "run", broken)
+        with (
+            pytest.raises(
+                DifferenceError, match=rf"AxW of mm 1x5x2: element \(0, 1, 4\) of .* 0x40000000 and {wrong:#010x}"
+            ),
+            offload(device, watcher=comparison(other)),
+        ):
+            a @ b
+
+
+@pytest.mark.slow
+def test_digits_reach_what_pytorch_does() -> None:
+    """Three seeds: at least 97% of the digits of the test, and within half a point of plain PyTorch, on average."""
+    found = []
+    for seed in range(3):
+        task = load_task("digits", seed)
+        with Device("core") as device:
+            trainer = Trainer(task, device)
+            trainer.train(10 * task.steps_per_epoch)
+        found.append(trainer.accuracies[-1][1:])
+    mine, plain = np.mean(found, axis=0)
+    assert mine >= 0.97
+    assert abs(mine - plain) <= 0.005
