@@ -192,10 +192,12 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
 
 def block_cycles(config: CoreConfig, stride: int, *, fp32: int, mask: int, emit: int) -> float:
     """What the output unit takes for a block: its rows, and the groups of results."""
+    rows = config.tile.lanes * config.result_cycles
     if not emit:
-        return config.tile.rows
-    words = gcd(stride, config.tile.lanes) * (config.fp32_groups if fp32 else 1)
-    return config.tile.rows + config.parts("a") * config.parts("b") * (words + 1 + 2 * mask)
+        return config.parts("b") * rows
+    words = gcd(stride, config.tile.lanes) * (config.fp32_groups if fp32 else 1) + 2 * mask
+    # The next rows come with a group's last word; the next group of the same rows a cycle after it.
+    return config.parts("b") * (rows + words - 1 + (config.parts("a") - 1) * (words + 1))
 
 
 def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = 50) -> Timing:
