@@ -14,6 +14,7 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.numerics import Exact
 
 from .console import CheckError, json_option, print_json, progress, writable_folder
+from .demo_core import core_step, print_core_step
 
 if TYPE_CHECKING:
     from tensordash_sim.cycles import Counts
@@ -38,12 +39,13 @@ PASSES, ALL = 32, 1 << 30
 @click.option("--no-synth", is_flag=True, help="Leave out the area table.")
 @json_option
 def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: bool) -> None:
-    """Run a recorded training step of a small CNN on digits through the paper's tile.
+    """Run a recorded training step of a small CNN on digits through the paper's tile, and on a whole core.
 
     Of a convolution and a fully connected layer, some passes of AxW, WxG and AxG go through the emitted Verilog of the
     TensorDash tile and of its dense baseline; results are compared with the golden model and with exact rational
     arithmetic rounded once. Where the accumulator rounds in every cycle, the largest relative error takes the place of
-    the latter. The cycle simulator counts all passes. Exit status 1 if anything differs.
+    the latter. The cycle simulator counts all passes. Then all products of the step run on the Verilog of the preset
+    `core`. Exit status 1 if anything differs.
     """
     from tensordash.emission.verilog import generate
     from tensordash_sim.trace import Trace, example_trace
@@ -63,25 +65,29 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
     for name, config in designs.items():
         generate(config, folders[name])
     # What takes long runs in processes of its own, side by side.
-    with ThreadPoolExecutor(len(designs) + 1) as pool, progress.status("starting") as status:
+    with ThreadPoolExecutor(len(designs) + 2) as pool, progress.status("starting") as status:
         progress.print(f"building and running a simulator of each{'' if no_synth else ', and synthesizing both'}")
         running = {
             name: pool.submit(_replays, records, sparse, config, folders[name], simulator)
             for name, config in designs.items()
         }
         cost = None if no_synth else pool.submit(_synthesize, sparse, status.update)
+        on_core = pool.submit(core_step, list(trace.records))
         operations = _operations(records, designs, running)
         if cost is not None:
             progress.print("simulated; synthesizing")
         report = cost.result() if cost is not None else None
+        products = on_core.result()
     document = {
         "trace": str(trace.path),
         "operations": operations,
-        "equal": all(operation["equal"] for operation in operations),
+        "core": products,
+        "equal": all(each["equal"] for each in [*operations, *products]),
         "verilog": {name: str(folder / "tensordash.v") for name, folder in folders.items()},
     }
     if not as_json:
         _print_operations(operations, preset, sparse)
+        print_core_step(products)
     if report is not None:
         from tensordash_synth import cost_table
 

@@ -20,7 +20,7 @@ from tensordash_sim.emulator import contract
 from .errors import DeviceError, NoRoomError
 from .jobs import Job, Ran, Work
 
-__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator", "moved_bytes"]
+__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator", "moved_bytes", "recorded"]
 
 RECORD, ALIGNED = 32, 64
 """Bytes that a `record` writes, and what the ring's address is a multiple of."""
@@ -118,11 +118,7 @@ class _Programs:
                 rows=work.rows,
                 fp32=work.fp32,
             )
-            program = contraction.program(best_blocking(contraction))
-            end = program.descriptors.pop()
-            program.add("record", memory=image.end)  # in the unit of stores, behind all of them
-            program.descriptors.append(end)
-            self._kept[key] = program
+            self._kept[key] = recorded(contraction.program(best_blocking(contraction)), image.end)
         return self._kept[key]
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
@@ -148,7 +144,7 @@ class Verilator(_Programs):
     config, size
         As of the golden core.
     options
-        Of `VerilatedCore`: latency, pause, seed.
+        Of `VerilatedCore`: latency, pause, seed, quick.
     """
 
     def __init__(self, config: CoreConfig, size: int, **options: Any) -> None:
@@ -169,6 +165,14 @@ class Verilator(_Programs):
         self._memory.bytes[: end + RECORD] = self._core.memory[: end + RECORD].tobytes()
         beats = done.counters["read_beats"] + done.counters["write_beats"]
         return done.cycles, beats * self._config.axi_bits // 8
+
+
+def recorded(program: Program, memory: int) -> Program:
+    """A program with a record of its counts before its end: in the unit of stores, behind all of them."""
+    end = program.descriptors.pop()
+    program.add("record", memory=memory)
+    program.descriptors.append(end)
+    return program
 
 
 def moved_bytes(program: Program, config: CoreConfig) -> int:

@@ -8,7 +8,7 @@ from tensordash_sim.core.layer import OPERANDS
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.timing import Timing, timing
 
-from .backends import moved_bytes
+from .backends import moved_bytes, recorded
 from .jobs import Work
 
 __all__ = ["Expectations"]
@@ -54,7 +54,7 @@ class Expectations:
                 fp32=work.fp32,
             )
             blocking = best_blocking(contraction)
-            self._made[work] = contraction, blocking, contraction.program(blocking)
+            self._made[work] = contraction, blocking, recorded(contraction.program(blocking), 0)
         return self._made[work]
 
     def times(self, work: Work, speedup: float) -> Timing:

@@ -272,6 +272,10 @@ def test_demo(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
         ("CNN.fc1", "AxW", "A"),
         ("CNN.fc1", "WxG", "G"),
     ]
+    products = document["core"]
+    assert len(products) == 11
+    assert {each["operation"] for each in products} == {"AxW", "WxG", "AxG"}
+    assert sum(each["cycles"] for each in products) < sum(each["dense_cycles_expected"] for each in products) / 1.5
     for each in document["operations"]:
         assert each["passes"] == 32 <= each["of_passes"]
         assert 1 <= each["speedup"] <= each["ideal_speedup"]

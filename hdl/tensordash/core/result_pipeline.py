@@ -198,8 +198,8 @@ class ResultPipeline(Block):
             if config.relu:
                 m.d.comb += converter.relu.eq(self.relu)
         if config.stochastic:
-            bits = [generator.bits for generator in self._generators[column :: config.result_columns]]
-            m.d.comb += [narrow.stochastic.eq(self.stochastic), narrow.random.eq(one_hot_mux(piece, bits))]
+            draws = [generator.bits for generator in self._generators[column :: config.result_columns]]
+            m.d.comb += [narrow.stochastic.eq(self.stochastic), narrow.random.eq(one_hot_mux(piece, draws))]
         out = self.out.payload
         with m.If(self.fp32):
             m.d.comb += [
