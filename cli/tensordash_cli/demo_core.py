@@ -28,7 +28,7 @@ def core_step(records: Sequence["Record"]) -> list[dict[str, Any]]:
             operation = str(record.operation)
             operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in operation}
             done, emulated = (each.contract(record.geometry, operation, operands) for each in (core, emulator))
-            cycles, dense = done.executed.cycles, core.expectations.cycles(done.executed.work, 1.0)
+            cycles, dense = done.executed.cycles, core.expectations.dense_cycles(done.executed.work)
             assert cycles is not None
             reports.append(
                 {

@@ -64,7 +64,7 @@ def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: fl
         contraction, blocking, _ = expected.made(work)
     except (TypeError, ValueError) as error:
         raise TensorDashError(str(error)) from error
-    found, dense = expected.times(work, speedup), expected.cycles(work, 1.0)
+    found, dense = expected.times(work, speedup), expected.dense_cycles(work)
     cycles = found.cycles
     busy = {unit: taken for unit, taken in found.busy.items() if unit != "output"}  # which waits for its multiply
     rounds = sum(1 for _ in contraction.rounds(blocking))

@@ -48,7 +48,7 @@ class Run:
         executed, expected = each.executed, self.device.expectations
         if expected is None:
             return round(executed.dense / executed.speedup), executed.dense
-        dense = expected.cycles(executed.work, 1.0)
+        dense = expected.dense_cycles(executed.work)
         if executed.cycles is not None:
             return executed.cycles, dense
         return expected.cycles(executed.work, executed.speedup), dense
