@@ -176,13 +176,14 @@ def recorded(program: Program, memory: int) -> Program:
 
 
 def moved_bytes(program: Program, config: CoreConfig) -> int:
-    """Bytes that a program's plain loads and stores move."""
-    groups = 0
+    """Bytes that a program's plain loads and stores move, and its records."""
+    groups = records = 0
     for bits in program.descriptors:
         operation, fields = decode(bits)
         if operation is not None and operation.name in ("load", "store"):
             groups += fields["count_0"] * fields["count_1"] * fields["count_2"] * fields["count_3"]
-    return groups * config.group_bytes
+        records += operation is not None and operation.name == "record"
+    return groups * config.group_bytes + records * RECORD
 
 
 BACKENDS: dict[str, Callable[..., Backend]] = {"emulator": Emulator, "golden": Golden, "verilator": Verilator}

@@ -34,7 +34,7 @@ class Expectations:
     >>> work = Work(layer=layer, operation="AxW", rows="A", fp32=False)
     >>> expected = Expectations(CoreConfig())
     >>> expected.cycles(work, 2.0) < expected.dense_cycles(work), expected.traffic(work)
-    (True, 24576)
+    (True, 24608)
     """
 
     def __init__(self, config: CoreConfig) -> None:

@@ -48,7 +48,8 @@ def test_the_document(run: Run) -> None:
     names = ("macs", "cycles", "dense_cycles", "traffic")
     for name in names:
         assert document["totals"][name] == sum(each[name] for each in document["contractions"]) > 0, name
-    assert document["totals"]["dense_cycles"] >= document["totals"]["cycles"]
+    # So small that nothing is gained: streams are filled up to the window.
+    assert 0.95 < document["totals"]["dense_cycles"] / document["totals"]["cycles"] < 1.5
     (missed,) = document["missed"]
     assert (missed["step"], missed["macs"]) == (2, 8)
     assert document["share"] == pytest.approx(1 - 8 / (document["totals"]["macs"] + 8))

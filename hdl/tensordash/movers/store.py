@@ -175,7 +175,8 @@ class Store(Block):
         # When the next one comes, the one that is held should be at its last beat; deflated it is gone in a cycle.
         soon = Signal(name="group_soon")
         if self.beats > 1:
-            m.d.comb += soon.eq(self._compressed | (~comes & (~held | (self._beat >= self.beats - 2))))
+            nearly = self._beat >= self.beats - 2 if self.beats > 2 else Const(1)
+            m.d.comb += soon.eq(self._compressed | (~comes & (~held | nearly)))
         else:
             m.d.comb += soon.eq(1)
         m.d.comb += [

@@ -152,12 +152,12 @@ def test_memories_in_the_json():
     """What docs/core.md says that there is: buffer, stream buffers, window of descriptors, partial sums."""
     memories = {each["module"]: each for each in json.loads(emitted_core("core")["config.json"])["memories"]}
     totals = {name.partition("__")[2]: (each["instances"], each["bits_total"]) for name, each in memories.items()}
-    row = 4 * 99  # exact sums with their marks, of a row of four columns
+    piece = 2 * 99  # exact sums with their marks, of half a row of four columns
     assert totals == {
         "512x64": (16, 64 * 8192),
         "128x256": (8, 2 * 16 * 8192),
         "64x128": (1, 16 * 512),
-        f"256x{row}": (1, 64 * 4 * row),
+        f"512x{piece}": (1, 64 * 4 * 2 * piece),
     }
     assert set(memories) == set(modules(emitted_core("core")["tensordash_memories.v"]))
     assert all(each["ports"] == {"write": 1, "read": 1, "write_enables": 1} for each in memories.values())

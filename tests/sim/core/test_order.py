@@ -18,7 +18,7 @@ from tensordash_sim.core.program import Loop, Program
 from tensordash_sim.core.random_programs import random_program
 
 CONFIG = CoreConfig()
-MANY = {"samples": 4, "channels": 16, "filters": 16, "size": (8, 8)}
+MANY = {"samples": 4, "channels": 64, "filters": 32, "size": (16, 16)}
 
 
 def without_tokens(program):
