@@ -9,7 +9,7 @@ ROOT = Path(tensordash.__file__).parent
 # From the ground up. What stands on one floor does not know of what stands beside it.
 FLOORS = [
     {"configuration", "storage", "block", "version"},
-    {"layouts"},
+    {"layouts", "one_hot"},
     {"arithmetic", "schedule", "memory"},
     {"tile"},
     {"streams"},

@@ -25,9 +25,9 @@ def test_store_is_golden(name):
     ("right", "wrong"),
     [
         ("= begins_segment & entry_waits", "= 1'h0 & entry_waits"),  # an entry is lost where they follow each other
-        ("dropped = _080_ & _010_", "dropped = 1'h0"),  # a group is put over one that stays
-        ("assign _015_ = comes & _014_", "assign _015_ = comes"),  # likewise, and it comes again
-        ("group_soon = compressed | _075_", "group_soon = 1'h1"),  # so much is dropped that the bus waits
+        ("dropped = _076_ & _009_", "dropped = 1'h0"),  # a group is put over one that stays
+        ("assign _014_ = comes & _013_", "assign _014_ = comes"),  # likewise, and it comes again
+        ("group_soon = compressed | _065_", "group_soon = 1'h1"),  # so much is dropped that the bus waits
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
     ],
 )
