@@ -2,7 +2,8 @@
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cache
 from types import TracebackType
 from typing import Any
 
@@ -11,19 +12,20 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.formats import FloatFormat, Format
 from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.images import RESULTS, geometry_values, layer_values
-from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
+from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
+from tensordash_sim.quantization import non_zeros
 
 from .backends import BACKENDS, Backend
 from .counting import counted
 from .errors import DeviceError, NoRoomError
 from .expected import Expectations
 from .jobs import Done, Executed, Job, Work
-from .values import FLOAT32, TYPES, bits_of, like, plain, type_of, zeros_of
+from .values import FLOAT32, bits_of, like, plain, type_of
 
 __all__ = ["Device"]
 
@@ -128,7 +130,7 @@ class Device:
     @property
     def types(self) -> tuple[str, ...]:
         """The types of tensors that it takes."""
-        operands = dict.fromkeys((TYPES[self.tile.a_format.name], TYPES[self.tile.b_format.name]))
+        operands = dict.fromkeys((FLOATS[self.tile.a_format.name], FLOATS[self.tile.b_format.name]))
         return (*operands, FLOAT32)
 
     # What it computes
@@ -262,23 +264,24 @@ class Device:
                 )
         possible = self._possible_rows(kinds)
         arrays = {name: plain(operands[name]) for name in pair}
-        rows = possible[0] if len(possible) == 1 else self._best_rows(arrays)
+        patterns = cache(lambda name, fmt: bits_of(arrays[name], fmt))
+        rows = possible[0] if len(possible) == 1 else self._best_rows(pair, patterns)
         layer = Layer.of(geometry)
-        bits = {
-            name: bits_of(arrays[name], self.tile.b_format if name == rows else self.tile.a_format) for name in pair
-        }
+        formats = {name: self.tile.b_format if name == rows else self.tile.a_format for name in pair}
+        bits = {name: patterns(name, fmt) for name, fmt in formats.items()}
+        there = {name: non_zeros(bits[name], fmt) for name, fmt in formats.items()}
         kept = fp32 or FLOAT32 in kinds.values()
         work = Work(layer=layer, operation=operation, rows=rows, fp32=kept)
         self._see_room(layer, operation, kept)
         values = {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
         ran = backend.run(Job(work=work, values=values))
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
-        result = like(operands[pair[0]], made, FLOAT32 if kept else TYPES[self.tile.a_format.name])
-        found = counted(geometry, operation, {name: bits[name] << 1 != 0 for name in pair}, rows, self.tile)
+        result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
+        found = counted(geometry, operation, there, rows, self.tile)
         executed = Executed(
             geometry=geometry,
             work=work,
-            zeros={name: zeros_of(bits[name]) / bits[name].size for name in pair},
+            zeros={name: _zeros(mask) for name, mask in there.items()},
             dense=found.dense,
             speedup=found.speedup,
             cycles=ran.cycles,
@@ -313,7 +316,7 @@ class Device:
         TypeError
             If none can.
         """
-        a, b = TYPES[self.tile.a_format.name], TYPES[self.tile.b_format.name]
+        a, b = FLOATS[self.tile.a_format.name], FLOATS[self.tile.b_format.name]
         first, second = kinds
         possible = [
             row
@@ -325,16 +328,16 @@ class Device:
             raise TypeError(f"operands must both be {FLOAT32}, or {a} and {b}, not {given}")
         return possible
 
-    def _best_rows(self, arrays: Mapping[str, NDArray]) -> str:
-        """Which of both operands is to be on the row side."""
+    def _best_rows(self, pair: tuple[str, str], patterns: Callable[[str, Format], NDArray]) -> str:
+        """Which of both operands is to be on the row side; `patterns` are an operand's in a format."""
         a, b = self.tile.a_format, self.tile.b_format
-        first, second = arrays
-        if a != b and "G" in arrays:
+        first, second = pair
+        if a != b and "G" in pair:
             assert isinstance(a, FloatFormat)
             assert isinstance(b, FloatFormat)
             other = first if second == "G" else second
             return "G" if b.exponent_bits >= a.exponent_bits else other
-        zeros = {name: zeros_of(bits_of(array, b)) / array.size for name, array in arrays.items()}
+        zeros = {name: _zeros(non_zeros(patterns(name, b), b)) for name in pair}
         return first if zeros[first] >= zeros[second] else second
 
     def _see_room(self, layer: Layer, operation: str, fp32: bool) -> None:
@@ -346,6 +349,11 @@ class Device:
             raise NoRoomError(
                 f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self._memory_bytes}"
             )
+
+
+def _zeros(there: NDArray[np.bool_]) -> float:
+    """The share of values that are not there."""
+    return float(there.size - np.count_nonzero(there)) / there.size
 
 
 def _broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:

@@ -9,11 +9,9 @@ from numpy.typing import NDArray
 from tensordash.configuration.formats import Format
 from tensordash_sim.emulator import encode
 
-__all__ = ["FLOAT32", "TYPES", "bits_of", "like", "plain", "type_of", "zeros_of"]
+__all__ = ["FLOAT32", "bits_of", "like", "plain", "type_of"]
 
 FLOAT32 = "float32"
-TYPES = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
-"""What NumPy (with ml_dtypes) and PyTorch call an operand format."""
 
 
 def _is_torch(tensor: Any) -> bool:
@@ -70,17 +68,6 @@ def bits_of(array: NDArray, fmt: Format) -> NDArray:
         with np.errstate(over="ignore", under="ignore"):
             array = array.astype(np.float16)  # which rounds alike
     return encode(np.ascontiguousarray(array), fmt)
-
-
-def zeros_of(bits: NDArray) -> int:
-    """How many bit patterns of a floating-point format are zeros, of either sign.
-
-    Examples
-    --------
-    >>> zeros_of(np.array([0, 0x8000, 1, 0x3C00], np.uint16))
-    2
-    """
-    return int(bits.size - np.count_nonzero(bits << 1))
 
 
 def like(given: Any, bits: NDArray, kind: str) -> Any:

@@ -12,13 +12,11 @@ from tensordash.configuration.formats import Format
 from ..golden import to_float
 from ..lowering.geometry import Geometry, MatrixProduct
 from .golden import Memory
-from .layer import OPERANDS, Layer
+from .layer import OPERANDS, RESULTS, Layer
 from .tensors import bias_length, from_groups, to_groups, value_type
 
-__all__ = ["RESULTS", "TensorImage", "bit_patterns", "expected", "geometry_values", "layer_values"]
+__all__ = ["FLOATS", "TensorImage", "bit_patterns", "expected", "geometry_values", "layer_values"]
 
-RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
-"""The tensor whose shape a result has."""
 BEGIN, ALIGNED = 0x1000, 64
 FLOATS = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 """What NumPy (with ml_dtypes) and PyTorch call a format."""

@@ -9,10 +9,12 @@ from tensordash.configuration.parameters import require_int
 
 from ..lowering.geometry import Axis, Geometry, MatrixProduct
 
-__all__ = ["OPERANDS", "Layer", "Phase", "Walk"]
+__all__ = ["OPERANDS", "RESULTS", "Layer", "Phase", "Walk"]
 
 OPERANDS = {"AxW": ("A", "W"), "WxG": ("G", "W"), "AxG": ("G", "A")}
 """Of each operation: the operand whose positions are those of the result, and the other one."""
+RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
+"""The tensor whose shape a result has."""
 MOST_STRIDE = 4
 """Of positions along X, in a descriptor."""
 MOST = 1 << 20

@@ -10,7 +10,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact
 
-from ..core.layer import OPERANDS, Layer
+from ..core.layer import OPERANDS, RESULTS, Layer
 from .conversions import result_bits
 from .lowering import Fill, activations, filled, gradient, weights, windows
 from .products import matrix_product
@@ -18,8 +18,6 @@ from .tables import checked_bits
 
 __all__ = ["contract"]
 
-RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
-"""The tensor whose shape a result has."""
 GATHERED = 1 << 25
 """Values of windows at a time: windows overlap, all of them may be more than there is room for."""
 
