@@ -8,9 +8,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BYTES, decode
-from tensordash_sim.core.choice import best_blocking
-from tensordash_sim.core.contraction import Contraction
+from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.program import Program
@@ -19,11 +17,12 @@ from tensordash_sim.emulator import contract
 
 from .errors import DeviceError, NoRoomError
 from .jobs import Job, Ran, Work
+from .programs import RECORD, contraction_of, cut_of, moved_bytes, recorded
 
-__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator", "moved_bytes", "recorded"]
+__all__ = ["BACKENDS", "Backend", "Emulator", "Golden", "Verilator"]
 
-RECORD, ALIGNED = 32, 64
-"""Bytes that a `record` writes, and what the ring's address is a multiple of."""
+ALIGNED = 64
+"""What the ring's address is a multiple of."""
 
 
 class Backend(Protocol):
@@ -110,15 +109,8 @@ class _Programs:
     def _program(self, work: Work, image: TensorImage) -> Program:
         key = work, tuple(image.tensors.values())
         if key not in self._kept:
-            contraction = Contraction(
-                config=self._config,
-                layer=work.layer,
-                operation=work.operation,
-                tensors=image.tensors,
-                rows=work.rows,
-                fp32=work.fp32,
-            )
-            self._kept[key] = recorded(contraction.program(best_blocking(contraction)), image.end)
+            program = contraction_of(self._config, work, image.tensors).program(cut_of(self._config, work))
+            self._kept[key] = recorded(program, image.end)
         return self._kept[key]
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
@@ -165,25 +157,6 @@ class Verilator(_Programs):
         self._memory.bytes[: end + RECORD] = self._core.memory[: end + RECORD].tobytes()
         beats = done.counters["read_beats"] + done.counters["write_beats"]
         return done.cycles, beats * self._config.axi_bits // 8
-
-
-def recorded(program: Program, memory: int) -> Program:
-    """A program with a record of its counts before its end: in the unit of stores, behind all of them."""
-    end = program.descriptors.pop()
-    program.add("record", memory=memory)
-    program.descriptors.append(end)
-    return program
-
-
-def moved_bytes(program: Program, config: CoreConfig) -> int:
-    """Bytes that a program's plain loads and stores move, and its records."""
-    groups = records = 0
-    for bits in program.descriptors:
-        operation, fields = decode(bits)
-        if operation is not None and operation.name in ("load", "store"):
-            groups += fields["count_0"] * fields["count_1"] * fields["count_2"] * fields["count_3"]
-        records += operation is not None and operation.name == "record"
-    return groups * config.group_bytes + records * RECORD
 
 
 BACKENDS: dict[str, Callable[..., Backend]] = {"emulator": Emulator, "golden": Golden, "verilator": Verilator}

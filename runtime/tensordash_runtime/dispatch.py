@@ -118,7 +118,7 @@ class _Mode(TorchDispatchMode):
         """Run an operation, on the device if it multiplies."""
         given = kwargs or {}
         if func not in self._kinds:
-            self._kinds[func] = _kind_of(func)
+            self._kinds[func] = operators.name_of(func, HANDLERS)
         name = self._kinds[func]
         if not name or os.getpid() != self._process or any(issubclass(each, FakeTensor) for each in types):
             return func(*args, **given)
@@ -186,11 +186,3 @@ class _Mode(TorchDispatchMode):
         self._run.missed.append(missed)
         if self._strict:
             raise OffloadError(str(missed))
-
-
-def _kind_of(func: Any) -> str:
-    """The name of an operation that is to be looked at; nothing if it does not multiply."""
-    name = str(getattr(getattr(func, "_schema", None), "name", func))
-    if name.endswith("_") and name[:-1] in HANDLERS:
-        name = name[:-1]
-    return name if name in operators.COPIES or name in HANDLERS or operators.multiplies(name) else ""

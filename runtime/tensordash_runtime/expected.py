@@ -4,14 +4,12 @@ from dataclasses import replace
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.layer import OPERANDS
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.timing import Timing, timing
 
-from .backends import moved_bytes, recorded
 from .jobs import Work
+from .programs import contraction_of, cut_of, moved_bytes, recorded
 
 __all__ = ["Expectations"]
 
@@ -47,16 +45,7 @@ class Expectations:
     def made(self, work: Work) -> tuple[Contraction, Blocking, Program]:
         """The contraction, how it is cut, and its program, but for addresses in memory, which do not matter here."""
         if work not in self._made:
-            names = (*OPERANDS[work.operation], "result")
-            contraction = Contraction(
-                config=self._config,
-                layer=work.layer,
-                operation=work.operation,
-                tensors={name: (k + 1) << 28 for k, name in enumerate(names)},
-                rows=work.rows,
-                fp32=work.fp32,
-            )
-            blocking = best_blocking(contraction)
+            contraction, blocking = contraction_of(self._config, work), cut_of(self._config, work)
             self._made[work] = contraction, blocking, recorded(contraction.program(blocking), 0)
         return self._made[work]
 

@@ -1,8 +1,8 @@
 """The page of a run: speedup and zeros over steps, and what each layer takes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from tensordash_sim.evaluate.figure import Figure, Point
 from tensordash_sim.report import write_report
@@ -11,6 +11,14 @@ from .device import Device
 from .records import Contracted, Missed, Totals
 
 __all__ = ["Told", "write_page"]
+
+Key = TypeVar("Key", bound=Hashable)
+
+METRICS: dict[str, Callable[[Totals], float]] = {
+    "speedup": lambda each: each.speedup,
+    "zeros of the row side": lambda each: each.zeros,
+}
+"""What is drawn of each operation over the steps."""
 
 
 class Told(Protocol):
@@ -30,6 +38,9 @@ class Told(Protocol):
     def by_step(self) -> dict[int, Totals]:
         """Sums of each step."""
 
+    def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
+        """Sums of all contractions with the same key."""
+
 
 def write_page(run: Told, path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
     """Write it, as `Run.page` says."""
@@ -41,16 +52,12 @@ def write_page(run: Told, path: Path, curves: Mapping[str, Mapping[str, Iterable
 
 def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> Figure:
     steps = run.by_step()
-    by_operation: dict[str, list[Point]] = {}
-    for name in dict.fromkeys(each.operation for each in run.contractions):
-        for step in steps:
-            chosen = [each for each in run.contractions if each.step == step and each.operation == name]
-            if chosen:
-                found = run.totals(chosen)
-                points = by_operation.setdefault("speedup", [])
-                points.append(Point(metric="speedup", series=name, x=step, ours=found.speedup))
-                points = by_operation.setdefault("zeros of the row side", [])
-                points.append(Point(metric="zeros of the row side", series=name, x=step, ours=found.zeros))
+    of_operations = run.grouped(lambda each: (each.operation, each.step))
+    by_operation = [
+        Point(metric=metric, series=name, x=step, ours=value_of(each))
+        for metric, value_of in METRICS.items()
+        for (name, step), each in of_operations.items()
+    ]
     drawn = [
         Point(metric=metric, series=name, x=step, ours=value)
         for metric, lines in curves.items()
@@ -66,7 +73,7 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
         kind="line",
         x_label="step",
         y_label="",
-        points=[*drawn, *all_steps, *(point for points in by_operation.values() for point in points)],
+        points=[*drawn, *all_steps, *by_operation],
         notes=[
             "`speedup` is the core's over the dense core's; cycles are "
             + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected.")

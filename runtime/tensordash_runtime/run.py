@@ -1,10 +1,10 @@
 """What a block under `offload` multiplied: where, how fast, how many zeros; and what did not run on the device."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -14,6 +14,8 @@ from .page import write_page
 from .records import Contracted, Missed, Totals
 
 __all__ = ["Run"]
+
+Key = TypeVar("Key", bound=Hashable)
 
 WIDTH = 160
 """Characters of a printed table."""
@@ -74,19 +76,20 @@ class Run:
             zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
         )
 
-    def by_layer(self) -> dict[tuple[str, str], Totals]:
-        """Sums of each layer and operation, in the order in which they came first."""
-        found: dict[tuple[str, str], list[Contracted]] = {}
+    def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
+        """Sums of all contractions with the same key, in the order in which keys came first."""
+        found: dict[Key, list[Contracted]] = {}
         for each in self.contractions:
-            found.setdefault((each.layer, each.operation), []).append(each)
+            found.setdefault(key(each), []).append(each)
         return {key: self.totals(each) for key, each in found.items()}
+
+    def by_layer(self) -> dict[tuple[str, str], Totals]:
+        """Sums of each layer and operation."""
+        return self.grouped(lambda each: (each.layer, each.operation))
 
     def by_step(self) -> dict[int, Totals]:
         """Sums of each step."""
-        found: dict[int, list[Contracted]] = {}
-        for each in self.contractions:
-            found.setdefault(each.step, []).append(each)
-        return {step: self.totals(each) for step, each in found.items()}
+        return self.grouped(lambda each: each.step)
 
     @property
     def share(self) -> float | None:

@@ -71,7 +71,8 @@ class Capture(TorchDispatchMode):
         if self.sink is None:
             return result
         if func not in self._kinds:
-            self._kinds[func] = _kind_of(func)
+            name = operators.name_of(func, HANDLERS)
+            self._kinds[func] = (name, HANDLERS.get(name)) if name else None
             self._writes[func] = _writes_of(func)
         for place, name in self._writes[func]:
             self._note_written(args[place] if place < len(args) else (kwargs or {}).get(name))
@@ -143,15 +144,6 @@ class Capture(TorchDispatchMode):
         """Whether a layer is to be recorded."""
         assert self.sink is not None
         return self.sink.wants(layer)
-
-
-def _kind_of(func: Any) -> tuple[str, Callable[[Any, Call], None] | None] | None:
-    """What to do about an operation: its name and its handler, if it has one; nothing if it does not multiply."""
-    name = getattr(getattr(func, "_schema", None), "name", str(func))
-    name = name[:-1] if name.endswith("_") and name[:-1] in HANDLERS else name
-    if name in operators.COPIES or name in HANDLERS or operators.multiplies(name):
-        return name, HANDLERS.get(name)
-    return None
 
 
 def _writes_of(func: Any) -> list[tuple[int, str]]:

@@ -1,13 +1,23 @@
 """ATen operations that multiply and add up: those that are captured, and the names of those that are not."""
 
 import re
+from collections.abc import Container
 from typing import Any, NamedTuple
 
 import torch
 
 from ...lowering import Convolution
 
-__all__ = ["CONVOLUTION", "CONVOLUTION_BACKWARD", "COPIES", "MATRIX_PRODUCTS", "Convolved", "factors", "multiplies"]
+__all__ = [
+    "CONVOLUTION",
+    "CONVOLUTION_BACKWARD",
+    "COPIES",
+    "MATRIX_PRODUCTS",
+    "Convolved",
+    "factors",
+    "multiplies",
+    "name_of",
+]
 
 MATRIX_PRODUCTS = {
     "aten::mm": 0,
@@ -108,3 +118,14 @@ class Convolved(NamedTuple):
         for dimension, extent in enumerate(self.geometry.size, start=2):
             a = a.narrow(dimension, 0, extent)
         return {"A": a, "W": weight, "G": g}
+
+
+def name_of(func: Any, handled: Container[str]) -> str:
+    """The name of an operation that is to be looked at; nothing if it does not multiply.
+
+    One that writes to its first operand goes by the name of the one that does not, if that is handled.
+    """
+    name = str(getattr(getattr(func, "_schema", None), "name", func))
+    if name.endswith("_") and name[:-1] in handled:
+        name = name[:-1]
+    return name if name in COPIES or name in handled or multiplies(name) else ""
