@@ -107,9 +107,7 @@ class BiasFetch(Block):
         values = []  # of all columns
         for biases in held:
             each = [biases[k * RESULT_BITS : (k + 1) * RESULT_BITS] for k in range(lanes)]
-            of_row = 0
-            for k in range(lanes):
-                of_row = of_row | (each[k] & row[k].replicate(RESULT_BITS))
+            of_row = one_hot_mux(row, each)
             values += [Mux(self.transposed, of_row, each[k]) for k in range(lanes)]
         for column, value in enumerate(self.values):
             mine = one_hot_mux(piece, values[column :: len(self.values)])

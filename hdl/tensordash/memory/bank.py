@@ -1,8 +1,5 @@
 """Bank: a position of every group, in as many memories as there are regions."""
 
-from collections.abc import Sequence
-from functools import reduce
-from operator import or_
 from typing import Any
 
 from amaranth.hdl import Module, Signal
@@ -11,6 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
 from ..configuration.parameters import require_int
+from ..one_hot import one_hot_mux
 from .memory import Memory
 
 __all__ = ["Bank", "group_address_bits", "require_power"]
@@ -105,10 +103,10 @@ class Bank(Block):
             m.submodules[f"region_{region}"] = placed(memory, platform)
             m.d.comb += [
                 memory.read_enable.eq(reads[region].any()),
-                memory.read_address.eq(_chosen(reads[region], [each[:within] for each in self.read_address])),
+                memory.read_address.eq(one_hot_mux(reads[region], [each[:within] for each in self.read_address])),
                 memory.write_enable.eq(writes[region].any()),
-                memory.write_address.eq(_chosen(writes[region], [each[:within] for each in self.write_address])),
-                memory.write_data.eq(_chosen(writes[region], list(self.write_data))),
+                memory.write_address.eq(one_hot_mux(writes[region], [each[:within] for each in self.write_address])),
+                memory.write_data.eq(one_hot_mux(writes[region], list(self.write_data))),
             ]
         for port, data in enumerate(self.read_data):
             m.d.comb += data.eq(self._returned(m, port))
@@ -132,11 +130,4 @@ class Bank(Block):
         with m.If(self.read[port]):
             m.d.sync += region.eq(address[len(address) - self.region_bits :])
         # Chosen by one-hot terms, not by a chain of comparisons.
-        return _chosen([region == k for k in range(self.regions)], [memory.read_data for memory in self.memories])
-
-
-def _chosen(which: Sequence[Any], values: Sequence[Any]):
-    """The value of which the bit is set; any if none is."""
-    if len(values) == 1:
-        return values[0]
-    return reduce(or_, (value & bit.replicate(len(value)) for bit, value in zip(which, values, strict=True)))
+        return one_hot_mux([region == k for k in range(self.regions)], [memory.read_data for memory in self.memories])
