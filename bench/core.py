@@ -133,16 +133,20 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
     }
 
 
-def output_units(cores: Mapping[str, CoreConfig], told: Console) -> Iterator[dict[str, Any]]:
-    """The output unit with all adders and rounders of a row, half of them, and one: its logic, and its price."""
+def output_units(
+    cores: Mapping[str, CoreConfig], shortest: Work, known: Mapping[str, Any], told: Console
+) -> Iterator[dict[str, Any]]:
+    """The output unit with all adders and rounders of a row, half of them, and one: its logic, and its price.
+
+    The price is measured on the layer with the shortest reductions; known are the figures of the cores as they are.
+    """
     from tensordash_synth.core_cost import synthesize_core
 
-    shortest = next(each for each in work() if (each.name, each.operation) == SHORTEST)
     for cycles in RESULT_CYCLES:
         made = {name: replace(config, result_cycles=cycles) for name, config in cores.items()}
         told.print(f"output unit of {cycles} cycles a row", markup=False)
         logic = synthesize_core(made["core"], progress=lambda line: told.print(line, markup=False)).to_json()
-        figures = layer_figures(shortest, made)
+        figures = known if made == cores else layer_figures(shortest, made)
         yield {
             "result_cycles": cycles,
             "logic": logic,
@@ -263,13 +267,16 @@ def main() -> int:
         cores[name] = config
     assert cores["core-dense"] == replace(cores["core"], tile=cores["core"].tile.baseline)
     document: dict[str, Any] = {"layers": []}
-    for each in work():
+    layers = list(work())
+    for each in layers:
         document["layers"].append(layer_figures(each, cores))
         told.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
     document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
     told.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
     if not arguments.no_logic:
-        document["output_units"] = list(output_units(cores, told))
+        shortest = next(k for k, each in enumerate(layers) if (each.name, each.operation) == SHORTEST)
+        units = output_units(cores, layers[shortest], document["layers"][shortest], told)
+        document["output_units"] = list(units)
         document["logic"] = next(
             each["logic"] for each in document["output_units"] if each["result_cycles"] == cores["core"].result_cycles
         )

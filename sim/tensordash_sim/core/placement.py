@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import prod
 
 from tensordash.configuration.core_config import CoreConfig
 
@@ -77,10 +78,7 @@ class Placement:
     @property
     def size(self) -> int:
         """Groups of one product in memory."""
-        made = self.width
-        for size in self.sizes.values():
-            made *= size
-        return made
+        return self.width * prod(self.sizes.values())
 
     @property
     def positions(self) -> int:
