@@ -26,6 +26,7 @@ from rich.console import Console
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.storage.files import write_whole
+from tensordash_sim.core.blocking import Blocking
 from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
@@ -33,6 +34,7 @@ from tensordash_sim.core.images import TensorImage, expected
 from tensordash_sim.core.layer import OPERANDS, Layer
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import PROGRAM, random_program
+from tensordash_sim.core.scheduled import scheduled_speedup
 from tensordash_sim.core.tensors import deflate, to_groups
 from tensordash_sim.core.verilated import CoreRun, VerilatedCore
 from tensordash_sim.lowering.geometry import Convolution
@@ -109,7 +111,7 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
             tensors=image.tensors,
             rows=each.rows,
         )
-        blocking = blocking or best_blocking(contraction)
+        blocking = blocking or _cut(contraction, image)
         runs[name], left[name] = run(config, contraction.program(blocking), bytes(image.memory.bytes))
         image.memory.bytes[:] = left[name]
         if not np.array_equal(image.result(), expected(each.layer, each.operation, each.values)):
@@ -131,6 +133,13 @@ def layer_figures(each: Work, cores: Mapping[str, CoreConfig]) -> dict[str, Any]
         "speedup_ratio": round(speedup / own, 3),
         "stall_output": round(core.counters["stall_output"] / core.cycles, 3),
     }
+
+
+def _cut(contraction: Contraction, image: TensorImage) -> Blocking:
+    """As for a tile that is as fast as it was found to be on these values."""
+    program = contraction.program(best_blocking(contraction)).descriptors
+    speedup = scheduled_speedup(contraction.config, program, image.memory)
+    return best_blocking(replace(contraction, speedup=round(speedup, 1)))
 
 
 def output_units(

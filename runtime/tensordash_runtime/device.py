@@ -30,6 +30,8 @@ from .values import FLOAT32, bits_of, like, plain, type_of
 __all__ = ["Device"]
 
 MEMORY_BYTES = 64 << 20
+LEVELS = 2
+"""Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
 Pair = int | tuple[int, ...]
 
 
@@ -271,13 +273,14 @@ class Device:
         bits = {name: patterns(name, fmt) for name, fmt in formats.items()}
         there = {name: non_zeros(bits[name], fmt) for name, fmt in formats.items()}
         kept = fp32 or FLOAT32 in kinds.values()
-        work = Work(layer=layer, operation=operation, rows=rows, fp32=kept)
+        found = counted(geometry, operation, there, rows, self.tile)
+        thought = round(found.speedup * LEVELS) / LEVELS
+        work = Work(layer=layer, operation=operation, rows=rows, fp32=kept, speedup=thought)
         self._see_room(layer, operation, kept)
         values = {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
         ran = backend.run(Job(work=work, values=values))
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
-        found = counted(geometry, operation, there, rows, self.tile)
         executed = Executed(
             geometry=geometry,
             work=work,

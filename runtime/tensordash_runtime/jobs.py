@@ -6,6 +6,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from tensordash_sim.core.contraction import SPEEDUP
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.lowering import Geometry
 
@@ -26,12 +27,15 @@ class Work:
         The operand on the row side, whose zeros are skipped.
     fp32 : bool
         Results stay FP32.
+    speedup : float
+        How much faster than the dense one the tile is thought to be: how the operation is cut depends on it.
     """
 
     layer: Layer
     operation: str
     rows: str
     fp32: bool
+    speedup: float = SPEEDUP
 
 
 @dataclass(frozen=True, kw_only=True)

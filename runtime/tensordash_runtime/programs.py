@@ -29,6 +29,7 @@ def contraction_of(config: CoreConfig, work: Work, tensors: Mapping[str, int] | 
         tensors={name: (k + 1) << 28 for k, name in enumerate(names)} if tensors is None else dict(tensors),
         rows=work.rows,
         fp32=work.fp32,
+        speedup=work.speedup,
     )
 
 

@@ -34,7 +34,7 @@ class Blocking:
 
 
 class Slots:
-    """A ring of places; what does not fit any more is forgotten, the oldest first.
+    """Places in a row, one behind the other; what has not been asked for the longest makes room for what is new.
 
     Parameters
     ----------
@@ -42,12 +42,18 @@ class Slots:
         Its first place, and how many there are.
     what : str
         What errors call it.
+
+    Examples
+    --------
+    >>> slots = Slots(0, 512, "a stream buffer")
+    >>> [slots.place(key, size)[0] for key, size in (("p", 216), ("q", 216), ("r", 144), ("s", 216), ("t", 216))]
+    [0, 296, 0, 296, 0]
     """
 
     def __init__(self, first: int, size: int, what: str) -> None:
         self.first, self.size, self.what = first, size, what
         self._next = 0
-        self._held: dict[Any, tuple[int, int]] = {}
+        self._held: dict[Any, tuple[int, int]] = {}  # the longest not asked for comes first
 
     def place(self, key: Any, size: int) -> tuple[int, bool]:
         """Where something is, and whether it is new there.
@@ -58,17 +64,28 @@ class Slots:
             If it never fits.
         """
         if key in self._held:
+            self._held[key] = self._held.pop(key)
             return self.first + self._held[key][0], False
         if size > self.size:
             raise ProgramError(f"{self.what} has room for {self.size}, not for {size}")
-        if self._next + size > self.size:
-            self._next = 0
-        at, self._next = self._next, self._next + size
-        self._held = {
-            other: place for other, place in self._held.items() if place[0] + place[1] <= at or place[0] >= at + size
-        }
+        end = self.size - size
+        places = [0, end]
+        if self._next <= end:
+            # At the end if there would be too little room behind it for another one of its size.
+            places = [self._next, 0, end] if self._next + size <= end else [end, self._next, 0]
+        at = min(places, key=lambda at: self._youngest(at, size))
+        self._next = at + size
+        self._held = {other: place for other, place in self._held.items() if not _meets(place, at, size)}
         self._held[key] = at, size
         return self.first + at, True
+
+    def _youngest(self, at: int, size: int) -> int:
+        """Of what would have to go, when it was asked for last; -1 if nothing would."""
+        return max((k for k, place in enumerate(self._held.values()) if _meets(place, at, size)), default=-1)
+
+
+def _meets(place: tuple[int, int], at: int, size: int) -> bool:
+    return place[0] < at + size and at < sum(place)
 
 
 def split(box: Box, sizes: tuple[int, ...]) -> Iterator[Box]:

@@ -9,12 +9,10 @@ from .blocking import Blocking, Slots, fitting
 from .contraction import SIDES, Contraction, Round
 from .operands import size_of
 from .program import ProgramError
-from .timing import block_cycles, layout_cycles, load_cycles, store_cycles, timing
+from .timing import LATENCY, block_cycles, layout_cycles, load_cycles, store_cycles, timing
 
 __all__ = ["best_blocking", "estimate"]
 
-LATENCY = 50
-"""Of memory, in cycles, if nobody says otherwise."""
 BETWEEN, FETCH = 18, 31
 """Cycles between two descriptors of a unit, and from one fetch to the next."""
 WAITS = 0.06
@@ -26,7 +24,7 @@ TIMES = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (1, 2), (1, 4), (2, 2), (64, 1
 is tried."""
 TRIED, LOOKED, WALKED = 120, 400, 32
 """Ways to cut it that fit and are compared, those that are looked at, and multiplies of each."""
-CLOSE, ALIKE, FEW, SURE = 3, 1.03, 64, 1.02
+CLOSE, ALIKE, FEW, SURE = 8, 1.4, 160, 1.02
 """So many of the best that differ by less are told apart by `estimate`, if they have no more multiplies than that; the
 first one stays unless another is better by more."""
 
@@ -49,10 +47,16 @@ def best_blocking(work: Contraction) -> Blocking:
     if not fits:
         raise ProgramError(f"{work.operation} of {work.layer} does not fit this core, however it is cut")
     fits.sort(key=lambda pair: pair[0])
-    first = [each for found, each in fits[:CLOSE] if found <= fits[0][0] * ALIKE]
-    if any(len(list(islice(work.rounds(each), FEW + 1))) > FEW for each in first):
-        return first[0]
-    return min(first, key=lambda each: estimate(work, each) * (1 if each is first[0] else SURE))
+    first, *others = (each for found, each in fits[:CLOSE] if found <= fits[0][0] * ALIKE)
+    if _many(work, first):
+        return first
+    few = [first, *(each for each in others if not _many(work, each))]
+    return min(few, key=lambda each: estimate(work, each) * (1 if each is first else SURE))
+
+
+def _many(work: Contraction, blocking: Blocking) -> bool:
+    """Whether there are more multiplies than are gone through one by one."""
+    return len(list(islice(work.rounds(blocking), FEW + 1))) > FEW
 
 
 def estimate(work: Contraction, blocking: Blocking, *, latency: int = LATENCY) -> int:
@@ -98,11 +102,12 @@ class _Sums:
 class _Walker:
     """What the units have to do for one multiply after the other."""
 
-    def __init__(self, work: Contraction) -> None:
+    def __init__(self, work: Contraction, blocking: Blocking) -> None:
         config = work.config
+        self.buffer = {name: size for name, (_, size) in work.rooms(blocking).items()}
         self.work, self.sums = work, _Sums()
         self.rooms = {side: config.stream_words(key) for side, key in SIDES.items()}
-        self.held = {side: Slots(0, work.region, "a region") for side in SIDES}
+        self.held = {side: Slots(0, self.buffer[side], "a part of the buffer") for side in SIDES}
         self.laid = {side: Slots(0, room, "a stream buffer") for side, room in self.rooms.items()}
         self.speedup = work.speedup if config.tile.sparsity != "none" else 1.0
         self.first, self.stored = inf, 0.0  # until the first multiply, and of the last store
@@ -128,7 +133,7 @@ class _Walker:
                 taken = sum(BETWEEN + load_cycles(config, move.groups, move.runs, LATENCY) for move in moves)
                 units["load"] += taken
                 units["fetch"] += FETCH * len(moves)
-                sums.alone += taken * (2 * groups > work.region)
+                sums.alone += taken * (2 * groups > self.buffer[side])
             if self.laid[side].place(each.laid(side), words * count)[1]:
                 stride = work.operands[side].stride(phase) if phase.taps else 1
                 taken = BETWEEN + layout_cycles(config, size_of(each.sets[side]), steps, stride)
@@ -154,7 +159,7 @@ class _Walker:
         self.stored = BETWEEN + store_cycles(work.config, made.move.groups, made.move.runs, LATENCY)
         units["store"] += self.stored
         units["fetch"] += FETCH
-        self.sums.alone += self.stored * (2 * made.groups > work.region)
+        self.sums.alone += self.stored * (2 * made.groups > self.buffer["result"])
 
     def cycles(self, sums: _Sums) -> float:
         """Of all of it: the first multiply's data come before it, the last one's results leave after it."""
@@ -167,11 +172,11 @@ def _rough(work: Contraction, blocking: Blocking) -> float:
 
     Of many multiplies the first ones are looked at; the others are thought to go on as the second half of them.
     """
-    walker = _Walker(work)
+    walker = _Walker(work, blocking)
     half = None
     try:
         for k, each in enumerate(islice(work.rounds(blocking), WALKED)):
-            if k == 0 and work.stored(each.tiles).groups > work.region:
+            if k == 0 and work.stored(each.tiles).groups > walker.buffer["result"]:
                 return inf
             walker.add(each)
             if k == WALKED // 2 - 1:

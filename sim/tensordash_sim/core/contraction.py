@@ -15,6 +15,7 @@ from .order import hoisted, linked
 from .placement import Placement, Stored
 from .program import Loop, Program, ProgramError
 from .tensors import bias_length
+from .timing import LATENCY, load_cycles
 from .weight_gradient import Activations, Gradient
 
 __all__ = ["Contraction", "Round"]
@@ -24,6 +25,8 @@ SPEEDUP = 2.0
 SIDES = {"column": "a", "row": "b"}
 REGIONS = 4
 """Parts of the buffer: for the column side's operand, the row side's, results and biases."""
+APART = 1.1
+"""Chunks may be loaded one by one if that takes less than so many times the cycles of loading all of them at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,26 +240,50 @@ class Contraction:
 
     # How it is cut
 
-    @property
-    def region(self) -> int:
-        """Groups of the buffer that each of an operand, results and biases may take."""
-        return self.config.groups // REGIONS
+    def rooms(self, blocking: Blocking) -> dict[str, tuple[int, int]]:
+        """The first group of the buffer, and how many, that each operand, results and biases may take.
+
+        A quarter of it each; where no biases are added, one of the operands has theirs as well: the one that fits then
+        and did not before, or else the one whose tiles are larger.
+        """
+        quarter = self.config.groups // REGIONS
+        quarters = dict.fromkeys((*SIDES, "result", "bias"), 1)
+        if not self.biased:
+            needs = {side: self._needed(side, blocking) for side in SIDES}
+            quarters["bias"] -= 1
+            quarters[max(SIDES, key=lambda side: (quarter < needs[side] <= 2 * quarter, needs[side]))] += 1
+        rooms, first = {}, 0
+        for name, count in quarters.items():
+            rooms[name] = first, count * quarter
+            first += count * quarter
+        return rooms
+
+    def _needed(self, side: str, blocking: Blocking) -> int:
+        """Groups of a side's first tile, over all of the reduction."""
+        tile = next(split(tuple((0, size) for size in self.dimensions(side)), blocking.tiles[side]))
+        return _groups(self._moved(side, tile, self._whole, 0))
+
+    @cached_property
+    def _whole(self) -> Box:
+        return tuple((0, size) for size in self.reduction)
 
     def rounds(self, blocking: Blocking) -> Iterator[Round]:
         """All multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams."""
+        rooms = self.rooms(blocking)
         boxes = {side: tuple((0, size) for size in self.dimensions(side)) for side in SIDES}
         for product in range(self.layer.products):
             for placed in split(boxes[self.placed], blocking.tiles[self.placed]):
                 for other in split(boxes[self.other], blocking.tiles[self.other]):
-                    todo = self._tile_rounds(blocking, {self.placed: placed, self.other: other})
+                    todo = self._tile_rounds(blocking, {self.placed: placed, self.other: other}, rooms)
                     each = next(todo)
                     for after in todo:
                         yield Round(**each, product=product, last=False)
                         each = after
                     yield Round(**each, product=product, last=True)
 
-    def _tile_rounds(self, blocking: Blocking, tiles: dict[str, Box]) -> Iterator[dict[str, Any]]:
-        whole = tuple((0, size) for size in self.reduction)
+    def _tile_rounds(
+        self, blocking: Blocking, tiles: dict[str, Box], rooms: Mapping[str, tuple[int, int]]
+    ) -> Iterator[dict[str, Any]]:
         for number, phase in enumerate(self.phases[:1] if self.operation == "AxG" else self.phases):
             # What there is of a tile in this phase.
             here = {
@@ -268,16 +295,16 @@ class Contraction:
             }
             if any(start >= stop for box in here.values() for start, stop in box):
                 continue
-            chunks = list(split(whole, blocking.chunk)) if phase.taps else [tuple((0, 1) for _ in whole)]
+            chunks = list(split(self._whole, blocking.chunk)) if phase.taps else [tuple((0, 1) for _ in self._whole)]
+            spans = {side: self._span(side, tiles[side], number, chunks, rooms[side][1]) for side in tiles}
             for c, chunk in enumerate(chunks):
-                spans = {side: self._span(side, tiles[side], number, whole, chunk) for side in tiles}
                 partial = 0
                 for column in split(here["column"], blocking.sets["column"]):
                     for row in split(here["row"], blocking.sets["row"]):
                         yield {
                             "tiles": tiles,
                             "sets": {"column": column, "row": row},
-                            "spans": spans,
+                            "spans": {side: span or chunk for side, span in spans.items()},
                             "chunk": chunk,
                             "phase": number,
                             "first": c == 0,
@@ -286,10 +313,21 @@ class Contraction:
                         }
                         partial += self.streams("row", row) * self.streams("column", column)
 
-    def _span(self, side: str, tile: Box, phase: int, whole: Box, chunk: Box) -> Box:
-        """What of the reduction is loaded together: all of it, if it fits."""
-        groups = sum(move.groups for move in self._moved(side, tile, whole, phase))
-        return whole if groups <= self.region else chunk
+    def _span(self, side: str, tile: Box, phase: int, chunks: list[Box], room: int) -> Box | None:
+        """What of the reduction is loaded together: all of it if it fits, or none but the chunk that is multiplied.
+
+        All chunks one by one are better than all of it at once, if they fit as well: multiplying begins earlier.
+        """
+        whole, first = (self._moved(side, tile, span, phase) for span in (self._whole, chunks[0]))
+        if _groups(whole) > room:
+            return None
+        count = len(chunks)
+        one_by_one = count * _groups(first) <= room and count * self._cycles(first) < APART * self._cycles(whole)
+        return None if one_by_one else self._whole
+
+    def _cycles(self, moves: list[Move]) -> float:
+        """Of loads."""
+        return sum(load_cycles(self.config, move.groups, move.runs, LATENCY) for move in moves)
 
     # The program
 
@@ -306,10 +344,12 @@ class Contraction:
         ProgramError
             If it does not fit.
         """
-        config, program, region = self.config, Program(), self.region
-        held = {side: Slots(k * region, region, f"part {k} of the buffer") for k, side in enumerate(SIDES)}
+        config, program = self.config, Program()
+        held = {
+            name: Slots(*room, f"the buffer's room of the {name} side") for name, room in self.rooms(blocking).items()
+        }
         laid = {side: Slots(0, config.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
-        results, biases = (Slots(k * region, region, f"part {k} of the buffer") for k in (2, 3))
+        results, biases = held["result"], held["bias"]
         tiles = 0
         for each in self.rounds(blocking):
             phase = self.phases[each.phase]
@@ -317,7 +357,7 @@ class Contraction:
             steps = 0
             for side, key in SIDES.items():
                 operand, moves = self.operands[side], self.moves(each, side)
-                at, new = held[side].place(self.loaded(each, side), sum(move.groups for move in moves))
+                at, new = held[side].place(self.loaded(each, side), _groups(moves))
                 if new:
                     _loads(program, moves, at, each.product * operand.size * config.group_bytes)
                 layout = operand.layout(each.tiles[side], each.spans[side], phase, each.sets[side], each.chunk, at)
@@ -355,6 +395,10 @@ class Contraction:
                 _loads(program, [move], where, each.product * bias_length(self.config, self.layer.filters) * 4)
             fields |= {"bias": 1, "bias_address": where, "y": fields["y"] + before}
         return fields, loops
+
+
+def _groups(moves: list[Move]) -> int:
+    return sum(move.groups for move in moves)
 
 
 def _loads(program: Program, moves: list[Move], at: int, away: int) -> None:

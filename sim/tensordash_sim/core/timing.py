@@ -12,8 +12,10 @@ from math import gcd, prod
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
-__all__ = ["Timing", "block_cycles", "layout_cycles", "load_cycles", "store_cycles", "timing"]
+__all__ = ["LATENCY", "Timing", "block_cycles", "layout_cycles", "load_cycles", "store_cycles", "timing"]
 
+LATENCY = 50
+"""Of memory, in cycles, if nobody says otherwise."""
 BURST, FETCHES, FETCH_BEATS = 32, 2, 4
 """Beats of the longest burst; descriptors on their way at once, and the fewest cycles from one to the next."""
 FETCHED, GIVEN, TAKEN = 2, 5, 4
@@ -200,7 +202,7 @@ def block_cycles(config: CoreConfig, stride: int, *, fp32: int, mask: int, emit:
     return config.parts("b") * (rows + words - 1 + (config.parts("a") - 1) * (words + 1))
 
 
-def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = 50) -> Timing:
+def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = LATENCY) -> Timing:
     """How long a core is thought to take for a program.
 
     Parameters
