@@ -18,7 +18,13 @@ TILES = {"paper": load_preset("paper")} | {
 # What fp8 changes of the paper's tile is its arithmetic; the rest of it is a night's.
 NOT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
 # Long, and much of it is proven of other tiles here: a night's as well.
-LONG = ("tile_control-with-c-fused", "tile_control-int8-with-c", "tile-int8-with-c", "accumulator-fp8-e4m3")
+LONG = (
+    "tile-with-c-fused",
+    "tile_control-with-c-fused",
+    "tile_control-int8-with-c",
+    "tile-int8-with-c",
+    "accumulator-fp8-e4m3",
+)
 CASES = [
     pytest.param(
         proof,
