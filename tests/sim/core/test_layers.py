@@ -13,11 +13,18 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.images import TensorImage, bit_patterns, expected, geometry_values, layer_values
-from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.images import (
+    TensorImage,
+    bit_patterns,
+    expected,
+    geometry_values,
+    layer_values,
+    side_formats,
+)
+from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.core.order import races
 from tensordash_sim.core.program import ProgramError
-from tensordash_sim.core.random_layers import random_work
+from tensordash_sim.core.random_layers import LayerWork, random_work
 from tensordash_sim.core.verilated import VerilatedCore
 from tensordash_sim.golden import encode
 from tensordash_sim.lowering.geometry import Convolution, MatrixProduct
@@ -36,12 +43,11 @@ def bits(values):
     return values.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[values.dtype.itemsize])
 
 
-def check(config, seeds):
+def check(config, works):
     """Each on both cores, which leave the same memory; its result is PyTorch's."""
     with VerilatedCore(config, SIZE + (1 << 18)) as core:
-        for seed in seeds:
-            work = random_work(Random(seed), config)
-            said = f"seed {seed}: {work.operation} with {work.rows} on rows of {work.layer}"
+        for number, work in works:
+            said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
             image = work.image(config, Memory(SIZE))
             contraction = work.contraction(config, image)
             program = contraction.program(best_blocking(contraction)).descriptors
@@ -57,13 +63,47 @@ def check(config, seeds):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_random_layers(name):
-    check(preset(name), range(10))
+    config = preset(name)
+    check(config, ((seed, random_work(Random(seed), config)) for seed in range(10)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_many_random_layers(name):
-    check(preset(name), range(1000, 1100))
+    config = preset(name)
+    check(config, ((seed, random_work(Random(seed), config)) for seed in range(1000, 1100)))
+
+
+FUSED = [
+    Layer(samples=2, channels=3, filters=6, size=(4, 7), kernel=(3, 2), padding=1, products=2),
+    Layer(samples=2, channels=6, filters=3, size=(5, 6), kernel=(2, 2), stride=(2, 3), padding=1),
+    Layer(samples=1, channels=70, filters=50, size=(2, 5), kernel=(3, 3), padding=1),  # reductions in chunks
+    Layer(samples=1, channels=9, filters=90, size=(3, 40)),  # many tiles of results
+]
+
+
+def fused_works(config):
+    """Biases, masks, ReLU: all that an operation can have at once."""
+    rng = np.random.default_rng(0)
+    for number, layer in enumerate(FUSED):
+        for operation, operands in OPERANDS.items():
+            rows = operands[number % 2]
+            given = {each: rng.standard_normal(layer.whole_shape(each)) for each in operands}
+            values = {each: encode(given[each], fmt) for each, fmt in side_formats(config, operation, rows).items()}
+            mask = rng.standard_normal(layer.whole_shape(RESULTS[operation]))
+            mask = np.where(rng.random(mask.shape) < 0.5, mask, np.copysign(0.0, mask))
+            values["mask"] = encode(mask, config.tile.a_format)
+            if operation == "AxW":
+                values["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
+            yield (
+                f"layer {number}",
+                LayerWork(layer=layer, operation=operation, rows=rows, fp32=False, relu=number != 1, values=values),
+            )
+
+
+@pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8"])
+def test_what_is_fused(name):
+    check(preset(name), fused_works(preset(name)))
 
 
 LAYERS = {
@@ -237,6 +277,8 @@ def test_wrong_images():
         TensorImage(config, Memory(SIZE), layer, "AxW", wrong, rows="A")
     with pytest.raises(TypeError, match="bias must be float32, not float64"):
         TensorImage(config, Memory(SIZE), layer, "AxW", values | {"bias": np.zeros(3)}, rows="A")
+    with pytest.raises(ValueError, match=r"mask must have the shape \(1, 3, 1, 4\), not \(1, 2, 1, 4\)"):
+        TensorImage(config, Memory(SIZE), layer, "AxW", values | {"mask": values["A"]}, rows="A")
     with pytest.raises(ValueError, match="memory must have room for A, 64 bytes from 0x1000 on"):
         TensorImage(config, Memory(1 << 12), layer, "AxW", values, rows="A")
 
@@ -248,6 +290,8 @@ def test_wrong_contractions():
         ({"operation": "WxG", "rows": "G", "tensors": tensors | {"bias": 0}}, "a bias can be added to results of AxW"),
         ({"config": CoreConfig(relu=False), "relu": True}, "core.relu must be true for that, not false"),
         ({"config": CoreConfig(bias=False), "tensors": tensors | {"bias": 0}}, "core.bias must be true for that"),
+        ({"config": CoreConfig(mask=False), "tensors": tensors | {"mask": 0}}, "core.mask must be true for that"),
+        ({"tensors": tensors | {"mask": 0}, "fp32": True}, "a mask must have the format of its results, which is not"),
         ({"rows": "G"}, "rows must be one of A, W, not 'G'"),
         ({"operation": "WxA"}, "operation must be one of AxW, WxG, AxG, not 'WxA'"),
     ):
