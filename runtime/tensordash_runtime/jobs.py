@@ -26,17 +26,27 @@ class Work:
         The operand on the row side, whose zeros are skipped.
     fp32 : bool
         Results stay FP32.
+    bias, relu, mask : bool
+        What the output unit does besides: adds a bias, makes negative results zero, and those where a mask is zero.
     """
 
     layer: Layer
     operation: str
     rows: str
     fp32: bool
+    bias: bool = False
+    relu: bool = False
+    mask: bool = False
+
+    @property
+    def fused(self) -> tuple[str, ...]:
+        """What the output unit does besides, by name."""
+        return tuple(name for name in ("bias", "relu", "mask") if getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Work, and bit patterns of both operands as its layer has them."""
+    """Work, and bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them."""
 
     work: Work
     values: Mapping[str, NDArray]

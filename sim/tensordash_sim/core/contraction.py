@@ -94,8 +94,8 @@ class Contraction:
     Raises
     ------
     ProgramError
-        If there is no such operation, its operand is not on that side, results of this kind have no bias or mask, or the
-        core is built without what it needs.
+        If there is no such operation, its operand is not on that side, results of this kind have no bias or mask, or
+        the core is built without what it needs.
 
     Source: docs/core.md, "Programs of layers"; paper, section III-A.
 

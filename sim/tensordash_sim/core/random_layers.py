@@ -119,6 +119,6 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
     fp32, relu = random.random() < 0.3, random.random() < 0.3
     if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else
         bits = config.value_bits
-        drawn = rng.integers(0, 1 << bits, layer.whole_shape(RESULTS[operation])).astype(f"u{bits // 8}")
-        values["mask"] = np.where(rng.random(drawn.shape) < 0.5, drawn & 1 << (bits - 1), drawn)
+        mask = rng.integers(0, 1 << bits, layer.whole_shape(RESULTS[operation])).astype(f"u{bits // 8}")
+        values["mask"] = np.where(rng.random(mask.shape) < 0.5, mask & 1 << (bits - 1), mask)
     return LayerWork(layer=layer, operation=operation, rows=rows, fp32=fp32, relu=relu, values=values)

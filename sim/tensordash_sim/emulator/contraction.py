@@ -86,9 +86,7 @@ def contract(
         raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
     for field, given in (("bias", bias is not None), ("relu", relu), ("mask", mask is not None)):
         if given and tile.numerics.result == "int32":
-            raise ValueError(
-                f"{field} must be {'false' if field == 'relu' else 'none'} for int8, whose results are sums"
-            )
+            raise ValueError(f"{field} must be left out for int8, whose results are sums")
     if not set(OPERANDS[operation]) <= set(values):
         raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
     operands = {}
@@ -99,6 +97,8 @@ def contract(
         if operands[name].shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {operands[name].shape}")
     if bias is not None:
+        if not isinstance(tile.numerics.accumulator, Exact):
+            raise ValueError("bias must be left out for a fused accumulator: it is added to an exact sum")
         operands["bias"] = _checked_bias(bias, layer, operation)
     if mask is not None:
         mask = checked_bits("mask", mask, tile.a_format)
@@ -149,7 +149,7 @@ def _over_positions(
     """AxW and WxG: sums of a layer's positions, phase by phase."""
     placed, other = OPERANDS[operation]
     placed_on_rows = rows == placed
-    fill = _fill(tile, placed_on_rows)
+    fill, bias = _fill(tile, placed_on_rows), values.get("bias")
     samples, made, down, across = layer.shape(RESULTS[operation])
     out = np.zeros((samples, made, down, across), np.uint32)
     tensor = values[placed]
@@ -163,9 +163,7 @@ def _over_positions(
         for n in range(0, samples, at_once):
             part = tensor[n : n + at_once]
             vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
-            sums = _multiplied(tile, vectors, theirs, placed_on_rows, values.get("bias")).reshape(
-                len(part), *counts, made
-            )
+            sums = _multiplied(tile, vectors, theirs, placed_on_rows, bias).reshape(len(part), *counts, made)
             place[n : n + at_once] = sums[:, :, : place.shape[3]].transpose(0, 3, 1, 2)
     return out
 

@@ -209,14 +209,15 @@ def add_numbers(high, low, exponent, added, out):
             significand = np.uint64(bits & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION)
             other_unit = max(field, 1) - 1 + LEAST
             length = np.int64(64) + _bit_length(upper) if upper else np.int64(_bit_length(lower))
-            top = np.int64(exponent) + length
-            if significand and (length == 0 or other_unit + np.int64(_bit_length(significand)) > top):
-                top = other_unit + np.int64(_bit_length(significand))
+            top, other_top = np.int64(exponent) + length, other_unit + np.int64(_bit_length(significand))
+            if length == 0 or (significand and other_top > top):
+                top = other_top
             unit = top - np.int64(127)
-            upper, lower = _moved(upper, lower, np.int64(exponent) - unit if length else np.int64(0))
-            other_upper, other_lower = _moved(
-                np.uint64(0), significand, other_unit - unit if significand else np.int64(0)
-            )
+            if length:
+                upper, lower = _moved(upper, lower, np.int64(exponent) - unit)
+            other_upper, other_lower = np.uint64(0), significand
+            if significand:
+                other_upper, other_lower = _moved(other_upper, other_lower, other_unit - unit)
             if sign == other_sign:
                 lower += other_lower
                 upper += other_upper + np.uint64(lower < other_lower)
