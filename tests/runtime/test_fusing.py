@@ -84,6 +84,18 @@ class Twice(nn.Module):
         return made.relu() + made
 
 
+class Added(nn.Module):
+    """Matrix products with more than a bias for each column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(4, 5)), nn.Parameter(torch.randn(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.addmm(self.bias, x, self.weight, alpha=2).relu()
+        return torch.addmm(made, x, self.weight).relu() + torch.addmm(self.bias[:1], x, self.weight, beta=3).relu()
+
+
 CONV, LAST = (lambda: nn.Conv2d(3, 5, 3, padding=1)), (lambda: nn.Conv2d(5, 2, 3, stride=2))
 IMAGES = 2, 3, 6, 7
 CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str], dict[str, int]]] = {
@@ -114,6 +126,13 @@ CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str]
         ["bias"],
         {"relu": 1, "mask": 1},
     ),
+    "another threshold": (
+        [CONV, lambda: nn.Threshold(0.0, 0.0), LAST],
+        IMAGES,
+        ["bias", "bias"],
+        {"mask": 1},
+    ),
+    "more than a bias": ([Added], (3, 4), [], {"relu": 3, "mask": 3}),
     "transposed": (
         [lambda: nn.ConvTranspose2d(3, 4, 2), nn.ReLU, lambda: nn.ConvTranspose2d(4, 2, 2)],
         IMAGES,
@@ -149,7 +168,8 @@ def test_on_the_golden_core(device: Device) -> None:
 
 
 def test_channels_last(device: Device) -> None:
-    model = seeded(CONV, nn.ReLU, LAST).to(memory_format=torch.channels_last)
+    model = seeded(CONV, nn.ReLU, LAST)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     x = inputs(*IMAGES).to(memory_format=torch.channels_last)
     wanted, _ = step(model, x, device, fuse=False)
     got, run = step(model, x, device)
@@ -184,14 +204,11 @@ def test_float32(device: Device, autocast: bool) -> None:
 def test_biases_are_rounded_once(device: Device) -> None:
     """With the sum, which PyTorch would have rounded before."""
     torch.manual_seed(0)
-    model, x = nn.Sequential(nn.Linear(50, 300), nn.ReLU()).half().float(), torch.randn(100, 50).half().float()
-    with torch.no_grad():
-        model[0].bias.uniform_()  # type: ignore[operator, union-attr]
-        exact = x.double() @ model[0].weight.double().T  # type: ignore[operator, union-attr]
-        bias = model[0].bias.double()  # type: ignore[operator, union-attr]
-    got, run = step(model, x, device)
+    linear, x = nn.Linear(50, 300).half().float(), torch.randn(100, 50).half().float()
+    exact, bias = x.double() @ linear.weight.double().T, linear.bias
+    got, run = step(nn.Sequential(linear, nn.ReLU()), x, device)
     assert torch.equal(got[0], (exact + bias).float().relu())
-    assert not torch.equal(got[0], (exact.float() + bias.float()).relu())
+    assert not torch.equal(got[0], (exact.float() + bias).relu())
     assert run.contractions[0].fused == ("bias", "relu")
 
 
@@ -201,7 +218,7 @@ def test_biases_are_rounded_once(device: Device) -> None:
 )
 def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
     model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)
-    with Device(CoreConfig(**{without: False})) as device:
+    with Device(CoreConfig.from_toml("", [f"core.{without}=false"])) as device:
         wanted, _ = step(model, x, device, fuse=False)
         got, run = step(model, x, device)
     assert all(map(torch.equal, got, wanted))

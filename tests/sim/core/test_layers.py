@@ -1,5 +1,6 @@
 """Layers of any kind on every preset: golden core and Verilog leave what PyTorch says."""
 
+from math import prod
 from random import Random
 
 import ml_dtypes
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
 from tensordash.configuration.formats import FORMATS
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.choice import best_blocking
@@ -136,6 +138,33 @@ def test_corners(name, operation):
         assert golden.counts.non_finite == 0  # nothing is made of what power-up left, stored or not
         np.testing.assert_array_equal(bits(image.result()), bits(expected(layer, operation, values)))
         assert set(image.memory.bytes[image.end :]) == {0x55}
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_masks_of_what_fills_up(operation):
+    """Each result's mask is loaded once; counts are the same whatever the buffer had, infinities met or not."""
+    config, layer = preset("core-wide"), Layer(samples=2, channels=20, filters=21, size=(3, 9))
+    rng, left = np.random.default_rng(0), set()
+    values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
+    for each in values.values():
+        each[rng.random(each.shape) < 0.1] = np.inf
+    values["mask"] = np.zeros(layer.shape(RESULTS[operation]), np.float16)
+    for rows in OPERANDS[operation]:
+        for had in (0, 0x3C00):
+            image = TensorImage(config, Memory(SIZE), layer, operation, values)
+            work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows)
+            program = work.program(best_blocking(work)).descriptors
+            moved = [decode(bits) for bits in program]
+            first, last = image.tensors["mask"], image.tensors["result"]
+            loads = [fields for each, fields in moved if each.name == "load" and first <= fields["memory"] < last]
+            own = [fields for fields in loads if fields["count_1"] == 1 or fields["stride_1"]]  # not what fills up
+            assert sum(prod(fields[f"count_{k}"] for k in range(4)) for fields in own) == work.placement.size
+            golden = GoldenCore(config, image.memory)
+            golden.buffer[:] = had
+            assert not golden.run(program).error
+            assert not image.result().any()
+            left.add((rows, golden.counts.zeros, golden.counts.non_finite))
+    assert len(left) == 2
 
 
 @pytest.mark.parametrize(
