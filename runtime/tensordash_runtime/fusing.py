@@ -101,6 +101,11 @@ def _type(node: Any, config: CoreConfig) -> str:
     return name if name in possible else ""
 
 
+def _fits(weight: Any, *, transposed: bool) -> bool:
+    """Whether a convolution may be fused: one that is transposed is a gradient, which has no bias."""
+    return not transposed and weight.meta["val"].dim() in (3, 4)
+
+
 def _fuse_forward(graph: Graph, node: Any, config: CoreConfig) -> None:
     if not _type(node, config):
         return
@@ -112,7 +117,7 @@ def _fuse_forward(graph: Graph, node: Any, config: CoreConfig) -> None:
             return  # beta, alpha, or something else than one value for each column is added
     else:
         bias, fused, arguments = node.args[2], torch.ops.tensordash.fused_convolution.default, node.args
-        if node.args[6]:  # transposed: a gradient of the input, which has no bias
+        if not _fits(node.args[1], transposed=node.args[6]):
             return
     if bias is not None and not config.bias:
         return  # nor what comes after it
@@ -131,7 +136,8 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
         relu = relu.args[0]
     if relu.target is not ATEN.relu.default or threshold != 0 or len(grad.users) > 1 or not config.mask:
         return
-    if _type(grad, config) in ("", FLOAT32) or mask.meta["val"].dtype != grad.meta["val"].dtype:
+    made, kept = grad.meta["val"], mask.meta["val"]
+    if _type(grad, config) in ("", FLOAT32) or (kept.dtype, kept.shape) != (made.dtype, made.shape):
         return
     if grad.target is ATEN.mm.default:
         _replace(graph, node, torch.ops.tensordash.fused_matmul.default, (None, *grad.args, False, mask))
@@ -139,9 +145,11 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
     if getattr(grad.target, "__name__", "") != "getitem" or grad.args[1] != 0:
         return
     products = grad.args[0]
-    if products.target is not ATEN.convolution_backward.default or products.args[7]:
+    if products.target is not ATEN.convolution_backward.default:
         return
     g, a, w, _, *settings, wanted = products.args
+    if not _fits(w, transposed=settings[3]):
+        return
     _replace(graph, node, torch.ops.tensordash.fused_convolution_input.default, (g, a, w, *settings, mask))
     graph.erase_node(grad)
     products.args = (*products.args[:-1], [False, *wanted[1:]])

@@ -87,7 +87,8 @@ def named_factors(call: Call) -> str:
 def _fused_product(at: Contracting, call: Call) -> torch.Tensor | None:
     """What `fusing` makes of a matrix product and what follows it."""
     bias, x, y, relu, mask = call.args
-    product = _role(at, replace(call, name="aten::mm", args=(x, y)), turnable=False)[0]
+    name, args = ("aten::mm", (x, y)) if bias is None else ("aten::addmm", (bias, x, y))
+    product, _ = _role(at, replace(call, name=name, args=args), turnable=False)
     made = at.contract(product._replace(bias=bias, relu=relu, mask=None if mask is None else mask[None]), fp32=False)
     return None if made is None else made.reshape(x.shape[0], y.shape[1])
 

@@ -160,14 +160,15 @@ def round_sums(high, low, exponent, out):
 
 @njit(cache=True, nogil=True)
 def _moved(upper, lower, places):
-    """``(upper * 2**64 + lower) * 2**places`` in 128 bits; bits that were cut off below are marked in the lowest."""
+    """``(upper * 2**64 + lower) * 2**places`` in 128 bits, `places` from -127 to 127.
+
+    Bits that were cut off below are marked in the lowest.
+    """
     if places >= 64:
         return lower << np.uint64(places - 64), np.uint64(0)
     if places >= 0:
         above = lower >> np.uint64(1) >> np.uint64(63 - places)
         return upper << np.uint64(places) | above, lower << np.uint64(places)
-    if places <= -128:
-        return np.uint64(0), np.uint64((upper | lower) != 0)
     marked = np.uint64(0)
     if places <= -64:
         marked = np.uint64(lower != 0)

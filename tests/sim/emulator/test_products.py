@@ -201,3 +201,18 @@ def test_numbers_that_are_added(name):
         added = np.where(rng.random(near.shape) < 0.5, near, random_bits(rng, FP32, near.shape)).astype(np.uint32)
         got = matrix_product(columns, rows, config, added.view(np.float32))
         np.testing.assert_array_equal(got, pair_by_pair(columns, rows, config, added))
+
+
+@pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
+def test_the_least_number_decides_a_tie(name):
+    """Halfway between two FP32 numbers, so that the smallest number that is added, however small, says which."""
+    config = TileConfig(format=name)
+    halfway = encode(np.array([[1.0, 2.0**-12], [-1.0, -(2.0**-12)]]), config.a_format)
+    one = encode(np.array([[1.0, 2.0**-12]]), config.b_format)
+    for added in (0.0, 1e-45, -1e-45, 2.0**-50, -(2.0**-50), 2.0**-24, -(2.0**-24)):
+        numbers = np.full((1, 2), added, np.float32)
+        got = matrix_product(halfway, one, config, numbers)
+        np.testing.assert_array_equal(got, pair_by_pair(halfway, one, config, numbers.view(np.uint32)))
+    assert matrix_product(halfway, one, config, np.full((1, 2), 1e-45, np.float32)).tolist() == [
+        [0x3F800001, 0xBF800000]
+    ]
