@@ -56,7 +56,9 @@ class Emulator:
     def run(self, job: Job) -> Ran:
         """Do it; nothing is measured."""
         work = job.work
-        return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, fp32=work.fp32))
+        how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu}
+        how |= {name: job.values.get(name) for name in ("bias", "mask")}
+        return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, **how))
 
     def close(self) -> None:
         """Nothing is held."""

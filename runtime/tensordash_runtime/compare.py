@@ -34,7 +34,7 @@ def comparison(other: Device) -> Callable[[Product, Done], None]:
 
     def watcher(product: Product, done: Done) -> None:
         fp32 = done.executed.work.fp32
-        again = other.contract(product.geometry, product.operation, product.operands, fp32=fp32)
+        again = product.run_on(other, fp32=fp32)
         mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, again))
         width = mine.dtype.itemsize
         different = np.argwhere(mine.view(f"u{width}") != theirs.view(f"u{width}"))

@@ -6,11 +6,14 @@ from typing import Any
 import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
-from torch._functorch.aot_autograd import make_boxed_func
+from torch._functorch.aot_autograd import default_partition, make_boxed_func
+
+from tensordash.configuration.core_config import CoreConfig
 
 from .device import Device
 from .dispatch import offload
 from .errors import DeviceError
+from .fusing import fuse
 from .library import default_device
 from .run import Run
 
@@ -29,7 +32,8 @@ def tensordash(
         As Dynamo gives them.
     options : mapping, optional
         Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", a `Run` of it
-        that gets all contractions; "strict", as of `offload`.
+        that gets all contractions; "strict", as of `offload`; "fuse", whether biases, ReLU and its mask are left to the
+        core's output unit where that can be, which is so by default.
 
     Raises
     ------
@@ -40,8 +44,15 @@ def tensordash(
     device: Device = given.pop("device", None) or default_device()
     run: Run | None = given.pop("run", None)
     strict = bool(given.pop("strict", False))
+    fusing = bool(given.pop("fuse", True))
     if given:
-        raise DeviceError(f"options must be device, run and strict, not {', '.join(given)}")
+        raise DeviceError(f"options must be device, run, strict and fuse, not {', '.join(given)}")
+    config = device.config
+
+    def changed(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+        if fusing and isinstance(config, CoreConfig):
+            fuse(module, config)
+        return module
 
     def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
         def call(*arguments: Any) -> Any:
@@ -50,4 +61,12 @@ def tensordash(
 
         return make_boxed_func(call)
 
-    return aot_autograd(fw_compiler=compiler, bw_compiler=compiler)(graph, inputs)
+    def forward_only(module: torch.fx.GraphModule, given: Any) -> Any:
+        return compiler(changed(module), given)
+
+    def partition(module: torch.fx.GraphModule, *given: Any, **settings: Any) -> Any:
+        # While forward and backward pass are one graph: there it is seen where a mask comes from.
+        return default_partition(changed(module), *given, **settings)
+
+    compilers = {"fw_compiler": compiler, "bw_compiler": compiler, "inference_compiler": forward_only}
+    return aot_autograd(**compilers, partition_fn=partition)(graph, inputs)

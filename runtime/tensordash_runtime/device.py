@@ -25,6 +25,7 @@ from .counting import counted
 from .errors import DeviceError, NoRoomError
 from .expected import Expectations
 from .jobs import Done, Executed, Job, Work
+from .output import output_values
 from .values import FLOAT32, bits_of, like, plain, type_of
 
 __all__ = ["Device"]
@@ -230,7 +231,17 @@ class Device:
         geometry = _convolution(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
         return self.contract(geometry, "AxG", {"A": a, "G": g}).result
 
-    def contract(self, geometry: Geometry, operation: str, operands: Mapping[str, Any], *, fp32: bool = False) -> Done:
+    def contract(
+        self,
+        geometry: Geometry,
+        operation: str,
+        operands: Mapping[str, Any],
+        *,
+        fp32: bool = False,
+        bias: Any = None,
+        relu: bool = False,
+        mask: Any = None,
+    ) -> Done:
         """One of the three operations of a layer, and how it went.
 
         The operand with more zeros goes on the row side, where zeros are skipped; if the sides have different formats,
@@ -246,13 +257,20 @@ class Device:
             Both, shaped as the geometry has them.
         fp32 : bool
             Results stay FP32, whatever the operands' type is.
+        bias : array or tensor, (filters,), optional
+            Added to the sums of AxW before they are rounded: of one of the device's `types`.
+        relu : bool
+            Negative results become zero.
+        mask : array or tensor, optional
+            Of the result's shape and side A's type: results become zero where it is. FP32 results have none.
 
         Raises
         ------
         TypeError
             If a tensor is of a type that the device does not take.
         ValueError
-            If shapes do not fit, or there are no programs for such a layer.
+            If shapes do not fit, there are no programs for such a layer, or results of this kind, or of this core, have
+            no bias, ReLU or mask.
         DeviceError
             If the device is closed, of another thread or process, or out of memory.
         """
@@ -275,9 +293,11 @@ class Device:
         kept = fp32 or FLOAT32 in kinds.values()
         found = counted(geometry, operation, there, rows, self.tile)
         thought = round(found.speedup * LEVELS) / LEVELS
-        work = Work(layer=layer, operation=operation, rows=rows, fp32=kept, speedup=thought)
-        self._see_room(layer, operation, kept)
-        values = {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
+        fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None}
+        work = Work(layer=layer, operation=operation, rows=rows, fp32=kept, speedup=thought, **fused)
+        values = output_values(self.config, geometry, work, bias, mask)
+        self._see_room(work)
+        values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
         ran = backend.run(Job(work=work, values=values))
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
@@ -343,11 +363,13 @@ class Device:
         zeros = {name: _zeros(non_zeros(patterns(name, b), b)) for name in pair}
         return first if zeros[first] >= zeros[second] else second
 
-    def _see_room(self, layer: Layer, operation: str, fp32: bool) -> None:
+    def _see_room(self, work: Work) -> None:
         """Every backend has as much memory, whether or not it needs it."""
-        width = self.tile.a_format.width // 8
-        sizes = [width * int(np.prod(layer.whole_shape(name))) for name in OPERANDS[operation]]
-        sizes.append((4 if fp32 else width) * int(np.prod(layer.whole_shape(RESULTS[operation]))))
+        layer, width = work.layer, self.tile.a_format.width // 8
+        sizes = [width * int(np.prod(layer.whole_shape(name))) for name in OPERANDS[work.operation]]
+        made = int(np.prod(layer.whole_shape(RESULTS[work.operation])))
+        sizes += [(4 if work.fp32 else width) * made, width * made * work.mask]
+        sizes.append(4 * layer.products * layer.filters * work.bias)
         if sum(sizes) > self._memory_bytes:
             raise NoRoomError(
                 f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self._memory_bytes}"

@@ -158,7 +158,7 @@ class _Mode(TorchDispatchMode):
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
         """Run a product on the device, or list it."""
         try:
-            done = self._device.contract(product.geometry, product.operation, product.operands, fp32=fp32)
+            done = product.run_on(self._device, fp32=fp32)
         except (TypeError, ValueError, NoRoomError) as error:
             self._miss(product.layer, product.label, str(error), product.geometry.macs)
             return None

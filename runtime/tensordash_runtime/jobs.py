@@ -29,6 +29,8 @@ class Work:
         Results stay FP32.
     speedup : float
         How much faster than the dense one the tile is thought to be: how the operation is cut depends on it.
+    bias, relu, mask : bool
+        What the output unit does besides: adds a bias, makes negative results zero, and those where a mask is zero.
     """
 
     layer: Layer
@@ -36,11 +38,19 @@ class Work:
     rows: str
     fp32: bool
     speedup: float = SPEEDUP
+    bias: bool = False
+    relu: bool = False
+    mask: bool = False
+
+    @property
+    def fused(self) -> tuple[str, ...]:
+        """What the output unit does besides, by name."""
+        return tuple(name for name in ("bias", "relu", "mask") if getattr(self, name))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Work, and bit patterns of both operands as its layer has them."""
+    """Work, and bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them."""
 
     work: Work
     values: Mapping[str, NDArray]

@@ -1,6 +1,7 @@
 """Operations of ATen on a device: matrix products and convolutions, and what PyTorch does after them."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -17,6 +18,9 @@ from tensordash_sim.trace.capture.operators import (
     factors,
 )
 from tensordash_sim.trace.capture.roles import Entry, geometry_of
+
+from .device import Device
+from .jobs import Done
 
 __all__ = ["HANDLERS", "Contracting", "Product", "UnfitError", "named_factors"]
 
@@ -40,6 +44,8 @@ class Product(NamedTuple):
         What the device does.
     operands : dict of str to torch.Tensor
         Of it.
+    bias, relu, mask
+        What the device does besides, as `Device.contract` takes it.
     """
 
     layer: str
@@ -47,6 +53,14 @@ class Product(NamedTuple):
     geometry: Geometry
     operation: str
     operands: dict[str, torch.Tensor]
+    bias: torch.Tensor | None = None
+    relu: bool = False
+    mask: torch.Tensor | None = None
+
+    def run_on(self, device: Device, *, fp32: bool) -> Done:
+        """Run it, as `Device.contract` does."""
+        more: dict[str, Any] = {"bias": self.bias, "relu": self.relu, "mask": self.mask}
+        return device.contract(self.geometry, self.operation, self.operands, fp32=fp32, **more)
 
 
 class Contracting(Step, Protocol):
@@ -70,27 +84,40 @@ def named_factors(call: Call) -> str:
     return f"{call.name.removeprefix('aten::')} {' '.join(shapes)}"
 
 
+def _fused_product(at: Contracting, call: Call) -> torch.Tensor | None:
+    """What `fusing` makes of a matrix product and what follows it."""
+    bias, x, y, relu, mask = call.args
+    name, args = ("aten::mm", (x, y)) if bias is None else ("aten::addmm", (bias, x, y))
+    product, _ = _role(at, replace(call, name=name, args=args), turnable=False)
+    made = at.contract(product._replace(bias=bias, relu=relu, mask=None if mask is None else mask[None]), fp32=False)
+    return None if made is None else made.reshape(x.shape[0], y.shape[1])
+
+
 def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
     if call.func._overloadname.startswith("dtype"):
         raise UnfitError("a result of another type than the operands")
-    left, right, x, y = factors(call.name, call.args)
-    role = None if call.name == "aten::addbmm" else role_of(at, call)
-    if role is not None:
-        label = str(role.operation)
-        product = Product(role.layer, label, role.geometry, label, role.operands)
-    else:
-        if call.name == "aten::addbmm":  # all of the batch is one sum
-            x, y = x.transpose(0, 1).flatten(1)[None], y.flatten(0, 1)[None]
-        geometry = geometry_of(x, y.mT)
-        product = Product(named_factors(call), "product", geometry, "AxW", {"A": x, "W": y.mT})
+    left, right, *_ = factors(call.name, call.args)
+    product, turned = _role(at, call)
     plain = MATRIX_PRODUCTS[call.name] == 0
     made = at.contract(product, fp32=not plain)
     if made is None:
         return None
-    made = made.mT if role is not None and role.turned else made
+    made = made.mT if turned else made
     shape = (*left.shape[:-1], *([right.shape[-1]] if right.dim() > 1 else []))
     made = made.reshape(shape[1:] if call.name == "aten::addbmm" else shape)
     return made if plain else _added(call, made).to(left.dtype)
+
+
+def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
+    """What a matrix product is, and whether its result is transposed; if it may not be, the product says no more."""
+    _, _, x, y = factors(call.name, call.args)
+    role = None if call.name == "aten::addbmm" else role_of(at, call)
+    if role is not None and (turnable or not role.turned):
+        label = str(role.operation)
+        return Product(role.layer, label, role.geometry, label, role.operands), role.turned
+    if call.name == "aten::addbmm":  # all of the batch is one sum
+        x, y = x.transpose(0, 1).flatten(1)[None], y.flatten(0, 1)[None]
+    return Product(named_factors(call), "product", geometry_of(x, y.mT), "AxW", {"A": x, "W": y.mT}), False
 
 
 def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
@@ -106,7 +133,8 @@ def _added(call: Call, product: torch.Tensor) -> torch.Tensor:
 
 
 def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
-    given, weight, bias, *settings = call.args
+    given, weight, bias, *settings = call.args[:9]
+    fused = call.args[9:]  # of what `fusing` makes: ReLU, and a bias that the device adds
     _see_dimensions(weight)
     layer = layer_of(at, call, "convolution", weight)
     if call.phase not in ("none", "backward"):
@@ -114,7 +142,10 @@ def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
     convolved = Convolved.of(given, weight, settings)
     operation = "WxG" if convolved.transposed else "AxW"
     operands = {"WxG": {"W": weight, "G": given}, "AxW": {"A": given, "W": weight}}[operation]
-    made = at.contract(Product(layer, operation, convolved.geometry, operation, operands), fp32=bias is not None)
+    product = Product(layer, operation, convolved.geometry, operation, operands)
+    if fused:
+        return at.contract(product._replace(bias=bias, relu=fused[0]), fp32=False)
+    made = at.contract(product, fp32=bias is not None)
     if made is None:
         return None
     if convolved.transposed:
@@ -137,10 +168,7 @@ def _filled(made: torch.Tensor, given: torch.Tensor, weight: torch.Tensor, setti
 
 def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | None] | None:
     grad, given, weight, _, *settings, (for_input, for_weight, for_bias) = call.args
-    _see_dimensions(weight)
-    entries = at.roles.entries(call.number) if call.number is not None else []
-    path = at.names.parameter(weight)
-    layer = entries[0].layer if entries else path.removesuffix(".weight") if path else f"convolution {_shape(weight)}"
+    layer = _backward_layer(at, call, weight)
     convolved = Convolved.of(given, weight, settings)
     operands = convolved.operands(given, weight, grad)
     by_input = "AxW" if convolved.transposed else "WxG"
@@ -159,6 +187,22 @@ def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | No
     return made
 
 
+def _masked_input(at: Contracting, call: Call) -> torch.Tensor | None:
+    """What `fusing` makes of a convolution's gradient by its input and of ReLU's before it."""
+    grad, given, weight, *settings, mask = call.args
+    convolved = Convolved.of(given, weight, settings)
+    layer = _backward_layer(at, call, weight)
+    product = Product(layer, "WxG", convolved.geometry, "WxG", {"W": weight, "G": grad}, mask=mask)
+    return at.contract(product, fp32=False)
+
+
+def _backward_layer(at: Contracting, call: Call, weight: torch.Tensor) -> str:
+    _see_dimensions(weight)
+    entries = at.roles.entries(call.number) if call.number is not None else []
+    path = at.names.parameter(weight)
+    return entries[0].layer if entries else path.removesuffix(".weight") if path else f"convolution {_shape(weight)}"
+
+
 def _see_dimensions(weight: torch.Tensor) -> None:
     if weight.dim() not in (3, 4):
         raise UnfitError(f"a convolution in {weight.dim() - 2} dimensions")
@@ -172,5 +216,8 @@ HANDLERS: dict[str, Callable[[Any, Call], Any]] = {
     **dict.fromkeys(MATRIX_PRODUCTS, _matrix_product),
     CONVOLUTION: _convolution,
     CONVOLUTION_BACKWARD: _convolution_backward,
+    "tensordash::fused_matmul": _fused_product,
+    "tensordash::fused_convolution": _convolution,
+    "tensordash::fused_convolution_input": _masked_input,
 }
 """By name of the operation: gives its result, or nothing if the device did not run it."""

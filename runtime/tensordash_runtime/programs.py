@@ -21,7 +21,8 @@ RECORD = 32
 
 def contraction_of(config: CoreConfig, work: Work, tensors: Mapping[str, int] | None = None) -> Contraction:
     """An operation on tensors at their addresses; at some addresses if those do not matter."""
-    names = (*OPERANDS[work.operation], "result")
+    more = [name for name in ("bias", "mask") if name in work.fused]
+    names = (*OPERANDS[work.operation], "result", *more)
     return Contraction(
         config=config,
         layer=work.layer,
@@ -29,6 +30,7 @@ def contraction_of(config: CoreConfig, work: Work, tensors: Mapping[str, int] | 
         tensors={name: (k + 1) << 28 for k, name in enumerate(names)} if tensors is None else dict(tensors),
         rows=work.rows,
         fp32=work.fp32,
+        relu=work.relu,
         speedup=work.speedup,
     )
 

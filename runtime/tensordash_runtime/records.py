@@ -33,6 +33,11 @@ class Contracted:
         return self.executed.geometry.macs
 
     @property
+    def fused(self) -> tuple[str, ...]:
+        """What the output unit did besides, of bias, relu and mask."""
+        return self.executed.work.fused
+
+    @property
     def row_zeros(self) -> float:
         """Share of zeros in the operand whose zeros are skipped."""
         return self.executed.zeros[self.executed.work.rows]

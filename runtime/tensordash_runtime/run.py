@@ -121,12 +121,15 @@ class Run:
         for name in ("times", "MACs", "zeros", "cycles", "dense core", "speedup", "bytes moved"):
             table.add_column(name, justify="right")
         rows = self.by_layer() | {("all", ""): self.totals()}
+        fused: dict[tuple[str, str], dict[str, None]] = {}
+        for one in self.contractions:
+            fused.setdefault((one.layer, one.operation), {}).update(dict.fromkeys(one.fused))
         for (layer, operation), each in rows.items():
             if layer == "all":
                 table.add_section()
             numbers = f"{each.contractions:,}", f"{each.macs:,}", f"{each.zeros:.1%}", f"{each.cycles:,}"
             more = f"{each.dense_cycles:,}", f"{each.speedup:.2f}", f"{each.traffic:,}"
-            table.add_row(layer, operation, *numbers, *more)
+            table.add_row(layer, " + ".join((operation, *fused.get((layer, operation), ()))), *numbers, *more)
         return table
 
     @property
@@ -146,6 +149,7 @@ class Run:
                     "where": self.device.backend,
                     "geometry": each.executed.geometry.to_json(),
                     "macs": each.macs,
+                    "fused": list(each.fused),
                     "row_side": each.executed.work.rows,
                     "zeros": {name: round(share, 4) for name, share in each.executed.zeros.items()},
                     "tile_speedup": round(each.executed.speedup, 4),

@@ -13,7 +13,9 @@ from torch.nn.functional import conv1d, conv2d
 from torch.nn.grad import conv1d_input, conv2d_input, conv2d_weight
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, DeviceError, NoRoomError
+from tensordash_sim.lowering import Convolution, MatrixProduct
 
 BACKENDS = ("emulator", "golden", "verilator")
 
@@ -145,10 +147,90 @@ def test_all_backends_agree_on_any_bits(verilator: Device) -> None:
         assert np.array_equal(found[0], found[2]), seed
 
 
+GROUPS = Convolution(
+    batch=2,
+    in_channels=6,
+    out_channels=4,
+    size=(5, 6),
+    kernel=(2, 3),
+    stride=(1, 2),
+    padding=(1, 0),
+    dilation=(1, 1),
+    groups=2,
+)
+PRODUCTS = MatrixProduct(batch=2, samples=5, in_features=6, out_features=7)
+
+
+def test_bias_relu_and_mask(device: Device) -> None:
+    """What the output unit does, on every backend; biases of groups one behind the other, of a batch the same."""
+    geometries: list[Convolution | MatrixProduct] = [GROUPS, PRODUCTS]
+    for seed, geometry in enumerate(geometries):
+        a, w, g = (drawn(geometry.shapes[name], seed=seed + k) for k, name in enumerate("AWG"))
+        filters = geometry.shapes["W"][-2 if isinstance(geometry, MatrixProduct) else 0]
+        bias, mask = drawn((filters,), seed=seed + 5), torch.where(drawn(a.shape, seed=seed + 6) == 0, -0.0, a)
+        if isinstance(geometry, MatrixProduct):
+            sums, back = a.double() @ w.double().mT, g.double() @ w.double()
+        else:
+            settings = geometry.stride, geometry.padding, geometry.dilation, geometry.groups
+            sums = conv2d(a.double(), w.double(), None, *settings)
+            back = conv2d_input(a.shape, w.double(), g.double(), *settings)
+        wide = bias.double() if isinstance(geometry, MatrixProduct) else bias.double()[:, None, None]
+        forward = {"A": a, "W": w}
+        for given in (bias, bias.float()):
+            done = device.contract(geometry, "AxW", forward, bias=given, relu=True, mask=torch.where(g > 0, 0, g))
+            wanted = (sums + wide).float().half().relu()
+            assert torch.equal(done.result, torch.where(g > 0, 0, torch.where(g == 0, 0, wanted)))
+            assert done.executed.work.fused == ("bias", "relu", "mask")
+        kept = device.contract(geometry, "AxW", forward, fp32=True, bias=bias).result
+        assert torch.equal(kept, (sums + wide).float())
+        masked = device.contract(geometry, "WxG", {"W": w, "G": g}, mask=mask).result
+        assert torch.equal(masked, torch.where(mask == 0, 0, (back + 0.0).float().half()))
+        assert not torch.signbit(masked[mask == 0]).any()
+
+
+@pytest.mark.parametrize(
+    ("changed", "error", "message"),
+    [
+        ({"bias": torch.ones(3)}, ValueError, r"bias must have the shape \(7,\), not \(3,\)"),
+        ({"bias": torch.ones(7).double()}, TypeError, "bias must be float16 or float32, not float64"),
+        ({"bias": 1.0}, TypeError, "bias must be an array of NumPy or a tensor of PyTorch, not a float"),
+        ({"mask": torch.ones(2, 5, 6).half()}, ValueError, r"mask must have the shape \(2, 5, 7\), not \(2, 5, 6\)"),
+        ({"mask": torch.ones(2, 5, 7)}, TypeError, "mask must be float16, not float32"),
+        ({"mask": torch.ones(2, 5, 7).half(), "fp32": True}, ValueError, "mask must be left out where results are"),
+        ({"operation": "WxG", "bias": torch.ones(7)}, ValueError, "bias must be left out of WxG: only results of AxW"),
+    ],
+)
+def test_biases_and_masks_that_do_not_fit(changed: Any, error: type[Exception], message: str) -> None:
+    tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AWG"}
+    with Device("core") as device, pytest.raises(error, match=message):
+        device.contract(PRODUCTS, **{"operation": "AxW", "operands": tensors, **changed})
+
+
+@pytest.mark.parametrize("name", ["bias", "relu", "mask"])
+def test_cores_that_are_built_without(name: str) -> None:
+    given: Any = {"bias": torch.ones(7), "relu": True, "mask": torch.ones(2, 5, 7).half()}[name]
+    tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AW"}
+    with (
+        Device(CoreConfig.from_toml("", [f"core.{name}=false"])) as device,
+        pytest.raises(ValueError, match=f"{name} must be left out: core"),
+    ):
+        device.contract(PRODUCTS, "AxW", tensors, **{name: given})
+
+
+def test_room_for_a_mask_and_biases_counts() -> None:
+    tensors = {name: torch.ones(PRODUCTS.shapes[name]).half() for name in "AW"}
+    room = 2 * (60 + 84 + 70)
+    every: list[Any] = [{"bias": torch.ones(7)}, {"mask": torch.ones(2, 5, 7).half()}]
+    for more in every:
+        with Device("core", memory_bytes=1 << 12) as device:
+            device._memory_bytes = room
+            device.contract(PRODUCTS, "AxW", tensors)
+            with pytest.raises(NoRoomError, match=f"the memory {room}"):
+                device.contract(PRODUCTS, "AxW", tensors, **more)
+
+
 def test_formats_of_the_sides() -> None:
     """E5M2 is on the rows of `core-fp8`: gradients go there."""
-    from tensordash_sim.lowering import MatrixProduct
-
     layer = MatrixProduct(batch=1, samples=8, in_features=16, out_features=8)
     a, g = drawn((1, 8, 16), seed=1, zeros=0.8, kind=torch.float32), drawn((1, 8, 8), seed=2, kind=torch.float32)
     with Device("core-fp8") as device:

@@ -144,7 +144,7 @@ class _Walker:
             raise ProgramError(f"there are {config.partial_sums} partial sums, not {each.partial + passes}")
         self.first = min(self.first, units["load"] + max(units["column"], units["row"]))
         apart = phase.x.apart if work.operation != "AxG" else 1
-        block = block_cycles(config, apart, fp32=work.fp32, mask=0, emit=each.final)
+        block = block_cycles(config, apart, fp32=work.fp32, mask=int(work.masked), emit=each.final)
         taken = words * config.tile.window_depth / self.speedup + (config.tile.sparsity != "none")
         units["multiply"] += passes * max(taken, block) + BETWEEN
         units["output"] += passes * block + BETWEEN
@@ -154,12 +154,19 @@ class _Walker:
             self._store(each)
 
     def _store(self, each: Round) -> None:
+        """A tile of results, and the mask that has come before it."""
         work, units = self.work, self.sums.units
         made = work.stored(each.tiles)
         self.stored = BETWEEN + store_cycles(work.config, made.move.groups, made.move.runs, LATENCY)
         units["store"] += self.stored
         units["fetch"] += FETCH
-        self.sums.alone += self.stored * (2 * made.groups > self.buffer["result"])
+        taken = self.stored
+        for move in work.mask(made) if work.masked else []:
+            loaded = BETWEEN + load_cycles(work.config, move.groups, move.runs, LATENCY)
+            units["load"] += loaded
+            units["fetch"] += FETCH
+            taken += loaded
+        self.sums.alone += taken * (2 * made.groups > self.buffer["result"])
 
     def cycles(self, sums: _Sums) -> float:
         """Of all of it: the first multiply's data come before it, the last one's results leave after it."""

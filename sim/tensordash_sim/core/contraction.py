@@ -82,8 +82,9 @@ class Contraction:
     operation : str
         "AxW", "WxG" or "AxG".
     tensors : mapping of str to int
-        Addresses of both operands ("A", "W" or "G") and of "result", and of "bias" if one is added: a vector of FP32
-        of `bias_length` for each product, which only AxW has.
+        Addresses of both operands ("A", "W" or "G") and of "result"; of "bias" if one is added: a vector of FP32 of
+        `bias_length` for each product, which only AxW has; and of "mask" if results become zero where it is: a tensor
+        like the result, which FP32 results have not.
     rows : str
         The operand on the tile's row side, whose zeros are skipped.
     fp32 : bool
@@ -96,7 +97,8 @@ class Contraction:
     Raises
     ------
     ProgramError
-        If there is no such operation, its operand is not on that side, or the core is built without what it needs.
+        If there is no such operation, its operand is not on that side, results of this kind have no bias or mask, or
+        the core is built without what it needs.
 
     Source: docs/core.md, "Programs of layers"; paper, section III-A.
 
@@ -128,7 +130,9 @@ class Contraction:
             raise ProgramError(f"rows must be one of {', '.join(OPERANDS[self.operation])}, not {self.rows!r}")
         if self.biased and self.operation != "AxW":
             raise ProgramError(f"a bias can be added to results of AxW, not of {self.operation}")
-        for name, wanted in (("bias", self.biased), ("relu", self.relu)):
+        if self.masked and self.fp32:
+            raise ProgramError("a mask must have the format of its results, which is not FP32")
+        for name, wanted in (("bias", self.biased), ("relu", self.relu), ("mask", self.masked)):
             if wanted and not getattr(self.config, name):
                 raise ProgramError(f"core.{name} must be true for that, not false")
 
@@ -230,6 +234,23 @@ class Contraction:
     def biased(self) -> bool:
         """Whether a bias is added."""
         return "bias" in self.tensors
+
+    @property
+    def masked(self) -> bool:
+        """Whether results become zero where a mask is."""
+        return "mask" in self.tensors
+
+    def mask(self, stored: Stored) -> list[Move]:
+        """The mask of a tile of results of the first product, laid out like them.
+
+        Results that only fill up streams have one, too: what they become must not depend on what the buffer had.
+        """
+        away = self.tensors["mask"] - self.tensors["result"]
+        fields = stored.move.fields
+        moves = [Move(stored.move.groups, {**fields, "memory": fields["memory"] + away})]
+        if more := stored.groups - stored.move.groups:
+            moves.append(Move.of(self.config, self.tensors["mask"], 0, [(more, 0)]))
+        return moves
 
     def bias(self, other: Box) -> tuple[Move, int]:
         """The biases of a tile's channels, of the first product, and how many channel groups of them come before."""
@@ -350,7 +371,7 @@ class Contraction:
         }
         laid = {side: Slots(0, config.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
         results, biases = held["result"], held["bias"]
-        tiles = 0
+        tiles, masked = 0, -1
         for each in self.rounds(blocking):
             phase = self.phases[each.phase]
             bases: dict[str, int] = {}
@@ -370,13 +391,16 @@ class Contraction:
                     _add(program, f"layout_{key}", fields, loops=layout.loops)
             stored = self.stored(each.tiles)
             at, _ = results.place(tiles, stored.groups)
+            away = each.product * self.placement.size * config.group_bytes
+            if self.masked and each.final and masked < tiles:  # where its results go, which come after it
+                _loads(program, self.mask(stored), at, away)
+                masked = tiles
             made, loops = self._output(each, at, program, biases) if each.final else ({}, None)
             made |= {"add": int(not each.first), "emit": int(each.final), "steps": steps, **bases}
             if not (each.first and each.final):
                 made["partial"] = each.partial
             _add(program, "multiply", made, loops=loops)
             if each.last:
-                away = each.product * self.placement.size * config.group_bytes
                 _add(program, "store", stored.move.fields, address=at, memory=stored.move.fields["memory"] + away)
                 tiles += 1
         program.descriptors = linked(config, hoisted(config, program.descriptors))
@@ -388,6 +412,8 @@ class Contraction:
         tile, streams = ((boxes[self.placed], boxes[self.other]) for boxes in (each.tiles, each.sets))
         fields, loops = self.placement.walk(tile, streams, self.phases[each.phase], at)
         fields |= {"fp32": int(self.fp32), "relu": int(self.relu)}
+        if self.masked:
+            fields |= {"mask": 1, "mask_address": fields["address"]}
         if self.biased:
             move, before = self.bias(tile[1])
             where, new = biases.place((each.product, tile[1]), move.groups)

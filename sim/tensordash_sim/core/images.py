@@ -37,7 +37,8 @@ class TensorImage:
         "AxW", "WxG" or "AxG".
     values : mapping of str to array
         Both operands, in the order of PyTorch; products lead, if there are more than one. Bit patterns or floats, as
-        `bit_patterns` takes them. With "bias", float32 of (products,) filters, biases are put there, too.
+        `bit_patterns` takes them. With "bias", float32 of (products,) filters, biases are put there, too; with "mask",
+        of the result's shape and side A's format, a mask.
     rows : str
         The operand on the row side; may be left out if both formats are the same.
     fp32 : bool
@@ -46,7 +47,7 @@ class TensorImage:
     Attributes
     ----------
     tensors : dict of str to int
-        Addresses of the operands and of "result", and of "bias" if there is one.
+        Addresses of the operands and of "result", and of "bias" and "mask" if there are any.
     end : int
         Of the first byte behind all of them, a multiple of 64.
 
@@ -73,14 +74,13 @@ class TensorImage:
         self.tensors: dict[str, int] = {}
         self.end = memory.base + BEGIN
         for name, fmt in side_formats(config, operation, rows).items():
-            bits = bit_patterns(values[name], fmt, name=name)
-            if bits.shape != layer.whole_shape(name):
-                raise ValueError(f"{name} must have the shape {layer.whole_shape(name)}, not {bits.shape}")
-            groups = to_groups(bits.reshape(-1, *layer.shape(name)).transpose(_order(name)), config)
-            self._put(name, groups.tobytes())
+            self._put(name, self._grouped(name, bit_patterns(values[name], fmt, name=name), name))
         if "bias" in values:
             self._put("bias", self._biases(values["bias"]))
         self._made = RESULTS[operation]
+        if "mask" in values:
+            mask = bit_patterns(values["mask"], config.tile.a_format, name="mask")
+            self._put("mask", self._grouped("mask", mask, self._made))
         *outer, channels, positions = (self._whole(self._made)[k] for k in _order(self._made))
         lanes = config.tile.lanes
         self._shape = [*outer, -(-channels // lanes), -(-positions // lanes)]
@@ -91,6 +91,13 @@ class TensorImage:
 
     def _whole(self, name: str) -> tuple[int, ...]:
         return (self.layer.products, *self.layer.shape(name))
+
+    def _grouped(self, name: str, bits: NDArray, like: str) -> bytes:
+        """A tensor shaped and ordered like A, W or G."""
+        layer = self.layer
+        if bits.shape != layer.whole_shape(like):
+            raise ValueError(f"{name} must have the shape {layer.whole_shape(like)}, not {bits.shape}")
+        return to_groups(bits.reshape(-1, *layer.shape(like)).transpose(_order(like)), self.config).tobytes()
 
     def _biases(self, given: Any) -> bytes:
         """Of each product its vector, filled up."""
@@ -298,7 +305,10 @@ def expected(
     if relu:
         rounded = torch.where(torch.signbit(rounded) & ~rounded.isnan(), 0.0, rounded)
     rounded = rounded.reshape(layer.whole_shape(RESULTS[operation]))
+    fmt = (config or CoreConfig()).tile.a_format
+    if "mask" in values:
+        mask = torch.as_tensor(_floats(bit_patterns(values["mask"], fmt, name="mask"), fmt))
+        rounded = torch.where(mask == 0, 0.0, rounded)
     if fp32:
         return rounded.numpy()
-    fmt = (config or CoreConfig()).tile.a_format
     return _shown(bit_patterns(rounded.to(getattr(torch, FLOATS[fmt.name])), fmt), fmt)

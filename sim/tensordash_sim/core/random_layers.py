@@ -13,7 +13,7 @@ from tensordash.configuration.core_config import CoreConfig
 from ..golden import encode
 from .contraction import Contraction
 from .images import TensorImage, side_formats
-from .layer import OPERANDS, Layer
+from .layer import OPERANDS, RESULTS, Layer
 from .memory import Memory
 
 __all__ = ["LayerWork", "random_layer", "random_work"]
@@ -28,7 +28,7 @@ class LayerWork:
     layer, operation, rows, fp32, relu
         As of `Contraction`.
     values : dict of str to array
-        Bit patterns of both operands, and perhaps "bias", as `TensorImage` takes them.
+        Bit patterns of both operands, and perhaps "bias" and "mask", as `TensorImage` takes them.
     """
 
     layer: Layer
@@ -103,7 +103,7 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
     Examples
     --------
     >>> work = random_work(Random(3), CoreConfig())
-    >>> sorted(work.values) == sorted(OPERANDS[work.operation])
+    >>> set(OPERANDS[work.operation]) <= set(work.values)
     True
     """
     layer = random_layer(random, macs)
@@ -117,4 +117,8 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
     if operation == "AxW" and random.random() < 0.4:
         values["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
     fp32, relu = random.random() < 0.3, random.random() < 0.3
+    if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else
+        bits = config.value_bits
+        mask = rng.integers(0, 1 << bits, layer.whole_shape(RESULTS[operation])).astype(f"u{bits // 8}")
+        values["mask"] = np.where(rng.random(mask.shape) < 0.5, mask & 1 << (bits - 1), mask)
     return LayerWork(layer=layer, operation=operation, rows=rows, fp32=fp32, relu=relu, values=values)

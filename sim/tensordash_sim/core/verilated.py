@@ -2,6 +2,7 @@
 
 import ctypes
 import hashlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,15 @@ from .golden import Outcome
 __all__ = ["CoreRun", "VerilatedCore", "VerilatedError"]
 
 HARNESS = Path(__file__).with_name("core_harness.cpp")
+SHARED = ("pe", "row_scheduler", "staging_ring", "result_pipeline")
+"""Modules that stand in a core many times: their code is run many times then, not copied, and stays in the cache."""
+SPLIT = (
+    ("scheduler", "select"),
+    ("row_scheduler", "scheduler__select"),
+    ("bias_fetch", "read_enable"),
+    ("output", "bias_fetch__read_enable"),
+)
+"""Signals of which a bit depends on another one: taken as a whole, they would be evaluated until they settle."""
 AT_ONCE = 50_000
 """Cycles between two looks at whether the user wants to stop."""
 LEAST_EVERY = 16
@@ -211,7 +221,7 @@ def _library(verilog: str, quick: bool) -> ctypes.CDLL:
     """The library of a core's Verilog."""
     with tempfile.TemporaryDirectory(prefix="tensordash-core-") as scratch:
         made = Path(scratch) / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
-        key = build_key("quick core" if quick else "core", verilog, HARNESS.read_bytes())
+        key = build_key("quick core" if quick else "core", _hints(verilog) + verilog, HARNESS.read_bytes())
         if not fetch_kept(key, made, link=False):
             _build(verilog, Path(scratch), made.name, quick=quick)
             keep_built(key, made)
@@ -231,14 +241,23 @@ def _library(verilog: str, quick: bool) -> ctypes.CDLL:
     return library
 
 
+def _hints(verilog: str) -> str:
+    """What Verilator is told of a core's modules."""
+    lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
+    lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
+    there = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
+    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in there), ""])
+
+
 def _build(verilog: str, folder: Path, name: str, *, quick: bool) -> None:
     """Verilator's model and the harness in a library."""
     (folder / "core.v").write_text(verilog, encoding="utf-8")
+    (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
     log = folder / "build.log"
     verilate = [
         *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_core", "-o", name),
         *("-Mdir", ".", "-Wno-fatal", "--x-initial", "fast", "-O3", "-CFLAGS", "-fPIC", "-LDFLAGS", "-shared"),
-        *("core.v", str(HARNESS)),
+        *("core.vlt", "core.v", str(HARNESS)),
     ]
     # What runs in every cycle at -O2; the rest once.
     make = [

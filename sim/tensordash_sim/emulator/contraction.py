@@ -30,7 +30,9 @@ def contract(
     values: Mapping[str, ArrayLike],
     *,
     fp32: bool = False,
+    bias: NDArray[np.float32] | None = None,
     relu: bool = False,
+    mask: ArrayLike | None = None,
 ) -> NDArray:
     """One of the three operations of a layer, as a core computes it.
 
@@ -48,8 +50,13 @@ def contract(
         Bit patterns of both operands ("A", "W" or "G"), in the order of PyTorch.
     fp32 : bool
         Results stay FP32.
+    bias : array of float32, (products,) filters, optional
+        Added to the sums of AxW before they are rounded.
     relu : bool
         Negative results become zero.
+    mask : array of unsigned, optional
+        Bit patterns of side A's format, shaped like the result, which becomes +0 where they are zeros of either sign.
+        FP32 results have none.
 
     Returns
     -------
@@ -77,8 +84,9 @@ def contract(
         raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
     if rows not in OPERANDS[operation]:
         raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
-    if relu and tile.numerics.result == "int32":
-        raise ValueError("relu must be false for int8, whose results are sums")
+    for field, given in (("bias", bias is not None), ("relu", relu), ("mask", mask is not None)):
+        if given and tile.numerics.result == "int32":
+            raise ValueError(f"{field} must be left out for int8, whose results are sums")
     if not set(OPERANDS[operation]) <= set(values):
         raise ValueError(f"values must have {' and '.join(OPERANDS[operation])}, not {', '.join(values) or 'none'}")
     operands = {}
@@ -88,6 +96,15 @@ def contract(
         shape = layer.whole_shape(name)
         if operands[name].shape != shape:
             raise ValueError(f"{name} must have shape {shape}, not {operands[name].shape}")
+    if bias is not None:
+        if not isinstance(tile.numerics.accumulator, Exact):
+            raise ValueError("bias must be left out for a fused accumulator: it is added to an exact sum")
+        operands["bias"] = _checked_bias(bias, layer, operation)
+    if mask is not None:
+        mask = checked_bits("mask", mask, tile.a_format)
+        if fp32 or mask.shape != layer.whole_shape(RESULTS[operation]):
+            wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
+            raise ValueError(f"mask must be {wanted}, not of shape {mask.shape}")
     multiply = _over_taps if operation == "AxG" else _over_positions
     if layer.products > 1:
         each = ({name: array[k] for name, array in operands.items()} for k in range(layer.products))
@@ -97,7 +114,17 @@ def contract(
     if tile.numerics.result == "int32":
         return sums
     assert isinstance(tile.a_format, FloatFormat)
-    return result_bits(sums, FP32 if fp32 else tile.a_format, relu=relu)
+    return result_bits(sums, FP32 if fp32 else tile.a_format, relu=relu, mask=mask)
+
+
+def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:
+    shape = (*[layer.products][: layer.products > 1], layer.filters)
+    if operation != "AxW":
+        raise ValueError(f"bias must be none for {operation}: results of AxW have one")
+    if not isinstance(bias, np.ndarray) or bias.dtype != np.float32 or bias.shape != shape:
+        given = f"{bias.dtype} of shape {bias.shape}" if isinstance(bias, np.ndarray) else repr(bias)
+        raise ValueError(f"bias must be float32 of shape {shape}, not {given}")
+    return bias
 
 
 def _fill(tile: TileConfig, placed_on_rows: bool) -> Fill:
@@ -107,11 +134,13 @@ def _fill(tile: TileConfig, placed_on_rows: bool) -> Fill:
     return Fill(channels=tile.lanes, ports=tile.rows if placed_on_rows else tile.columns, lanes=tile.lanes)
 
 
-def _multiplied(tile: TileConfig, placed: NDArray, other: NDArray, placed_on_rows: bool) -> NDArray[np.uint32]:
-    """Sums for each vector of `placed` and each one of `other`."""
+def _multiplied(
+    tile: TileConfig, placed: NDArray, other: NDArray, placed_on_rows: bool, bias: NDArray | None = None
+) -> NDArray[np.uint32]:
+    """Sums for each vector of `placed` and each one of `other`, whose biases are added."""
     if placed_on_rows:
-        return matrix_product(other, placed, tile)
-    return matrix_product(placed, other, tile).T
+        return matrix_product(other, placed, tile, bias)
+    return matrix_product(placed, other, tile, None if bias is None else bias[:, None]).T
 
 
 def _over_positions(
@@ -120,7 +149,7 @@ def _over_positions(
     """AxW and WxG: sums of a layer's positions, phase by phase."""
     placed, other = OPERANDS[operation]
     placed_on_rows = rows == placed
-    fill = _fill(tile, placed_on_rows)
+    fill, bias = _fill(tile, placed_on_rows), values.get("bias")
     samples, made, down, across = layer.shape(RESULTS[operation])
     out = np.zeros((samples, made, down, across), np.uint32)
     tensor = values[placed]
@@ -134,7 +163,7 @@ def _over_positions(
         for n in range(0, samples, at_once):
             part = tensor[n : n + at_once]
             vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
-            sums = _multiplied(tile, vectors, theirs, placed_on_rows).reshape(len(part), *counts, made)
+            sums = _multiplied(tile, vectors, theirs, placed_on_rows, bias).reshape(len(part), *counts, made)
             place[n : n + at_once] = sums[:, :, : place.shape[3]].transpose(0, 3, 1, 2)
     return out
 

@@ -112,8 +112,10 @@ def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
     return floats(fmt)[array]
 
 
-def result_bits(sums: NDArray[np.uint32], fmt: FloatFormat, *, relu: bool = False) -> NDArray:
-    """What a core's output unit makes of sums, without bias, mask and scale.
+def result_bits(
+    sums: NDArray[np.uint32], fmt: FloatFormat, *, relu: bool = False, mask: NDArray | None = None
+) -> NDArray:
+    """What a core's output unit makes of sums with their bias, without scale.
 
     Parameters
     ----------
@@ -123,13 +125,15 @@ def result_bits(sums: NDArray[np.uint32], fmt: FloatFormat, *, relu: bool = Fals
         Of the results: an operand format, or FP32.
     relu : bool
         Negative results become zero.
+    mask : array of unsigned, the same shape, optional
+        Patterns of the format: where they are zeros of either sign, results are +0.
 
     Returns
     -------
     array of unsigned, the same shape
         Rounded to nearest, ties to even; one NaN for all, without sign.
 
-    Source: docs/core.md, "Multiply", 4 to 7.
+    Source: docs/core.md, "Multiply", 3 to 7.
 
     Examples
     --------
@@ -137,4 +141,7 @@ def result_bits(sums: NDArray[np.uint32], fmt: FloatFormat, *, relu: bool = Fals
     >>> [hex(bits) for bits in result_bits(np.array([0x3F800000, 0xFFFFFFFF, 0x7F7FFFFF], np.uint32), FORMATS["fp16"])]
     ['0x3c00', '0x7e00', '0x7c00']
     """
-    return _converted(sums, FP32, fmt, signed_nan=False, relu=relu)
+    made = _converted(sums, FP32, fmt, signed_nan=False, relu=relu)
+    if mask is not None:
+        made[mask & ((1 << (fmt.width - 1)) - 1) == 0] = 0
+    return made

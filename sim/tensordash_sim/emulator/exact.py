@@ -12,7 +12,7 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact
 
-from .kernels import EXACT_NAN, add_digits, cut, mark_specials, round_sums, wrap
+from .kernels import EXACT_NAN, add_digits, add_numbers, cut, mark_specials, round_sums, wrap
 from .tables import Digits, digits, is_finite, marks
 
 __all__ = ["exact_products"]
@@ -24,7 +24,9 @@ LONGEST = 1 << 13
 """Their pieces, for the same reason; never above what float64 allows."""
 
 
-def exact_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+def exact_products(
+    columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
+) -> NDArray[np.uint32]:
     """Sums of products in an exact accumulator.
 
     Parameters
@@ -34,6 +36,8 @@ def exact_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
         Bit patterns of both sides.
     config : TileConfig
         Formats, accumulator and what is skipped.
+    added : array of uint32, (N, M), optional
+        FP32 bits, added before sums are rounded.
 
     Returns
     -------
@@ -46,11 +50,12 @@ def exact_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     for i in range(0, len(rows), BLOCK):
         for j in range(0, len(columns), BLOCK):
             place = slice(i, i + BLOCK), slice(j, j + BLOCK)
-            out[place] = _block(columns[place[1]], rows[place[0]], config)
+            more = None if added is None else np.ascontiguousarray(added[place])
+            out[place] = _block(columns[place[1]], rows[place[0]], config, more)
     return out
 
 
-def _block(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
+def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None) -> NDArray[np.uint32]:
     """As `exact_products`, of what is small enough."""
     a_digits, b_digits, accumulator = digits(config.a_format), digits(config.b_format), config.numerics.accumulator
     assert isinstance(accumulator, Exact)
@@ -64,12 +69,28 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.ui
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
     out = np.empty(high.shape, np.uint32)
-    round_sums(high, low, a.least_exponent + b.least_exponent, out)
+    exponent = a.least_exponent + b.least_exponent
+    if added is None:
+        round_sums(high, low, exponent, out)
+    else:
+        add_numbers(high, low, exponent, added, out)
+    beyond = out if added is None else np.zeros_like(out)
     special = np.flatnonzero(~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0)))
     if special.size:
         a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]
-        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, out)
+        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, beyond)
+    if added is not None:
+        _add_specials(beyond, added, out)
     return out
+
+
+def _add_specials(beyond: NDArray[np.uint32], added: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:
+    """Overwrite sums that have infinities or NaN, or have them added: `beyond` are those of the products, else 0."""
+    numbers = added.view(np.float32)
+    place = (beyond != 0) | ~np.isfinite(numbers)
+    with np.errstate(invalid="ignore"):
+        made = beyond.view(np.float32)[place] + numbers[place]
+    out[place] = np.where(np.isnan(made), np.uint32(EXACT_NAN), made.view(np.uint32))
 
 
 def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:

@@ -19,6 +19,7 @@ __all__ = [
     "FUSED_NAN",
     "add_digits",
     "add_fused",
+    "add_numbers",
     "convert",
     "cut",
     "mark_specials",
@@ -153,14 +154,82 @@ def round_sums(high, low, exponent, out):
             if sign:
                 lower = ~lower + np.uint64(1)
                 upper = ~upper + np.uint64(lower == 0)
-            unit = np.int64(exponent)
-            if upper:
-                moved = np.uint64(64 - _bit_length(upper))
-                cut = lower << moved
-                lower = upper << moved | (lower >> np.uint64(1) >> (np.uint64(63) - moved)) | np.uint64(cut != 0)
-                unit += np.int64(64) - np.int64(moved)
-            pattern = _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, True)
+            pattern = _round_pair(upper, lower, np.int64(exponent))
             out[row, column] = np.uint32(sign << 31 | pattern)
+
+
+@njit(cache=True, nogil=True)
+def _moved(upper, lower, places):
+    """``(upper * 2**64 + lower) * 2**places`` in 128 bits, `places` from -127 to 127.
+
+    Bits that were cut off below are marked in the lowest.
+    """
+    if places >= 64:
+        return lower << np.uint64(places - 64), np.uint64(0)
+    if places >= 0:
+        above = lower >> np.uint64(1) >> np.uint64(63 - places)
+        return upper << np.uint64(places) | above, lower << np.uint64(places)
+    marked = np.uint64(0)
+    if places <= -64:
+        marked = np.uint64(lower != 0)
+        upper, lower, places = np.uint64(0), upper, places + 64
+    if places < 0:
+        marked |= np.uint64(lower << np.uint64(64 + places) != 0)
+        lower = upper << np.uint64(64 + places) | lower >> np.uint64(-places)
+        upper = upper >> np.uint64(-places)
+    return upper, lower | marked
+
+
+@njit(cache=True, nogil=True)
+def _round_pair(upper, lower, unit):
+    """``(upper * 2**64 + lower) * 2**unit`` as FP32's pattern without its sign."""
+    if upper:
+        moved = np.int64(64) - np.int64(_bit_length(upper))
+        unit += np.int64(64) - moved
+        _, lower = _moved(upper, lower, moved - np.int64(64))
+    return _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, True)
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def add_numbers(high, low, exponent, added, out):
+    """Sums in units of ``2**exponent`` and finite FP32 numbers `added`, exactly, as FP32 bits, to nearest.
+
+    Magnitudes of sums are at most 2**124. Both are brought to units so small that the larger one's highest bit is bit
+    126. Then bits of the smaller one are cut off only where so much more of the larger one is left that they need but a
+    mark.
+    """
+    for row in prange(high.shape[0]):
+        for column in range(high.shape[1]):
+            upper, lower = np.uint64(high[row, column]), low[row, column]
+            sign = np.int64(upper >> np.uint64(63))
+            if sign:
+                lower = ~lower + np.uint64(1)
+                upper = ~upper + np.uint64(lower == 0)
+            bits = np.int64(added[row, column])
+            other_sign, field = bits >> 31, bits >> FRACTION & 0xFF
+            significand = np.uint64(bits & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION)
+            other_unit = max(field, 1) - 1 + LEAST
+            length = np.int64(64) + _bit_length(upper) if upper else np.int64(_bit_length(lower))
+            top, other_top = np.int64(exponent) + length, other_unit + np.int64(_bit_length(significand))
+            if length == 0 or (significand and other_top > top):
+                top = other_top
+            unit = top - np.int64(127)
+            if length:
+                upper, lower = _moved(upper, lower, np.int64(exponent) - unit)
+            other_upper, other_lower = np.uint64(0), significand
+            if significand:
+                other_upper, other_lower = _moved(other_upper, other_lower, other_unit - unit)
+            if sign == other_sign:
+                lower += other_lower
+                upper += other_upper + np.uint64(lower < other_lower)
+            else:
+                if upper < other_upper or (upper == other_upper and lower < other_lower):
+                    upper, lower, other_upper, other_lower = other_upper, other_lower, upper, lower
+                    sign = other_sign
+                upper -= other_upper + np.uint64(lower < other_lower)
+                lower -= other_lower
+            pattern = _round_pair(upper, lower, unit)
+            out[row, column] = np.uint32(sign << 31 | pattern) if upper | lower else np.uint32(0)
 
 
 @njit(parallel=True, cache=True, nogil=True)

@@ -13,7 +13,9 @@ from .tables import checked_bits
 __all__ = ["matrix_product"]
 
 
-def matrix_product(columns: ArrayLike, rows: ArrayLike, config: TileConfig) -> NDArray[np.uint32]:
+def matrix_product(
+    columns: ArrayLike, rows: ArrayLike, config: TileConfig, added: NDArray[np.float32] | None = None
+) -> NDArray[np.uint32]:
     """Multiply matrices: ``result[n, m]`` is the sum of the products of row vector n and column vector m.
 
     Vectors are cut into steps of `lanes`, the last one filled up with zeros; row vectors are the tile's rows in
@@ -28,6 +30,9 @@ def matrix_product(columns: ArrayLike, rows: ArrayLike, config: TileConfig) -> N
         Bit patterns of `config.b_format`. What leads is the same on both sides, or is repeated as NumPy does.
     config : TileConfig
         The tile, without a C input.
+    added : array of float32, optional
+        Added to the sums before they are rounded, repeated to (..., N, M) as NumPy does; only to exact sums of
+        floating-point products.
 
     Returns
     -------
@@ -63,9 +68,16 @@ def matrix_product(columns: ArrayLike, rows: ArrayLike, config: TileConfig) -> N
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:
         raise ValueError(f"rows must go with columns, {a.shape}, but for its last two axes, not {b.shape}") from None
-    multiply = exact_products if isinstance(config.numerics.accumulator, Exact) else fused_products
+    exact = isinstance(config.numerics.accumulator, Exact)
+    if added is not None and (not exact or config.numerics.result == "int32"):
+        raise ValueError("added must be none but for exact sums of floating-point products")
     lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
     out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
+    numbers = None if added is None else np.broadcast_to(added.view(np.uint32), out.shape)
     for index in np.ndindex(outer) if out.size else ():
-        out[index] = multiply(lefts[index], rights[index], config)
+        if exact:
+            more = None if numbers is None else numbers[index]
+            out[index] = exact_products(lefts[index], rights[index], config, more)
+        else:
+            out[index] = fused_products(lefts[index], rights[index], config)
     return out

@@ -1,5 +1,6 @@
 """Layers of any kind on every preset: golden core and Verilog leave what PyTorch says."""
 
+from math import prod
 from random import Random
 
 import ml_dtypes
@@ -8,16 +9,24 @@ import pytest
 import torch
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
 from tensordash.configuration.formats import FORMATS
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.images import TensorImage, bit_patterns, expected, geometry_values, layer_values
-from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.images import (
+    TensorImage,
+    bit_patterns,
+    expected,
+    geometry_values,
+    layer_values,
+    side_formats,
+)
+from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.core.order import races
 from tensordash_sim.core.program import ProgramError
-from tensordash_sim.core.random_layers import random_work
+from tensordash_sim.core.random_layers import LayerWork, random_work
 from tensordash_sim.core.verilated import VerilatedCore
 from tensordash_sim.golden import encode
 from tensordash_sim.lowering.geometry import Convolution, MatrixProduct
@@ -36,11 +45,10 @@ def bits(values):
     return values.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[values.dtype.itemsize])
 
 
-def check(config, seeds, core=None):
+def check(config, works, core=None):
     """Each on the golden core, and on the Verilog if it is there, which leave the same; its result is PyTorch's."""
-    for seed in seeds:
-        work = random_work(Random(seed), config)
-        said = f"seed {seed}: {work.operation} with {work.rows} on rows of {work.layer}"
+    for number, work in works:
+        said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
         image = work.image(config, Memory(SIZE))
         contraction = work.contraction(config, image)
         program = contraction.program(best_blocking(contraction)).descriptors
@@ -56,23 +64,63 @@ def check(config, seeds, core=None):
         np.testing.assert_array_equal(bits(image.result()), bits(wanted), err_msg=said)
 
 
+def check_both(name, works, quick=False):
+    """On the Verilog as well, of cores that do not take minutes to compile."""
+    if name in ("core", "core-dense"):
+        with VerilatedCore(preset(name), SIZE + (1 << 18), quick=quick) as core:
+            check(preset(name), works, core)
+    else:
+        check(preset(name), works)
+
+
+def random_works(name, seeds):
+    return ((seed, random_work(Random(seed), preset(name))) for seed in seeds)
+
+
 @pytest.mark.parametrize("name", PRESETS)
 def test_random_layers(name):
-    """Larger cores take minutes to compile: their Verilog is run at night, and on random programs by their bench."""
-    config = preset(name)
-    if name in ("core", "core-dense"):
-        with VerilatedCore(config, SIZE + (1 << 18), quick=name != "core") as core:
-            check(config, range(10), core)
-    else:
-        check(config, range(40))
+    """The Verilog of larger cores runs them at night, and random programs on its bench."""
+    check_both(name, random_works(name, range(10 if name in ("core", "core-dense") else 40)), quick=name != "core")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRESETS)
 def test_many_random_layers(name):
-    config = preset(name)
-    with VerilatedCore(config, SIZE + (1 << 18)) as core:
-        check(config, range(1000, 1100), core)
+    with VerilatedCore(preset(name), SIZE + (1 << 18)) as core:
+        check(preset(name), random_works(name, range(1000, 1100)), core)
+        check(preset(name), fused_works(preset(name)), core)
+
+
+FUSED = [
+    Layer(samples=2, channels=3, filters=6, size=(4, 7), kernel=(3, 2), padding=1, products=2),
+    Layer(samples=2, channels=6, filters=3, size=(5, 6), kernel=(2, 2), stride=(2, 3), padding=1),
+    Layer(samples=1, channels=70, filters=50, size=(2, 5), kernel=(3, 3), padding=1),  # reductions in chunks
+    Layer(samples=1, channels=9, filters=90, size=(3, 40)),  # many tiles of results
+]
+
+
+def fused_works(config):
+    """Biases, masks, ReLU: all that an operation can have at once."""
+    rng = np.random.default_rng(0)
+    for number, layer in enumerate(FUSED):
+        for operation, operands in OPERANDS.items():
+            rows = operands[number % 2]
+            given = {each: rng.standard_normal(layer.whole_shape(each)) for each in operands}
+            values = {each: encode(given[each], fmt) for each, fmt in side_formats(config, operation, rows).items()}
+            mask = rng.standard_normal(layer.whole_shape(RESULTS[operation]))
+            mask = np.where(rng.random(mask.shape) < 0.5, mask, np.copysign(0.0, mask))
+            values["mask"] = encode(mask, config.tile.a_format)
+            if operation == "AxW":
+                values["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
+            yield (
+                f"layer {number}",
+                LayerWork(layer=layer, operation=operation, rows=rows, fp32=False, relu=number != 1, values=values),
+            )
+
+
+@pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8"])
+def test_what_is_fused(name):
+    check_both(name, fused_works(preset(name)))
 
 
 LAYERS = {
@@ -105,6 +153,33 @@ def test_corners(name, operation):
         assert golden.counts.non_finite == 0  # nothing is made of what power-up left, stored or not
         np.testing.assert_array_equal(bits(image.result()), bits(expected(layer, operation, values)))
         assert set(image.memory.bytes[image.end :]) == {0x55}
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_masks_of_what_fills_up(operation):
+    """Each result's mask is loaded once; counts are the same whatever the buffer had, infinities met or not."""
+    config, layer = preset("core-wide"), Layer(samples=2, channels=20, filters=21, size=(3, 9))
+    rng, left = np.random.default_rng(0), set()
+    values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
+    for each in values.values():
+        each[rng.random(each.shape) < 0.1] = np.inf
+    values["mask"] = np.zeros(layer.shape(RESULTS[operation]), np.float16)
+    for rows in OPERANDS[operation]:
+        for had in (0, 0x3C00):
+            image = TensorImage(config, Memory(SIZE), layer, operation, values)
+            work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows)
+            program = work.program(best_blocking(work)).descriptors
+            moved = [decode(bits) for bits in program]
+            first, last = image.tensors["mask"], image.tensors["result"]
+            loads = [fields for each, fields in moved if each.name == "load" and first <= fields["memory"] < last]
+            own = [fields for fields in loads if fields["count_1"] == 1 or fields["stride_1"]]  # not what fills up
+            assert sum(prod(fields[f"count_{k}"] for k in range(4)) for fields in own) == work.placement.size
+            golden = GoldenCore(config, image.memory)
+            golden.buffer[:] = had
+            assert not golden.run(program).error
+            assert not image.result().any()
+            left.add((rows, golden.counts.zeros, golden.counts.non_finite))
+    assert len(left) == 2
 
 
 @pytest.mark.parametrize(
@@ -246,6 +321,8 @@ def test_wrong_images():
         TensorImage(config, Memory(SIZE), layer, "AxW", wrong, rows="A")
     with pytest.raises(TypeError, match="bias must be float32, not float64"):
         TensorImage(config, Memory(SIZE), layer, "AxW", values | {"bias": np.zeros(3)}, rows="A")
+    with pytest.raises(ValueError, match=r"mask must have the shape \(1, 3, 1, 4\), not \(1, 2, 1, 4\)"):
+        TensorImage(config, Memory(SIZE), layer, "AxW", values | {"mask": values["A"]}, rows="A")
     with pytest.raises(ValueError, match="memory must have room for A, 64 bytes from 0x1000 on"):
         TensorImage(config, Memory(1 << 12), layer, "AxW", values, rows="A")
 
@@ -257,6 +334,8 @@ def test_wrong_contractions():
         ({"operation": "WxG", "rows": "G", "tensors": tensors | {"bias": 0}}, "a bias can be added to results of AxW"),
         ({"config": CoreConfig(relu=False), "relu": True}, "core.relu must be true for that, not false"),
         ({"config": CoreConfig(bias=False), "tensors": tensors | {"bias": 0}}, "core.bias must be true for that"),
+        ({"config": CoreConfig(mask=False), "tensors": tensors | {"mask": 0}}, "core.mask must be true for that"),
+        ({"tensors": tensors | {"mask": 0}, "fp32": True}, "a mask must have the format of its results, which is not"),
         ({"rows": "G"}, "rows must be one of A, W, not 'G'"),
         ({"operation": "WxA"}, "operation must be one of AxW, WxG, AxG, not 'WxA'"),
     ):

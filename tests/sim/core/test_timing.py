@@ -87,3 +87,23 @@ def test_more_partial_sums_than_there_are():
     fits = Blocking(tiles=sizes, sets=sizes, chunk=(2,))
     assert choice._rough(work, fits) < inf
     assert choice._rough(work, replace(fits, chunk=(1,))) == inf
+
+
+def test_masks_take_their_time():
+    """A mask as large as the gradient nearly doubles what is loaded, roughly known and gone through."""
+    layer = Layer(samples=2, channels=32, filters=32, size=(16, 16))
+    tensors = {"G": 0, "W": 1 << 20, "result": 2 << 20}
+    plain, masked = (
+        Contraction(config=CoreConfig(), layer=layer, operation="WxG", tensors=tensors | more, rows="G", speedup=3.0)
+        for more in ({}, {"mask": 3 << 20})
+    )
+    blocking = best_blocking(plain)
+    for cycles in (choice._rough, estimate):
+        assert cycles(masked, blocking) > 1.2 * cycles(plain, blocking)
+    loads = [timing(CoreConfig(), each.program(blocking).descriptors).busy["load"] for each in (plain, masked)]
+    assert loads[1] > 1.9 * loads[0]
+    walkers = [choice._Walker(each) for each in (plain, masked)]
+    for walker in walkers:
+        for each in walker.work.rounds(blocking):
+            walker.add(each)
+    assert [walker.sums.units["load"] for walker in walkers] == pytest.approx(loads, rel=0.2)

@@ -12,7 +12,7 @@ from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
-from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.emulator import contract
 from tensordash_sim.golden import matmul
 
@@ -46,6 +46,21 @@ def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str,
     return values
 
 
+def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
+    """A bias and a mask, where an operation can have them: infinities, NaN, subnormals and zeros of both signs too."""
+    rng, made = np.random.default_rng(seed), {}
+    if operation == "AxW" and seed:
+        made["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
+        odd = np.array([0.0, -0.0, 1e-44, -3e38, np.inf, -np.inf, np.nan], np.float32)
+        made["bias"] = np.where(rng.random(made["bias"].shape) < 0.3, rng.choice(odd, made["bias"].shape), made["bias"])
+        made["bias"] = made["bias"][0] if layer.products == 1 else made["bias"]
+    if masked:
+        mask = rng.integers(0, 1 << 16, layer.whole_shape(RESULTS[operation]))
+        odd = np.array([0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x7C00, 0xFC00, 0x7E00, 0xFFFF])
+        made["mask"] = np.where(rng.random(mask.shape) < 0.7, rng.choice(odd, mask.shape), mask).astype(np.uint16)
+    return made
+
+
 def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict, options: dict) -> np.ndarray:
     """Bits of a result as a core's program leaves them in memory."""
     image = TensorImage(config, Memory(1 << 17), work["layer"], work["operation"], values, fp32=options["fp32"])
@@ -64,10 +79,11 @@ def test_memory_of_the_golden_core(name, operation, rows):
     for seed, (config, specials) in enumerate(((CORE, 0), (CORE, 2), (CORE, 6), (CORE.baseline, 2), (WIDE, 4))):
         values = drawn(LAYERS[name], operation, seed, specials)
         work = {"layer": LAYERS[name], "operation": operation, "rows": rows}
-        options = {"fp32": seed % 2 == 0, "relu": seed == 2}
-        wanted = left_by(GoldenCore, config, work, values, options)
+        options = {"fp32": seed % 2 == 0, "relu": seed in (2, 3)}
         bits = {which: array.view(np.uint16) for which, array in values.items()}
-        np.testing.assert_array_equal(contract(config, **work, values=bits, **options), wanted)
+        more = fused(LAYERS[name], operation, seed, masked=not options["fp32"])
+        wanted = left_by(GoldenCore, config, work, values | more, options)
+        np.testing.assert_array_equal(contract(config, **work, values=bits, **options, **more), wanted)
 
 
 class FusedCore(GoldenCore):
@@ -117,6 +133,8 @@ def test_formats():
 LAYER = Layer(samples=1, channels=2, filters=1, size=(1, 1))
 ONES = {"A": np.full((1, 2, 1, 1), 0x3C00, np.uint16), "W": np.full((1, 2, 1, 1), 0x3C00, np.uint16)}
 
+BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
+
 
 @pytest.mark.parametrize(
     ("changed", "said"),
@@ -127,7 +145,23 @@ ONES = {"A": np.full((1, 2, 1, 1), 0x3C00, np.uint16), "W": np.full((1, 2, 1, 1)
         ({"values": ONES | {"W": ONES["W"][0]}}, r"W must have shape \(1, 2, 1, 1\), not \(2, 1, 1\)"),
         ({"values": ONES | {"A": ONES["A"].astype(np.float16)}}, "A must be an array of fp16 bit patterns"),
         ({"values": {"A": ONES["A"]}}, "values must have A and W, not A"),
-        ({"config": TileConfig(format="int8"), "relu": True}, "relu must be false for int8"),
+        ({"config": TileConfig(format="int8"), "relu": True}, "relu must be left out for int8"),
+        ({"config": TileConfig(format="int8"), "bias": BIAS}, "bias must be left out for int8"),
+        ({"config": TileConfig(format="int8"), "mask": MASK}, "mask must be left out for int8"),
+        (
+            {"config": TileConfig(accumulator={"fused": 10}), "bias": BIAS},
+            "bias must be left out for a fused accumulator",
+        ),
+        (
+            {"operation": "WxG", "rows": "W", "values": ONES | {"G": MASK}, "bias": BIAS},
+            "bias .* none for WxG",
+        ),
+        ({"bias": BIAS[None]}, r"bias must be float32 of shape \(1,\), not float32 of shape \(1, 1\)"),
+        ({"bias": BIAS.astype(np.float64)}, r"bias must be float32 of shape \(1,\), not float64"),
+        ({"bias": 1.0}, r"bias must be float32 of shape \(1,\), not 1.0"),
+        ({"mask": MASK[0]}, r"mask must be of shape \(1, 1, 1, 1\), not of shape \(1, 1, 1\)"),
+        ({"mask": MASK, "fp32": True}, "mask must be none for FP32 results"),
+        ({"mask": MASK.astype(np.float16)}, "mask must be an array of fp16 bit patterns"),
     ],
 )
 def test_what_cannot_be(changed, said):

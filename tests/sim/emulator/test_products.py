@@ -5,7 +5,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS
+from tensordash.configuration.formats import FORMATS, FP32
 from tensordash_sim.emulator import encode, matrix_product
 from tensordash_sim.golden import is_zero, make_accumulator, matmul
 
@@ -27,8 +27,10 @@ def golden_product(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     return whole.reshape(len(b) * config.rows, -1)[: len(rows), : len(columns)]
 
 
-def pair_by_pair(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray[np.uint32]:
-    """Golden's accumulators without a tile: all products of a stream at once."""
+def pair_by_pair(
+    columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
+) -> NDArray[np.uint32]:
+    """Golden's accumulators without a tile: all products of a stream at once, and what is added."""
     made = np.empty((len(rows), len(columns)), np.uint32)
     for n, b_vector in enumerate(rows.tolist()):
         for m, a_vector in enumerate(columns.tolist()):
@@ -40,7 +42,7 @@ def pair_by_pair(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArray
             ]
             accumulator = make_accumulator(config)
             accumulator.accumulate(pairs, first=True)
-            made[n, m] = accumulator.result_bits()
+            made[n, m] = accumulator.result_bits(0 if added is None else int(added[n, m]))
     return made
 
 
@@ -184,3 +186,33 @@ ZEROS = np.zeros((2, 4), np.uint16)
 def test_wrong_operands(columns, rows, config, said):
     with pytest.raises((TypeError, ValueError), match=said):
         matrix_product(columns, rows, config)
+
+
+@pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
+def test_numbers_that_are_added(name):
+    """Of all sizes, and such that hardly anything is left of the sum, which is as long as its accumulator allows."""
+    config, rng = TileConfig(format=name), np.random.default_rng(0)
+    fmt = config.a_format
+    for _ in range(40):
+        columns, rows = (random_bits(rng, fmt, (6, 8)) for _ in range(2))
+        columns[:, rng.integers(0, 8)] = rng.integers(1, 4)  # the least of all, which nothing may lose
+        near = -matrix_product(columns, rows, config).view(np.float32)
+        near = (near.view(np.uint32) + rng.integers(-2, 3, near.shape)).astype(np.uint32)
+        added = np.where(rng.random(near.shape) < 0.5, near, random_bits(rng, FP32, near.shape)).astype(np.uint32)
+        got = matrix_product(columns, rows, config, added.view(np.float32))
+        np.testing.assert_array_equal(got, pair_by_pair(columns, rows, config, added))
+
+
+@pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
+def test_the_least_number_decides_a_tie(name):
+    """Halfway between two FP32 numbers, so that the smallest number that is added, however small, says which."""
+    config = TileConfig(format=name)
+    halfway = encode(np.array([[1.0, 2.0**-12], [-1.0, -(2.0**-12)]]), config.a_format)
+    one = encode(np.array([[1.0, 2.0**-12]]), config.b_format)
+    for added in (0.0, 1e-45, -1e-45, 2.0**-50, -(2.0**-50), 2.0**-24, -(2.0**-24)):
+        numbers = np.full((1, 2), added, np.float32)
+        got = matrix_product(halfway, one, config, numbers)
+        np.testing.assert_array_equal(got, pair_by_pair(halfway, one, config, numbers.view(np.uint32)))
+    assert matrix_product(halfway, one, config, np.full((1, 2), 1e-45, np.float32)).tolist() == [
+        [0x3F800001, 0xBF800000]
+    ]

@@ -1,0 +1,265 @@
+"""Fused operations under `torch.compile`: the same bits as without, and no more element-wise operations than needed."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import tensordash_runtime.compiled as compiled
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_runtime import Device, Run
+
+ATEN = torch.ops.aten
+ELEMENT_WISE = {ATEN.relu.default: "relu", ATEN.threshold_backward.default: "mask"}
+
+
+@pytest.fixture
+def device() -> Iterator[Device]:
+    with Device("core") as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def seeded(*layers: Callable[[], nn.Module]) -> nn.Module:
+    """Weights of few bits, so that sums of the first products are FP32 numbers: then what is rounded once is rounded
+    twice, too. See `test_biases_are_rounded_once`."""
+    torch.manual_seed(0)
+    model = nn.Sequential(*(make() for make in layers))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_((parameter * 32).round() / 32)
+    return model.half()
+
+
+def inputs(*shape: int) -> torch.Tensor:
+    return ((torch.randn(shape, generator=torch.Generator().manual_seed(1)) * 8).round() / 8).half()
+
+
+def step(model: nn.Module, x: torch.Tensor, device: Device, **options: Any) -> tuple[list[torch.Tensor], Run]:
+    """Loss and gradients of a compiled step."""
+    run = Run(device)
+    torch._dynamo.reset()
+    options = {"device": device, "run": run, "strict": True, **options}
+    x = x.detach().requires_grad_()
+    model.zero_grad()
+    made = torch.compile(model, backend="tensordash", options=options)(x)
+    loss = made.float().square().mean()
+    loss.backward()
+    assert x.grad is not None
+    gradients = [parameter.grad for parameter in model.parameters() if parameter.grad is not None]
+    return [made.detach(), loss.detach(), x.grad, *gradients], run
+
+
+def left(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """Counts what element-wise operations are left in graphs that are compiled from now on."""
+    found: Counter[str] = Counter()
+    fuse = compiled.fuse
+
+    def counting(module: torch.fx.GraphModule, config: CoreConfig) -> None:
+        fuse(module, config)
+        found.update(ELEMENT_WISE[node.target] for node in module.graph.nodes if node.target in ELEMENT_WISE)
+
+    monkeypatch.setattr(compiled, "fuse", counting)
+    return found
+
+
+class Twice(nn.Module):
+    """Both what ReLU takes and what it gives is used."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = self.layer(x)
+        return made.relu() + made
+
+
+class Added(nn.Module):
+    """Matrix products with more than a bias for each column."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(4, 5)), nn.Parameter(torch.randn(5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = torch.addmm(self.bias, x, self.weight, alpha=2).relu()
+        return torch.addmm(made, x, self.weight).relu() + torch.addmm(self.bias[:1], x, self.weight, beta=3).relu()
+
+
+CONV, LAST = (lambda: nn.Conv2d(3, 5, 3, padding=1)), (lambda: nn.Conv2d(5, 2, 3, stride=2))
+IMAGES = 2, 3, 6, 7
+CASES: dict[str, tuple[list[Callable[[], nn.Module]], tuple[int, ...], list[str], dict[str, int]]] = {
+    "convolutions": ([CONV, nn.ReLU, LAST], IMAGES, ["bias relu", "bias", "mask"], {}),
+    "groups": (
+        [lambda: nn.Conv2d(3, 6, (3, 2), groups=3), nn.ReLU, lambda: nn.Conv2d(6, 4, 2, groups=2, bias=False)],
+        IMAGES,
+        ["bias relu", "mask"],
+        {},
+    ),
+    "a pool": ([CONV, nn.ReLU, lambda: nn.MaxPool2d(2), LAST], IMAGES, ["bias relu", "bias"], {"mask": 1}),
+    "linear layers": (
+        [lambda: nn.Linear(9, 7), nn.ReLU, lambda: nn.Linear(7, 6, bias=False), nn.ReLU, lambda: nn.Linear(6, 3)],
+        (5, 9),
+        ["bias relu", "relu", "bias", "mask", "mask"],
+        {},
+    ),
+    "two users": ([lambda: Twice(nn.Conv2d(3, 4, 3))], IMAGES, ["bias"], {"relu": 1, "mask": 1}),
+    "a view": (
+        [CONV, nn.ReLU, nn.Flatten, lambda: nn.Linear(5 * 6 * 7, 4)],
+        IMAGES,
+        ["bias relu", "bias"],
+        {"mask": 1},
+    ),
+    "a view behind a product": (
+        [lambda: nn.Linear(7, 4), lambda: nn.Unflatten(0, (2, 3)), nn.ReLU],
+        (6, 7),
+        ["bias"],
+        {"relu": 1, "mask": 1},
+    ),
+    "another threshold": (
+        [CONV, lambda: nn.Threshold(0.0, 0.0), LAST],
+        IMAGES,
+        ["bias", "bias"],
+        {"mask": 1},
+    ),
+    "more than a bias": ([Added], (3, 4), [], {"relu": 3, "mask": 3}),
+    "transposed": (
+        [lambda: nn.ConvTranspose2d(3, 4, 2), nn.ReLU, lambda: nn.ConvTranspose2d(4, 2, 2)],
+        IMAGES,
+        [],
+        {"relu": 1, "mask": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_same_bits(device: Device, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    layers, shape, fused, elements = CASES[name]
+    model, x = seeded(*layers), inputs(*shape)
+    wanted, plain = step(model, x, device, fuse=False)
+    counted = left(monkeypatch)
+    got, run = step(model, x, device)
+    assert [torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True)] == [True] * len(wanted)
+    assert Counter(" ".join(each.fused) for each in run.contractions if each.fused) == Counter(fused)
+    assert counted == elements
+    assert not any(each.fused for each in plain.contractions)
+    roles = [Counter((each.layer, each.operation) for each in of.contractions) for of in (run, plain)]
+    assert roles[0] == roles[1]
+
+
+def test_on_the_golden_core(device: Device) -> None:
+    model, x = seeded(lambda: nn.Conv2d(2, 3, 2), nn.ReLU, lambda: nn.Conv2d(3, 2, 2)), inputs(2, 2, 4, 5)
+    wanted, _ = step(model, x, device)
+    with Device("core", "golden") as golden:
+        for fuse in (True, False):
+            got, run = step(model, x, golden, fuse=fuse)
+            assert all(map(torch.equal, got, wanted))
+            assert [each.fused for each in run.contractions].count(("mask",)) == fuse
+
+
+def test_channels_last(device: Device) -> None:
+    model = seeded(CONV, nn.ReLU, LAST)
+    model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    x = inputs(*IMAGES).to(memory_format=torch.channels_last)
+    wanted, _ = step(model, x, device, fuse=False)
+    got, run = step(model, x, device)
+    assert all(map(torch.equal, got, wanted))
+    assert [each.fused for each in run.contractions].count(("mask",)) == 1
+
+
+def test_forward_only(device: Device) -> None:
+    model, x, made = seeded(CONV, nn.ReLU, LAST, nn.ReLU).eval(), inputs(*IMAGES), []
+    for fuse in (False, True):
+        torch._dynamo.reset()
+        run = Run(device)
+        options: Any = {"device": device, "run": run, "strict": True, "fuse": fuse}
+        with torch.no_grad():
+            made.append(torch.compile(model, backend="tensordash", options=options)(x))
+    assert torch.equal(*made)
+    assert [each.fused for each in run.contractions] == [("bias", "relu")] * 2
+
+
+@pytest.mark.parametrize("autocast", [False, True])
+def test_float32(device: Device, autocast: bool) -> None:
+    """Results that stay FP32 have no masks; under autocast tensors are those of the operand type."""
+    model, x = seeded(lambda: nn.Linear(6, 5), nn.ReLU, lambda: nn.Linear(5, 3)).float(), inputs(4, 6).float()
+    with torch.autocast("cpu", torch.float16, enabled=autocast):
+        wanted, _ = step(model, x, device, fuse=False)
+        got, run = step(model, x, device)
+    assert all(map(torch.equal, got, wanted))
+    found = [each.fused for each in run.contractions if each.fused]
+    assert found == [("bias", "relu"), ("bias",), *[("mask",)] * autocast]
+
+
+def test_biases_are_rounded_once(device: Device) -> None:
+    """With the sum, which PyTorch would have rounded before."""
+    torch.manual_seed(0)
+    linear, x = nn.Linear(50, 300).half().float(), torch.randn(100, 50).half().float()
+    exact, bias = x.double() @ linear.weight.double().T, linear.bias
+    got, run = step(nn.Sequential(linear, nn.ReLU()), x, device)
+    assert torch.equal(got[0], (exact + bias).float().relu())
+    assert not torch.equal(got[0], (exact.float() + bias).relu())
+    assert run.contractions[0].fused == ("bias", "relu")
+
+
+@pytest.mark.parametrize(
+    ("without", "fused"),
+    [("bias", ["mask"]), ("relu", ["bias", "bias", "mask"]), ("mask", ["bias relu", "bias"])],
+)
+def test_what_a_core_is_built_without(without: str, fused: list[str]) -> None:
+    model, x = seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES)
+    with Device(CoreConfig.from_toml("", [f"core.{without}=false"])) as device:
+        wanted, _ = step(model, x, device, fuse=False)
+        got, run = step(model, x, device)
+    assert all(map(torch.equal, got, wanted))
+    assert [" ".join(each.fused) for each in run.contractions if each.fused] == fused
+
+
+def test_a_tile_fuses_nothing() -> None:
+    with Device(CoreConfig().tile) as tile:
+        _, run = step(seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES), tile)
+    assert [each.fused for each in run.contractions] == [()] * 6
+
+
+def test_what_does_not_run_on_the_device(device: Device) -> None:
+    """PyTorch does it, one operation after the other, and it is listed."""
+    model, x = (
+        seeded(lambda: nn.Conv2d(3, 4, 2, stride=(1, 5)), nn.ReLU, lambda: nn.Conv2d(4, 2, 2)),
+        inputs(2, 3, 6, 20),
+    )
+    wanted, _ = step(model, x, device, strict=False, fuse=False)
+    got, run = step(model, x, device, strict=False)
+    assert all(map(torch.equal, got, wanted))
+    assert [each.operation for each in run.missed] == ["AxW", "WxG", "AxG"]
+
+
+def test_what_a_run_tells(device: Device) -> None:
+    _, run = step(seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES), device)
+    told = run.to_json()["contractions"]
+    assert [each["fused"] for each in told if each["fused"]] == [["bias", "relu"], ["bias"], ["mask"]]
+    assert "AxW + bias + relu" in str(run)
+    assert "WxG + mask" in str(run)
+
+
+@pytest.mark.parametrize("which", ["fused_convolution", "fused_convolution_input", "fused_matmul"])
+def test_registrations(which: str) -> None:
+    """As PyTorch checks them: schema and fake agree with what is computed."""
+    a, w, g, b = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 2, 2), torch.randn(2, 4, 4, 4), torch.randn(4)
+    settings = [1, 1], [0, 0], [1, 1], False, [0, 0], 1
+    arguments: Any = {
+        "fused_convolution": (a, w, b, *settings, True),
+        "fused_convolution_input": (g, a, w, *settings, torch.randn_like(a)),
+        "fused_matmul": (b, torch.randn(3, 5), torch.randn(5, 4), True, torch.randn(3, 4)),
+    }[which]
+    operation = getattr(torch.ops.tensordash, which).default
+    torch.library.opcheck(operation, arguments, test_utils=("test_schema", "test_faketensor"))
