@@ -1,5 +1,6 @@
 """`tensordash train`: a network in training on a core, emulated or on its Verilog, next to plain PyTorch."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -122,7 +123,7 @@ def _device(config: TileConfig | CoreConfig, backend: str) -> "Device":
 
 def _document(trainer: "Trainer", run: "Run") -> dict[str, Any]:
     every = trainer.history
-    cycles, dense = (sum(getattr(step, name) for step in every) for name in ("cycles", "dense_cycles"))
+    cycles, dense, tile, dense_tile = _cycles(every)
     return {
         "model": trainer.task.name,
         "data": trainer.task.data,
@@ -131,11 +132,18 @@ def _document(trainer: "Trainer", run: "Run") -> dict[str, Any]:
         "cycles": cycles,
         "dense_cycles": dense,
         "speedup": round(dense / cycles, 4),
+        "tile_speedup": round(dense_tile / tile, 4),
         "accuracy": trainer.accuracies[-1][1],
         "plain_accuracy": trainer.accuracies[-1][2],
         "accuracies": trainer.accuracies,
         "history": [asdict(step) for step in every],
     }
+
+
+def _cycles(steps: "Sequence[Step]") -> list[int]:
+    """Of the core, the dense core, and their tiles, over some steps."""
+    names = ("cycles", "dense_cycles", "tile_cycles", "dense_tile_cycles")
+    return [sum(getattr(step, name) for step in steps) for name in names]
 
 
 def _write(folder: Path, trainer: "Trainer", run: "Run", document: dict[str, Any]) -> None:
@@ -153,7 +161,7 @@ def _print(trainer: "Trainer", run: "Run") -> None:
     from rich.table import Table
 
     table = Table(title=f"{trainer.task.name}, {trainer.task.data}", title_justify="left")
-    for name in ("steps", "loss", "PyTorch's", "accuracy", "PyTorch's", "cycles", "speedup", "zeros"):
+    for name in ("steps", "loss", "PyTorch's", "accuracy", "PyTorch's", "cycles", "speedup", "tile's", "zeros"):
         table.add_column(name, justify="right")
     before = 0
     for after, accuracy, plain in trainer.accuracies:
@@ -163,9 +171,11 @@ def _print(trainer: "Trainer", run: "Run") -> None:
         loss, plain_loss, zeros = (
             sum(getattr(step, name) for step in steps) / len(steps) for name in ("loss", "plain_loss", "zeros")
         )
-        cycles, dense = (sum(getattr(step, name) for step in steps) for name in ("cycles", "dense_cycles"))
+        cycles, dense, tile, dense_tile = _cycles(steps)
         numbers = f"{loss:.4f}", f"{plain_loss:.4f}", f"{accuracy:.1%}", f"{plain:.1%}", f"{cycles:,}"
-        table.add_row(f"{before}-{after - 1}", *numbers, f"{dense / cycles:.2f}", f"{zeros:.1%}")
+        table.add_row(
+            f"{before}-{after - 1}", *numbers, f"{dense / cycles:.2f}", f"{dense_tile / tile:.2f}", f"{zeros:.1%}"
+        )
         before = after
     Console(highlight=False, width=WIDTH).print(table)
     if run.contractions:

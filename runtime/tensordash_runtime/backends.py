@@ -1,6 +1,7 @@
 """Three ways to run an operation: compiled, by the golden core, and on the emitted Verilog; the bits are the same."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -138,12 +139,18 @@ class Verilator(_Programs):
     config, size
         As of the golden core.
     options
-        Of `VerilatedCore`: latency, pause, seed, quick.
+        Of `VerilatedCore`: latency, pause, seed, quick, waves.
+
+    Attributes
+    ----------
+    draw : tuple of (Path, int or None), optional
+        Waves of the next program, and of which of its commands; taken by it.
     """
 
     def __init__(self, config: CoreConfig, size: int, **options: Any) -> None:
         super().__init__(config, size)
         self._core = VerilatedCore(config, size, **options)
+        self.draw: tuple[Path, int | None] | None = None
 
     def close(self) -> None:
         """End the simulation."""
@@ -153,7 +160,12 @@ class Verilator(_Programs):
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
         mine: NDArray[np.uint8] = np.frombuffer(self._memory.bytes, np.uint8)
         self._core.memory[:end] = mine[:end]
-        done = self._core.run(program.descriptors, ring)
+        waves, command = self.draw or (None, None)
+        self.draw = None
+        try:
+            done = self._core.run(program.descriptors, ring, waves=waves, command=command)
+        except IndexError as error:
+            raise DeviceError(str(error)) from None
         if done.outcome.error:
             raise DeviceError(f"error {done.outcome.error} in descriptor {done.outcome.index}")
         self._memory.bytes[: end + RECORD] = self._core.memory[: end + RECORD].tobytes()

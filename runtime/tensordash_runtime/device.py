@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Mapping
 from functools import cache
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -17,15 +18,16 @@ from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
+from tensordash_sim.lowering import Geometry, MatrixProduct
 from tensordash_sim.quantization import non_zeros
 
-from .backends import BACKENDS, Backend
+from .backends import BACKENDS, Backend, Verilator
 from .counting import counted
 from .errors import DeviceError, NoRoomError
 from .expected import Expectations
 from .jobs import Done, Executed, Job, Work
 from .output import output_values
+from .shapes import Pair, broadcast, convolution_of
 from .values import FLOAT32, bits_of, like, plain, type_of
 
 __all__ = ["Device"]
@@ -33,7 +35,6 @@ __all__ = ["Device"]
 MEMORY_BYTES = 64 << 20
 LEVELS = 2
 """Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
-Pair = int | tuple[int, ...]
 
 
 class Device:
@@ -60,6 +61,8 @@ class Device:
         Of what is random in that memory.
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
+    waves : bool
+        Whether the Verilog is built so that `draw_waves` works.
 
     Attributes
     ----------
@@ -91,6 +94,7 @@ class Device:
         pause: float = 0.0,
         seed: int = 0,
         quick: bool = False,
+        waves: bool = False,
     ) -> None:
         if not isinstance(preset, str | CoreConfig | TileConfig):
             raise TypeError(f"preset must be a preset's name, a CoreConfig or a TileConfig, not {preset!r}")
@@ -103,12 +107,15 @@ class Device:
             raise ValueError(f"preset must have floating-point operands, not {self.tile.a_format.name}")
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
+        if waves and backend != "verilator":
+            raise ValueError(f"waves must be false on the {backend}, which has none")
+        self._draws = waves
         if backend == "emulator":
             self._backend = BACKENDS[backend](self.config)
         elif not isinstance(self.config, CoreConfig):
             raise ValueError(f"backend must be emulator for a tile, which has no programs, not {backend}")
         else:
-            options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick}
+            options = {"latency": latency, "pause": pause, "seed": seed, "quick": quick, "waves": waves}
             self._backend = BACKENDS[backend](self.config, memory_bytes, **(options if backend == "verilator" else {}))
         if isinstance(self.config, CoreConfig):
             self.expectations = Expectations(self.config)
@@ -167,7 +174,7 @@ class Device:
         except ValueError:
             raise ValueError(f"a and b must have leading axes that fit, not {shapes[0]} and {shapes[1]}") from None
         (n, k), m = shapes[0][-2:], shapes[1][-1]
-        left, right = (_broadcast(each, (*batch, *each.shape[-2:])) for each in (a, b))
+        left, right = (broadcast(each, (*batch, *each.shape[-2:])) for each in (a, b))
         geometry = MatrixProduct(batch=int(np.prod(batch, dtype=int)), samples=n, in_features=k, out_features=m)
         operands = {"A": left.reshape(-1, n, k), "W": right.reshape(-1, k, m).swapaxes(1, 2)}
         return self.contract(geometry, "AxW", operands).result.reshape(*batch, n, m)
@@ -198,7 +205,7 @@ class Device:
             See `contract`.
         """
         type_of("a", a), type_of("w", w)
-        geometry = _convolution(tuple(a.shape), tuple(w.shape), stride, padding, dilation, groups)
+        geometry = convolution_of(tuple(a.shape), tuple(w.shape), stride, padding, dilation, groups)
         return self.contract(geometry, "AxW", {"A": a, "W": w}).result
 
     def convolution_input(
@@ -213,7 +220,7 @@ class Device:
     ) -> Any:
         """The gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
         type_of("w", w), type_of("g", g)
-        geometry = _convolution(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
+        geometry = convolution_of(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
         return self.contract(geometry, "WxG", {"W": w, "G": g}).result
 
     def convolution_weight(
@@ -228,7 +235,7 @@ class Device:
     ) -> Any:
         """The gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
         type_of("a", a), type_of("g", g)
-        geometry = _convolution(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
+        geometry = convolution_of(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
         return self.contract(geometry, "AxG", {"A": a, "G": g}).result
 
     def contract(
@@ -312,6 +319,28 @@ class Device:
         )
         return Done(result=result, executed=executed)
 
+    def draw_waves(self, path: str | Path, command: int | None = None) -> None:
+        """Write waves of the next operation into a VCD file.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder must be there.
+        command : int, optional
+            Which descriptor of its program, counted from 0; as `VerilatedCore.run` says. All of them if left out.
+
+        Raises
+        ------
+        DeviceError
+            If the device was not made with ``waves=True``, is closed, or of another thread or process; when the
+            operation runs, if the file cannot be written or there is no such descriptor.
+        """
+        backend = self.require_usable()
+        if not self._draws:
+            raise DeviceError('waves need Device(..., "verilator", waves=True)')
+        assert isinstance(backend, Verilator)
+        backend.draw = Path(path), command
+
     def require_usable(self) -> Backend:
         """What runs its operations.
 
@@ -379,30 +408,3 @@ class Device:
 def _zeros(there: NDArray[np.bool_]) -> float:
     """The share of values that are not there."""
     return float(there.size - np.count_nonzero(there)) / there.size
-
-
-def _broadcast(tensor: Any, shape: tuple[int, ...]) -> Any:
-    if tuple(tensor.shape) == shape:
-        return tensor
-    return np.broadcast_to(tensor, shape) if isinstance(tensor, np.ndarray) else tensor.expand(shape)
-
-
-def _convolution(
-    a: tuple[int, ...], w: tuple[int, ...], stride: Pair, padding: Pair, dilation: Pair, groups: int
-) -> Convolution:
-    """The geometry of a convolution of such tensors; what does not fit is an error."""
-    dimensions = len(w) - 2
-    if len(a) != len(w) or dimensions not in (1, 2):
-        raise ValueError(f"a and w must both have 3 or 4 axes, not {len(a)} and {len(w)}")
-    if a[1] != w[1] * groups:
-        raise ValueError(f"a must have the {w[1] * groups} channels of w and groups = {groups}, not {a[1]}")
-    given = {"stride": stride, "padding": padding, "dilation": dilation}
-    return Convolution(
-        batch=a[0],
-        in_channels=a[1],
-        out_channels=w[0],
-        size=a[2:],
-        kernel=w[2:],
-        groups=groups,
-        **{name: each if isinstance(each, tuple) else (each,) * dimensions for name, each in given.items()},
-    )

@@ -81,6 +81,8 @@ class Totals:
         How many, and their multiplications.
     cycles, dense_cycles : int
         Measured, or as expected; and what the dense core is expected to take.
+    tile_cycles, dense_tile_cycles : int
+        Of a tile and of the dense tile that never wait, as the cycle simulator counts them.
     traffic : int
         Bytes that memory is read and written.
     zeros : float
@@ -91,6 +93,8 @@ class Totals:
     macs: int
     cycles: int
     dense_cycles: int
+    tile_cycles: int
+    dense_tile_cycles: int
     traffic: int
     zeros: float
 
@@ -99,10 +103,16 @@ class Totals:
         """Of the core over the dense core."""
         return self.dense_cycles / self.cycles if self.cycles else 1.0
 
+    @property
+    def tile_speedup(self) -> float:
+        """Of the tile over the dense tile: what is left of it is `speedup`."""
+        return self.dense_tile_cycles / self.tile_cycles if self.tile_cycles else 1.0
+
     def to_json(self) -> dict[str, Any]:
         """As a document."""
         names = ("contractions", "macs", "cycles", "dense_cycles", "traffic")
         return {name: getattr(self, name) for name in names} | {
             "speedup": round(self.speedup, 4),
+            "tile_speedup": round(self.tile_speedup, 4),
             "row_zeros": round(self.zeros, 4),
         }

@@ -72,6 +72,8 @@ class Run:
             macs=macs,
             cycles=sum(core for core, _ in cycles),
             dense_cycles=sum(dense for _, dense in cycles),
+            tile_cycles=round(sum(each.executed.dense / each.executed.speedup for each in every)),
+            dense_tile_cycles=sum(each.executed.dense for each in every),
             traffic=sum(map(self.traffic, every)),
             zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
         )
@@ -118,7 +120,7 @@ class Run:
         table = Table(title=f"{self._name} on {self.device.backend}, {self.steps} steps", title_justify="left")
         for name in ("layer", "operation"):
             table.add_column(name)
-        for name in ("times", "MACs", "zeros", "cycles", "dense core", "speedup", "bytes moved"):
+        for name in ("times", "MACs", "zeros", "cycles", "dense core", "speedup", "tile's", "bytes moved"):
             table.add_column(name, justify="right")
         rows = self.by_layer() | {("all", ""): self.totals()}
         fused: dict[tuple[str, str], dict[str, None]] = {}
@@ -128,7 +130,7 @@ class Run:
             if layer == "all":
                 table.add_section()
             numbers = f"{each.contractions:,}", f"{each.macs:,}", f"{each.zeros:.1%}", f"{each.cycles:,}"
-            more = f"{each.dense_cycles:,}", f"{each.speedup:.2f}", f"{each.traffic:,}"
+            more = f"{each.dense_cycles:,}", f"{each.speedup:.2f}", f"{each.tile_speedup:.2f}", f"{each.traffic:,}"
             table.add_row(layer, " + ".join((operation, *fused.get((layer, operation), ()))), *numbers, *more)
         return table
 

@@ -37,6 +37,8 @@ class Step:
         On the device, and in plain PyTorch in float32.
     cycles, dense_cycles : int
         Of the core and of the dense core.
+    tile_cycles, dense_tile_cycles : int
+        Of their tiles, if those never waited.
     zeros : float
         Share of zeros on the row side, by multiplications.
     """
@@ -45,6 +47,8 @@ class Step:
     plain_loss: float
     cycles: int
     dense_cycles: int
+    tile_cycles: int
+    dense_tile_cycles: int
     zeros: float
 
 
@@ -142,6 +146,8 @@ class Trainer:
             plain_loss=plain_loss.item(),
             cycles=totals.cycles,
             dense_cycles=totals.dense_cycles,
+            tile_cycles=totals.tile_cycles,
+            dense_tile_cycles=totals.dense_tile_cycles,
             zeros=totals.zeros,
         )
 

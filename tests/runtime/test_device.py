@@ -3,6 +3,7 @@
 import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from torch.nn.grad import conv1d_input, conv2d_input, conv2d_weight
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, DeviceError, NoRoomError
+from tensordash_sim.core.verilated import VerilatedError
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
 BACKENDS = ("emulator", "golden", "verilator")
@@ -335,3 +337,36 @@ def test_room_for_the_program_counts() -> None:
     device = Device("core", "golden", memory_bytes=(1 << 12) + 256)
     with pytest.raises(NoRoomError, match="with the program"):
         device.matmul(torch.ones(4, 4), torch.ones(4, 4))
+
+
+@pytest.mark.slow
+def test_waves_of_a_command(tmp_path: Path) -> None:
+    a, b = np.full((9, 40), 0.5, np.float16), np.full((40, 9), 2.0, np.float16)
+    signals, times = [], []
+    with Device("core", "verilator", memory_bytes=1 << 20, quick=True, waves=True) as device:
+        plain = device.matmul(a, b)
+        for number, command in enumerate((None, 2)):
+            path = tmp_path / f"{number}.vcd"
+            device.draw_waves(path, command)
+            np.testing.assert_array_equal(device.matmul(a, b), plain)
+            text = path.read_text()
+            signals.append(text[text.index("$scope") : text.index("$enddefinitions")])
+            times.append([int(line[1:]) for line in text.splitlines() if line.startswith("#")])
+        device.draw_waves(tmp_path / "none.vcd", 1000)
+        with pytest.raises(DeviceError, match="command must be from 0 to"):
+            device.matmul(a, b)
+        device.draw_waves(tmp_path / "missing" / "folder.vcd")
+        with pytest.raises(VerilatedError, match="folder.vcd cannot be written"):
+            device.matmul(a, b)
+        np.testing.assert_array_equal(device.matmul(a, b), plain)
+    whole, one = times
+    assert signals[0] == signals[1]
+    assert "m_axi_rdata" in signals[0]
+    assert 20 < one[-1] - one[0] < (whole[-1] - whole[0]) / 2
+
+
+def test_waves_of_what_has_none() -> None:
+    with pytest.raises(ValueError, match="waves must be false on the emulator"):
+        Device("core", waves=True)
+    with Device("core") as device, pytest.raises(DeviceError, match="waves need Device"):
+        device.draw_waves("x.vcd")

@@ -10,6 +10,9 @@
 
 #include "Vcore.h"
 #include "verilated.h"
+#if VM_TRACE
+#include "verilated_vcd_c.h"
+#endif
 
 namespace {
 
@@ -36,6 +39,14 @@ struct Device {
         uint64_t strobe;
     };
     std::deque<Beat> beats;
+#if VM_TRACE
+    std::unique_ptr<VerilatedVcdC> waves;
+    void draw(uint64_t half) {
+        if (waves) waves->dump(2 * cycle + half);
+    }
+#else
+    void draw(uint64_t) {}
+#endif
     // What is offered to the core, and stays until it is taken.
     bool r_given = false, b_given = false;
 
@@ -126,9 +137,11 @@ struct Device {
         drive_memory();
         top->eval();
         seen();
+        draw(0);
         observe_memory();
         top->clk = 1;
         top->eval();
+        draw(1);
         top->clk = 0;
         ++cycle;
     }
@@ -175,6 +188,9 @@ extern "C" {
 
 Device* core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, double pause, uint64_t seed) {
     auto* device = new Device;
+#if VM_TRACE
+    device->context.traceEverOn(true);
+#endif
     device->top = std::make_unique<Vcore>(&device->context);
     device->memory.resize(size);
     device->base = base;
@@ -189,6 +205,9 @@ Device* core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, doub
 }
 
 void core_delete(Device* device) {
+#if VM_TRACE
+    device->waves.reset();
+#endif
     device->top->final();
     delete device;
 }
@@ -197,6 +216,21 @@ uint8_t* core_memory(Device* device) { return device->memory.data(); }
 uint64_t core_cycle(Device* device) { return device->cycle; }
 void core_write(Device* device, uint32_t address, uint32_t value) { device->write(address, value); }
 uint32_t core_read(Device* device, uint32_t address) { return device->read(address); }
+
+// Waves from here on, into a file; without a name, no more of them. Whether this was built for it, and can write there.
+int core_waves(Device* device, const char* path) {
+#if VM_TRACE
+    device->waves.reset();
+    if (path == nullptr) return 1;
+    device->waves = std::make_unique<VerilatedVcdC>();
+    device->top->trace(device->waves.get(), 99);
+    device->waves->open(path);
+    return device->waves->isOpen();
+#else
+    (void)device, (void)path;
+    return 0;
+#endif
+}
 
 // Run until the interrupt, at most so many cycles; whether it came. Python asks again and again, so that Ctrl-C works.
 int core_run(Device* device, uint64_t most) {

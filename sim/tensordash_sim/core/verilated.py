@@ -91,6 +91,8 @@ class VerilatedCore:
         Of what is random in the memory.
     quick : bool
         Build it in half the time, to run at a tenth of the speed.
+    waves : bool
+        Build it so that `run` can write waves; it is slower then, even without them.
     verilog : str
         The core's Verilog, if it is not what is emitted for it. Its top is ``tensordash_core``.
 
@@ -115,10 +117,11 @@ class VerilatedCore:
         pause: float = 0.0,
         seed: int = 0,
         quick: bool = False,
+        waves: bool = False,
         verilog: str = "",
     ) -> None:
         self.config, self.base = config, base
-        self._library = _library(verilog or _verilog(config), quick)
+        self._library = _library(verilog or _verilog(config), quick, waves)
         self._device = self._library.core_new(base, size, *latency, pause, seed)
         self.memory: NDArray[np.uint8] = np.ctypeslib.as_array(self._library.core_memory(self._device), (size,))
         if self.read("identity") != IDENTITY:
@@ -150,7 +153,16 @@ class VerilatedCore:
         """Cycles since it was made."""
         return int(self._library.core_cycle(self._device))
 
-    def run(self, program: Sequence[int], ring: int, *, most: int = 100_000_000, every: int = 0) -> CoreRun:
+    def run(
+        self,
+        program: Sequence[int],
+        ring: int,
+        *,
+        most: int = 100_000_000,
+        every: int = 0,
+        waves: Path | None = None,
+        command: int | None = None,
+    ) -> CoreRun:
         """Reset softly, execute a program, and wait for its end or its error.
 
         Parameters
@@ -163,12 +175,21 @@ class VerilatedCore:
             Cycles after which it is given up.
         every : int
             If not 0: cycles, at least 16, between two looks at how many multiplies have begun.
+        waves : Path, optional
+            A VCD file to write; two of its time steps are a cycle. For that the core is built with `waves`.
+        command : int, optional
+            The descriptor that waves are of, counted from 0: from about where the one before it is fetched until it
+            and all before it are done. All of the program if left out. Looking for it, the core's registers are read.
 
         Raises
         ------
         VerilatedError
-            If it does not end.
+            If it does not end, or waves cannot be written.
+        IndexError
+            If the program has no such descriptor.
         """
+        if command is not None and not 0 <= command < len(program):
+            raise IndexError(f"command must be from 0 to {len(program) - 1}, not {command}")
         data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
         self.memory[ring - self.base :][: len(data)] = np.frombuffer(data, np.uint8)
         self.write("control", 2)
@@ -182,6 +203,8 @@ class VerilatedCore:
         self.write("interrupt_enable", 3)
         self.write("control", 1)
         self.write("tail", len(program))
+        if waves is not None:
+            self._draw(waves, command)
         began = self.cycle
         first, last, seen = 0, 0, 0
         at_once = max(every, LEAST_EVERY) if every else min(AT_ONCE, most)
@@ -200,6 +223,8 @@ class VerilatedCore:
         counters = {name: self.read(name) for name, _ in COUNTERS}
         if every and counters["multiplying"] > seen:
             last = cycles
+        if waves is not None:
+            self._library.core_waves(self._device, None)
         code = self.read("error")
         name = next((name for name, each in ERRORS.items() if each == code), "")
         outcome = Outcome(
@@ -210,6 +235,17 @@ class VerilatedCore:
         )
         return CoreRun(outcome=outcome, cycles=cycles, span=(first, last) if every else (0, cycles), counters=counters)
 
+    def _draw(self, waves: Path, command: int | None) -> None:
+        """Write waves of a command, or begin to write those of all."""
+        while command is not None and self.read("head") < command and not self.read("error"):
+            self._library.core_run(self._device, LEAST_EVERY)
+        if not self._library.core_waves(self._device, str(waves).encode()):
+            raise VerilatedError(f"{waves} cannot be written, or the core was not built with waves = true")
+        while command is not None and self.read("done") <= command and not self.read("error"):
+            self._library.core_run(self._device, LEAST_EVERY)
+        if command is not None:
+            self._library.core_waves(self._device, None)
+
 
 @cache
 def _verilog(config: CoreConfig) -> str:
@@ -217,13 +253,13 @@ def _verilog(config: CoreConfig) -> str:
 
 
 @cache
-def _library(verilog: str, quick: bool) -> ctypes.CDLL:
+def _library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
     """The library of a core's Verilog."""
     with tempfile.TemporaryDirectory(prefix="tensordash-core-") as scratch:
         made = Path(scratch) / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
-        key = build_key("quick core" if quick else "core", _hints(verilog) + verilog, HARNESS.read_bytes())
+        key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog, HARNESS.read_bytes())
         if not fetch_kept(key, made, link=False):
-            _build(verilog, Path(scratch), made.name, quick=quick)
+            _build(verilog, Path(scratch), made.name, quick=quick, waves=waves)
             keep_built(key, made)
         library = ctypes.CDLL(str(made))
     device, number, word = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
@@ -235,6 +271,7 @@ def _library(verilog: str, quick: bool) -> ctypes.CDLL:
         ("core_write", None, [device, word, word]),
         ("core_read", word, [device, word]),
         ("core_run", ctypes.c_int, [device, number]),
+        ("core_waves", ctypes.c_int, [device, ctypes.c_char_p]),
     ):
         function = getattr(library, name)
         function.restype, function.argtypes = result, arguments
@@ -249,7 +286,7 @@ def _hints(verilog: str) -> str:
     return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in there), ""])
 
 
-def _build(verilog: str, folder: Path, name: str, *, quick: bool) -> None:
+def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -> None:
     """Verilator's model and the harness in a library."""
     (folder / "core.v").write_text(verilog, encoding="utf-8")
     (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
@@ -257,6 +294,7 @@ def _build(verilog: str, folder: Path, name: str, *, quick: bool) -> None:
     verilate = [
         *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_core", "-o", name),
         *("-Mdir", ".", "-Wno-fatal", "--x-initial", "fast", "-O3", "-CFLAGS", "-fPIC", "-LDFLAGS", "-shared"),
+        *(("--trace",) if waves else ()),
         *("core.vlt", "core.v", str(HARNESS)),
     ]
     # What runs in every cycle at -O2; the rest once.

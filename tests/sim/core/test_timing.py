@@ -102,7 +102,7 @@ def test_masks_take_their_time():
         assert cycles(masked, blocking) > 1.2 * cycles(plain, blocking)
     loads = [timing(CoreConfig(), each.program(blocking).descriptors).busy["load"] for each in (plain, masked)]
     assert loads[1] > 1.9 * loads[0]
-    walkers = [choice._Walker(each) for each in (plain, masked)]
+    walkers = [choice._Walker(each, blocking) for each in (plain, masked)]
     for walker in walkers:
         for each in walker.work.rounds(blocking):
             walker.add(each)
