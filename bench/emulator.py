@@ -1,6 +1,7 @@
-"""Speed of the emulator on one core: multiply-accumulates a second, zeros among them, and what golden and NumPy reach.
+"""Speed on one core: multiply-accumulates a second of the emulator, golden and NumPy; cycles a second of the Verilog.
 
-The tile of the preset `core`. Golden multiplies a block of the same matrices, and its bits must be the emulator's.
+The tile of the preset `core`. Golden multiplies a block of the same matrices, and its bits must be the emulator's. The
+Verilog of the whole core runs one of the convolutions of a recorded training step.
 
     python bench/emulator.py [--size 512] [--zeros 0.5] [--seed 0] [--json]
 """
@@ -20,9 +21,11 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS, Format
 from tensordash.configuration.preset import load_any_preset
+from tensordash_runtime import Device
 from tensordash_sim.core.layer import OPERANDS, Layer
 from tensordash_sim.emulator import contract, decode, encode, matrix_product
 from tensordash_sim.golden import matmul
+from tensordash_sim.trace import Trace, example_trace
 
 REPEATS = 3
 GOLDEN_STEPS = 64
@@ -35,6 +38,8 @@ NUMBERS = (
     ("fp8_e4m3", FUSED),
     ("int8", "exact"),
 )
+STEP = "CNN.conv2", "AxW"
+"""Of the recorded step."""
 LAYER = Layer(samples=8, channels=64, filters=64, size=(28, 28), kernel=(3, 3), padding=1)
 
 
@@ -93,6 +98,20 @@ def layer_rate(config: TileConfig, operation: str, zeros: float, seed: int) -> f
     return macs / best_time(lambda: contract(config, LAYER, operation, first, values))
 
 
+def verilator_rate() -> float:
+    """Cycles a second of the core's Verilog, which is built first if it was not before."""
+    record = next(each for each in Trace.open(example_trace()).records if (each.layer, str(each.operation)) == STEP)
+    operands = {name: record.values(name).astype(np.float16) for name in "AWG" if name in STEP[1]}
+    cycles = []
+
+    def step() -> None:
+        cycles.append(device.contract(record.geometry, STEP[1], operands).executed.cycles or 0)
+
+    with Device("core", "verilator") as device:
+        seconds = best_time(step)
+    return cycles[-1] / seconds
+
+
 def main() -> None:
     """Print the table, or the figures of fp16 as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -116,6 +135,7 @@ def main() -> None:
                 "mac_per_second": {kind: round(made["emulator"]) for kind, made in named.items()},
                 "golden_mac_per_second": {kind: round(made["golden"]) for kind, made in named.items()},
                 "numpy_float32_mac_per_second": round(named["exact"]["numpy"]),
+                "verilator_cycles_per_second": round(verilator_rate()),
             }
             print(json.dumps(document))
             return
@@ -129,6 +149,7 @@ def main() -> None:
         for operation in OPERANDS:
             speeds = [layer_rate(tiles["fp16", kind], operation, *given) / 1e6 for kind in ("exact", FUSED)]
             print(f"{operation:24} {speeds[0]:10.1f} {speeds[1]:10.1f}")
+        print(f"\nVerilog of `core`, {' '.join(STEP)}: {verilator_rate():,.0f} cycles a second")
 
 
 if __name__ == "__main__":

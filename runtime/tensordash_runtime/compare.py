@@ -18,7 +18,7 @@ class DifferenceError(TensorDashError, RuntimeError):
     """Two devices that do not compute the same. The message is one line."""
 
 
-def comparison(other: Device) -> Callable[[Product, Done], None]:
+def comparison(other: Device) -> Callable[[Product, Done], Done]:
     """A watcher for `offload`, which runs every product on another device, too.
 
     Parameters
@@ -29,10 +29,10 @@ def comparison(other: Device) -> Callable[[Product, Done], None]:
     Returns
     -------
     callable
-        Raises `DifferenceError` at the first element whose bits differ.
+        What the other device did of it; raises `DifferenceError` at the first element whose bits differ.
     """
 
-    def watcher(product: Product, done: Done) -> None:
+    def watcher(product: Product, done: Done) -> Done:
         fp32 = done.executed.work.fp32
         again = product.run_on(other, fp32=fp32)
         mine, theirs = (np.ascontiguousarray(plain(each.result)) for each in (done, again))
@@ -42,5 +42,6 @@ def comparison(other: Device) -> Callable[[Product, Done], None]:
             place = tuple(map(int, different[0]))
             found = " and ".join(f"{each.view(f'u{width}')[place]:#0{2 * width + 2}x}" for each in (mine, theirs))
             raise DifferenceError(f"{product.operation} of {product.layer}: element {place} of {mine.shape} is {found}")
+        return again
 
     return watcher

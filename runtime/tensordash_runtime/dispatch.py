@@ -25,7 +25,7 @@ from .run import Run
 
 __all__ = ["Watcher", "offload"]
 
-Watcher = Callable[[Product, Done], None]
+Watcher = Callable[[Product, Done], object]
 
 
 @contextmanager

@@ -9,6 +9,8 @@ import torch
 
 from tensordash_runtime import Device, DeviceError
 from tensordash_runtime.compare import DifferenceError, comparison
+from tensordash_runtime.jobs import Done
+from tensordash_runtime.products import Product
 from tensordash_runtime.tasks import load_task
 from tensordash_runtime.training import Trainer
 
@@ -86,6 +88,25 @@ def test_a_difference_is_told(wrong: int, monkeypatch: pytest.MonkeyPatch) -> No
             offload(device, watcher=comparison(other)),
         ):
             a @ b
+
+
+@pytest.mark.parametrize("steps", [5, pytest.param(None, id="an epoch", marks=pytest.mark.slow)])
+def test_the_verilog_trains_as_the_emulator_does(steps: int | None) -> None:
+    """Every bit of every product, and no cycle fewer than the tile needs."""
+    task = load_task("digits")
+    with Device("core") as device, Device("core", "verilator", latency=(20, 60), pause=0.05, seed=1) as verilog:
+        compared: list[tuple[int, int]] = []
+        same = comparison(verilog)
+
+        def watcher(product: Product, done: Done) -> None:
+            ran = same(product, done)
+            assert ran.executed.cycles is not None
+            compared.append((ran.executed.cycles, round(ran.executed.dense / ran.executed.speedup)))
+
+        run = Trainer(task, device, watcher=watcher).train(steps or task.steps_per_epoch)
+    assert run.missed == []
+    assert len(compared) == len(run.contractions) == 11 * (steps or task.steps_per_epoch)
+    assert all(cycles > tile for cycles, tile in compared)
 
 
 @pytest.mark.slow
