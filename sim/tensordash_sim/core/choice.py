@@ -44,14 +44,31 @@ def best_blocking(work: Contraction) -> Blocking:
             fits.append((found, each))
         if len(fits) == TRIED or (fits and looked >= LOOKED):
             break
-    if not fits:
-        raise ProgramError(f"{work.operation} of {work.layer} does not fit this core, however it is cut")
     fits.sort(key=lambda pair: pair[0])
-    first, *others = (each for found, each in fits[:CLOSE] if found <= fits[0][0] * ALIKE)
-    if _many(work, first):
-        return first
-    few = [first, *(each for each in others if not _many(work, each))]
-    return min(few, key=lambda each: estimate(work, each) * (1 if each is first else SURE))
+    first = next((k for k, (_, each) in enumerate(fits) if _all_fits(work, each)), None)
+    if first is None:
+        raise ProgramError(f"{work.operation} of {work.layer} does not fit this core, however it is cut")
+    least, best = fits[first]
+    if _many(work, best):
+        return best
+    others = [each for found, each in fits[first + 1 : first + CLOSE] if found <= least * ALIKE]
+    few = [best, *(each for each in others if not _many(work, each) and _all_fits(work, each))]
+    return min(few, key=lambda each: estimate(work, each) * (1 if each is best else SURE))
+
+
+def _all_fits(work: Contraction, blocking: Blocking) -> bool:
+    """Whether everything that is loaded fits: tiles at an edge, which are looked at first, may be the smaller ones."""
+    rooms, seen = work.rooms(blocking), set()
+    for each in work.rounds(blocking):
+        if each.product:
+            break  # all products are alike
+        for side in SIDES:
+            wanted = side, each.tiles[side], each.spans[side], each.phase
+            if wanted not in seen:
+                seen.add(wanted)
+                if sum(move.groups for move in work.moves(each, side)) > rooms[side][1]:
+                    return False
+    return True
 
 
 def _many(work: Contraction, blocking: Blocking) -> bool:
