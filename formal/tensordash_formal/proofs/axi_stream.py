@@ -125,25 +125,23 @@ class WrapperHarness(Harness):
         self.claim("tells_what_breaks_the_rules", ~self.port(f"{feeder}.wrong", 1), when=~(enters & wrong))
         self.claim("tells_whether_it_is_empty", self.port(f"{feeder}.empty", 1) == (held == 0))
 
-        # Any value of any step is watched from its entry until it is taken.
+        # Any step is watched from its entry until it is taken: as a whole, since to select a lane of each costs solvers most.
         watched = Signal(name=f"{name}_watched")
         ahead = Signal(range(room + 1), name=f"{name}_ahead")
-        value = Signal(width, name=f"{name}_value")
+        values = Signal(step_bits, name=f"{name}_values")
         step = self.free(range(depth + 1), f"{name}_step")
-        lane = self.constant(range(self.config.lanes), f"{name}_lane")
-        self.assume(lane < self.config.lanes)
         begins = enters & ~watched & (step < steps_here) & self.free(1, f"{name}_begin")
         with m.If(begins):
-            chosen = beat.tdata.word_select(step, step_bits).word_select(lane, width)
-            m.d.sync += [watched.eq(1), ahead.eq(left + step), value.eq(chosen)]
+            chosen = Array(beat.tdata.word_select(number, step_bits) for number in range(depth))[step]
+            m.d.sync += [watched.eq(1), ahead.eq(left + step), values.eq(chosen)]
         with m.Elif(watched):
             m.d.sync += [watched.eq(ahead >= taken), ahead.eq(ahead - taken)]
         for place in range(depth):
-            lines = [steps[line * step_bits :][:step_bits].word_select(lane, width) for line in range(depth)]
+            lines = [steps[line * step_bits :][:step_bits] for line in range(depth)]
             turned = _modulo(_modulo(oldest, depth) + place, depth)
             there = Array(lines)[turned] if self.config.ring else lines[place]
             due = watched & (ahead == place) & (available > place)
-            self.claim("steps_arrive_once_and_in_order", there == value, when=due)
+            self.claim("steps_arrive_once_and_in_order", there == values, when=due)
 
         self.lemma(held <= room)
         self.lemma((ends >> held) == 0)
@@ -160,9 +158,9 @@ class WrapperHarness(Harness):
             self.lemma(ending == ends)
         slots = self.probe(f"{feeder}.held", room * step_bits)
         for slot in range(room):
-            there = slots[slot * step_bits :][:step_bits].word_select(lane, width)
+            there = slots[slot * step_bits :][:step_bits]
             place = _modulo(oldest + ahead, room) if self.config.ring else ahead
-            self.lemma(there == value, when=watched & (place == slot))
+            self.lemma(there == values, when=watched & (place == slot))
 
     def _ring_lemmas(self, feeder: str, oldest: Signal, held: Signal, ends: Signal, ending: Signal) -> None:
         """Where steps enter and leave, and where their ends are."""

@@ -42,6 +42,7 @@ class ControlledTile(TileHarness):
         """No reset in this cycle: what registers promise of the next one holds."""
         self.m.d.comb += self.calm.eq(~ResetSignal())
         self._advance()
+        self._array()
         self._input()
         self._output_port()
         self._no_deadlock()
@@ -55,6 +56,16 @@ class ControlledTile(TileHarness):
         self.claim("no_step_leaves_without_a_schedule", state.advance == 0, when=~state.scheduled)
         self.claim("no_step_of_the_next_stream_leaves", state.steps <= state.eligible, when=state.scheduled)
         self.lemma(state.advance == thermometer(state.steps, depth))
+
+    def _array(self) -> None:
+        """What is assumed of a PE's ports where its parts are proven (`accumulator`)."""
+        for path in self._pes():
+            hold, start, take = (self.probe(f"{path}.sum_{name}", 1) for name in ("hold", "start", "take"))
+            self.lemma(~hold | ~(start | take))
+
+    def _pes(self) -> list[str]:
+        name = "pe_{}_{}" if self.config.sparsity == "none" else "pe_{}_{}.pe"
+        return [name.format(row, column) for row in range(self.config.rows) for column in range(self.config.columns)]
 
     def _input(self) -> None:
         state = self.state
@@ -156,12 +167,7 @@ class ControlledTile(TileHarness):
     def _overflows(self) -> Value:
         """A PE's sum leaves its range, or (int8) one that C is added to and that leaves the block in this cycle."""
         config, state = self.config, self.state
-        pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
-        causes = [
-            self.port(f"{pe.format(row, column)}.sum_overflow", 1)
-            for row in range(config.rows)
-            for column in range(config.columns)
-        ]
+        causes = [self.port(f"{path}.sum_overflow", 1) for path in self._pes()]
         if state.adds_c and not state.has_sum:
             causes += [
                 self.port(f"drain.result_{row}_{column}.overflow", 1) & state.moves
