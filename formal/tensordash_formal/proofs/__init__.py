@@ -36,9 +36,9 @@ PROOFS = (
     counters.PROOF,
     flags.PROOF,
     snapshot.PROOF,
-    tile.PROOF,
     tile_control.PROOF,
+    tile.PROOF,
     axi_stream.PROOF,
     transposer.PROOF,
 )
-"""Every proof, in the order of the dataflow."""
+"""Every proof, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
