@@ -19,6 +19,7 @@ TILES = {"paper": load_preset("paper")} | {
 NOT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
 # Long, and much of it is proven of other tiles here: a night's as well.
 LONG = (
+    "tile-paper",
     "tile-with-c-fused",
     "tile_control-with-c-fused",
     "tile_control-int8-with-c",

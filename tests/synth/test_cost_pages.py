@@ -55,7 +55,14 @@ def test_another_figure_is_another_page(bench, pages, results):
     assert differ == {"docs/cost.md", "docs/numerics.md"}
 
 
-@pytest.mark.parametrize("role", ["operand_mux", "row_scheduler", "staging_buffer"])
+@pytest.mark.parametrize(
+    "role",
+    [
+        "row_scheduler",
+        pytest.param("operand_mux", marks=pytest.mark.slow),
+        pytest.param("staging_buffer", marks=pytest.mark.slow),
+    ],
+)
 def test_modules_come_out_as_written(role, results, fresh):
     kept = results["paper"]["modules"][f"tensordash_{role}"]
     mapped, gate_area = fresh(load_preset("paper"), f"tensordash_{role}")

@@ -14,6 +14,8 @@ CONFIGS = {
     "fp8": CoreConfig.from_toml(FP8),
     "fp8_wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\naxi_bits = 256"),
 }
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "fp8_wide" else ()) for name in CONFIGS]
+"""The widest takes as long as the others together: a night's."""
 
 
 def shape(name: str) -> dict[str, int]:
@@ -21,12 +23,12 @@ def shape(name: str) -> dict[str, int]:
     return {"lanes": config.tile.lanes, "width": config.value_bits, "data_bits": config.axi_bits}
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", NAMES)
 def test_inflate_is_golden(name):
     assert run_unit(Inflate(**shape(name), count_bits=23), "inflate", CONFIGS[name], seed=1) == []
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", NAMES)
 def test_deflate_is_golden(name):
     assert run_unit(Deflate(**shape(name)), "deflate", CONFIGS[name], seed=1) == []
 

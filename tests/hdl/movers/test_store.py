@@ -14,9 +14,11 @@ CONFIGS = {
     "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 4\naxi_bits = 512"),
     "plain": CoreConfig.from_toml("[core]\nbuffer = 2\ncompression = false"),
 }
+NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) for name in CONFIGS]
+"""The widest takes as long as the others together: a night's."""
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", NAMES)
 def test_store_is_golden(name):
     assert run_unit(Store(config=CONFIGS[name]), "store", CONFIGS[name], seed=1) == []
 

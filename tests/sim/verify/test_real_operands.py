@@ -24,7 +24,13 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+AT_NIGHT = ("e4m3", "e5m2")
+"""The mixed tile has them both."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in CONFIGS]
+)
 def test_verilog_equals_golden(name, tmp_path):
     """And, if the accumulator is exact, sparse equals dense equals the correctly rounded dot product."""
     sparse = TileConfig(rows=2, columns=2, **CONFIGS[name])
