@@ -1,6 +1,7 @@
 """A device computes what it says, on every backend, and refuses in one line what it cannot."""
 
 import os
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -339,30 +340,43 @@ def test_room_for_the_program_counts() -> None:
         device.matmul(torch.ones(4, 4), torch.ones(4, 4))
 
 
+def counts_of(vcd: str, name: str) -> list[int]:
+    """The values of the only signal of that name, wherever it goes, in the order of time."""
+    (code,) = set(re.findall(rf"\$var wire +\d+ (\S+) {name} ", vcd))
+    return [int(bits, 2) for bits in re.findall(rf"^b([01]+) {re.escape(code)}$", vcd, re.MULTILINE)]
+
+
 @pytest.mark.slow
 def test_waves_of_a_command(tmp_path: Path) -> None:
+    """They show how many commands are done: from before the chosen one is, until it is."""
     a, b = np.full((9, 40), 0.5, np.float16), np.full((40, 9), 2.0, np.float16)
-    signals, times = [], []
+    signals, done, times = [], [], []
     with Device("core", "verilator", memory_bytes=1 << 20, quick=True, waves=True) as device:
         plain = device.matmul(a, b)
-        for number, command in enumerate((None, 2)):
-            path = tmp_path / f"{number}.vcd"
+        for command in (None, 0, 1, 2, 3, 4):
+            path = tmp_path / f"{command}.vcd"
             device.draw_waves(path, command)
             np.testing.assert_array_equal(device.matmul(a, b), plain)
             text = path.read_text()
             signals.append(text[text.index("$scope") : text.index("$enddefinitions")])
+            done.append(counts_of(text, "done"))
             times.append([int(line[1:]) for line in text.splitlines() if line.startswith("#")])
-        device.draw_waves(tmp_path / "none.vcd", 1000)
-        with pytest.raises(DeviceError, match="command must be from 0 to"):
+        every = done[0][-1]
+        device.draw_waves(tmp_path / "none.vcd", every)
+        with pytest.raises(DeviceError, match=f"command must be from 0 to {every - 1}, not {every}"):
             device.matmul(a, b)
         device.draw_waves(tmp_path / "missing" / "folder.vcd")
         with pytest.raises(VerilatedError, match="folder.vcd cannot be written"):
             device.matmul(a, b)
         np.testing.assert_array_equal(device.matmul(a, b), plain)
-    whole, one = times
-    assert signals[0] == signals[1]
+    assert len(set(signals)) == 1
     assert "m_axi_rdata" in signals[0]
-    assert 20 < one[-1] - one[0] < (whole[-1] - whole[0]) / 2
+    assert done[0] == sorted(done[0])
+    assert (done[0][0], every) == (0, 8)
+    assert [counts[-1] for counts in done[1:]] == [1, 2, 3, 4, 5]
+    assert all(counts[0] <= command for command, counts in enumerate(done[1:]))
+    whole, *others = (each[-1] - each[0] for each in times)
+    assert all(20 < each < whole * 0.6 for each in others)
 
 
 def test_waves_of_what_has_none() -> None:

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 
 from tensordash import load_preset
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import Device, Run, offload
 from tensordash_runtime.counting import counted
 from tensordash_sim.cycles import count
@@ -102,10 +104,31 @@ def test_the_speedup_is_the_cycle_simulators() -> None:
         assert counted(layer, "AxW", masks, "A", config.baseline).speedup == 1
 
 
-def test_a_tile_has_cycles_and_no_traffic() -> None:
-    with Device("paper") as device:
-        run = trained(device)
-    totals = run.totals()
+@pytest.fixture(scope="module")
+def of_a_tile() -> Run:
+    core = load_any_preset("core")
+    assert isinstance(core, CoreConfig)
+    with Device(core.tile) as device:
+        return trained(device)
+
+
+def test_a_tile_has_cycles_and_no_traffic(of_a_tile: Run) -> None:
+    totals = of_a_tile.totals()
     assert totals.traffic == 0
-    assert totals.dense_cycles == sum(each.executed.dense for each in run.contractions)
+    assert totals.dense_cycles == sum(each.executed.dense for each in of_a_tile.contractions)
     assert totals.dense_cycles > totals.cycles > 0
+
+
+def test_the_tile_of_a_core_is_told_apart(run: Run, of_a_tile: Run) -> None:
+    """It counts as the same tile alone, whatever the core takes for memory."""
+    totals, alone = run.totals(), of_a_tile.totals()
+    assert totals.dense_tile_cycles == alone.dense_cycles
+    assert totals.tile_cycles == pytest.approx(alone.cycles, abs=len(run.contractions))  # each is rounded
+    assert totals.tile_speedup == pytest.approx(totals.dense_tile_cycles / totals.tile_cycles) != totals.speedup
+    document = run.to_json()
+    assert document["totals"]["tile_speedup"] == round(totals.tile_speedup, 4)
+    for each, alike in zip(document["contractions"], of_a_tile.to_json()["contractions"], strict=True):
+        assert each["tile_speedup"] == alike["tile_speedup"]
+        assert alike["tile_speedup"] == pytest.approx(
+            alike["dense_cycles"] / alike["cycles"], rel=0.05
+        )  # of few cycles
