@@ -125,7 +125,7 @@ class WrapperHarness(Harness):
         self.claim("tells_what_breaks_the_rules", ~self.port(f"{feeder}.wrong", 1), when=~(enters & wrong))
         self.claim("tells_whether_it_is_empty", self.port(f"{feeder}.empty", 1) == (held == 0))
 
-        # Any step is watched from its entry until it is taken: as a whole, since to select a lane of each costs solvers most.
+        # Any step is watched from its entry until it is taken: as a whole, since choosing a lane of it costs most.
         watched = Signal(name=f"{name}_watched")
         ahead = Signal(range(room + 1), name=f"{name}_ahead")
         values = Signal(step_bits, name=f"{name}_values")

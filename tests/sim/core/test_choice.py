@@ -1,0 +1,72 @@
+"""How a layer is cut: what is chosen fits the core everywhere, not only where the cut was looked at."""
+
+from itertools import islice
+from math import inf
+from random import Random
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core import choice, random_layers
+from tensordash_sim.core.blocking import Blocking
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.golden import Memory
+from tensordash_sim.core.layer import Layer
+from tensordash_sim.core.program import ProgramError
+
+WAYS = 152
+"""Ways to cut a layer that are looked at."""
+LAYERS = {
+    "AxW": (4, Layer(samples=1, channels=32, filters=4, size=(22, 28), kernel=(3, 3), padding=2)),
+    "WxG": (4, Layer(samples=1, channels=4, filters=8, size=(19, 25), kernel=(5, 5), padding=1)),
+}
+"""By operation: the kibibytes of a buffer, and a layer whose first tile is at an edge and loads less than others."""
+
+
+def contraction(operation: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> Contraction:
+    buffer, layer = LAYERS[operation]
+    config = load_any_preset("core", (f"core.buffer={buffer}",))
+    assert isinstance(config, CoreConfig)
+    monkeypatch.setattr(random_layers, "random_layer", lambda *_: layer)
+    for seed in range(1000):
+        work = random_layers.random_work(Random(seed), config)
+        if (work.operation, work.rows) == (operation, rows):
+            return work.contraction(config, work.image(config, Memory(1 << 20)))
+    raise AssertionError(f"no {operation} with {rows} on rows")
+
+
+def looked_at(work: Contraction) -> list[Blocking]:
+    """Ways to cut it whose first multiplies fit."""
+    return [each for each in islice(choice._candidates(work), WAYS) if choice._rough(work, each) < inf]
+
+
+def makes_a_program(work: Contraction, blocking: Blocking) -> bool:
+    try:
+        work.program(blocking)
+    except ProgramError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
+def test_what_is_said_to_fit_makes_a_program(operation, rows, monkeypatch):
+    work = contraction(operation, rows, monkeypatch)
+    ways = looked_at(work)
+    fits = [choice._all_fits(work, each) for each in ways]
+    assert fits == [makes_a_program(work, each) for each in ways]
+    assert len(set(fits)) == 2, "some do not fit, though their first multiplies do"
+
+
+@pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
+def test_what_is_chosen_makes_a_program(operation, rows, monkeypatch):
+    """Even where what looks best fits at an edge only."""
+    work = contraction(operation, rows, monkeypatch)
+    ways = looked_at(work)
+    wrong = [each for each in ways if not makes_a_program(work, each)]
+    right = next(each for each in ways if each not in wrong)
+    monkeypatch.setattr(choice, "_candidates", lambda _: iter([*wrong, right]))
+    assert choice.best_blocking(work) == right
+    monkeypatch.setattr(choice, "_candidates", lambda _: iter(wrong))
+    with pytest.raises(ProgramError, match="does not fit this core, however it is cut"):
+        choice.best_blocking(work)
