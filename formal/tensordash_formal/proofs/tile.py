@@ -322,7 +322,7 @@ BROKEN = (
         ONCE,
         "a ring's selections are not turned",
         Control,
-        lambda m, sound, outer: outer.head.eq(1),
+        lambda m, sound, outer: outer.motion.oldest.eq(1),
         RING,
     ),
     _broken(
