@@ -3,7 +3,7 @@
 64 images of 224x224; all 53 convolutions; AxW, WxG (not of the first layer) and AxG. Zeros are synthetic: half of the
 activations and of the gradients, no weights.
 
-    python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--preset paper]
+    python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--join-samples] [--preset paper]
 """
 
 import argparse
@@ -15,7 +15,16 @@ from collections.abc import Iterator
 import numpy as np
 
 from tensordash import load_preset
-from tensordash_sim.chip import ROW_ORDERS, ChipConfig, Machine, simulate_operation, totals
+from tensordash_sim.chip import (
+    BANDWIDTHS,
+    ROW_ORDERS,
+    ChipConfig,
+    Machine,
+    at_bandwidth,
+    simulate_operation,
+    sufficient_bandwidth,
+    totals,
+)
 from tensordash_sim.lowering import Convolution, Operation
 
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
@@ -60,9 +69,12 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--zeros", type=float, default=0.5)
     parser.add_argument("--row-order", choices=ROW_ORDERS, default="natural")
+    parser.add_argument("--join-samples", action="store_true")
     parser.add_argument("--preset", default="paper")
     arguments = parser.parse_args()
-    machine = Machine(load_preset(arguments.preset), ChipConfig(), row_order=arguments.row_order)
+    chip = ChipConfig()
+    how = {"row_order": arguments.row_order, "join_samples": arguments.join_samples}
+    machine = Machine(load_preset(arguments.preset), chip, **how)
     rng = np.random.default_rng(0)
     began, seconds, results = time.perf_counter(), 0.0, []
     for name, layer in resnet50(arguments.images):
@@ -75,11 +87,17 @@ def main() -> None:
             results.append(simulate_operation(layer, operation, masks, machine).to_json())
             seconds += time.perf_counter() - start
     added = totals(results)
+    bandwidths = [at_bandwidth(results, gbps, chip.clock_mhz) for gbps in BANDWIDTHS]
+    at_each = ", ".join(f"{at['speedup']:.3f}x at {at['gbps']:g}" for at in bandwidths)
     limits = Counter(result["limit"] for result in results)
     print(
         f"{arguments.images} images, {arguments.zeros:.0%} zeros, {added['macs']:,} MACs: {added['compute']:,} cycles, "
         f"{added['compute_speedup']:.3f}x the baseline's {added['dense_compute']:,}\n"
-        f"with memory {added['speedup']:.3f}x; operations limited by "
+        f"over a baseline that skips steps of padding {added['unpadded_speedup']:.3f}x; "
+        f"of tiles that wait for shared reads {added['shared_speedup']:.3f}x\n"
+        f"with memory {at_each} GB/s; DRAM adds no more "
+        f"than 1% from {sufficient_bandwidth(results, chip.clock_mhz):g} GB/s on\n"
+        f"at 25.6 GB/s operations are limited by "
         f"{', '.join(f'{limit}: {count}' for limit, count in limits.most_common())}\n"
         f"simulated in {seconds:.1f} s ({time.perf_counter() - began:.1f} s with the drawing of zeros), "
         f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f} GiB"

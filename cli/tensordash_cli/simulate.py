@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 Result = tuple["Record", dict[str, Any]]
-TRACE_OPTIONS = ("chip", "side", "layers", "operations", "csv_file", "output")
+TRACE_OPTIONS = ("chip", "side", "join_samples", "layers", "operations", "csv_file", "output")
 RANDOM_OPTIONS = ("steps", "length", "seed", "cluster")
 MOST_WORDS = 1 << 27
 """Steps of all rows that --random holds in memory."""
@@ -63,7 +63,10 @@ MOST_WORDS = 1 << 27
     "--side",
     default="sparser",
     show_default=True,
-    help="The operand on the row side, whose zeros are skipped: sparser, left or right.",
+    help="The operand on the row side, whose zeros are skipped: sparser, left, right, or faster (both are tried).",
+)
+@click.option(
+    "--join-samples", is_flag=True, help="AxG of a convolution over all samples at once, instead of one by one."
 )
 @click.option(
     "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
@@ -94,8 +97,9 @@ def command(
 ) -> None:
     """Count cycles exactly, next to the dense baseline.
 
-    RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `with memory` is that of the chip,
-    where an operation takes as long as tiles, DRAM, banks or transposers need, whichever is slowest (`limit`).
+    RUN.trace: every layer and operation on the chip. `speedup` is that of the tiles; `shared`, if those that share
+    reads wait for each other; `with memory` is that of the chip, where an operation takes as long as such tiles, DRAM,
+    banks or transposers need, whichever is slowest (`limit`).
     `row side` is the operand whose zeros are skipped. Of several steps, sums of each layer follow. What the trace says
     was not captured is listed. DIR/simulate keeps what is done, where it can be written: an interrupted run goes on
     where it was.
@@ -156,7 +160,8 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     if arguments["csv_file"] is not None:
         writable(arguments["csv_file"], "--csv")
     writable_folder(arguments["output"], "--output")
-    machine = Machine(config, chip, side=arguments["side"], row_order=arguments["row_order"])
+    how = {name: arguments[name] for name in ("side", "row_order", "join_samples")}
+    machine = Machine(config, chip, **how)
     trace = Trace.open(path)
     records = list(trace.records)
     known = dict.fromkeys(record.layer for record in records)
@@ -231,6 +236,17 @@ def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
     return added | {"all": totals(result for _, result in results)}
 
 
+def _bandwidths(results: list[Result], clock_mhz: int) -> dict[str, Any]:
+    """What other DRAM would leave of the speedup."""
+    from tensordash_sim.chip import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
+
+    every = [result for _, result in results]
+    return {
+        "bandwidths": [at_bandwidth(every, gbps, clock_mhz) for gbps in BANDWIDTHS],
+        "sufficient_gbps": sufficient_bandwidth(every, clock_mhz),
+    }
+
+
 def _layers(results: list[Result]) -> dict[str, dict[str, dict[str, Any]]]:
     """`_totals` of each layer, over all steps."""
     found: dict[str, list[Result]] = {}
@@ -246,6 +262,7 @@ def _document(trace: "Trace", machine: Any, results: list[Result], natural: list
         "operations": [_place(record) | result for record, result in results],
         "layers": _layers(results),
         "totals": _totals(results),
+        **_bandwidths(results, machine.chip.clock_mhz),
         "uncaptured": _uncaptured(trace),
     }
     return document | ({"natural_totals": _totals(natural)} if natural is not results else {})
@@ -277,7 +294,15 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
     counts = Counter(layer for _, layer in {(record.step, record.layer) for record, _ in results})
     has_steps = len({record.step for record, _ in results}) > 1
     has_order = natural is not results
-    numbers = ("ideal", "dense compute", "compute", "speedup", *(["natural"] if has_order else []), "with memory")
+    numbers = (
+        "ideal",
+        "dense compute",
+        "compute",
+        "speedup",
+        *(["natural"] if has_order else []),
+        "shared",
+        "with memory",
+    )
     for header in (*(["step"] if has_steps else []), "layer", "operation"):
         table.add_column(header, no_wrap=True)
     for header in ("row side", "zeros", "padding", *numbers):
@@ -302,9 +327,15 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
         table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
     # As wide as it has to be: names are whole, in a terminal, too.
     Console(highlight=False, width=_width(table)).print(table)
+    found = _bandwidths(results, machine.chip.clock_mhz)
+    at = ", ".join(f"{_times(each['speedup'])} at {each['gbps']:g}" for each in found["bandwidths"])
+    click.echo(
+        f"\nwith memory: {at} GB/s; from {found['sufficient_gbps']:g} GB/s on, DRAM adds no more than 1%\n"
+        f"over a baseline that skips steps of padding: {_times(totals['all']['unpadded_speedup'])} tiles"
+    )
     provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
     click.echo(
-        f"\nenergy efficiency over the baseline{provisional}: {_times(totals['all']['core_energy_ratio'])} tiles, "
+        f"energy efficiency over the baseline{provisional}: {_times(totals['all']['core_energy_ratio'])} tiles, "
         f"{_times(totals['all']['energy_ratio'])} with SRAM and DRAM"
     )
 
@@ -348,7 +379,8 @@ def _mean(calls: list[dict[str, Any]], share: str, weight: str) -> float:
 
 def _numbers(result: dict[str, Any], in_order: dict[str, Any] | None) -> list[str]:
     cycles = [f"{result['dense_compute']:,}", f"{result['compute']:,}"]
-    speedups = [result["compute_speedup"], *([in_order["compute_speedup"]] if in_order else []), result["speedup"]]
+    natural = [in_order["compute_speedup"]] if in_order else []
+    speedups = [result["compute_speedup"], *natural, result["shared_speedup"], result["speedup"]]
     return [_times(result["ideal_speedup"]), *cycles, *(_times(speedup) for speedup in speedups)]
 
 

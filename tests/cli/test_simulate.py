@@ -97,8 +97,12 @@ class TestTrace:
         operations = ["AxW", "WxG", "AxG"]
         assert [line[:2] for line in lines[1:7]] == [[name, op] for name in ("conv[red]", "fc") for op in operations]
         assert [line[:2] for line in lines[7:11]] == [["total", name] for name in (*operations, "all")]
-        assert " ".join(lines[12]).startswith("energy efficiency over the baseline: 1.")
         document = call_json("run.trace --chip chip.toml", capfd)
+        at = [f"{each['speedup']:.2f}x at {each['gbps']:g}" for each in document["bandwidths"]]
+        assert " ".join(lines[12]).startswith(f"with memory: {', '.join(at)} GB/s; from ")
+        assert lines[12][-9] == f"{document['sufficient_gbps']:g}"
+        assert lines[13][-2:] == [f"{document['totals']['all']['unpadded_speedup']:.2f}x", "tiles"]
+        assert " ".join(lines[14]).startswith("energy efficiency over the baseline: 1.")
         for line, result in zip(lines[1:7], document["operations"], strict=True):
             assert line[2] == result["scheduled"]
             assert line[3] == f"{result['zeros']:.1%}"
@@ -107,7 +111,35 @@ class TestTrace:
                 f"{result['dense_compute']:,}",
                 f"{result['compute']:,}",
             ]
-            assert line[8:] == [f"{result['compute_speedup']:.2f}x", f"{result['speedup']:.2f}x", result["limit"]]
+            speedups = [f"{result[name]:.2f}x" for name in ("compute_speedup", "shared_speedup", "speedup")]
+            assert line[8:] == [*speedups, result["limit"]]
+
+    def test_bandwidths_of_the_chip(self, folder: Path, capfd: Capture) -> None:
+        """The chip's own DRAM is 25.6 GB/s, and the sums are the totals'."""
+        document = call_json("run.trace", capfd)
+        first, *others = document["bandwidths"]
+        totals = document["totals"]["all"]
+        assert (first["gbps"], first["cycles"], first["dense_cycles"]) == (
+            25.6,
+            totals["cycles"],
+            totals["dense_cycles"],
+        )
+        assert [each["gbps"] for each in others] == [102.4, 256.0]
+        assert first["cycles"] >= others[0]["cycles"] >= others[1]["cycles"]
+
+    def test_the_faster_side_and_joined_samples(self, folder: Path, capfd: Capture) -> None:
+        plain = call_json("run.trace", capfd)
+        faster, joined = (call_json(f"run.trace {option}", capfd) for option in ("--side faster", "--join-samples"))
+        sides = [call_json(f"run.trace --side {side}", capfd)["operations"] for side in ("left", "right")]
+        for found, left, right in zip(faster["operations"], *sides, strict=True):
+            assert found["on_chip"] == min(left["on_chip"], right["on_chip"])
+        changed = [
+            (before["layer"], before["operation"])
+            for before, after in zip(plain["operations"], joined["operations"], strict=True)
+            if before != after
+        ]
+        assert changed == [("conv[red]", "AxG")]
+        assert joined["machine"]["join_samples"] is True
 
     def test_calls_of_a_layer_share_a_line(self, folder: Path, capfd: Capture) -> None:
         rng = np.random.default_rng(1)

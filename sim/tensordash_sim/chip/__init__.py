@@ -1,5 +1,6 @@
 """The accelerator of Table III: tiles, memories and DRAM; cycles and energy of an operation, next to the baseline."""
 
+from .bandwidth import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
 from .config import ChipConfig, Energy, Memory, Power
 from .operation import SIDES, Machine, OperationResult, simulate_operation
 from .passes import ROW_ORDERS
@@ -7,6 +8,7 @@ from .results import Results, code_digest, totals
 from .traffic import Traffic
 
 __all__ = [
+    "BANDWIDTHS",
     "ROW_ORDERS",
     "SIDES",
     "ChipConfig",
@@ -17,7 +19,9 @@ __all__ = [
     "Power",
     "Results",
     "Traffic",
+    "at_bandwidth",
     "code_digest",
     "simulate_operation",
+    "sufficient_bandwidth",
     "totals",
 ]

@@ -1,7 +1,8 @@
 """An operation of a layer on the chip: cycles, what limits them, energy; TensorDash next to the baseline."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -9,18 +10,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.parameters import require_choice
+from tensordash.configuration.parameters import require_bool, require_choice
 
-from ..lowering import Convolution, Geometry, Operation, lower
+from ..lowering import Convolution, Geometry, Operation, Product, Vectors, join_samples, lower
 from .config import ChipConfig
+from .padding import skip_padding
 from .passes import ROW_ORDERS, Passes, grouped, run_passes
+from .shared import Grid, SharedReads, run_ahead
 from .spread import Spread
 from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic, on_chip_traffic
 
 __all__ = ["SIDES", "Machine", "OperationResult", "ratio", "scheduled_operand", "simulate_operation"]
 
-SIDES = ("sparser", "left", "right")
-"""Which operand is scheduled."""
+SIDES = ("sparser", "left", "right", "faster")
+"""Which operand is scheduled: `faster` counts the cycles of both."""
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
@@ -38,20 +41,26 @@ class Machine:
         The tile.
     chip : ChipConfig
         What is around it.
-    side : "sparser", "left" or "right"
-        The operand whose zeros are skipped; the operation's name has the left one first.
+    side : "sparser", "left", "right" or "faster"
+        The operand whose zeros are skipped; the operation's name has the left one first. `faster` is the one with which
+        the operation takes fewer cycles, without DRAM, or the sparser one if it does not matter.
     row_order : "natural" or "density"
         Which vectors share the rows of a tile.
+    join_samples : bool
+        Whether the gradients of a convolution's weights are sums over all samples at once (`lowering.join_samples`),
+        instead of one for each sample that are added up in memory.
     """
 
     config: TileConfig
     chip: ChipConfig
     side: str = "sparser"
     row_order: str = "natural"
+    join_samples: bool = False
 
     def __post_init__(self) -> None:
         require_choice("side", self.side, SIDES)
         require_choice("row_order", self.row_order, ROW_ORDERS)
+        require_bool("join_samples", self.join_samples)
 
     def to_mapping(self) -> dict[str, Any]:
         """Everything that results depend on."""
@@ -60,6 +69,7 @@ class Machine:
             **self.chip.to_mapping(),
             "side": self.side,
             "row_order": self.row_order,
+            "join_samples": self.join_samples,
         }
 
 
@@ -81,19 +91,26 @@ class OperationResult:
     ideal_speedup : float or None
         All other multiplications over the effectual ones (`none`: 1); None if none is effectual.
     dense_compute, compute : int
-        Cycles of the baseline's tiles and of TensorDash's, output stalls with them.
+        Cycles of the baseline's tiles and of TensorDash's, output stalls with them, if none waits for another one.
+    dense_shared, shared : int
+        The same of tiles that share reads, and wait for each other (`both`: as if they did not wait).
+    dense_unpadded : int
+        Of a baseline that skips steps that are padding in all vectors of a side (`padding.skip_padding`), if no tile
+        waits for another one.
     dram_cycles, bank_cycles, transposer_cycles : int
         What the memories and transposers need.
     dense_cycles, cycles : int
-        The largest of compute, DRAM, banks and transposers.
+        The largest of shared, DRAM, banks and transposers.
+    dense_on_chip, on_chip : int
+        The same without DRAM.
     limit : str
         Which of them: "compute", "dram", "banks" or "transposers".
     utilisation : float
         Effectual positions over all slots of the chip's multipliers in `cycles`.
     idle : dict
         Shares of slots idle by cause: "options" (no option of the lane had work), "waits" (for the slowest row),
-        "rows" and "columns" (no vector for them), "stalls" (results could not leave), "tail" (no pass left for the
-        tile), "memory".
+        "rows" and "columns" (no vector for them), "stalls" (results could not leave), "reads" (for tiles that share
+        them), "tail" (no pass left for the tile), "memory".
     traffic : Traffic
         Bytes moved by TensorDash.
     dense_energy, energy : dict
@@ -107,11 +124,16 @@ class OperationResult:
     ideal_speedup: float | None
     dense_compute: int
     compute: int
+    dense_shared: int
+    shared: int
+    dense_unpadded: int
     dram_cycles: int
     bank_cycles: int
     transposer_cycles: int
     dense_cycles: int
     cycles: int
+    dense_on_chip: int
+    on_chip: int
     limit: str
     utilisation: float
     idle: dict[str, float]
@@ -125,13 +147,19 @@ class OperationResult:
         return ratio(self.dense_compute, self.compute)
 
     @property
+    def shared_speedup(self) -> float | None:
+        """The same with tiles that wait for those with which they share reads."""
+        return ratio(self.dense_shared, self.shared)
+
+    @property
     def speedup(self) -> float | None:
         """The same with memory."""
         return ratio(self.dense_cycles, self.cycles)
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
-        return asdict(self) | {"compute_speedup": self.compute_speedup, "speedup": self.speedup}
+        speedups = ("compute_speedup", "shared_speedup", "speedup")
+        return asdict(self) | {name: getattr(self, name) for name in speedups}
 
 
 def simulate_operation(
@@ -170,37 +198,57 @@ def simulate_operation(
     >>> result.scheduled, result.zeros, result.compute_speedup
     ('A', 0.5, 2.0)
     """
+    if machine.side == "faster":
+        return _faster(geometry, operation, operands, machine)
     config, chip = machine.config, machine.chip
-    products = lower(geometry, operation, operands, config.lanes)
     sides = {name: operands[name] for name in (operation.left, operation.right)}
+    products = lower(geometry, operation, sides, config.lanes)
+    has_padding = any(side.padding for product in products for side in (product.left, product.right))
+    ones = {name: np.ones(mask.shape, np.bool_) for name, mask in sides.items()} if has_padding else sides
+    full = lower(geometry, operation, ones, config.lanes) if has_padding else products
     scheduled = scheduled_operand(sides, operation, machine.side)
-    spread, dense = Spread(chip.tiles), Spread(chip.tiles)
+    spread, dense, unpadded = (Spread(chip.tiles) for _ in range(3))
     totals, traffic, dense_traffic = Passes(), Traffic(), Traffic()
-    positions = padding = 0
+    positions = padding = dense_shared = shared_cycles = reads = 0
+    ahead, beats = run_ahead(config, chip), config.rows // config.out_rows
     # Each sample gives sums of its own for the gradient of a convolution's weights.
     is_summed = operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution)
+    if is_summed and machine.join_samples:
+        products, full = ([join_samples(each, geometry.batch) for each in some] for some in (products, full))
+        is_summed = False
     sums = geometry.batch if is_summed else 1
-    for product in products:
-        rows, columns = (product.left, product.right) if scheduled == operation.left else (product.right, product.left)
+    for product, without_zeros in zip(products, full, strict=True):
+        rows, columns = _in_order(product, scheduled)
         natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
         order = natural if machine.row_order == "natural" else grouped(rows, config.rows, machine.row_order)
-        totals += run_passes(rows, columns, order, config, spread, dense)
-        ends = (columns, column_groups)
-        moved = on_chip_traffic(product, (rows, natural), ends, config, chip, reordered=False, sums=sums)
+        sizes = {"row_groups": natural.shape[1], "column_groups": column_groups.shape[1]}
+        grid = Grid.of(batch=rows.batch, **sizes, chip=chip)
+        shared = SharedReads(grid, steps=rows.steps, depth=config.window_depth, ahead=ahead, beats=beats)
+        totals += run_passes(rows, columns, order, config, spread, dense, shared)
+        full_rows, full_columns = _in_order(without_zeros, scheduled)
+        skip_padding((full_rows, natural), (full_columns, column_groups), beats, unpadded)
+        dense_shared += grid.rounds * max(rows.steps, beats)
+        shared_cycles += shared.finish()
+        reads += shared.waits
+        move = partial(on_chip_traffic, product, columns=(columns, column_groups), config=config, chip=chip)
+        moved = move(rows=(rows, natural), grid=grid, reordered=False, sums=sums)
         dense_traffic += moved
         if order is not natural:
-            moved = on_chip_traffic(product, (rows, order), ends, config, chip, reordered=True, sums=sums)
+            moved = move(rows=(rows, order), grid=grid, reordered=True, sums=sums)
         traffic += moved
         positions += product.positions
         padding += (rows.fragmentation + rows.padding) * columns.count
     elements = products[0].left.batch if products else 1
-    dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine, elements))
+    dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine, elements, sums))
     traffic, dense_traffic = traffic + dram, dense_traffic + dram
     memory, dense_memory = (
         {"dram": one.dram_cycles(chip), "banks": one.bank_cycles(chip), "transposers": one.transposer_cycles(chip)}
         for one in (traffic, dense_traffic)
     )
-    needs = {"compute": spread.cycles, **memory}
+    if config.sparsity == "both":  # each pair of groups has a pass of its own
+        dense_shared, shared_cycles = dense.cycles, spread.cycles
+    needs = {"compute": shared_cycles, **memory}
+    dense_needs = {"compute": dense_shared, **dense_memory}
     cycles = max(needs.values())
     inside = geometry.macs if config.sparsity == "both" else positions - padding
     effectual = inside if config.sparsity == "none" else totals.work
@@ -212,8 +260,9 @@ def simulate_operation(
         "rows": totals.no_row,
         "columns": totals.no_column,
         "stalls": totals.stalls * tile_slots,
-        "tail": (spread.cycles * chip.tiles - spread.busy) * tile_slots,
-        "memory": (cycles - spread.cycles) * chip.tiles * tile_slots,
+        "reads": reads * tile_slots,
+        "tail": (shared_cycles * chip.tiles - spread.busy - reads) * tile_slots,
+        "memory": (cycles - shared_cycles) * chip.tiles * tile_slots,
     }
     return OperationResult(
         scheduled=scheduled,
@@ -223,11 +272,16 @@ def simulate_operation(
         ideal_speedup=ratio(inside, effectual),
         dense_compute=dense.cycles,
         compute=spread.cycles,
+        dense_shared=dense_shared,
+        shared=shared_cycles,
+        dense_unpadded=unpadded.cycles,
         dram_cycles=needs["dram"],
         bank_cycles=needs["banks"],
         transposer_cycles=needs["transposers"],
-        dense_cycles=max(dense.cycles, *dense_memory.values()),
+        dense_cycles=max(dense_needs.values()),
         cycles=cycles,
+        dense_on_chip=_without_dram(dense_needs),
+        on_chip=_without_dram(needs),
         limit=max(needs, key=lambda name: needs[name]),
         utilisation=totals.work / slots,
         idle={cause: idle_slots / slots for cause, idle_slots in idle.items()},
@@ -239,12 +293,31 @@ def simulate_operation(
     )
 
 
+def _faster(
+    geometry: Geometry, operation: Operation, operands: Mapping[str, NDArray[np.bool_]], machine: Machine
+) -> OperationResult:
+    first = simulate_operation(geometry, operation, operands, replace(machine, side="sparser"))
+    other = "right" if first.scheduled == operation.left else "left"
+    second = simulate_operation(geometry, operation, operands, replace(machine, side=other))
+    return min(first, second, key=lambda result: result.on_chip)
+
+
+def _in_order(product: Product, scheduled: str) -> tuple[Vectors, Vectors]:
+    """The scheduled side, and the other one."""
+    sides = (product.left, product.right)
+    return sides if scheduled == product.left.name else sides[::-1]
+
+
 def scheduled_operand(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str = "sparser") -> str:
     """The operand that is scheduled; of two that are as sparse, the left one."""
     if side != "sparser":
         return operation.left if side == "left" else operation.right
     left, right = (np.count_nonzero(sides[name]) / sides[name].size for name in (operation.left, operation.right))
     return operation.left if left <= right else operation.right
+
+
+def _without_dram(needs: Mapping[str, int]) -> int:
+    return max(cycles for name, cycles in needs.items() if name != "dram")
 
 
 def _dram(
@@ -254,6 +327,7 @@ def _dram(
     scheduled: str,
     machine: Machine,
     elements: int,
+    sums: int,
 ) -> float:
     """Off-chip traffic: weights' gradients leave in full precision, other results in that of their kind."""
     config = machine.config
@@ -264,7 +338,7 @@ def _dram(
     )
     value_bytes = RESULT_BYTES if operation is Operation.WEIGHT_GRADIENT else config.b_format.width / 8
     result = Operand(prod(geometry.shapes[operation.output]), 0, value_bytes)
-    return dram_traffic(left, right, result, machine.chip, elements=elements)
+    return dram_traffic(left, right, result, machine.chip, elements=elements, sums=sums)
 
 
 def _energy(cycles: int, milliwatt: float, traffic: Traffic, chip: ChipConfig) -> dict[str, float]:

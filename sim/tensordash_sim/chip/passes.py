@@ -11,6 +11,7 @@ from tensordash import TileConfig
 
 from ..cycles import Scheduler, output_stalls
 from ..lowering import Vectors
+from .shared import SharedReads
 from .spread import Spread
 
 __all__ = ["ROW_ORDERS", "Passes", "grouped", "run_passes"]
@@ -96,10 +97,18 @@ class _Block(NamedTuple):
     cycles: NDArray[np.int64]
     repeats: int
     slots: Passes
+    paces: NDArray[np.uint8] | None = None
+    """If the same rows have the same pass with any columns."""
 
 
 def run_passes(
-    rows: Vectors, columns: Vectors, order: NDArray[np.int64], config: TileConfig, spread: Spread, dense: Spread
+    rows: Vectors,
+    columns: Vectors,
+    order: NDArray[np.int64],
+    config: TileConfig,
+    spread: Spread,
+    dense: Spread,
+    shared: SharedReads | None = None,
 ) -> Passes:
     """Run all passes of a product.
 
@@ -115,6 +124,8 @@ def run_passes(
         The tile.
     spread, dense : Spread
         Tiles, and tiles of the baseline, that get the passes.
+    shared : SharedReads, optional
+        Tiles that get them, too, and wait for each other; not with both sides scheduled.
     """
     totals = Passes()
     scheduler = Scheduler(config)
@@ -124,6 +135,8 @@ def run_passes(
         stalls = output_stalls(block.cycles, config)
         passes = len(block.cycles) * block.repeats
         spread.deal(block.cycles + stalls, block.repeats)
+        if shared is not None and block.paces is not None:
+            shared.add(block.paces, block.cycles)
         dense.deal(np.full(len(block.cycles), max(rows.steps, beats)), block.repeats)
         totals += block.slots + Passes(
             passes=passes,
@@ -146,7 +159,7 @@ def _blocks_of_rows(
     for start in range(0, len(groups), block):
         numbers = groups[start : start + block]
         words = rows.words(numbers.ravel()).reshape(-1, size, rows.steps)
-        cycles = scheduler.schedule(words).cycles
+        cycles, _, paces = scheduler.schedule(words, paces=True)
         there = numbers >= 0
         alone = scheduler.schedule(words.reshape(-1, 1, rows.steps)).cycles.reshape(numbers.shape)
         # A row that is held back sees other windows, and now and then takes a cycle less than it does alone.
@@ -161,7 +174,7 @@ def _blocks_of_rows(
             no_row=(int(cycles.sum()) * size - spent) * lanes * columns.count,
             no_column=int(cycles.sum()) * size * lanes * spare,
         )
-        yield _Block(cycles, column_groups, slots)
+        yield _Block(cycles, column_groups, slots, paces)
 
 
 def _blocks_of_pairs(

@@ -88,7 +88,8 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
         At least one `OperationResult.to_json`.
     """
     results = list(results)
-    counts = ("macs", "dense_compute", "compute", "dense_cycles", "cycles")
+    pairs = ("compute", "shared", "cycles")
+    counts = ("macs", "dense_unpadded", *pairs, *(f"dense_{name}" for name in pairs))
     added: dict[str, Any] = {name: sum(result[name] for result in results) for name in counts}
     remaining = sum(result["macs"] / result["ideal_speedup"] for result in results if result["ideal_speedup"])
     parts = ("core", "sram", "dram")
@@ -97,6 +98,8 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     return added | {
         "ideal_speedup": ratio(added["macs"], remaining),
         "compute_speedup": ratio(added["dense_compute"], added["compute"]),
+        "unpadded_speedup": ratio(added["dense_unpadded"], added["compute"]),
+        "shared_speedup": ratio(added["dense_shared"], added["shared"]),
         "speedup": ratio(added["dense_cycles"], added["cycles"]),
         "core_energy_ratio": ratio(added["dense_energy"]["core"], added["energy"]["core"]),
         "energy_ratio": ratio(sum(added["dense_energy"].values()), sum(added["energy"].values())),

@@ -10,6 +10,7 @@ from tensordash import TileConfig
 
 from ..lowering import Operation, Product, Vectors
 from .config import ChipConfig
+from .shared import Grid, scratchpad_side
 
 __all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
 
@@ -93,13 +94,17 @@ class Traffic:
         return ceil(self.dram / chip.dram_bytes_per_cycle)
 
 
-def dram_traffic(left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1) -> float:
+def dram_traffic(
+    left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1, sums: int = 1
+) -> float:
     """Bytes between DRAM and the chip.
 
     Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
     one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
     when it leaves: it is not compressed. The batch elements of a product, `elements` of equal size, have nothing in
-    common: they come one after the other.
+    common: they come one after the other. With several `sums` to a result, all of which stay on the chip meanwhile, a
+    result that does not fit into its memory is made in parts: all elements for each, so that one operand passes by
+    again.
 
     Source: section III-E and Table III of the paper (CompressingDMA).
 
@@ -110,7 +115,10 @@ def dram_traffic(left: Operand, right: Operand, result: Operand, chip: ChipConfi
     4250.0
     """
     # An operand that fits is one part, and the other one passes by once.
-    left_parts, right_parts = (ceil(operand.bytes / elements / chip.memory.capacity) for operand in (left, right))
+    parts = ceil(result.bytes / chip.memory.capacity) if sums > 1 else 1
+    left_parts, right_parts = (
+        max(parts, ceil(operand.bytes / elements / chip.memory.capacity)) for operand in (left, right)
+    )
     loads = min(left.compressed + right.compressed * left_parts, right.compressed + left.compressed * right_parts)
     return float(loads + result.bytes)
 
@@ -122,14 +130,15 @@ def on_chip_traffic(
     config: TileConfig,
     chip: ChipConfig,
     *,
+    grid: Grid,
     reordered: bool,
     sums: int = 1,
 ) -> Traffic:
     """Bytes that the passes of a product move on the chip.
 
     A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
-    group; one read reaches `broadcast` tiles. A group of rows that fits into half of a tile's scratchpad is not read
-    again for more columns. Vectors out of their natural order have an index each. Sums of which
+    group; one read reaches all tiles that need it at the same time. A group of rows that fits into half of a tile's
+    scratchpad is not read again for more columns. Vectors out of their natural order have an index each. Sums of which
     several make one result, such as those of the samples in a convolution's `AxG`, are added up in the banks.
 
     Parameters
@@ -140,22 +149,23 @@ def on_chip_traffic(
         The scheduled side and the other one, with their groups.
     config, chip : TileConfig, ChipConfig
         The tile and the chip.
+    grid : Grid
+        Which tiles share reads.
     reordered : bool
         Whether rows are not in natural order.
     sums : int
         How many sums make one result.
     """
-    sides = ((rows, columns, config.b_format), (columns, rows, config.a_format))
+    sides = ((rows, columns, config.b_format, grid.repeats), (columns, rows, config.a_format, grid.bands))
     reads = []
     scratchpad = transposed = 0.0
-    kept = chip.memory.scratchpad_kib * 1024 / chip.tiles / 2
-    for (vectors, groups), (_, others), fmt in sides:
+    kept = scratchpad_side(chip)
+    for (vectors, groups), (_, others), fmt, times in sides:
         block_bytes = vectors.lanes * fmt.width / 8
         blocks = _distinct_blocks(vectors, groups.reshape(-1, groups.shape[-1]))
-        tiles = others.shape[1]
         if vectors is rows[0] and groups.shape[2] * vectors.steps * block_bytes <= kept:
-            tiles = min(tiles, chip.tiles)  # the group stays where it is
-        blocks *= -(-tiles // chip.memory.broadcast)
+            times = min(times, grid.copies)  # the group stays where it is
+        blocks *= times
         reads.append(blocks * block_bytes)
         if vectors.name in TRANSPOSED[product.operation]:
             transposed += blocks

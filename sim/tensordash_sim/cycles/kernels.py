@@ -69,11 +69,12 @@ def _windows(words, lanes, depth, out):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances):
+def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances, paces):
     """Schedule every group with the table.
 
-    `words_b` (groups, rows, T) and, with `both`, `words_a` (groups, columns, T); gets `cycles` (groups,) and `advances`
-    (groups, rows), the sum over cycles of AS of each row.
+    `words_b` (groups, rows, T) and, with `both`, `words_a` (groups, columns, T); gets `cycles` (groups,), `advances`
+    (groups, rows), the sum over cycles of AS of each row, and `paces` (groups, T), the steps taken in each cycle, or
+    nothing if it has no room for a cycle: (groups, 0).
     """
     groups, rows, count = words_b.shape
     columns = words_a.shape[1] if both else 1
@@ -81,6 +82,7 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances):
         side_b = np.empty((rows, count + 1), np.uint16)
         side_a = np.empty((columns, count + 1), np.uint16)
         window = np.empty((rows, columns), np.uint32)
+        paces[group] = 0
         for row in range(rows):
             _windows(words_b[group, row], lanes, depth, side_b[row])
             advances[group, row] = 0
@@ -104,6 +106,8 @@ def count_narrow(words_b, words_a, both, lanes, depth, table, cycles, advances):
                     row_advance = min(row_advance, np.int64(entry >> np.uint32(NARROW_BITS)))
                 advances[group, row] += row_advance
                 advance = min(advance, row_advance)
+            if paces.shape[1]:
+                paces[group, made] = advance
             step += advance
             made += 1
             shift = np.uint32(advance * lanes)
@@ -133,7 +137,7 @@ def _fill(window, first, words_b, words_a, both, step, places, stop):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, cycles, advances):
+def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, cycles, advances, paces):
     """As `count_narrow`, without a table: some groups at a time, each a slot, so that vectors are full."""
     groups, rows, count = words_b.shape
     columns = words_a.shape[1] if both else 1
@@ -147,6 +151,7 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
         group_of = np.full(slots, -1)
         step_of, made = np.zeros(slots, np.int64), np.zeros(slots, np.int64)
         busy = 0
+        paces[following:stop] = 0
         for slot in range(min(slots, stop - following)):
             group_of[slot] = following
             advances[following] = 0
@@ -168,6 +173,8 @@ def count_wide(words_b, words_a, both, depth, levels, steps, ups, downs, parts, 
                         drained += 1
                     advances[group, row] += drained
                     advance = min(advance, drained)
+                if paces.shape[1]:
+                    paces[group, made[slot]] = advance
                 step_of[slot] += advance
                 made[slot] += 1
                 if step_of[slot] < count:

@@ -24,10 +24,13 @@ class Scheduled(NamedTuple):
         Schedules made for each.
     advances : array of int64, (streams, rows)
         AS of each row, added up over the cycles of a stream; beyond the stream's steps it is what the row waited.
+    paces : array of uint8, (streams, T)
+        Steps taken in each cycle, 0 from the last on; if they were not asked for, (streams, 0).
     """
 
     cycles: NDArray[np.int64]
     advances: NDArray[np.int64]
+    paces: NDArray[np.uint8]
 
 
 class Order(NamedTuple):
@@ -81,7 +84,7 @@ class Scheduler:
         self._rules = _rules(config.options, lanes, depth)
         self._table = _table(config.options, lanes, depth) if self._narrow else None
 
-    def schedule(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Scheduled:
+    def schedule(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None, *, paces: bool = False) -> Scheduled:
         """Schedule streams.
 
         Parameters
@@ -90,6 +93,8 @@ class Scheduler:
             Which positions of the row side are not zero: bit `lane` of each step.
         a : array of uint32, (streams, columns, T), optional
             Those of the column side; needed with `sparsity = "both"`, else without effect.
+        paces : bool
+            Whether to say what is taken in each cycle.
 
         Returns
         -------
@@ -103,7 +108,8 @@ class Scheduler:
         config = self.config
         streams, _, count = b.shape
         if config.sparsity == "none":
-            return Scheduled(np.full(streams, count), np.full(b.shape[:2], count))
+            ones = np.ones((streams, count if paces else 0), np.uint8)
+            return Scheduled(np.full(streams, count), np.full(b.shape[:2], count), ones)
         both = config.sparsity == "both"
         if both and a is None:
             raise ValueError('a must be given, since tile.sparsity is "both"')
@@ -111,13 +117,17 @@ class Scheduler:
             raise ValueError(f"a must have {streams} streams of {count} steps as b has, not shape {a.shape}")
         b = np.ascontiguousarray(b, dtype=np.uint32)
         a = np.ascontiguousarray(a if both else np.zeros((1, 1, 1)), dtype=np.uint32)
-        cycles, advances = np.empty(streams, np.int64), np.empty(b.shape[:2], np.int64)
+        made = Scheduled(
+            np.empty(streams, np.int64),
+            np.empty(b.shape[:2], np.int64),
+            np.empty((streams, count if paces else 0), np.uint8),
+        )
         if self._table is not None:
-            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, cycles, advances)
+            count_narrow(b, a, both, config.lanes, config.window_depth, self._table, *made)
         else:
             parts = 4 * get_num_threads()  # more than threads, so that none waits long for the slowest
-            count_wide(b, a, both, config.window_depth, *self._rules, parts, cycles, advances)
-        return Scheduled(cycles, advances)
+            count_wide(b, a, both, config.window_depth, *self._rules, parts, *made)
+        return made
 
     def order(self, b: NDArray[np.uint32], a: NDArray[np.uint32] | None = None) -> Order:
         """What is taken when; only for tiles that skip.

@@ -5,6 +5,7 @@ and slow way, that the streams multiply what they should and nothing twice.
 """
 
 from .geometry import Convolution, Geometry, MatrixProduct, Operation, geometry_from_json
+from .joined import join_samples
 from .products import Product, lower
 from .reference import FRAGMENT, OUTSIDE, ReferenceProduct, ReferenceSide, multiply_out, reference_streams
 from .vectors import Vectors
@@ -21,6 +22,7 @@ __all__ = [
     "ReferenceSide",
     "Vectors",
     "geometry_from_json",
+    "join_samples",
     "lower",
     "multiply_out",
     "reference_streams",

@@ -1,5 +1,6 @@
 """Operations on the chip equal an obvious recomputation: reference streams, the golden scheduler, naive tiles."""
 
+import dataclasses
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache
@@ -186,12 +187,17 @@ def test_operation_is_the_obvious_one(layer: str, operation: Operation, sparsity
     check_shares(result)
     tile_slots = machine.config.rows * machine.config.columns * machine.config.lanes
     slots = result.cycles * machine.chip.tiles * tile_slots
-    tail = (max(want.ends) * machine.chip.tiles - sum(want.ends)) * tile_slots
-    memory = (result.cycles - result.compute) * machine.chip.tiles * tile_slots
-    shares = want.slots | Counter(tail=tail, memory=memory)
+    # How long tiles wait for those with which they share reads: see test_shared.
+    reads = result.idle["reads"] * slots
+    tail = (result.shared * machine.chip.tiles - sum(want.ends)) * tile_slots - reads
+    memory = (result.cycles - result.shared) * machine.chip.tiles * tile_slots
+    shares = dict.fromkeys(result.idle, 0.0) | want.slots | {"tail": tail, "memory": memory, "reads": reads}
     for cause, share in result.idle.items():
         assert share == pytest.approx(shares[cause] / slots), cause
-    assert result.cycles == max(result.compute, result.dram_cycles, result.bank_cycles)
+    assert result.on_chip == max(result.shared, result.bank_cycles, result.transposer_cycles)
+    assert result.cycles == max(result.on_chip, result.dram_cycles)
+    if sparsity == "both":
+        assert (result.shared, result.dense_shared) == (result.compute, result.dense_compute)
     if sparsity == "none":
         assert result.compute_speedup == 1
 
@@ -338,8 +344,8 @@ class TestMemory:
         compute = self.result(fast)
         assert (compute.limit, compute.compute, compute.cycles, compute.dense_cycles) == ("compute", 16, 16, 64)
         assert compute.speedup == compute.compute_speedup == 4
-        banks = self.result(ChipConfig(tiles=4, memory=Memory(banks=1, access_bytes=64), dram_channels=1 << 20))
-        # Each side 16 vectors of 128 bytes, read once; results of 1,024 bytes are less.
+        banks = self.result(ChipConfig(tiles=4, memory=Memory(banks=1, access_bytes=128), dram_channels=1 << 20))
+        # 16 vectors of 128 bytes a side: rows once, since scratchpads hold them; columns for each two of four tiles.
         assert (banks.limit, banks.bank_cycles, banks.cycles, banks.dense_cycles) == ("banks", 32, 32, 64)
         assert banks.speedup == 2
         dram = self.result(ChipConfig(tiles=4, memory=FAST_MEMORY, dram_channels=1, clock_mhz=400))
@@ -356,8 +362,8 @@ class TestMemory:
         assert result.dense_energy["core"] == pytest.approx(64 * 2e-9 * 4 * 0.1 * 1e6)
         assert result.energy["core"] == pytest.approx(16 * 2e-9 * 4 * 0.118 * 1e6)
         assert result.energy["dram"] == result.dense_energy["dram"] == pytest.approx(2816 * 8 * 8e-6)
-        # A and W read once by rows and columns each; four passes by four of eight vectors in and out of scratchpads.
-        reads, writes, scratchpad = 2 * 2048 / 8, 1024 / 8, 2 * 16 * 8 * 128 / 8
+        # A read once, W for each two of four tiles; four passes by four of eight vectors in and out of scratchpads.
+        reads, writes, scratchpad = 3 * 2048 / 8, 1024 / 8, 2 * 16 * 8 * 128 / 8
         assert result.energy["sram"] == pytest.approx((reads * 30 + writes * 21.7 + scratchpad * 10) * 1e-6)
         assert result.energy["sram"] == result.dense_energy["sram"]
         dense = self.result(ChipConfig(tiles=4, clock_mhz=500, power=power), "none")
@@ -378,6 +384,29 @@ def test_a_machine_is_all_that_results_depend_on():
         Machine(TileConfig(), ChipConfig(tiles=255)),
         Machine(TileConfig(), ChipConfig(memory=Memory(broadcast=4))),
         Machine(TileConfig(), ChipConfig(), side="left"),
+        Machine(TileConfig(), ChipConfig(), side="faster"),
         Machine(TileConfig(), ChipConfig(), row_order="density"),
+        Machine(TileConfig(), ChipConfig(), join_samples=True),
     ]
     assert all(other.to_mapping() != machine.to_mapping() for other in others)
+
+
+def test_the_faster_side(rng: np.random.Generator):
+    """Zeros of W are fewer, but none of its rows waits for another."""
+    layer = MatrixProduct(batch=1, samples=64, in_features=256, out_features=64)
+    masks = {"A": np.zeros((1, 64, 256), bool), "W": np.tile([True, False], (1, 64, 128))}
+    masks["A"][0, ::4] = True  # a row of each tile has no zeros
+    machine = Machine(TileConfig(), ChipConfig(tiles=4, memory=FAST_MEMORY))
+    found = {
+        side: simulate_operation(layer, Operation.FORWARD, masks, dataclasses.replace(machine, side=side))
+        for side in ("sparser", "left", "right", "faster")
+    }
+    assert found["sparser"] == found["left"]
+    assert found["faster"] == found["right"]
+    assert (found["left"].compute_speedup, found["right"].compute_speedup) == (1, 2)
+    masks["A"][0, ::4] = False
+    masks["A"][:] = masks["W"]
+    assert (
+        simulate_operation(layer, Operation.FORWARD, masks, dataclasses.replace(machine, side="faster")).scheduled
+        == "A"
+    )

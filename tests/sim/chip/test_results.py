@@ -150,6 +150,9 @@ class TestTotals:
             "ideal_speedup": 2.0,
             "dense_compute": 10,
             "compute": 5,
+            "dense_shared": 11,
+            "shared": 6,
+            "dense_unpadded": 8,
             "dense_cycles": 12,
             "cycles": 8,
             "dense_energy": energy | {"core": 4.0},
@@ -161,6 +164,8 @@ class TestTotals:
         assert (added["macs"], added["dense_compute"], added["compute"]) == (400, 50, 40)
         assert added["compute_speedup"] == 50 / 40
         assert added["speedup"] == 24 / 16
+        assert added["shared_speedup"] == 22 / 12
+        assert added["unpadded_speedup"] == 16 / 40
         assert added["ideal_speedup"] == 400 / 50  # all of the second one's are zero
         assert added["energy"] == {"core": 2, "sram": 4, "dram": 6}
         assert added["core_energy_ratio"] == 4

@@ -6,6 +6,7 @@ import pytest
 from tensordash import TileConfig
 from tensordash_sim.chip import ChipConfig, Machine, Memory, Traffic, simulate_operation
 from tensordash_sim.chip.passes import grouped
+from tensordash_sim.chip.shared import Grid
 from tensordash_sim.chip.traffic import Operand, dram_traffic, on_chip_traffic
 from tensordash_sim.lowering import MatrixProduct, Operation, lower
 
@@ -36,6 +37,14 @@ class TestDram:
         larger = Operand(size=513, non_zeros=513, value_bytes=2)
         assert dram_traffic(LEFT, larger, RESULT, SMALL) == 2 * 2375 + 513 / 8 + 1026 + 200
 
+    def test_sums_stay_on_the_chip(self):
+        """1,600 bytes of sums: half of them at a time, so that one operand passes by twice."""
+        one = Operand(size=400, non_zeros=400, value_bytes=2)  # 850 bytes compressed
+        sums = Operand(size=400, non_zeros=0, value_bytes=4)
+        assert dram_traffic(one, one, sums, SMALL) == 850 + 850 + 1600
+        assert dram_traffic(one, one, sums, SMALL, sums=3) == 850 + 2 * 850 + 1600
+        assert dram_traffic(LEFT, RIGHT, sums, SMALL, sums=3) == 4250 + 4 * 2375 + 1600  # in four parts anyway
+
     def test_batch_elements_have_nothing_in_common(self):
         """Three of 2,000 and 1,334 bytes: two parts each; four: the right one fits."""
         assert dram_traffic(LEFT, RIGHT, RESULT, SMALL, elements=3) == 4250 + 2 * 2375 + 200
@@ -51,7 +60,9 @@ def on_chip(chip: ChipConfig, order=None) -> Traffic:
     (product,) = lower(LAYER, Operation.FORWARD, ONES, 4)
     rows = grouped(product.left, 4) if order is None else np.array(order)[None]
     columns = (product.right, grouped(product.right, 4))
-    return on_chip_traffic(product, (product.left, rows), columns, TileConfig(), chip, reordered=order is not None)
+    grid = Grid.of(batch=1, row_groups=rows.shape[1], column_groups=1, chip=chip)
+    sides = ((product.left, rows), columns)
+    return on_chip_traffic(product, *sides, TileConfig(), chip, grid=grid, reordered=order is not None)
 
 
 class TestBanks:
