@@ -160,6 +160,7 @@ def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
     assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
 
 
+@pytest.mark.slow
 def test_wires_at_full_size_are_found(tmp_path):
     """One of each kind, each of another port, in the paper's 4x4 tile."""
     work = work_of(PAPER, "tile", 200, "wires")

@@ -345,6 +345,7 @@ def test_waivers_hold_for_any_prefix(tmp_path):
     assert verilator_lint(tmp_path, "mytile_axi_stream_tile", "mytile.vlt", "mytile.v") == (0, [])
 
 
+@pytest.mark.slow
 def test_most_lanes():
     """Logic grows with lanes, and no faster than their number."""
     config = TileConfig(rows=1, columns=1, lanes=32, sparsity="none", format="bf16", accumulator="hopper")

@@ -77,7 +77,9 @@ def random_works(name, seeds):
     return ((seed, random_work(Random(seed), preset(name))) for seed in seeds)
 
 
-@pytest.mark.parametrize("name", PRESETS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name == "core-wide" else ()) for name in PRESETS]
+)
 def test_random_layers(name):
     """The Verilog of larger cores runs them at night, and random programs on its bench."""
     check_both(name, random_works(name, range(10 if name in ("core", "core-dense") else 40)), quick=name != "core")

@@ -67,6 +67,8 @@ AT_NIGHT = {
     "tile-4x4-16lanes-depth3-rows",
     "tile-4x4-16lanes-depth3-both",
     "tile-4x4-16lanes-depth3-none",
+    "tile-4x4-4lanes-depth4-both",
+    "tile-3x5-6lanes-depth3-both",
     "tile-3x5-6lanes-depth3-none",
     "tile-3x5-6lanes-depth3-rows",
     *(f"axi_stream-{geometry}-{sparsity}" for geometry in GEOMETRIES for sparsity in SPARSITIES),
@@ -87,7 +89,13 @@ def test_tile(bench, config, check):
     check(bench, config, effort=effort, simulator="auto")
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+SEEN_IN_OTHERS = ("two-rows-a-beat", "registered-ready", "dense-options-only")
+"""Their options are those of other variants, too: a night's."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in SEEN_IN_OTHERS else ()) for name in VARIANTS]
+)
 def test_variant(name, check):
     check("tile", VARIANTS[name], effort=0.1, simulator=FOR_SMALL)
 
@@ -103,7 +111,7 @@ def test_recommended(bench, check):
     check(bench, load_preset("recommended"), effort=0.5, simulator=FASTEST)
 
 
-@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+@pytest.mark.parametrize("bench", ["tile", pytest.param("axi_stream", marks=pytest.mark.slow)])
 @needs_icarus
 def test_paper_tile_on_icarus(bench, check):
     check(bench, TileConfig(), effort=0.1, simulator="icarus")
@@ -112,6 +120,8 @@ def test_paper_tile_on_icarus(bench, check):
 SAME_MODULES = {("1x1-4lanes-depth4", bench) for bench in ("scheduler", "staging_buffer", "transposer", "pe")}
 SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
 """The very modules of the first geometry: once more at night, with another seed."""
+LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "pe")}
+"""As long as all others together: a night's."""
 
 
 @pytest.mark.parametrize(
@@ -120,7 +130,7 @@ SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
         pytest.param(geometry, bench, id=f"{bench}-{geometry}", marks=pytest.mark.slow if same else ())
         for geometry in GEOMETRIES
         for bench in ("scheduler", "staging_buffer", "transposer", "pe")
-        for same in [(geometry, bench) in SAME_MODULES]
+        for same in [(geometry, bench) in SAME_MODULES | LARGE]
     ],
 )
 def test_component(bench, geometry, check):
@@ -132,8 +142,10 @@ def test_component_of_the_baseline(bench, check):
     check(bench, load_preset("dense"), effort=0.5, simulator=FOR_SMALL)
 
 
-@pytest.mark.parametrize("headroom_bits", [0, 3, 64])
-@pytest.mark.parametrize("pipeline", [1, 3])
+@pytest.mark.parametrize(
+    ("pipeline", "headroom_bits"),
+    [(1, 64), (3, 0), *(pytest.param(*both, marks=pytest.mark.slow) for both in ((1, 0), (1, 3), (3, 3), (3, 64)))],
+)
 def test_pe_with_other_headroom(headroom_bits, pipeline, check):
     config = TileConfig(rows=1, columns=1, headroom_bits=headroom_bits, pipeline=pipeline)
     check("pe", config, effort=0.5, simulator=FOR_SMALL)

@@ -118,7 +118,7 @@ WHOLE = {
 }
 
 
-@pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+@pytest.mark.parametrize("bench", ["tile", pytest.param("axi_stream", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "name", [name if name == "paper-bf16" else pytest.param(name, marks=pytest.mark.slow) for name in WHOLE]
 )
