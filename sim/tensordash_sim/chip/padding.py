@@ -59,8 +59,7 @@ def skip_padding(
         for vectors, groups in (rows, columns)
     )
     for row_steps, column_steps in zip(by_row, by_column, strict=True):
-        if rows[0].padding:
-            spread.deal(np.maximum(row_steps, beats), len(column_steps))
+        if columns[0].padding:
+            spread.deal(np.maximum(np.tile(column_steps, len(row_steps)), beats))
         else:
-            for _ in row_steps:
-                spread.deal(np.maximum(column_steps, beats))
+            spread.deal(np.maximum(row_steps, beats), len(column_steps))
