@@ -3,7 +3,8 @@
 64 images of 224x224; all 53 convolutions; AxW, WxG (not of the first layer) and AxG. Zeros are synthetic: half of the
 activations and of the gradients, no weights.
 
-    python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--join-samples] [--preset paper]
+    python bench/resnet50_batch.py [--images 64] [--zeros 0.5] [--row-order natural] [--join-samples never]
+        [--preset paper]
 """
 
 import argparse
@@ -17,6 +18,7 @@ import numpy as np
 from tensordash import load_preset
 from tensordash_sim.chip import (
     BANDWIDTHS,
+    JOINS,
     ROW_ORDERS,
     ChipConfig,
     Machine,
@@ -69,7 +71,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=64)
     parser.add_argument("--zeros", type=float, default=0.5)
     parser.add_argument("--row-order", choices=ROW_ORDERS, default="natural")
-    parser.add_argument("--join-samples", action="store_true")
+    parser.add_argument("--join-samples", choices=JOINS, default="never")
     parser.add_argument("--preset", default="paper")
     arguments = parser.parse_args()
     chip = ChipConfig()

@@ -66,7 +66,10 @@ MOST_WORDS = 1 << 27
     help="The operand on the row side, whose zeros are skipped: sparser, left, right, or faster (both are tried).",
 )
 @click.option(
-    "--join-samples", is_flag=True, help="AxG of a convolution over all samples at once, instead of one by one."
+    "--join-samples",
+    default="never",
+    show_default=True,
+    help="AxG of a convolution over all samples at once, not one by one: never, always, or faster (both are tried).",
 )
 @click.option(
     "--row-order", default="natural", show_default=True, help="natural, or density: similar rows share a tile."
@@ -149,11 +152,12 @@ def _use(threads: int | None) -> None:
 
 
 def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: bool) -> None:
-    from tensordash_sim.chip import SIDES, ChipConfig, Machine, Results
+    from tensordash_sim.chip import JOINS, SIDES, ChipConfig, Machine, Results
     from tensordash_sim.lowering import Operation
     from tensordash_sim.trace import Trace
 
     _choice("--side", arguments["side"], SIDES)
+    _choice("--join-samples", arguments["join_samples"], JOINS)
     for operation in arguments["operations"]:
         _choice("--op", operation, tuple(Operation))
     chip = ChipConfig.load(arguments["chip"]) if arguments["chip"] is not None else ChipConfig()

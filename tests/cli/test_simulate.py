@@ -129,7 +129,9 @@ class TestTrace:
 
     def test_the_faster_side_and_joined_samples(self, folder: Path, capfd: Capture) -> None:
         plain = call_json("run.trace", capfd)
-        faster, joined = (call_json(f"run.trace {option}", capfd) for option in ("--side faster", "--join-samples"))
+        faster, joined = (
+            call_json(f"run.trace {option}", capfd) for option in ("--side faster", "--join-samples always")
+        )
         sides = [call_json(f"run.trace --side {side}", capfd)["operations"] for side in ("left", "right")]
         for found, left, right in zip(faster["operations"], *sides, strict=True):
             assert found["on_chip"] == min(left["on_chip"], right["on_chip"])
@@ -139,7 +141,10 @@ class TestTrace:
             if before != after
         ]
         assert changed == [("conv[red]", "AxG")]
-        assert joined["machine"]["join_samples"] is True
+        assert joined["machine"]["join_samples"] == "always"
+        chosen = call_json("run.trace --join-samples faster", capfd)
+        for found, alone, together in zip(*(each["operations"] for each in (chosen, plain, joined)), strict=True):
+            assert found["on_chip"] == min(alone["on_chip"], together["on_chip"])
 
     def test_calls_of_a_layer_share_a_line(self, folder: Path, capfd: Capture) -> None:
         rng = np.random.default_rng(1)

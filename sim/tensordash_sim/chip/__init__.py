@@ -2,13 +2,14 @@
 
 from .bandwidth import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
 from .config import ChipConfig, Energy, Memory, Power
-from .operation import SIDES, Machine, OperationResult, simulate_operation
+from .operation import JOINS, SIDES, Machine, OperationResult, simulate_operation
 from .passes import ROW_ORDERS
 from .results import Results, code_digest, totals
 from .traffic import Traffic
 
 __all__ = [
     "BANDWIDTHS",
+    "JOINS",
     "ROW_ORDERS",
     "SIDES",
     "ChipConfig",

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.parameters import require_bool, require_choice
+from tensordash.configuration.parameters import require_choice
 
 from ..lowering import Convolution, Geometry, Operation, Product, Vectors, join_samples, lower
 from .config import ChipConfig
@@ -20,10 +20,12 @@ from .shared import Grid, SharedReads, run_ahead
 from .spread import Spread
 from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic, on_chip_traffic
 
-__all__ = ["SIDES", "Machine", "OperationResult", "ratio", "scheduled_operand", "simulate_operation"]
+__all__ = ["JOINS", "SIDES", "Machine", "OperationResult", "ratio", "scheduled_operand", "simulate_operation"]
 
 SIDES = ("sparser", "left", "right", "faster")
 """Which operand is scheduled: `faster` counts the cycles of both."""
+JOINS = ("never", "always", "faster")
+"""Whether weights' gradients of a convolution are summed over all samples at once; `faster` counts both."""
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
@@ -46,21 +48,22 @@ class Machine:
         the operation takes fewer cycles, without DRAM, or the sparser one if it does not matter.
     row_order : "natural" or "density"
         Which vectors share the rows of a tile.
-    join_samples : bool
+    join_samples : "never", "always" or "faster"
         Whether the gradients of a convolution's weights are sums over all samples at once (`lowering.join_samples`),
-        instead of one for each sample that are added up in memory.
+        instead of one for each sample that are added up in memory. Streams are fewer and longer: where few are left,
+        some tiles have none. `faster` is as of `side`.
     """
 
     config: TileConfig
     chip: ChipConfig
     side: str = "sparser"
     row_order: str = "natural"
-    join_samples: bool = False
+    join_samples: str = "never"
 
     def __post_init__(self) -> None:
         require_choice("side", self.side, SIDES)
         require_choice("row_order", self.row_order, ROW_ORDERS)
-        require_bool("join_samples", self.join_samples)
+        require_choice("join_samples", self.join_samples, JOINS)
 
     def to_mapping(self) -> dict[str, Any]:
         """Everything that results depend on."""
@@ -198,10 +201,17 @@ def simulate_operation(
     >>> result.scheduled, result.zeros, result.compute_speedup
     ('A', 0.5, 2.0)
     """
-    if machine.side == "faster":
-        return _faster(geometry, operation, operands, machine)
-    config, chip = machine.config, machine.chip
     sides = {name: operands[name] for name in (operation.left, operation.right)}
+    # Each sample gives sums of its own for the gradient of a convolution's weights.
+    is_summed = operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution)
+    if machine.join_samples == "faster":
+        choices = ("never", "always") if is_summed and geometry.batch > 1 else ("never",)
+        return _fastest(geometry, operation, operands, [replace(machine, join_samples=each) for each in choices])
+    if machine.side == "faster":
+        first = scheduled_operand(sides, operation)
+        in_order = ("left", "right") if first == operation.left else ("right", "left")
+        return _fastest(geometry, operation, operands, [replace(machine, side=side) for side in in_order])
+    config, chip = machine.config, machine.chip
     products = lower(geometry, operation, sides, config.lanes)
     has_padding = any(side.padding for product in products for side in (product.left, product.right))
     ones = {name: np.ones(mask.shape, np.bool_) for name, mask in sides.items()} if has_padding else sides
@@ -211,9 +221,7 @@ def simulate_operation(
     totals, traffic, dense_traffic = Passes(), Traffic(), Traffic()
     positions = padding = dense_shared = shared_cycles = reads = 0
     ahead, beats = run_ahead(config, chip), config.rows // config.out_rows
-    # Each sample gives sums of its own for the gradient of a convolution's weights.
-    is_summed = operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution)
-    if is_summed and machine.join_samples:
+    if is_summed and machine.join_samples == "always":
         products, full = ([join_samples(each, geometry.batch) for each in some] for some in (products, full))
         is_summed = False
     sums = geometry.batch if is_summed else 1
@@ -293,13 +301,12 @@ def simulate_operation(
     )
 
 
-def _faster(
-    geometry: Geometry, operation: Operation, operands: Mapping[str, NDArray[np.bool_]], machine: Machine
+def _fastest(
+    geometry: Geometry, operation: Operation, operands: Mapping[str, NDArray[np.bool_]], machines: list[Machine]
 ) -> OperationResult:
-    first = simulate_operation(geometry, operation, operands, replace(machine, side="sparser"))
-    other = "right" if first.scheduled == operation.left else "left"
-    second = simulate_operation(geometry, operation, operands, replace(machine, side=other))
-    return min(first, second, key=lambda result: result.on_chip)
+    """On the machine that needs the fewest cycles without DRAM; of equal ones the first."""
+    results = [simulate_operation(geometry, operation, operands, machine) for machine in machines]
+    return min(results, key=lambda result: result.on_chip)
 
 
 def _in_order(product: Product, scheduled: str) -> tuple[Vectors, Vectors]:

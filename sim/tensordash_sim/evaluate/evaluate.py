@@ -21,6 +21,7 @@ from .roworder import ROWORDER
 from .run import run_jobs
 from .settings import Settings
 from .sweeps import FIG12, FIG13, FIG14
+from .system import SYSTEM
 
 __all__ = ["EXPERIMENTS", "NAMES", "evaluate"]
 
@@ -44,6 +45,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         ROWORDER,
         GPT,
         RECOMMENDED,
+        SYSTEM,
     )
 }
 """By name, in the order of the paper; what is ours alone last."""

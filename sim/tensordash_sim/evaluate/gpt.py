@@ -143,7 +143,7 @@ def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
     """Bytes between DRAM and the chip for a block's products, operands compressed."""
     return float(
         sum(
-            _answer(answers, name, zeros, str(operation))["dram"] * (1 if name in PRUNED else shape.heads)
+            _answer(answers, name, zeros, str(operation))["traffic"]["dram"] * (1 if name in PRUNED else shape.heads)
             for name in shape.products
             for operation in Operation
         )

@@ -41,17 +41,19 @@ FIELDS = (
     "limit",
     "dense_energy",
     "energy",
+    "dense_on_chip",
+    "on_chip",
 )
 """Of an operation's result, what figures are made of."""
 
 
 def _short(result: OperationResult) -> dict[str, Any]:
     document = result.to_json()
-    return {name: document[name] for name in FIELDS} | {"dram": result.traffic.dram}
+    return {name: document[name] for name in FIELDS} | {"traffic": {"dram": result.traffic.dram}}
 
 
-def _machine(tile: Mapping[str, Any], tiles: int, row_order: str) -> Machine:
-    return Machine(TileConfig.from_mapping(tile), replace(ChipConfig(), tiles=tiles), row_order=row_order)
+def _machine(tile: Mapping[str, Any], tiles: int, row_order: str, **how: Any) -> Machine:
+    return Machine(TileConfig.from_mapping(tile), replace(ChipConfig(), tiles=tiles), row_order=row_order, **how)
 
 
 def random_streams(
@@ -112,7 +114,15 @@ def _sides(masks: Mapping[str, NDArray[np.bool_]], operation: Operation) -> dict
 
 
 def recorded_step(
-    digest: str, step: int, tile: Mapping[str, Any], tiles: int, row_order: str, *, path: str
+    digest: str,
+    step: int,
+    tile: Mapping[str, Any],
+    tiles: int,
+    row_order: str,
+    *,
+    path: str,
+    side: str = "sparser",
+    join_samples: str = "never",
 ) -> dict[str, Any]:
     """Results of every operation of a recorded step.
 
@@ -126,13 +136,16 @@ def recorded_step(
         As in `layer_with_random_zeros`.
     path : str
         Of the trace.
+    side, join_samples
+        As in `Machine`.
 
     Raises
     ------
     ValueError
         Another trace has come to lie there.
     """
-    trace, machine = Trace.open(Path(path)), _machine(tile, tiles, row_order)
+    trace = Trace.open(Path(path))
+    machine = _machine(tile, tiles, row_order, side=side, join_samples=join_samples)
     if trace.digest != digest:
         raise ValueError(f"{path} must be the trace {digest}, not {trace.digest}: it changed during the run")
     results = []

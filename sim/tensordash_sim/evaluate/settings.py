@@ -161,12 +161,19 @@ class Settings:
         return [name for name in self.networks if name in PAPER_MODELS] or list(self.networks)
 
     def network_job(
-        self, name: str, tile: TileConfig, *, step: int | None = None, tiles: int = 256, row_order: str = "natural"
+        self,
+        name: str,
+        tile: TileConfig,
+        *,
+        step: int | None = None,
+        tiles: int = 256,
+        row_order: str = "natural",
+        **how: Any,
     ) -> Job:
-        """A step of a network on a chip; the last one that was recorded if none is given."""
+        """A step of a network on a chip; the last one that was recorded if none is given; `how` as in `Machine`."""
         network = self.networks[name]
         parameters = {"digest": network.trace.digest, "step": network.steps[-1] if step is None else step}
-        parameters |= {"tile": tile.to_mapping(), "tiles": tiles, "row_order": row_order}
+        parameters |= {"tile": tile.to_mapping(), "tiles": tiles, "row_order": row_order, **how}
         return Job(recorded_step, parameters, {"path": str(network.trace.path.resolve())})
 
     def random_job(

@@ -370,7 +370,7 @@ class TestMemory:
         assert dense.energy == dense.dense_energy == result.dense_energy
 
 
-@pytest.mark.parametrize(("name", "value"), [("side", "top"), ("row_order", "random")])
+@pytest.mark.parametrize(("name", "value"), [("side", "top"), ("row_order", "random"), ("join_samples", "no")])
 def test_wrong_machines_are_named(name: str, value: str):
     wrong: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=f"{name} must be one of .*, not '{value}'"):
@@ -386,7 +386,7 @@ def test_a_machine_is_all_that_results_depend_on():
         Machine(TileConfig(), ChipConfig(), side="left"),
         Machine(TileConfig(), ChipConfig(), side="faster"),
         Machine(TileConfig(), ChipConfig(), row_order="density"),
-        Machine(TileConfig(), ChipConfig(), join_samples=True),
+        Machine(TileConfig(), ChipConfig(), join_samples="always"),
     ]
     assert all(other.to_mapping() != machine.to_mapping() for other in others)
 

@@ -66,7 +66,7 @@ def test_as_a_matrix_product():
     masks = {name: rng.random(layer.shapes[name]) < 0.4 for name in "AG"}
     flat = {name: mask.reshape(5, -1, 16).swapaxes(1, 2).reshape(1, 80, -1) for name, mask in masks.items()}
     product = MatrixProduct(batch=1, samples=80, in_features=24, out_features=20)
-    machine = Machine(TileConfig(), ChipConfig(tiles=3), "left", join_samples=True)
+    machine = Machine(TileConfig(), ChipConfig(tiles=3), "left", join_samples="always")
     joined = simulate_operation(layer, Operation.WEIGHT_GRADIENT, masks, machine)
     plain = simulate_operation(product, Operation.WEIGHT_GRADIENT, flat, machine)
     names = ("macs", "zeros", "dense_compute", "compute", "dense_shared", "shared", "dense_unpadded", "dram_cycles")
@@ -83,7 +83,7 @@ def test_fewer_cycles_and_no_sums():
         simulate_operation(
             layer, Operation.WEIGHT_GRADIENT, masks, Machine(TileConfig(), ChipConfig(tiles=1), join_samples=joins)
         )
-        for joins in (False, True)
+        for joins in ("never", "always")
     )
     assert together.compute < alone.compute
     assert together.dense_compute <= alone.dense_compute
