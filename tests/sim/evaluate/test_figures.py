@@ -88,6 +88,33 @@ def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) 
     assert figure.notes[0].startswith("`recommended` is as fast or faster on 1 of 1 networks: digits +")
 
 
+def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
+    figure = one("system", TINY, tmp_path)
+    trace = Trace.open(example_trace())
+    found: dict[str, Any] = {}
+    for measure, how in {"none": {}, "all": {"join_samples": "faster", "side": "faster"}}.items():
+        machine = Machine(load_preset("recommended"), ChipConfig(), **how)
+        results = [result for _, result in Results(tmp_path, trace, machine).run(trace.records)]
+        expected = totals(results)
+        found = found or expected
+        wanted = {
+            "tiles alone": expected["compute_speedup"],
+            "shared reads": expected["shared_speedup"],
+            "25.6 GB/s": expected["speedup"],
+        }
+        for bits, gbps in ((64, 102.4), (160, 256)):
+            other = Machine(load_preset("recommended"), ChipConfig(dram_channel_bits=bits), **how)
+            there = [result for _, result in Results(tmp_path, trace, other).run(trace.records)]
+            wanted[f"{gbps:g} GB/s"] = totals(there)["speedup"]
+        for where, speedup in wanted.items():
+            assert value(figure, metric=f"speedup, {where}", series=measure, x="digits") == speedup
+            assert value(figure, metric=f"speedup, {where}", series=measure, x="mean") == speedup
+    (point,) = (p for p in figure.points if (p.metric, p.series, p.x) == ("speedup, 256 GB/s", "all", "digits"))
+    assert point.more == {"workload": "digits", "gbps": 256.0, "measures": "all"}
+    assert f"digits {1 - found['shared_speedup'] / found['compute_speedup']:.1%}." in figure.notes[1]
+    assert f"digits {found['unpadded_speedup']:.2f}." in figure.notes[3]
+
+
 @pytest.mark.parametrize("zeros", PAPER)
 def test_random_zeros_agree_with_the_paper_and_the_page(zeros: float) -> None:
     speedups = SMALL.random_job(load_preset("paper"), zeros).run()["speedups"]
