@@ -131,18 +131,19 @@ struct Device {
         }
     }
 
-    // A cycle: what the core shows is a function of its registers and of what is driven.
+    // A cycle: what the core shows is a function of its registers and of what is driven. All of them change with the clock,
+    // what is driven too (verilated.py puts registers in front of it), so that one evaluation is enough.
     template <typename Seen>
     void step(Seen seen) {
         drive_memory();
-        top->eval();
-        seen();
-        draw(0);
-        observe_memory();
         top->clk = 1;
         top->eval();
-        draw(1);
+        draw(0);
+        seen();
+        observe_memory();
         top->clk = 0;
+        top->eval();
+        draw(1);
         ++cycle;
     }
 

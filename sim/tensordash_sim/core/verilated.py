@@ -257,7 +257,7 @@ def _library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
     """The library of a core's Verilog."""
     with tempfile.TemporaryDirectory(prefix="tensordash-core-") as scratch:
         made = Path(scratch) / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
-        key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog, HARNESS.read_bytes())
+        key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
         if not fetch_kept(key, made, link=False):
             _build(verilog, Path(scratch), made.name, quick=quick, waves=waves)
             keep_built(key, made)
@@ -286,13 +286,37 @@ def _hints(verilog: str) -> str:
     return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in there), ""])
 
 
+def _clocked(verilog: str) -> str:
+    """A module around the core in which what is driven comes from registers.
+
+    Verilator evaluates what follows from a model's inputs whenever it is called, that is before a clock edge and again
+    after it: from AXI's ready that is the tile. As registers, inputs change with the clock, and all is evaluated once.
+    """
+    header = re.search(r"^module tensordash_core\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
+    if header is None:
+        raise VerilatedError("the Verilog must have a module tensordash_core")
+    ports = re.findall(r"(input|output) wire (\[\d+:0\] )?(\w+)", header[1])
+    driven = [(bits, name) for kind, bits, name in ports if kind == "input" and name != "clk"]
+    at = {name: f"{name}_at_clock" for _, name in driven}
+    lines = [
+        f"module tensordash_clocked(\n{header[1]});",
+        *(f"  reg {bits}{at[name]} = {1 if name == 'rst' else 0};" for bits, name in driven),
+        "  always @(posedge clk) begin",
+        *(f"    {at[name]} <= {name};" for _, name in driven),
+        "  end",
+        f"  tensordash_core core({', '.join(f'.{name}({at.get(name, name)})' for _, _, name in ports)});",
+        "endmodule",
+    ]
+    return "\n".join([*lines, ""])
+
+
 def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -> None:
     """Verilator's model and the harness in a library."""
-    (folder / "core.v").write_text(verilog, encoding="utf-8")
+    (folder / "core.v").write_text(verilog + _clocked(verilog), encoding="utf-8")
     (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
     log = folder / "build.log"
     verilate = [
-        *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_core", "-o", name),
+        *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_clocked", "-o", name),
         *("-Mdir", ".", "-Wno-fatal", "--x-initial", "fast", "-O3", "-CFLAGS", "-fPIC", "-LDFLAGS", "-shared"),
         *(("--trace",) if waves else ()),
         *("core.vlt", "core.v", str(HARNESS)),

@@ -83,8 +83,10 @@ def test_convolutions_of_the_trace(config, name):
 
 def test_what_is_wrong_is_found(config):
     """What is no Verilog, and a program that takes too long."""
-    with pytest.raises(VerilatedError, match="verilator ended with"):
+    with pytest.raises(VerilatedError, match="the Verilog must have a module tensordash_core"):
         VerilatedCore(config, 1 << 12, verilog="module tensordash_core(input wire clk;\nendmodule\n")
+    with pytest.raises(VerilatedError, match="verilator ended with"):
+        VerilatedCore(config, 1 << 12, verilog="module tensordash_core(\n  input wire clk\n);\n  assign\nendmodule\n")
     with VerilatedCore(config, 1 << 17) as core:
         made = random_program(Random(0), config)
         run = core.run(made.program.descriptors, (1 << 17) - 4096)
