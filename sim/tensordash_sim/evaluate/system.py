@@ -16,7 +16,8 @@ MEASURES: dict[str, dict[str, Any]] = {
     "joined samples": {"join_samples": "always"},
     "joined where faster": {"join_samples": "faster"},
     "faster side": {"side": "faster"},
-    "all": {"join_samples": "faster", "side": "faster"},
+    "density order": {"row_order": "density"},
+    "all": {"join_samples": "faster", "side": "faster", "row_order": "density"},
 }
 """By name, what differs in the machine."""
 ALONE, SHARED = "tiles alone", "shared reads"
