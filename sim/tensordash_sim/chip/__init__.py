@@ -2,7 +2,8 @@
 
 from .bandwidth import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
 from .config import ChipConfig, Energy, Memory, Power
-from .operation import JOINS, SIDES, Machine, OperationResult, simulate_operation
+from .machine import JOINS, SIDES, Machine
+from .operation import OperationResult, simulate_operation
 from .passes import ROW_ORDERS
 from .results import Results, code_digest, totals
 from .traffic import Traffic

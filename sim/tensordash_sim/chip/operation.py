@@ -2,78 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash import TileConfig
-from tensordash.configuration.parameters import require_choice
-
-from ..lowering import Convolution, Geometry, Operation, Product, Vectors, join_samples, lower
+from ..lowering import Convolution, Geometry, Operation, join_samples, lower
 from .config import ChipConfig
-from .padding import skip_padding
-from .passes import ROW_ORDERS, Passes, grouped, run_passes
-from .shared import Grid, SharedReads, run_ahead
-from .spread import Spread
-from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic, on_chip_traffic
+from .machine import Machine
+from .run import ProductsRun
+from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic
 
-__all__ = ["JOINS", "SIDES", "Machine", "OperationResult", "ratio", "scheduled_operand", "simulate_operation"]
-
-SIDES = ("sparser", "left", "right", "faster")
-"""Which operand is scheduled: `faster` counts the cycles of both."""
-JOINS = ("never", "always", "faster")
-"""Whether weights' gradients of a convolution are summed over all samples at once; `faster` counts both."""
+__all__ = ["OperationResult", "ratio", "scheduled_operand", "simulate_operation"]
 
 
 def ratio(dividend: float, divisor: float) -> float | None:
     """How many times as much; None if it is of nothing."""
     return dividend / divisor if divisor else None
-
-
-@dataclass(frozen=True)
-class Machine:
-    """What is simulated.
-
-    Attributes
-    ----------
-    config : TileConfig
-        The tile.
-    chip : ChipConfig
-        What is around it.
-    side : "sparser", "left", "right" or "faster"
-        The operand whose zeros are skipped; the operation's name has the left one first. `faster` is the one with which
-        the operation takes fewer cycles, without DRAM, or the sparser one if it does not matter.
-    row_order : "natural" or "density"
-        Which vectors share the rows of a tile.
-    join_samples : "never", "always" or "faster"
-        Whether the gradients of a convolution's weights are sums over all samples at once (`lowering.join_samples`),
-        instead of one for each sample that are added up in memory. Streams are fewer and longer: where few are left,
-        some tiles have none. `faster` is as of `side`.
-    """
-
-    config: TileConfig
-    chip: ChipConfig
-    side: str = "sparser"
-    row_order: str = "natural"
-    join_samples: str = "never"
-
-    def __post_init__(self) -> None:
-        require_choice("side", self.side, SIDES)
-        require_choice("row_order", self.row_order, ROW_ORDERS)
-        require_choice("join_samples", self.join_samples, JOINS)
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Everything that results depend on."""
-        return {
-            **self.config.to_mapping(),
-            **self.chip.to_mapping(),
-            "side": self.side,
-            "row_order": self.row_order,
-            "join_samples": self.join_samples,
-        }
 
 
 @dataclass(frozen=True)
@@ -194,6 +140,7 @@ def simulate_operation(
 
     Examples
     --------
+    >>> from tensordash import TileConfig
     >>> from tensordash_sim.lowering import MatrixProduct
     >>> layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
     >>> masks = {"A": np.tile([True, False], (1, 64, 32)), "W": np.ones((1, 64, 64), bool)}
@@ -202,87 +149,71 @@ def simulate_operation(
     ('A', 0.5, 2.0)
     """
     sides = {name: operands[name] for name in (operation.left, operation.right)}
-    # Each sample gives sums of its own for the gradient of a convolution's weights.
-    is_summed = operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution)
+    tried = [_simulated(geometry, operation, sides, each) for each in _choices(geometry, operation, sides, machine)]
+    return min(tried, key=lambda result: result.on_chip)
+
+
+def _sums(geometry: Geometry, operation: Operation) -> int:
+    """How many sums make one result: each sample gives one of the gradient of a convolution's weights."""
+    return geometry.batch if operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution) else 1
+
+
+def _choices(
+    geometry: Geometry, operation: Operation, sides: Mapping[str, NDArray[np.bool_]], machine: Machine
+) -> list[Machine]:
+    """Machines of which the fastest is meant; the first is the one that it would be without counting."""
+    joins, names = [machine.join_samples], [machine.side]
     if machine.join_samples == "faster":
-        choices = ("never", "always") if is_summed and geometry.batch > 1 else ("never",)
-        return _fastest(geometry, operation, operands, [replace(machine, join_samples=each) for each in choices])
+        joins = ["never", "always"] if _sums(geometry, operation) > 1 else ["never"]
     if machine.side == "faster":
-        first = scheduled_operand(sides, operation)
-        in_order = ("left", "right") if first == operation.left else ("right", "left")
-        return _fastest(geometry, operation, operands, [replace(machine, side=side) for side in in_order])
+        names = ["left", "right"]
+        if scheduled_operand(sides, operation) == operation.right:
+            names.reverse()
+    return [replace(machine, join_samples=join, side=side) for join in joins for side in names]
+
+
+def _simulated(
+    geometry: Geometry, operation: Operation, sides: Mapping[str, NDArray[np.bool_]], machine: Machine
+) -> OperationResult:
+    """`simulate_operation` on a machine that leaves nothing to choose but by zeros."""
     config, chip = machine.config, machine.chip
     products = lower(geometry, operation, sides, config.lanes)
     has_padding = any(side.padding for product in products for side in (product.left, product.right))
     ones = {name: np.ones(mask.shape, np.bool_) for name, mask in sides.items()} if has_padding else sides
     full = lower(geometry, operation, ones, config.lanes) if has_padding else products
-    scheduled = scheduled_operand(sides, operation, machine.side)
-    spread, dense, unpadded = (Spread(chip.tiles) for _ in range(3))
-    totals, traffic, dense_traffic = Passes(), Traffic(), Traffic()
-    positions = padding = dense_shared = shared_cycles = reads = 0
-    ahead, beats = run_ahead(config, chip), config.rows // config.out_rows
-    if is_summed and machine.join_samples == "always":
-        products, full = ([join_samples(each, geometry.batch) for each in some] for some in (products, full))
-        is_summed = False
-    sums = geometry.batch if is_summed else 1
+    scheduled, sums = scheduled_operand(sides, operation, machine.side), _sums(geometry, operation)
+    if sums > 1 and machine.join_samples == "always":
+        products, full = ([join_samples(each, sums) for each in some] for some in (products, full))
+        sums = 1
+    ran = ProductsRun(machine, scheduled, sums)
     for product, without_zeros in zip(products, full, strict=True):
-        rows, columns = _in_order(product, scheduled)
-        natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
-        order = natural if machine.row_order == "natural" else grouped(rows, config.rows, machine.row_order)
-        sizes = {"row_groups": natural.shape[1], "column_groups": column_groups.shape[1]}
-        grid = Grid.of(batch=rows.batch, **sizes, chip=chip)
-        shared = SharedReads(grid, steps=rows.steps, depth=config.window_depth, ahead=ahead, beats=beats)
-        totals += run_passes(rows, columns, order, config, spread, dense, shared)
-        full_rows, full_columns = _in_order(without_zeros, scheduled)
-        skip_padding((full_rows, natural), (full_columns, column_groups), beats, unpadded)
-        dense_shared += grid.rounds * max(rows.steps, beats)
-        shared_cycles += shared.finish()
-        reads += shared.waits
-        move = partial(on_chip_traffic, product, columns=(columns, column_groups), config=config, chip=chip)
-        moved = move(rows=(rows, natural), grid=grid, reordered=False, sums=sums)
-        dense_traffic += moved
-        if order is not natural:
-            moved = move(rows=(rows, order), grid=grid, reordered=True, sums=sums)
-        traffic += moved
-        positions += product.positions
-        padding += (rows.fragmentation + rows.padding) * columns.count
+        ran.run(product, without_zeros)
+    if config.sparsity == "both":  # each pair of groups has a pass of its own
+        ran.dense_shared, ran.shared = ran.dense.cycles, ran.spread.cycles
     elements = products[0].left.batch if products else 1
     dram = Traffic(dram=_dram(geometry, operation, sides, scheduled, machine, elements, sums))
-    traffic, dense_traffic = traffic + dram, dense_traffic + dram
+    traffic, dense_traffic = ran.traffic + dram, ran.dense_traffic + dram
     memory, dense_memory = (
         {"dram": one.dram_cycles(chip), "banks": one.bank_cycles(chip), "transposers": one.transposer_cycles(chip)}
         for one in (traffic, dense_traffic)
     )
-    if config.sparsity == "both":  # each pair of groups has a pass of its own
-        dense_shared, shared_cycles = dense.cycles, spread.cycles
-    needs = {"compute": shared_cycles, **memory}
-    dense_needs = {"compute": dense_shared, **dense_memory}
+    needs = {"compute": ran.shared, **memory}
+    dense_needs = {"compute": ran.dense_shared, **dense_memory}
     cycles = max(needs.values())
-    inside = geometry.macs if config.sparsity == "both" else positions - padding
-    effectual = inside if config.sparsity == "none" else totals.work
-    tile_slots = config.rows * config.columns * config.lanes
-    slots = cycles * chip.tiles * tile_slots
-    idle = {
-        "options": totals.options,
-        "waits": totals.waits,
-        "rows": totals.no_row,
-        "columns": totals.no_column,
-        "stalls": totals.stalls * tile_slots,
-        "reads": reads * tile_slots,
-        "tail": (shared_cycles * chip.tiles - spread.busy - reads) * tile_slots,
-        "memory": (cycles - shared_cycles) * chip.tiles * tile_slots,
-    }
+    inside = geometry.macs if config.sparsity == "both" else ran.positions - ran.padding
+    effectual = inside if config.sparsity == "none" else ran.passes.work
+    slots = cycles * chip.tiles * config.rows * config.columns * config.lanes
     return OperationResult(
         scheduled=scheduled,
         macs=geometry.macs,
         zeros=1 - int(np.count_nonzero(sides[scheduled])) / sides[scheduled].size,
-        padding_share=(positions - inside) / positions if positions else 0.0,
+        padding_share=(ran.positions - inside) / ran.positions if ran.positions else 0.0,
         ideal_speedup=ratio(inside, effectual),
-        dense_compute=dense.cycles,
-        compute=spread.cycles,
-        dense_shared=dense_shared,
-        shared=shared_cycles,
-        dense_unpadded=unpadded.cycles,
+        dense_compute=ran.dense.cycles,
+        compute=ran.spread.cycles,
+        dense_shared=ran.dense_shared,
+        shared=ran.shared,
+        dense_unpadded=ran.unpadded.cycles,
         dram_cycles=needs["dram"],
         bank_cycles=needs["banks"],
         transposer_cycles=needs["transposers"],
@@ -291,28 +222,14 @@ def simulate_operation(
         dense_on_chip=_without_dram(dense_needs),
         on_chip=_without_dram(needs),
         limit=max(needs, key=lambda name: needs[name]),
-        utilisation=totals.work / slots,
-        idle={cause: idle_slots / slots for cause, idle_slots in idle.items()},
+        utilisation=ran.passes.work / slots,
+        idle={cause: idle_slots / slots for cause, idle_slots in ran.idle(cycles).items()},
         traffic=traffic,
-        dense_energy=_energy(dense.cycles, chip.power.dense, dense_traffic, chip),
+        dense_energy=_energy(ran.dense.cycles, chip.power.dense, dense_traffic, chip),
         energy=_energy(
-            spread.cycles, chip.power.dense if config.sparsity == "none" else chip.power.sparse, traffic, chip
+            ran.spread.cycles, chip.power.dense if config.sparsity == "none" else chip.power.sparse, traffic, chip
         ),
     )
-
-
-def _fastest(
-    geometry: Geometry, operation: Operation, operands: Mapping[str, NDArray[np.bool_]], machines: list[Machine]
-) -> OperationResult:
-    """On the machine that needs the fewest cycles without DRAM; of equal ones the first."""
-    results = [simulate_operation(geometry, operation, operands, machine) for machine in machines]
-    return min(results, key=lambda result: result.on_chip)
-
-
-def _in_order(product: Product, scheduled: str) -> tuple[Vectors, Vectors]:
-    """The scheduled side, and the other one."""
-    sides = (product.left, product.right)
-    return sides if scheduled == product.left.name else sides[::-1]
 
 
 def scheduled_operand(sides: Mapping[str, NDArray[np.bool_]], operation: Operation, side: str = "sparser") -> str:

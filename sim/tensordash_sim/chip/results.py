@@ -12,7 +12,8 @@ from tensordash.storage import files
 from tensordash.storage.journal import Journal
 
 from ..trace import Record, Trace
-from .operation import Machine, ratio, simulate_operation
+from .machine import Machine
+from .operation import ratio, simulate_operation
 
 __all__ = ["Results", "code_digest", "totals"]
 

@@ -1,0 +1,60 @@
+"""What operations are simulated on: a tile, a chip around it, and how work is put on them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tensordash import TileConfig
+from tensordash.configuration.parameters import require_choice
+
+from .config import ChipConfig
+from .passes import ROW_ORDERS
+
+__all__ = ["JOINS", "SIDES", "Machine"]
+
+SIDES = ("sparser", "left", "right", "faster")
+"""Which operand is scheduled: `faster` counts the cycles of both."""
+JOINS = ("never", "always", "faster")
+"""Whether weights' gradients of a convolution are summed over all samples at once; `faster` counts both."""
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What is simulated.
+
+    Attributes
+    ----------
+    config : TileConfig
+        The tile.
+    chip : ChipConfig
+        What is around it.
+    side : "sparser", "left", "right" or "faster"
+        The operand whose zeros are skipped; the operation's name has the left one first. `faster` is the one with which
+        the operation takes fewer cycles, without DRAM, or the sparser one if it does not matter.
+    row_order : "natural" or "density"
+        Which vectors share the rows of a tile.
+    join_samples : "never", "always" or "faster"
+        Whether the gradients of a convolution's weights are sums over all samples at once (`lowering.join_samples`),
+        instead of one for each sample that are added up in memory. Streams are fewer and longer: where few are left,
+        some tiles have none. `faster` is as of `side`.
+    """
+
+    config: TileConfig
+    chip: ChipConfig
+    side: str = "sparser"
+    row_order: str = "natural"
+    join_samples: str = "never"
+
+    def __post_init__(self) -> None:
+        require_choice("side", self.side, SIDES)
+        require_choice("row_order", self.row_order, ROW_ORDERS)
+        require_choice("join_samples", self.join_samples, JOINS)
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Everything that results depend on."""
+        return {
+            **self.config.to_mapping(),
+            **self.chip.to_mapping(),
+            "side": self.side,
+            "row_order": self.row_order,
+            "join_samples": self.join_samples,
+        }
