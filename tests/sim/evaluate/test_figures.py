@@ -118,6 +118,27 @@ def test_what_a_system_leaves_is_what_simulate_counts(tmp_path: Path) -> None:
     assert f"digits {found['unpadded_speedup']:.2f}." in figure.notes[3]
 
 
+def test_the_page_of_systems_has_the_evaluation_s_figures() -> None:
+    tables = section_of("system").split("| speedup, ")[1:]
+    means: dict[str, dict[str, float]] = {}
+    for table in tables:
+        where, *measures = [cell.strip() for cell in table.splitlines()[0].split("|")[:-1]]
+        (line,) = (line for line in table.splitlines() if line.startswith("| mean |"))
+        cells = [float(cell) for cell in line.split("|")[2:-1]]
+        means[where] = dict(zip(measures, cells, strict=True))
+    page = (ROOT / "docs" / "system.md").read_text(encoding="utf-8").split("## What each measure brings")[1]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| ")]
+    options = {"--join-samples faster": "joined where faster", "--side faster": "faster side"}
+    options |= {"--row-order density": "density order"}
+    seen = []
+    for measure, tiles, with_memory, _ in rows[1:]:
+        name = next((name for option, name in options.items() if option in measure), measure)
+        seen.append(name)
+        wanted = [means[where][name] for where in ("shared reads", "256 GB/s")]  # three digits of it
+        assert [float(tiles), float(with_memory)] == pytest.approx(wanted, abs=0.0055)
+    assert seen == ["none", *options.values(), "all"]
+
+
 @pytest.mark.parametrize("zeros", PAPER)
 def test_random_zeros_agree_with_the_paper_and_the_page(zeros: float) -> None:
     speedups = SMALL.random_job(load_preset("paper"), zeros).run()["speedups"]
