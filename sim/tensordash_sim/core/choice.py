@@ -161,7 +161,8 @@ class _Walker:
             raise ProgramError(f"there are {config.partial_sums} partial sums, not {each.partial + passes}")
         self.first = min(self.first, units["load"] + max(units["column"], units["row"]))
         apart = phase.x.apart if work.operation != "AxG" else 1
-        block = block_cycles(config, apart, fp32=work.fp32, mask=int(work.masked), emit=each.final)
+        how = {"fp32": int(work.fp32), "mask": int(work.masked), "emit": int(each.final), "bias": int(work.biased)}
+        block = block_cycles(config, apart, **how)
         taken = words * config.tile.window_depth / self.speedup + (config.tile.sparsity != "none")
         units["multiply"] += passes * max(taken, block) + BETWEEN
         units["output"] += passes * block + BETWEEN

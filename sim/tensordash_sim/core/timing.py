@@ -144,7 +144,8 @@ class _Clock:
         steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
         speedup = min(self.speedup, tile.window_depth) if tile.sparsity != "none" else 1.0
         passes = values["a_streams"] * values["b_streams"]
-        block = block_cycles(config, values["stride"], fp32=values["fp32"], mask=values["mask"], emit=values["emit"])
+        how = {name: values[name] for name in ("fp32", "mask", "emit", "bias")}
+        block = block_cycles(config, values["stride"], **how)
         each = steps / speedup
         begin = self._begin("multiply", index, known, values["wait"])
         output = self._begin("output", index, known, values["output_wait"])
@@ -192,14 +193,16 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
     return LAID + runs * run
 
 
-def block_cycles(config: CoreConfig, stride: int, *, fp32: int, mask: int, emit: int) -> float:
+def block_cycles(config: CoreConfig, stride: int, *, fp32: int, mask: int, emit: int, bias: int) -> float:
     """What the output unit takes for a block: its rows, and the groups of results."""
-    rows = config.tile.lanes * config.result_cycles
+    rows, parts = config.tile.lanes * config.result_cycles, config.parts("a")
     if not emit:
         return config.parts("b") * rows
-    words = gcd(stride, config.tile.lanes) * (config.fp32_groups if fp32 else 1) + 2 * mask
-    # The next rows come with a group's last word; the next group of the same rows a cycle after it.
-    return config.parts("b") * (rows + words - 1 + (config.parts("a") - 1) * (words + 1))
+    words = gcd(stride, config.tile.lanes) * (config.fp32_groups if fp32 else 1) * (1 + 2 * mask)
+    # The next rows come with a group's last word; the next group of the same rows a cycle after it. Meanwhile the
+    # next rows' biases are read.
+    written = words - 1 + (parts - 1) * (words + 1)
+    return config.parts("b") * (rows + max(written, 2 * bias * parts))
 
 
 def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = LATENCY) -> Timing:
