@@ -1,5 +1,6 @@
 """Benches can fail, continued: faults in the hardware of formats, accumulators and the C input."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -119,6 +120,18 @@ class TestC:
 
 
 class TestFused:
+    def test_a_small_difference_moves_up_too_far(self, tmp_path):
+        """A mutant that passed: how far it may is compared, but for what the largest step has taken of it."""
+        generate(VOLTA, tmp_path / "verilog")
+        file = tmp_path / "verilog" / "tensordash.v"
+        text = file.read_text()
+        (taken,) = set(re.findall(r"(limit\[3\] & _\d+_);", text))
+        file.write_text(text.replace(taken, "limit[3]"))
+        how = {"seed": 7, "effort": 0.05, "simulator": FOR_SMALL}
+        result = run_bench("pe", VOLTA, tmp_path / "verilog", tmp_path / "run", **how)
+        assert says(result.failures, "block is", "golden says")
+        assert [failure.partition(":")[0] for failure in result.failures] == ["small_differences"]
+
     def test_one_fraction_bit_too_few(self, found):
         assert says(found("pe", VOLTA, replace(VOLTA, accumulator={"fused": 22})), "block is", "golden says")
 

@@ -210,6 +210,35 @@ async def ends_of_the_range(dut) -> None:
 
 
 @cocotb.test()
+async def small_differences(dut) -> None:
+    """Products that nearly cancel, at FP32's lower end: what is left may move up only as far as the exponent allows."""
+    bench = Bench(dut, "small differences")
+    await bench.start()
+    config, random = bench.config, bench.random
+    a_format, b_format = config.a_format, config.b_format
+    if not isinstance(config.numerics.accumulator, Fused):
+        return
+    biases = a_format.bias + b_format.bias
+    most = tuple((fmt.largest >> fmt.fraction_bits) for fmt in (a_format, b_format))
+    lowest = FP32.bias + FP32.fraction_bits
+    for exponent in [*range(-lowest - 4, -lowest + 36)] * max(2, round(6 * bench.effort)):
+        both = exponent + biases  # of the two exponents' fields
+        if not 2 <= both <= sum(most):
+            continue
+        a_field = random.randint(max(1, both - most[1]), min(most[0], both - 1))
+        fields = {"a": a_field << a_format.fraction_bits, "b": both - a_field << b_format.fraction_bits}
+        a, b = (random.randrange(1 << fmt.fraction_bits) for fmt in (a_format, b_format))
+        near_a, near_b = (max(0, value - random.randint(0, 2)) for value in (a, b))
+        sign = random.getrandbits(1) << (a_format.width - 1)
+        lanes = [(0, 0, False)] * config.lanes
+        lanes[0] = (sign | fields["a"] | a, fields["b"] | b, True)
+        lanes[1] = (sign ^ 1 << (a_format.width - 1) | fields["a"] | near_a, fields["b"] | near_b, True)
+        random.shuffle(lanes)
+        for entering in (Entry(tuple(lanes), first=True, last=True), *[Entry()] * config.stages):
+            await bench.cycle(entering)
+
+
+@cocotb.test()
 async def specials_at_the_ends(dut) -> None:
     """An infinity or NaN of each lane beside a sum at the accumulator's end: its number counts nowhere."""
     bench = Bench(dut, "specials at the ends")
