@@ -115,7 +115,7 @@ class FusedAccumulator(Block):
         aligned = StructLayout({"magnitude": width, "sign": 1})
         terms = Signal(ArrayLayout(aligned, self.lanes), reset_less=True)
         level = Signal(self.level_bits, reset_less=True)
-        marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}))
+        marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}), reset_less=True)
         updates = [
             level.eq(highest - self.below + 1),
             marks.counting.eq(self.active.any() & ~self.sum.hold),
