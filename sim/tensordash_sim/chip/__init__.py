@@ -3,6 +3,7 @@
 from .bandwidth import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
 from .config import ChipConfig, Energy, Memory, Power
 from .machine import JOINS, SIDES, Machine
+from .masked import masked_rounds
 from .operation import OperationResult, simulate_operation
 from .passes import ROW_ORDERS
 from .results import Results, code_digest, totals
@@ -23,6 +24,7 @@ __all__ = [
     "Traffic",
     "at_bandwidth",
     "code_digest",
+    "masked_rounds",
     "simulate_operation",
     "sufficient_bandwidth",
     "totals",

@@ -21,7 +21,7 @@ from .roworder import ROWORDER
 from .run import run_jobs
 from .settings import Settings
 from .sweeps import FIG12, FIG13, FIG14
-from .system import SYSTEM
+from .system import ROOFLINE, SYSTEM
 
 __all__ = ["EXPERIMENTS", "NAMES", "evaluate"]
 
@@ -46,6 +46,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         GPT,
         RECOMMENDED,
         SYSTEM,
+        ROOFLINE,
     )
 }
 """By name, in the order of the paper; what is ours alone last."""

@@ -21,7 +21,8 @@ JobKind = Callable[..., dict[str, Any]]
 @cache
 def _code() -> str:
     """Of all code that answers depend on: what is simulated, and how it is asked here."""
-    asked = sorted(Path(__file__).parent.glob("measure*.py"))
+    here = Path(__file__).parent
+    asked = sorted([*here.glob("measure*.py"), *here.parent.joinpath("planner").glob("*.py")])
     return f"{code_digest()} {files.code_digest(*asked)}"
 
 

@@ -1,0 +1,31 @@
+"""How a training step runs on the chip as a whole: which tensors stay there, and what runs together."""
+
+from .budget import Budget
+from .graph import Graph, Node, Tensor
+from .plan import MEASURES, Kept, Plan
+from .published import gpt_block, resnet50, vgg16
+from .replay import PlanError, Replayed, replay
+from .search import plan_step
+from .stages import Stage
+from .step import Cycles, StepWriter, Value
+
+__all__ = [
+    "MEASURES",
+    "Budget",
+    "Cycles",
+    "Graph",
+    "Kept",
+    "Node",
+    "Plan",
+    "PlanError",
+    "Replayed",
+    "Stage",
+    "StepWriter",
+    "Tensor",
+    "Value",
+    "gpt_block",
+    "plan_step",
+    "replay",
+    "resnet50",
+    "vgg16",
+]

@@ -1,0 +1,239 @@
+"""A training step as a graph: tensors, and the nodes that read and write them."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from tensordash.configuration.parameters import require_choice
+
+__all__ = ["KINDS", "Graph", "Node", "Tensor"]
+
+KINDS = ("product", "element-wise", "sums", "row-wise", "update")
+"""Of a node: on the tiles; next to them, value by value, or adding values up, which can be read once all are there, or
+with a row at hand, as of softmax; the optimizer's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensor:
+    """A tensor.
+
+    Attributes
+    ----------
+    name : str
+        Its own in the graph.
+    values : int
+        How many.
+    value_bytes : float
+        Of one; a mask's bit is an eighth.
+    density : float
+        Share of values that are not zero.
+    axes : frozenset of str
+        Along which it can be taken part by part, such as "samples"; a weight has none.
+    has_mask : bool
+        Whether, compressed, it comes with a mask of its own: what is zero where a static mask has it does not.
+    most_parts : int
+        Into how many it can be cut at most, if that is fewer than the axis has: the keys of a head are needed whole by
+        each of the head's parts. 0 if it does not matter.
+    given, wanted : bool
+        Whether it is in DRAM before the step, and has to be there after it.
+    becomes : str
+        Of a wanted tensor: the given one that it is in the next step; "" if it is none.
+
+    Examples
+    --------
+    >>> half = Tensor(name="A", values=800, value_bytes=2, density=0.5)
+    >>> half.bytes, half.packed
+    (1600.0, 900.0)
+    """
+
+    name: str
+    values: int
+    value_bytes: float = 2.0
+    density: float = 1.0
+    axes: frozenset[str] = frozenset()
+    has_mask: bool = True
+    most_parts: int = 0
+    given: bool = False
+    wanted: bool = False
+    becomes: str = ""
+
+    @property
+    def bytes(self) -> float:
+        """On the chip, and in DRAM as it is."""
+        return float(self.values * self.value_bytes)
+
+    @property
+    def packed(self) -> float:
+        """In DRAM, compressed if that is less: a bit for each value, and the values that are not zero."""
+        return min(self.bytes, self.has_mask * self.values / 8 + self.values * self.density * self.value_bytes)
+
+    def part(self, parts: int) -> float:
+        """Bytes on the chip of what one of so many parts needs."""
+        return self.bytes / min(parts, self.most_parts or parts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """Something that is computed.
+
+    A product's first tensor is one of its operands, all others are the other one.
+
+    A node with an axis works part by part along it. What it reads that has no such axis, it needs whole for every part;
+    what it writes that has none is a sum over all parts, and is there after the last one.
+
+    Attributes
+    ----------
+    name : str
+        Its own in the graph.
+    kind : str
+        One of `KINDS`.
+    reads, writes : tuple of str
+        Tensors.
+    axis : str
+        "" if it has no parts: an update.
+    most_parts : int
+        Into how many it can be cut, if that is fewer than its axis has: a part has to fill the tiles. 0 if it does not
+        matter.
+    cycles : int
+        Of the chip's tiles, without DRAM.
+    apart : int
+        The same if it is cut into parts; 0 if that makes no difference.
+    values : int
+        That pass the element-wise units.
+    phase : int
+        All nodes of a phase come before those of the next: what lies between them, such as the later blocks of a
+        network of which this is one, is not in the graph.
+    """
+
+    name: str
+    kind: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    axis: str = ""
+    most_parts: int = 0
+    cycles: int = 0
+    apart: int = 0
+    values: int = 0
+    phase: int = 0
+
+    def __post_init__(self) -> None:
+        require_choice("kind", self.kind, KINDS)
+
+
+class Graph:
+    """A step: nodes in an order in which they can be computed.
+
+    Parameters
+    ----------
+    tensors : iterable of Tensor
+        All of them.
+    nodes : iterable of Node
+        In order.
+    axes : mapping of str to int
+        Into how many parts each axis can be cut at most.
+
+    Raises
+    ------
+    ValueError
+        If names repeat, a tensor is unknown, read before it is there, written twice or never made, or an axis unknown.
+
+    Examples
+    --------
+    >>> tensors = [Tensor(name="x", values=8, given=True), Tensor(name="y", values=8, wanted=True)]
+    >>> graph = Graph(tensors, [Node(name="copy", kind="update", reads=("x",), writes=("y",))], {})
+    >>> graph.writer["y"], graph.readers["x"]
+    ('copy', ('copy',))
+    >>> Graph(tensors[1:], [], {})
+    Traceback (most recent call last):
+    ValueError: tensor y must be given or written by a node
+    """
+
+    def __init__(self, tensors: Iterable[Tensor], nodes: Iterable[Node], axes: Mapping[str, int]) -> None:
+        listed, ordered = list(tensors), list(nodes)
+        self.tensors = {tensor.name: tensor for tensor in listed}
+        self.nodes = {node.name: node for node in ordered}
+        self.axes = dict(axes)
+        for kind, names in (("tensor", [each.name for each in listed]), ("node", [each.name for each in ordered])):
+            for name, times in Counter(names).items():
+                if times > 1:
+                    raise ValueError(f"{kind} {name} must have a name of its own")
+        self._check()
+
+    def _check(self) -> None:
+        there = {name for name, tensor in self.tensors.items() if tensor.given}
+        for node in self.nodes.values():
+            if node.axis and node.axis not in self.axes:
+                raise ValueError(f"axis of {node.name} must be one of {', '.join(self.axes)}, not {node.axis}")
+            for name in (*node.reads, *node.writes):
+                if name not in self.tensors:
+                    raise ValueError(f"tensors of {node.name} must be the graph's, not {name}")
+            for name in node.reads:
+                if name not in there:
+                    raise ValueError(f"tensor {name} must be there when {node.name} reads it")
+            for name in node.writes:
+                if name in there:
+                    raise ValueError(f"tensor {name} must not be written again by {node.name}")
+                there.add(name)
+                if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].given):
+                    raise ValueError(f"what {name} becomes must be a given tensor, not {old}")
+        for name in self.tensors:
+            if name not in there:
+                raise ValueError(f"tensor {name} must be given or written by a node")
+
+    @cached_property
+    def writer(self) -> dict[str, str]:
+        """The node that writes a tensor, of those that are written."""
+        return {tensor: node.name for node in self.nodes.values() for tensor in node.writes}
+
+    @cached_property
+    def readers(self) -> dict[str, tuple[str, ...]]:
+        """The nodes that read each tensor."""
+        found: dict[str, list[str]] = {name: [] for name in self.tensors}
+        for node in self.nodes.values():
+            for tensor in dict.fromkeys(node.reads):
+                found[tensor].append(node.name)
+        return {name: tuple(nodes) for name, nodes in found.items()}
+
+    def needed_after(self, tensor: str, inside: Iterable[str]) -> bool:
+        """Whether a tensor is wanted, or read by a node that is not `inside`."""
+        return self.tensors[tensor].wanted or not set(self.readers[tensor]) <= set(inside)
+
+    def with_copy(self, node: str, readers: Collection[str]) -> "Graph":
+        """The graph in which a node is computed a second time, for some of its readers.
+
+        What the copy gives has names of its own. If nobody reads what the node itself gives any more, it is gone.
+        """
+        old, suffix = self.nodes[node], f" for {min(readers)}"
+        mine = [name for name in old.writes if any(name in self.nodes[reader].reads for reader in readers)]
+        renamed = {name: name + suffix for name in mine}
+        phase = self.nodes[min(readers)].phase
+        copy = replace(old, name=node + suffix, writes=tuple(renamed.values()), phase=phase)
+        nodes: list[Node] = []
+        is_made = False
+        for each in self.nodes.values():
+            if each.name in readers:
+                if not is_made:
+                    nodes.append(copy)
+                    is_made = True
+                nodes.append(replace(each, reads=tuple(renamed.get(name, name) for name in each.reads)))
+            else:
+                nodes.append(each)
+        tensors = dict(self.tensors)
+        for name, new in renamed.items():
+            tensors[new] = replace(tensors[name], name=new, wanted=False)
+        read = {name for each in nodes for name in each.reads}
+        if not any(name in read or tensors[name].wanted for name in old.writes):
+            nodes = [each for each in nodes if each.name != node]
+            tensors = {name: each for name, each in tensors.items() if name not in old.writes}
+        made = object.__new__(Graph)  # right by construction
+        made.tensors, made.nodes, made.axes = tensors, {each.name: each for each in nodes}, self.axes
+        changed = {*old.reads, *old.writes, *renamed.values()} & tensors.keys()
+        made.readers = {name: found for name, found in self.readers.items() if name in tensors}
+        made.readers |= dict.fromkeys(changed, ())
+        for each in nodes:
+            for name in changed.intersection(each.reads):
+                made.readers[name] = (*made.readers[name], each.name)
+        made.writer = {name: found for name, found in self.writer.items() if name in tensors}
+        made.writer |= dict.fromkeys(renamed.values(), copy.name)
+        return made

@@ -1,0 +1,163 @@
+"""Stages one after the other: loads run ahead of the work, and stores behind it."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil, inf
+
+from .beside import Beside
+from .budget import Budget
+from .stages import Stage
+
+__all__ = ["alone", "overlapped"]
+
+LEAST_SLICES = 8
+"""Into which a stage is cut, or into more, none of which moves more than half of what may be ahead or behind: work
+on a slice begins when its loads are there, its stores begin when it is done."""
+
+
+def alone(stages: Sequence[Stage], budget: Budget) -> int:
+    """Cycles if no stage begins before the one before is done; within one, DRAM and tiles work at the same time.
+
+    Parameters
+    ----------
+    stages : sequence of Stage
+        In order.
+    budget : Budget
+        Bandwidth.
+    """
+    return sum(max(budget.on_chip(stage), budget.dram(stage)) for stage in stages)
+
+
+def overlapped(stages: Sequence[Stage], budget: Budget, beside: Sequence[Beside] = ()) -> int:
+    """Cycles if a stage's loads come while the ones before still work, and its stores leave while the next ones do.
+
+    What is loaded and not in use yet lies where the stage that is working leaves room, and so do the stages in
+    between; what is done and not stored yet has half of the budget's `prefetch`. Of either, one slice may be larger.
+    DRAM does one thing at a time: what could begin first. What is counted is the second of two steps, whose first loads
+    come while the one before still works.
+
+    Parameters
+    ----------
+    stages, budget
+        As in `alone`.
+    beside : sequence of Beside
+        Stages that run beside others.
+
+    Returns
+    -------
+    int
+        At least what tiles and element-wise units need, and at least what DRAM needs.
+    """
+    slots = _slots(stages, budget, beside)
+    work = sum(slot.work for slot in slots)
+    moved = sum(slot.loads + slot.stores for slot in slots) / budget.dram_bytes_per_cycle
+    return round(max(_Timeline([*slots, *slots], budget).run(), work, moved))
+
+
+@dataclass
+class _Slot:
+    """What happens while a stage has its place."""
+
+    work: float
+    loads: float
+    stores: float
+    space: float
+
+
+def _slots(stages: Sequence[Stage], budget: Budget, beside: Sequence[Beside]) -> list[_Slot]:
+    def slot(stage: Stage) -> _Slot:
+        work = budget.on_chip(stage)
+        return _Slot(work, sum(stage.loads.values()), sum(stage.stores.values()), stage.space)
+
+    slots = [slot(stage) for stage in stages]
+    for one in beside:
+        whole = slot(stages[one.stage])
+        for place, share in (*one.shares, (one.stage, one.left - 1)):
+            at = slots[place % len(slots)]
+            at.work += share * whole.work
+            at.loads += share * whole.loads
+            at.stores += share * whole.stores
+        for place in one.places:
+            slots[place % len(slots)].space += whole.space if place != one.stage else 0.0
+        for place in one.resumed:
+            slots[place % len(slots)].loads += one.again
+    return slots
+
+
+class _Timeline:
+    """The slices of all stages: when each is loaded, begun, done and stored."""
+
+    def __init__(self, slots: Sequence[_Slot], budget: Budget) -> None:
+        self.rate, self.room = budget.dram_bytes_per_cycle, budget.prefetch / 2
+        # What each stage leaves for the loads of later ones, and its first slice.
+        self.rooms = [budget.capacity + budget.prefetch - self.room - slot.space for slot in slots]
+        self.starts: list[int] = []
+        self.stage: list[int] = []
+        self.work: list[float] = []
+        loads: list[float] = []
+        stores: list[float] = []
+        for slot in slots:
+            slices = max(LEAST_SLICES, ceil(2 * max(slot.loads, slot.stores) / self.room))
+            self.starts.append(len(self.work))
+            self.stage += [len(self.starts) - 1] * slices
+            self.work += [slot.work / slices] * slices
+            loads += [slot.loads / slices] * slices
+            stores += [slot.stores / slices] * slices
+        # Bytes of all slices before each.
+        self.loads, self.stores = ([0.0, *accumulate(each)] for each in (loads, stores))
+        self.loaded: list[float] = []
+        self.used = 0  # slices that have to be in use before the next one is loaded
+        self.begun: list[float] = []
+        self.done: list[float] = []
+        self.stored: list[float] = []
+
+    def run(self) -> float:
+        """Cycles from the end of the first half's work to the end of all work."""
+        free = 0.0
+        while len(self.stored) < len(self.work):
+            self._work()
+            load, store = self._can_load(), self._can_store()
+            if load <= store:
+                number, moved, of = len(self.loaded), self.loads, self.loaded
+            else:
+                number, moved, of = len(self.stored), self.stores, self.stored
+            free = max(free, min(load, store)) + (moved[number + 1] - moved[number]) / self.rate
+            of.append(free)
+        return self.done[-1] - self.done[len(self.work) // 2 - 1] if self.done else 0.0
+
+    def _work(self) -> None:
+        """Begin the slices of which it is known when they can."""
+        for number in range(len(self.begun), len(self.loaded)):
+            # Room for results: the earlier ones, but for the last few, are stored.
+            gone = min(bisect_left(self.stores, self.stores[number] - self.room), number)
+            if gone > len(self.stored):
+                return
+            room = self.stored[gone - 1] if gone else 0.0
+            begin = max(self.loaded[number], room, self.done[-1] if self.done else 0.0)
+            self.begun.append(begin)
+            self.done.append(begin + self.work[number])
+
+    def _can_load(self) -> float:
+        """When the next slice's loads have room: those of earlier slices, but for the last few, are in use."""
+        number = len(self.loaded)
+        if number == len(self.work):
+            return inf
+        while self.used < number and not self._has_room(number):
+            self.used += 1
+        if self.used > len(self.begun):
+            return inf
+        return self.begun[self.used - 1] if self.used else 0.0
+
+    def _has_room(self, number: int) -> bool:
+        """Whether a slice can be loaded once the first `used` are in use, and stay until it is used itself."""
+        now, then = self.stage[max(self.used - 1, 0)], self.stage[number]
+        until = self.loads[number + 1]
+        if until - self.loads[self.used] > self.rooms[now]:
+            return False
+        return all(until - self.loads[self.starts[stage + 1]] <= self.rooms[stage] for stage in range(now + 1, then))
+
+    def _can_store(self) -> float:
+        number = len(self.stored)
+        return self.done[number] if number < len(self.done) else inf
