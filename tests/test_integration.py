@@ -42,6 +42,7 @@ def test_memories_of_a_core() -> None:
     assert [re.findall(r"[\w]+", line) for line in inside] == [[str(each[name]) for name in names] for each in memories]
 
 
+@pytest.mark.slow
 def test_timing_diagrams_are_of_this_design() -> None:
     found = runpy.run_path(str(ROOT / "bench/timing_diagrams.py"))["diagrams"]()
     assert {path.stem for path in WAVES.glob("*.json")} == {path.stem for path in WAVES.glob("*.svg")} == set(found)

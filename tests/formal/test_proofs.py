@@ -27,6 +27,9 @@ LONG = (
     "tile_control-int8-with-c",
     "tile-int8-with-c",
     "accumulator-fp8-e4m3",
+    "accumulator-paper",
+    "axi_stream-paper",
+    "tile-ring",
 )
 CASES = [
     pytest.param(
@@ -44,11 +47,16 @@ CASES = [
 """The rounder of those two is the paper's."""
 # Of a ring, what it changes.
 CASES += [
-    pytest.param(proof, ODD_TILES["ring"], id=f"{proof.name}-ring")
+    pytest.param(
+        proof,
+        ODD_TILES["ring"],
+        id=f"{proof.name}-ring",
+        marks=pytest.mark.slow if f"{proof.name}-ring" in LONG else (),
+    )
     for proof in PROOFS
     if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
 ]
-LONG_TO_REFUTE = ("row_wait_grows",)
+LONG_TO_REFUTE = ("row_wait_grows", "a_finished_block_is_offered")
 # Of each property the first broken variant; all of them at night, as in `make prove`.
 BROKEN = [
     pytest.param(

@@ -80,6 +80,7 @@ def test_table(report):
     assert not any(line.startswith("- *:") for line in lines)
 
 
+@pytest.mark.slow
 def test_core_and_c_in_the_whole_tile(document):
     """An integer C is added to a finished sum: it is no part of the core, but of the result and of control."""
     config = replace(TINY, sparsity="rows", depth=2, connectivity=((0, 0), (1, 0)), initial=True)

@@ -78,7 +78,8 @@ def random_works(name, seeds):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name == "core-wide" else ()) for name in PRESETS]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("core-wide", "core-dense") else ()) for name in PRESETS],
 )
 def test_random_layers(name):
     """The Verilog of larger cores runs them at night, and random programs on its bench."""

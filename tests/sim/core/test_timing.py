@@ -24,7 +24,7 @@ from tensordash_sim.core.verilated import VerilatedCore
 SIZE = 1 << 22
 
 
-@pytest.mark.parametrize("name", ["core", "core-dense"])
+@pytest.mark.parametrize("name", ["core", pytest.param("core-dense", marks=pytest.mark.slow)])
 def test_cycles_and_busy_units(name):
     """Random layers: schedules are counted exactly, layouts nearly, cycles within a tenth."""
     config = load_any_preset(name)

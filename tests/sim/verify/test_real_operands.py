@@ -24,7 +24,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
 }
 
 
-AT_NIGHT = ("e4m3", "e5m2")
+AT_NIGHT = ("e4m3", "e5m2", "e4m3-hopper")
 """The mixed tile has them both."""
 
 
