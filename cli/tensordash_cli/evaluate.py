@@ -41,7 +41,7 @@ __all__ = ["command"]
     help="PRESET.json of `tensordash synth --preset PRESET --json` (default: made when they are needed, minutes).",
 )
 @click.option("--no-synth", is_flag=True, help="No synthesis: areas are left out, power is the paper's.")
-@click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too, as a page.")
+@click.option("--page", metavar="FILE.md", type=Path, help="Write the tables there, too; others stay.")
 @click.option("--workers", type=WholeRange(min=1), help="Processes (default: one per core).")
 @click.option("--cluster", metavar="ADDRESS", help="Work on the Dask cluster whose scheduler is there, instead.")
 @json_option
@@ -101,7 +101,8 @@ def command(
         results = {} if no_synth else synthesis_results.made(presets, output / "synth")
     figures = _evaluate(chosen, replace(settings, synthesis=results), output, workers or os.cpu_count() or 1, cluster)
     if page is not None:
-        write_whole(page, render(figures))
+        old = page.read_text(encoding="utf-8") if page.is_file() else ""
+        write_whole(page, render(figures, NAMES, old))
     if everything:
         write_report(figures, output / "index.html", runs=example_runs())
     if as_json:

@@ -15,21 +15,26 @@ from .console import (
     preset_options,
     print_json,
     progress,
+    progress_bar,
     split_inputs,
     writable,
 )
 
 if TYPE_CHECKING:
+    from tensordash_sim.evaluate import Figure
     from tensordash_sim.report import ScheduleRun
 
 __all__ = ["command"]
 
 
 @click.command("report")
-@click.argument("inputs", metavar="[CONFIG.toml] [DIR]", nargs=-1, type=Path)
+@click.argument("inputs", metavar="[CONFIG.toml] [DIR|RUN.trace]", nargs=-1, type=Path)
 @preset_options
 @click.option("-o", "--output", metavar="FILE.html", type=Path, required=True, help="The page.")
 @click.option("--trace", metavar="RUN.trace", type=Path, help="Schedules of this trace (default: the package's).")
+@click.option("--step", type=WholeRange(min=0), help="Of RUN.trace (default: the last one).")
+@click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="What is around the tiles of RUN.trace.")
+@click.option("--synth/--no-synth", "synth", default=None, help="Area, clock and power of that very tile (default).")
 @click.option("--layer", metavar="NAME", help="Layer whose schedules are shown (of the package's trace: CNN.conv2).")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
 @click.option("--passes", type=WholeRange(1, 1000), default=8, show_default=True, help="Passes of an operation.")
@@ -41,27 +46,47 @@ def command(
     settings: tuple[str, ...],
     output: Path,
     trace: Path | None,
+    step: int | None,
+    chip_file: Path | None,
+    synth: bool | None,
     layer: str | None,
     operations: tuple[str, ...],
     passes: int,
     seed: int,
     as_json: bool,
 ) -> None:
-    """Write one HTML page that needs no network: results of `tensordash evaluate`, and schedules to step through.
+    """Write one HTML page that needs no network: what a tile brings on a recorded step, or results of an evaluation.
 
-    DIR holds the results; without it, the page has the schedules alone. They are the golden model's, of passes that
-    are drawn from a layer of a trace's first step, on the configured tile; and the example of the paper's Fig. 3.
+    RUN.trace is a recording (`tensordash trace`): the page has speedup, zeros and limits by layer and operation, what
+    memory leaves of it at three bandwidths and what a better order of work brings back, a roofline, energy, and what
+    the tile costs, next to the dense baseline. Synthesis of the tile takes minutes; it is kept.
+
+    DIR holds results of `tensordash evaluate`. Without either, the page has schedules to step through alone. They are
+    the golden model's, of passes that are drawn from a layer of a trace's first step, on the configured tile; and the
+    example of the paper's Fig. 3.
     """
     from tensordash_sim.report import figure_3_run, load_results, write_report
+    from tensordash_sim.trace.format import INDEX
 
-    config_file, folder = split_inputs(inputs, "[CONFIG.toml] [DIR]")
+    config_file, folder = split_inputs(inputs, "[CONFIG.toml] [DIR|RUN.trace]")
     config = chosen_config(config_file, preset, settings)
     writable(output, "--output")
-    results = load_results(folder) if folder is not None else []
+    is_trace = folder is not None and (folder.suffix == ".trace" or (folder / INDEX).is_file())
+    if not is_trace and (step is not None or chip_file is not None or synth is not None):
+        raise click.UsageError("--step, --chip and --synth go with RUN.trace")
+    if is_trace and trace is not None:
+        raise click.UsageError("--trace does not go with RUN.trace, whose schedules are shown")
+    results, title = [], "TensorDash: schedules"
+    if is_trace and folder is not None:
+        trace, title = folder, f"TensorDash on {folder.stem}"
+        layer = _first_layer(folder) if layer is None else layer
     runs = _runs(config, trace, layer, operations, passes, seed)
-    title = "TensorDash: evaluation" if results else "TensorDash: schedules"
+    if is_trace and folder is not None:
+        results = _verdict(folder, config, chip_file, step, synth is not False)
+    elif folder is not None:
+        results, title = load_results(folder), "TensorDash: evaluation"
     with progress.status("writing the page"):
-        write_report(results, output, runs=[*runs, figure_3_run()], title=title)
+        write_report(results, output, runs=[*runs, figure_3_run()], title=title, overview=not is_trace)
     document: dict[str, Any] = {
         "path": str(output),
         "digest": config.digest,
@@ -69,12 +94,54 @@ def command(
         "schedules": [{"title": run.title, "steps": run.counters.steps, "cycles": run.counters.cycles} for run in runs],
     }
     if as_json:
+        if is_trace:
+            document["figures"] = {result.name: result.to_json() for result in results}
         print_json(document)
         return
+    for result in results if is_trace else ():
+        for note in result.notes if result.name in ("speedup", "measures", "energy") else ():
+            click.echo(f"{result.name}: {note}")
     click.echo(f"{output}: {len(results)} results, {output.stat().st_size / 1e6:.1f} MB")
     for run in runs:
         steps, cycles = run.counters.steps, run.counters.cycles
         click.echo(f"{run.title}: {steps} dense steps in {cycles} cycles ({steps / cycles:.3f}x)")
+
+
+def _first_layer(folder: Path) -> str:
+    """The first layer that is recorded."""
+    from tensordash_sim.trace import Trace
+
+    names = [record.layer for step in Trace.open(folder).steps for record in step.records]
+    if not names:
+        raise click.UsageError(f"{folder} must have an operation to simulate")
+    return names[0]
+
+
+def _verdict(folder: Path, config: TileConfig, chip_file: Path | None, step: int | None, synth: bool) -> list["Figure"]:
+    """Figures on a recorded step, energy with the power of the very tile."""
+    from tensordash_sim.chip import ChipConfig
+    from tensordash_sim.report import verdict
+    from tensordash_sim.trace import Trace
+
+    trace, chip = Trace.open(folder), ChipConfig() if chip_file is None else ChipConfig.load(chip_file)
+    if step is not None and step not in (steps := [each.index for each in trace.steps]):
+        raise not_among("--step", str(step), map(str, steps), folder)
+    synthesis = None
+    if synth:
+        from tensordash_synth import synthesize
+
+        with progress.status("synthesizing") as status:
+            synthesis = synthesize(config, progress=status.update).to_json()
+    with progress_bar() as bar:
+        task = bar.add_task("operations")
+        return verdict(
+            trace,
+            config,
+            chip,
+            step=step,
+            synthesis=synthesis,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
 
 
 def _runs(

@@ -83,6 +83,23 @@ def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -
     assert "Plotly, Inc." not in html
 
 
+def test_a_network_from_its_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = call("tile.toml run.trace -o page.html --no-synth", capfd)
+    assert status == 0
+    lines = out.splitlines()
+    assert lines[0].startswith("speedup: ")
+    assert lines[1].startswith("measures: From ")
+    assert lines[2].startswith("energy: The baseline's over TensorDash's: ")
+    assert lines[-2].startswith("page.html: 6 results, ")
+    html = (folder / "page.html").read_text(encoding="utf-8")
+    for text in ("<title>TensorDash on run</title>", "Speedup by layer", "What multipliers do", "fc AxW", "Plotly, Inc."):
+        assert text in html
+    status, out, _ = call("tile.toml run.trace -o page.html --no-synth --json", capfd)
+    document = json.loads(out)
+    assert status == 0
+    assert list(document["figures"]) == ["speedup", "zeros", "measures", "limits", "roofline", "energy"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -92,7 +109,7 @@ def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -
         ("nothing -o page.html", "nothing: must be a folder of results"),
         ("empty -o page.html", "empty: must hold results"),
         ("broken -o page.html", 'fig15.json: kind must be one of line, bar, table, not "pie"'),
-        ("results empty -o page.html", r"give [CONFIG.toml] [DIR], not results empty"),
+        ("results empty -o page.html", r"give [CONFIG.toml] [DIR|RUN.trace], not results empty"),
         ("missing.toml -o page.html", "cannot read the configuration missing.toml"),
         ("-o page.html --op FxG", "--op must be one of AxW, WxG, AxG, not 'FxG'"),
         ("-o page.html --layer fc9", "--layer and --op must be one of the "),
@@ -100,6 +117,12 @@ def test_schedules_of_a_trace(folder: Path, capfd: pytest.CaptureFixture[str]) -
         ("-o page.html --trace run.trace --layer fc --op AxG", "must be one of fc AxW, not fc AxG"),
         ("-o page.html --trace results", "results"),
         ("-o page.html --passes 0", "--passes"),
+        ("run.trace -o page.html --no-synth --step 3", "--step must be one of 0, not 3"),
+        ("run.trace -o page.html --no-synth --chip nowhere.toml", "cannot read the chip nowhere.toml"),
+        ("run.trace -o page.html --no-synth --layer fc9", "--layer and --op must be one of fc AxW, not fc9"),
+        ("run.trace -o page.html --trace run.trace", "--trace does not go with RUN.trace, whose schedules are shown"),
+        ("nothing.trace -o page.html --no-synth", "nothing.trace"),
+        ("results -o page.html --step 0", "--step, --chip and --synth go with RUN.trace"),
         ("-o page.html --set tile.rows=0", "tile.rows must be an integer from 1 to 16, not 0"),
     ],
 )

@@ -23,26 +23,33 @@ make evaluate    # tensordash evaluate --all --page docs/evaluation.md
 and `tests/sim/evaluate` compares it with what the command gives. `build/evaluation` then has each figure as SVG and
 PNG, its numbers as CSV and JSON, and in the JSON what they were found with: data, scale, seed, commit, and a hash of
 all configurations, which stands below each title here. `tensordash evaluate` alone lists the names;
-`tensordash evaluate fig12 --traces DIR` makes one of them. `--workers N` runs that many processes (joblib),
+`tensordash evaluate fig12 --traces DIR` makes one of them; with `--page FILE` the others stay on that page as they are.
+`--workers N` runs that many processes (joblib),
 `--cluster tcp://HOST:PORT` works on a Dask cluster, whose workers need this package and the traces under the same
 paths. What is done is kept by configuration, trace and code; a run that was interrupted goes on where it was.
 Means are arithmetic, over the paper's eight networks.
 """
 
 
-def page(figures: Sequence[Figure]) -> str:
+def page(figures: Sequence[Figure], names: Sequence[str] = (), old: str = "") -> str:
     """All of it.
 
     Parameters
     ----------
     figures : sequence of Figure
-        In the order in which they are to come.
+        What was made.
+    names : sequence of str
+        The order in which figures come; theirs, if it is empty.
+    old : str
+        The page as it was: figures that were not made stay.
     """
-    parts = [INTRODUCTION]
+    sections = {text.partition("\n")[0].split(":")[0]: f"## {text}" for text in old.split("\n## ")[1:]}
     with_networks = next((figure for figure in figures if "data" in figure.conditions), None)
     if with_networks is not None:
-        parts.append(_networks(with_networks))
-    return "\n".join([*parts, *map(section, figures)])
+        sections["Networks"] = _networks(with_networks)
+    sections |= {figure.name: section(figure) for figure in figures}
+    order = ["Networks", *(names or [figure.name for figure in figures])]
+    return "\n".join([INTRODUCTION, *(sections[name].rstrip("\n") + "\n" for name in order if name in sections)])
 
 
 def _networks(figure: Figure) -> str:

@@ -10,7 +10,7 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash_cli.main import run
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
-from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, section, write_figure
+from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, page, section, write_figure
 from tensordash_sim.evaluate.gpt import _block as gpt_block
 from tensordash_sim.evaluate.gpt import element_wise
 from tensordash_sim.evaluate.measure import masked_outputs
@@ -263,3 +263,16 @@ def test_all_claims_are_of_the_paper() -> None:
 def test_points_keep_what_else_belongs_to_them() -> None:
     point = Point(metric="speedup", series="tile", x=1, ours=2.0, more={"spread": 0.1})
     assert point.to_json() == {"metric": "speedup", "series": "tile", "x": 1, "paper": None, "ours": 2.0, "spread": 0.1}
+
+
+def test_what_is_not_made_stays_on_the_page() -> None:
+    assert page([], NAMES, PAGE) == PAGE
+    point = Point(metric="speedup", series="tile", x=0.5, ours=2.0)
+    new = Figure(name="fig8", title="New", source="-", kind="line", x_label="", y_label="", points=[point])
+    remade = page([new], NAMES, PAGE)
+    assert remade.count("\n## ") == PAGE.count("\n## ")
+    assert "## fig8: New" in remade
+    others = [name for name in ("Networks", *NAMES) if name != "fig8"]
+    assert [part.split(":")[0].split("\n")[0] for part in remade.split("\n## ")[1:]] == ["Networks", *NAMES]
+    for name in others:
+        assert PAGE.split(f"\n## {name}")[1].split("\n## ")[0].rstrip() in remade

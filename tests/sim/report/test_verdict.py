@@ -1,0 +1,90 @@
+"""A recorded step's figures are what `simulate` counts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tensordash import TileConfig, load_preset
+from tensordash_sim.chip import ChipConfig, Machine, Results, totals
+from tensordash_sim.evaluate import Figure
+from tensordash_sim.report import verdict
+from tensordash_sim.trace import Trace, example_trace
+
+SYNTHESIS = {
+    "config": "0123456789abcdef",
+    "ratio": {"area": 1.17, "clock": 0.98, "power": None},
+    "power": [{"operands": "0% zeros", "watts": {"total": {"tensordash": 0.12, "baseline": 0.1}}}],
+}
+
+
+@pytest.fixture(scope="module")
+def figures() -> dict[str, Figure]:
+    found = verdict(Trace.open(example_trace()), load_preset("recommended"), synthesis=SYNTHESIS)
+    return {figure.name: figure for figure in found}
+
+
+def value(figure: Figure, **where: Any) -> float:
+    (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
+    assert point.ours is not None
+    return point.ours
+
+
+@pytest.mark.parametrize(
+    ("measure", "how"),
+    [
+        ("as recorded", {}),
+        ("density order", {"row_order": "density"}),
+        ("all of them", {"join_samples": "faster", "side": "faster", "row_order": "density"}),
+    ],
+)
+def test_it_is_what_simulate_counts(
+    figures: dict[str, Figure], tmp_path: Path, measure: str, how: dict[str, Any]
+) -> None:
+    trace = Trace.open(example_trace())
+    machine = Machine(load_preset("recommended"), ChipConfig(), **how)
+    results = [(record, result) for record, result in Results(tmp_path, trace, machine).run(trace.steps[-1].records)]
+    every = totals(result for _, result in results)
+    found = figures["measures"]
+    assert value(found, series=measure, x="tiles") == every["shared_speedup"]
+    assert value(found, series=measure, x="25.6 GB/s") == every["speedup"]
+    if measure != "as recorded":
+        return
+    of_layer = [result for record, result in results if (record.layer, str(record.operation)) == ("CNN.conv2", "WxG")]
+    expected = totals(of_layer)
+    speedup = figures["speedup"]
+    assert value(speedup, metric="speedup of tiles", series="WxG", x="CNN.conv2") == expected["shared_speedup"]
+    assert value(speedup, metric="most that zeros allow", series="WxG", x="CNN.conv2") == expected["ideal_speedup"]
+    assert value(figures["zeros"], series="WxG", x="CNN.conv2") == pytest.approx(of_layer[0]["zeros"])
+    assert f"{every['shared_speedup']:.2f}x over all operations" in speedup.notes[0]
+    energy = figures["energy"]
+    # Energy of logic is that of the synthesized tile: 1.2 times the baseline's power.
+    core = [value(energy, series=series, x="core") for series in ("baseline", "tensordash")]
+    assert core[0] / core[1] == pytest.approx(every["compute_speedup"] / 1.2)
+    assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
+
+
+def test_slots_add_up(figures: dict[str, Figure]) -> None:
+    shares: dict[tuple[str, float | str], float] = {}
+    for point in figures["limits"].points:
+        assert point.ours is not None
+        shares[point.metric, point.x] = shares.get((point.metric, point.x), 0.0) + point.ours
+    assert len(shares) == 14  # 11 operations, and all of each kind
+    assert all(total == pytest.approx(1) for total in shares.values())
+
+
+def test_roofline(figures: dict[str, Figure]) -> None:
+    chip = ChipConfig()
+    roof = [point for point in figures["roofline"].points if point.series == "the baseline's roof"]
+    assert (roof[0].x, roof[0].ours) == (0.0, 0.0)
+    assert all(p.ours == pytest.approx(min(16384, float(p.x) * chip.dram_bytes_per_cycle)) for p in roof)
+
+
+def test_cost_has_what_was_synthesized(figures: dict[str, Figure]) -> None:
+    assert {point.metric: point.ours for point in figures["cost"].points} == {"area": 1.17, "clock": 0.98}
+    assert "0123456789ab" in figures["cost"].notes[0]
+
+
+def test_no_such_step() -> None:
+    with pytest.raises(ValueError, match="step must be one of 0, not 7"):
+        verdict(Trace.open(example_trace()), TileConfig(), step=7)
