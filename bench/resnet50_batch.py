@@ -11,7 +11,6 @@ import argparse
 import resource
 import time
 from collections import Counter
-from collections.abc import Iterator
 
 import numpy as np
 
@@ -27,42 +26,8 @@ from tensordash_sim.chip import (
     sufficient_bandwidth,
     totals,
 )
-from tensordash_sim.lowering import Convolution, Operation
-
-STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
-"""Width and blocks of each stage (He et al., Deep Residual Learning for Image Recognition, Table 1)."""
-
-
-def convolution(images: int, channels: int, filters: int, size: int, kernel: int, stride: int = 1) -> Convolution:
-    """A square one, padded to keep its size."""
-    return Convolution(
-        batch=images,
-        in_channels=channels,
-        out_channels=filters,
-        size=(size, size),
-        kernel=(kernel, kernel),
-        stride=(stride, stride),
-        padding=(kernel // 2, kernel // 2),
-        dilation=(1, 1),
-        groups=1,
-    )
-
-
-def resnet50(images: int) -> Iterator[tuple[str, Convolution]]:
-    """Its convolutions, the stride of a block in the 3x3 one."""
-    yield "conv1", convolution(images, 3, 64, 224, 7, 2)
-    size, channels = 56, 64
-    for stage, (width, blocks) in enumerate(STAGES, start=1):
-        for block in range(blocks):
-            stride = 2 if stage > 1 and block == 0 else 1
-            name = f"layer{stage}.{block}"
-            yield f"{name}.conv1", convolution(images, channels, width, size, 1)
-            yield f"{name}.conv2", convolution(images, width, width, size, 3, stride)
-            if block == 0:
-                yield f"{name}.downsample", convolution(images, channels, 4 * width, size, 1, stride)
-            size //= stride
-            yield f"{name}.conv3", convolution(images, width, 4 * width, size, 1)
-            channels = 4 * width
+from tensordash_sim.lowering import Operation
+from tensordash_sim.planner.published import resnet50_layers
 
 
 def main() -> None:
@@ -79,7 +44,7 @@ def main() -> None:
     machine = Machine(load_preset(arguments.preset), chip, **how)
     rng = np.random.default_rng(0)
     began, seconds, results = time.perf_counter(), 0.0, []
-    for name, layer in resnet50(arguments.images):
+    for name, layer in resnet50_layers(arguments.images):
         densities = {"A": 1 - arguments.zeros, "W": 1.0, "G": 1 - arguments.zeros}
         masks = {side: rng.random(shape, np.float32) < densities[side] for side, shape in layer.shapes.items()}
         for operation in Operation:

@@ -92,7 +92,13 @@ def test_a_network_from_its_trace(folder: Path, capfd: pytest.CaptureFixture[str
     assert lines[2].startswith("energy: The baseline's over TensorDash's: ")
     assert lines[-2].startswith("page.html: 6 results, ")
     html = (folder / "page.html").read_text(encoding="utf-8")
-    for text in ("<title>TensorDash on run</title>", "Speedup by layer", "What multipliers do", "fc AxW", "Plotly, Inc."):
+    for text in (
+        "<title>TensorDash on run</title>",
+        "Speedup by layer",
+        "What multipliers do",
+        "fc AxW",
+        "Plotly, Inc.",
+    ):
         assert text in html
     status, out, _ = call("tile.toml run.trace -o page.html --no-synth --json", capfd)
     document = json.loads(out)
