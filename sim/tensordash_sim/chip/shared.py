@@ -226,7 +226,11 @@ class SharedReads:
         element, group = np.divmod(np.arange(self._groups, self._groups + len(paces)), grid.row_groups)
         band, tile = element * grid.bands + group // grid.rows - self._dropped, group % grid.rows
         more = self._empty(int(band[-1]) + 1 - len(self._bands.made))
-        self._bands = _Bands(*(np.concatenate(both) for both in zip(self._bands, more, strict=True)))
+        self._bands = _Bands(
+            np.concatenate((self._bands.paces, more.paces)),
+            np.concatenate((self._bands.made, more.made)),
+            np.concatenate((self._bands.there, more.there)),
+        )
         self._bands.paces[band, tile] = paces
         self._bands.made[band, tile] = made
         self._bands.there[band, tile] = True
