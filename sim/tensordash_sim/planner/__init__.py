@@ -4,6 +4,7 @@ from .budget import Budget
 from .graph import Graph, Node, Tensor
 from .plan import MEASURES, Kept, Plan
 from .published import gpt_block, resnet50, vgg16
+from .recorded import recorded_step, unrecorded
 from .replay import PlanError, Replayed, replay
 from .search import plan_step
 from .stages import Stage
@@ -25,7 +26,9 @@ __all__ = [
     "Value",
     "gpt_block",
     "plan_step",
+    "recorded_step",
     "replay",
     "resnet50",
+    "unrecorded",
     "vgg16",
 ]
