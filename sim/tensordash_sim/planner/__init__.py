@@ -8,20 +8,20 @@ from .recorded import recorded_step, unrecorded
 from .replay import PlanError, Replayed, replay
 from .search import plan_step
 from .stages import Stage
-from .step import Cycles, StepWriter, Value
+from .step import Cycles, GraphWriter, Value
 
 __all__ = [
     "MEASURES",
     "Budget",
     "Cycles",
     "Graph",
+    "GraphWriter",
     "Kept",
     "Node",
     "Plan",
     "PlanError",
     "Replayed",
     "Stage",
-    "StepWriter",
     "Tensor",
     "Value",
     "gpt_block",

@@ -30,7 +30,7 @@ _Cycles = tuple[int, int]
 def recorded_step(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
     """A recorded step, to be planned.
 
-    What is assumed is as in `StepWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
+    What is assumed is as in `GraphWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
     masks of ReLU bits; biases, gains and scalars are left out. Tensors are cut along their first dimension, into as
     many parts as batch elements are certain to be.
 

@@ -1,4 +1,4 @@
-"""Steps that PyTorch does are the graphs that `StepWriter` derives of the same networks, written apart."""
+"""Steps that PyTorch does are the graphs that `GraphWriter` derives of the same networks, written apart."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -15,8 +15,8 @@ from tensordash_sim.planner import (
     MEASURES,
     Budget,
     Graph,
+    GraphWriter,
     Node,
-    StepWriter,
     plan_step,
     recorded_step,
     replay,
@@ -168,7 +168,7 @@ def test_between_products(tmp_path):
     """Of a normalisation, ReLU and pooling every node reads and writes what the derived one does, and no more."""
     layers = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
     step = recorded(tmp_path, nn.Sequential(*layers, nn.Linear(128, 5, bias=False)), torch.rand(IMAGES, 3, 8, 8))
-    writer = StepWriter({"samples": IMAGES}, one)
+    writer = GraphWriter({"samples": IMAGES}, one)
     x = writer.given("x", IMAGES * 3 * 64, axes={"samples"})
     x = writer.product("conv", convolution(IMAGES, 3, 8, 8, 3), x, axis="samples", density=1.0, kind="convolution")
     x = writer.norm("norm", x, sums=8, over=set(), axis="samples")
