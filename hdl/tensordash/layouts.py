@@ -3,7 +3,7 @@
 from amaranth.hdl import Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
-from .configuration.formats import FloatFormat, IntegerFormat
+from .configuration.formats import FP32, FloatFormat, IntegerFormat
 from .configuration.numerics import Fused, Numerics
 
 __all__ = [
@@ -119,7 +119,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
     """
     a, b = numerics.a_format, numerics.b_format
     if isinstance(numerics.accumulator, Fused):
-        return RESULT_BITS, None
+        return 1 + FP32.exponent_bits + numerics.accumulator.result_bits, None
     if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
         return a.width + b.width + numerics.accumulator.headroom_bits, 0
     shape = FixedPoint(a, b, numerics.accumulator.headroom_bits)
@@ -127,7 +127,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
 
 
 class RawSumLayout(StructLayout):
-    """A sum before rounding: a two's complement number (fused: FP32, without a sign if zero), and whether it is one.
+    """A sum before rounding: a two's complement number (fused: FP32's upper bits, no sign if zero), and whether it is one.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
     """

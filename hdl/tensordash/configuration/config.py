@@ -23,7 +23,7 @@ STAGINGS = ("shift", "ring")
 SNAPSHOT = "snapshot"
 MOST_INPUT_BITS = 2**16 - 2
 """Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
-FUSED_TABLE = '{ fused = F, rounding = "zero" or "nearest" } or '
+FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, addend, zero_exponent } or "
 
 
 class SideFormats(NamedTuple):
@@ -54,9 +54,10 @@ class TileConfig:
         offer the same lane offsets.
     format : str or {"a": str, "b": str}
         Operand format of both sides, or of each: fp16, bf16, fp8_e4m3, fp8_e5m2, int8.
-    accumulator : str or {"fused": int, "rounding": str}
-        "exact": fixed point, rounded once. "volta", "ampere", "hopper": FP32 with the alignment of that GPU's tensor
-        cores; or any other number of fraction bits, 8 to 64, and rounding, "zero" (the default) or "nearest".
+    accumulator : str or {"fused": int, "rounding": str, ...}
+        "exact": fixed point, rounded once. "volta", "ampere", "hopper", "ada-fp8", "hopper-fp8", "blackwell-fp8": FP32
+        with the alignment of that GPU's tensor cores; or any other number of fraction bits, 8 to 64, with `rounding`
+        ("zero", the default, or "nearest"), `result_bits`, `addend` and `zero_exponent` as of `Fused`.
     sparsity : "none", "rows" or "both"
         What is skipped: nothing (the dense baseline), pairs whose B is zero, pairs with any zero.
     initial : bool
@@ -329,7 +330,7 @@ class TileConfig:
         if isinstance(self.format, SideFormats):
             table["format"] = self.format._asdict()
         if isinstance(self.accumulator, Fused):
-            table["accumulator"] = {"fused": self.accumulator.fraction_bits, "rounding": self.accumulator.rounding}
+            table["accumulator"] = self.accumulator.table()
         return {"tile": table}
 
     def to_toml(self) -> str:
@@ -348,9 +349,10 @@ class TileConfig:
 
 def _fused(given: Mapping[str, Any]) -> Fused:
     """A fused accumulator from its table."""
-    if "fused" not in given or not set(given) <= {"fused", "rounding"}:
+    options = {field.name for field in fields(Fused)} - {"fraction_bits"}
+    if "fused" not in given or not set(given) <= {"fused", *options}:
         raise ValueError(
             f"accumulator must be {FUSED_TABLE}one of {', '.join(sorted([*ACCUMULATORS, 'exact']))}, "
             f"not a table of {', '.join(map(str, given)) or 'nothing'}"
         )
-    return Fused(given["fused"], given.get("rounding", "zero"))
+    return Fused(given["fused"], **{"rounding": "zero"} | {name: given[name] for name in given if name in options})

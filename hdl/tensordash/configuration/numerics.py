@@ -1,14 +1,15 @@
 """Numerics as data: what a PE multiplies, how it accumulates, and what comes out."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
 from .formats import FloatFormat, Format, IntegerFormat
 from .parameters import require_choice, require_int
 
-__all__ = ["ACCUMULATORS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
+__all__ = ["ACCUMULATORS", "ADDENDS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
 
 ROUNDINGS = ("zero", "nearest")
+ADDENDS = ("inside", "after")
 
 
 @dataclass(frozen=True)
@@ -34,27 +35,69 @@ class Exact:
 
 @dataclass(frozen=True)
 class Fused:
-    """FP32, and one aligned multi-operand addition per cycle, as tensor cores do it (docs/numerics.md).
+    """A floating-point number, and one aligned multi-operand addition per cycle, as tensor cores do it.
 
     Parameters
     ----------
     fraction_bits : int
         F: fraction bits that a term keeps when it is aligned to the largest exponent, 8 to 64.
     rounding : "zero" or "nearest"
-        How each cycle's sum is rounded to FP32: toward zero, or to nearest with ties to even.
+        How each cycle's sum is rounded: toward zero, or to nearest with ties to even.
+    result_bits : int
+        Fraction bits that a cycle's result keeps, 7 to 23; FP32 has 23.
+    addend : "inside" or "after"
+        Whether what was accumulated is one of the terms that are aligned, or is added to the rounded sum of a cycle's
+        products, as FP32 and to nearest; `after` takes 23 result bits.
+    zero_exponent : int
+        Exponent that an accumulator of zero counts as where terms are aligned, -149 to -126.
 
     Raises
     ------
     TypeError, ValueError
         For a parameter out of range.
+
+    Source: docs/numerics.md, "fused".
     """
 
     fraction_bits: int
     rounding: str
+    result_bits: int = 23
+    addend: str = "inside"
+    zero_exponent: int = -126
 
     def __post_init__(self) -> None:
         require_int("accumulator.fused", self.fraction_bits, 8, 64)
         require_choice("accumulator.rounding", self.rounding, ROUNDINGS)
+        require_int("accumulator.result_bits", self.result_bits, 7, 23)
+        require_choice("accumulator.addend", self.addend, ADDENDS)
+        require_int("accumulator.zero_exponent", self.zero_exponent, -149, -126)
+        if self.addend == "after" and self.result_bits != 23:
+            raise ValueError(
+                f'accumulator.result_bits must be 23 with accumulator.addend = "after", whose sums are FP32, '
+                f"not {self.result_bits}"
+            )
+
+    def table(self) -> dict[str, int | str]:
+        """The accumulator as a table of a configuration: what is left out has its default.
+
+        >>> Fused(13, "zero", result_bits=13).table()
+        {'fused': 13, 'rounding': 'zero', 'result_bits': 13}
+        """
+        given = asdict(self)
+        kept = {field.name: given[field.name] for field in fields(self) if given[field.name] != field.default}
+        return {"fused": kept.pop("fraction_bits"), **kept}
+
+    def __str__(self) -> str:
+        """In words.
+
+        >>> str(Fused(13, "zero", result_bits=13)), str(Fused(25, "zero", addend="after", zero_exponent=-133))
+        ('fused 13, zero, to 13 bits', 'fused 25, zero, addend after, zero at -133')
+        """
+        words = [f"fused {self.fraction_bits}", self.rounding]
+        words += [f"to {self.result_bits} bits"] * (self.result_bits != 23)
+        words += [f"addend {self.addend}"] * (self.addend != "inside")
+        words += [f"zero at {self.zero_exponent}"] * (self.zero_exponent != -126)
+        return ", ".join(words)
 
 
 Accumulator = Exact | Fused
@@ -63,9 +106,13 @@ ACCUMULATORS: dict[str, Fused] = {
     "volta": Fused(23, "zero"),
     "ampere": Fused(24, "zero"),
     "hopper": Fused(25, "zero"),
+    "ada-fp8": Fused(13, "zero", result_bits=13),
+    "hopper-fp8": Fused(13, "zero", result_bits=13),
+    "blackwell-fp8": Fused(25, "zero", addend="after"),
 }
-"""Fused accumulators by the name of the GPU whose tensor cores compute so on fp16 (ampere, hopper: and bf16), at 4, 8
-and 16 lanes. With other formats or lanes only the arithmetic is the same.
+"""Fused accumulators by the name of the GPU whose tensor cores compute so: on fp16 (ampere, hopper: and bf16, tf32) at 4,
+8 and 16 lanes (tf32: 4), on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell). With other formats or lanes only the
+arithmetic is the same. That of `ada-fp8` and `hopper-fp8` differs in the lanes alone.
 
 Source: docs/numerics.md, "Tensor cores".
 """

@@ -99,7 +99,7 @@ class Drain(Block):
     def _result(self, width: int, least_exponent: int | None) -> Block:
         """What makes a result of a sum of so many bits."""
         if least_exponent is None:
-            return FusedResult()
+            return FusedResult(width=width)
         if self.numerics.result == "int32":
             return IntegerResult(width=width, initial=self.adds_c)
         return Rounder(width=width, least_exponent=least_exponent, bypassed=self.adds_c)

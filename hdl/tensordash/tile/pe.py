@@ -6,6 +6,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In
 
 from ..arithmetic.accumulator import ExactAccumulator
+from ..arithmetic.addend_accumulator import AddendAccumulator
 from ..arithmetic.fused_accumulator import FusedAccumulator
 from ..arithmetic.integer_accumulator import IntegerAccumulator
 from ..arithmetic.integer_multiplier import IntegerMultiplier
@@ -33,7 +34,7 @@ class PE(Block):
         Multipliers.
     stages : int
         Register stages, the accumulator included: 1; 2 with a register behind the multipliers (exact) or behind the
-        alignment of the products (fused), whichever balances better; 3 with both.
+        alignment of the products (fused; their sum if the addend comes after), whichever balances better; 3 with both.
 
     Members
     -------
@@ -56,7 +57,8 @@ class PE(Block):
         self.numerics = numerics
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 3)
-        fused = isinstance(numerics.accumulator, Fused)
+        accumulator = numerics.accumulator
+        fused = isinstance(accumulator, Fused)
         self.registered = stages > (2 if fused else 1)
         a, b = numerics.a_format, numerics.b_format
         super().__init__(
@@ -67,9 +69,9 @@ class PE(Block):
                 "sum": In(SumSignature(numerics)),
             },
         )
-        kind: type[ExactAccumulator | FusedAccumulator | IntegerAccumulator] = (
-            FusedAccumulator if fused else ExactAccumulator
-        )
+        kind: type[ExactAccumulator | FusedAccumulator | AddendAccumulator | IntegerAccumulator] = ExactAccumulator
+        if isinstance(accumulator, Fused):
+            kind = AddendAccumulator if accumulator.addend == "after" else FusedAccumulator
         if isinstance(a, FloatFormat) and isinstance(b, FloatFormat):
             self.multipliers: list[Block] = [Multiplier(a_format=a, b_format=b) for _ in range(lanes)]
         elif isinstance(a, IntegerFormat) and isinstance(b, IntegerFormat):

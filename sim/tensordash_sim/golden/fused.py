@@ -14,21 +14,19 @@ __all__ = ["FUSED_NAN", "FusedAccumulator"]
 FUSED_NAN = 0x7FFFFFFF
 """The only NaN that fused results hold."""
 
-_LEAST_EXPONENT = 1 - FP32.bias
-
 
 class FusedAccumulator:
-    """An FP32 number to which the products of each schedule are added at once, aligned to the largest exponent.
+    """A number to which the products of each schedule are added at once, aligned to the largest exponent.
 
     Parameters
     ----------
     config : TileConfig
-        Gives the formats of both sides, the fraction bits and the rounding.
+        Gives the formats of both sides and the accumulator.
 
     Attributes
     ----------
     bits : int
-        The number.
+        The number, as FP32.
 
     Raises
     ------
@@ -60,7 +58,12 @@ class FusedAccumulator:
         self._a_format, self._b_format = config.a_format, config.b_format
         self._a_values, self._b_values = float_values(config.a_format), float_values(config.b_format)
         self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
-        self._fraction_bits, self._rounding = accumulator.fraction_bits, accumulator.rounding
+        self._fused = accumulator
+        # FP32's exponents; what its fraction has less is zero.
+        self._format = FloatFormat(
+            name="sum", exponent_bits=FP32.exponent_bits, fraction_bits=accumulator.result_bits
+        )
+        self._cut = FP32.fraction_bits - accumulator.result_bits
         self.bits = 0
 
     def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
@@ -73,7 +76,7 @@ class FusedAccumulator:
         first : bool
             Start from C.
         c : int
-            FP32 bits of C: -0 counts as +0, a NaN as 0x7FFFFFFF. Only used if `first`.
+            FP32 bits of C, cut to the result bits: -0 counts as +0, a NaN as 0x7FFFFFFF. Only used if `first`.
 
         Returns
         -------
@@ -81,19 +84,35 @@ class FusedAccumulator:
             Whether the sum left the accumulator's range: never, FP32 has infinities.
         """
         if first:
-            self.bits = _started(c)
+            self.bits = self._started(c)
         pairs = tuple(pairs)
         if pairs:
             self.bits = self._added(pairs)
         return False
 
     def _added(self, pairs: tuple[tuple[int, int], ...]) -> int:
-        """The number after one addition: steps 1 to 4 of the definition."""
+        """The number after one addition: steps 1 to 4 of the definition, or with the addend after also step 5."""
+        if self._fused.addend == "inside":
+            return self._fused_sum(pairs, self.bits)
+        partial = decode(self._fused_sum(pairs, 0), FP32)
         start = decode(self.bits, FP32)
+        special = special_bits(term_signs(start) | term_signs(partial), FUSED_NAN)
+        if special is not None:
+            return special
+        least = FP32.least_exponent
+        total = sum(
+            (-term.significand if term.sign else term.significand) << (term.exponent - least)
+            for term in (start, partial)
+        )
+        return round_fixed(total, least, FP32)
+
+    def _fused_sum(self, pairs: tuple[tuple[int, int], ...], addend: int) -> int:
+        """Steps 1 to 4: the sum of the products and FP32 bits, aligned and rounded, as FP32 bits."""
+        start = decode(addend, FP32)
         infinities = term_signs(start)
         # A term is (signed significand, weight of its least bit); its exponent is that of the significand's 1.
         terms = [(-start.significand if start.sign else start.significand, start.exponent)]
-        largest = max(start.exponent + FP32.fraction_bits, _LEAST_EXPONENT)
+        largest = start.exponent + FP32.fraction_bits if start.significand else self._fused.zero_exponent
         for a, b in pairs:
             left, right = self._a_values[a], self._b_values[b]
             if left is None or right is None:
@@ -105,10 +124,19 @@ class FusedAccumulator:
         special = special_bits(infinities, FUSED_NAN)
         if special is not None:
             return special
-        least = largest - self._fraction_bits
+        least = largest - self._fused.fraction_bits
         total = sum(_aligned(significand, weight - least) for significand, weight in terms)
-        rounded = round_fixed(total, least, FP32, self._rounding)
+        rounded = round_fixed(total, least, self._format, self._fused.rounding) << self._cut
         return 0 if decode(rounded, FP32).kind is Kind.ZERO else rounded
+
+    def _started(self, c: int) -> int:
+        """C as the start of a stream."""
+        number = decode(c, FP32)
+        special = special_bits(term_signs(number), FUSED_NAN)
+        if special is not None:
+            return special
+        kept = c >> self._cut << self._cut
+        return 0 if decode(kept, FP32).kind is Kind.ZERO else kept
 
     def result_bits(self, c: int = 0) -> int:
         """The number as FP32 bits; `c` is not used: a fused accumulator takes C when it starts."""
@@ -119,22 +147,14 @@ class FusedAccumulator:
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: the FP32 bits, and above them the marks `positive` and `negative`.
+        """What the PE's `block` port shows: the upper bits, and above them the marks `positive` and `negative`.
 
         They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then. A zero's
         sign means nothing either: results get theirs on the way out.
         """
         signs = term_signs(decode(self.bits, FP32))
-        return self.bits | (0 in signs) << FP32.width | (1 in signs) << (FP32.width + 1)
-
-
-def _started(c: int) -> int:
-    """C as the start of a stream."""
-    number = decode(c, FP32)
-    special = special_bits(term_signs(number), FUSED_NAN)
-    if special is not None:
-        return special
-    return c if number.significand else 0
+        width = FP32.width - self._cut
+        return self.bits >> self._cut | (0 in signs) << width | (1 in signs) << (width + 1)
 
 
 def _aligned(significand: int, shift: int) -> int:

@@ -10,14 +10,15 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FP32
+from tensordash.configuration.numerics import Fused
 
 from ..golden import Accumulator, ExactAccumulator, FusedAccumulator, IntegerAccumulator
 
 __all__ = ["REGISTER", "accumulator_in", "near_the_ends", "set_sum"]
 
 REGISTER = "accumulated"
-"""The register that holds an accumulator's sum, by its name in the Verilog: two's complement, or FP32 bits, and above
-them the marks of infinities and NaN."""
+"""The register that holds an accumulator's sum, by its name in the Verilog: two's complement, or FP32's upper bits, and
+above them the marks of infinities and NaN."""
 
 
 def accumulator_in(dut: Any, row: int, column: int) -> Any:
@@ -36,7 +37,8 @@ def set_sum(accumulator: Any, golden: Accumulator, number: int) -> None:
     golden : Accumulator
         Its model.
     number : int
-        The sum in units of the least bit; of a fused accumulator its FP32 bits, finite and not -0.
+        The sum in units of the least bit; of a fused accumulator its FP32 bits, finite, not -0, and none below its
+        result bits.
     """
     if isinstance(golden, FusedAccumulator):
         golden.bits = number
@@ -64,9 +66,12 @@ def near_the_ends(random: Random, config: TileConfig, golden: Accumulator, added
         What the next products come to.
     """
     if isinstance(golden, FusedAccumulator):
+        accumulator = config.numerics.accumulator
+        assert isinstance(accumulator, Fused)
+        cut = FP32.fraction_bits - accumulator.result_bits
         for sign in (0, 1 << 31):
-            yield sign | FP32.largest
-            yield sign | FP32.largest - random.getrandbits(23)
+            for number in (FP32.largest, FP32.largest - random.getrandbits(23)):
+                yield sign | number >> cut << cut
         return
     assert isinstance(golden, ExactAccumulator | IntegerAccumulator)
     half = 1 << (golden.width - 1)

@@ -1,6 +1,6 @@
 """Sums of products in rational arithmetic, written from docs/numerics.md apart from the golden model.
 
-Nothing here comes from the golden model or the hardware. What a bit pattern is worth is asked of ml_dtypes and NumPy;
+Nothing here comes from the golden model or the hardware but the names of parameters. What a bit pattern is worth is asked of ml_dtypes and NumPy;
 from there on every number is an integer multiple of one unit, 2**-320, far below every product's last bit.
 """
 
@@ -12,6 +12,8 @@ from functools import cache
 
 import ml_dtypes
 import numpy as np
+
+from tensordash.configuration.numerics import Fused
 
 __all__ = ["Table", "exact_dot", "fused_dot", "int8_dot", "table"]
 
@@ -91,21 +93,21 @@ def _products(a_name: str, b_name: str, pairs: Pairs) -> tuple[list[tuple[int, i
     return terms, special
 
 
-def _round(total: int, rounding: str, seen: Counter) -> int:
-    """FP32 bits of a number of units; "zero" or "nearest", ties to even.
+def _round(total: int, rounding: str, seen: Counter, kept: int = 23) -> int:
+    """FP32 bits of a number of units, with so many fraction bits kept; "zero" or "nearest", ties to even.
 
     Between two powers of two the patterns count the multiples of the last place, and go on doing so across powers.
     """
     if total == 0:
         return 0
     exponent = max(abs(total).bit_length() - 1 - UNIT, -126)
-    last = 1 << (exponent - 23 + UNIT)
+    last = 1 << (exponent - kept + UNIT)
     count, rest = divmod(abs(total), last)
     seen["rounded"] += rest > 0
     seen["tie"] += 2 * rest == last
     if rounding == "nearest" and (2 * rest > last or (2 * rest == last and count % 2)):
         count += 1
-    pattern = ((exponent + 126) << 23) + count
+    pattern = (((exponent + 126) << kept) + count) << (23 - kept)
     seen["subnormal result"] += pattern < 1 << 23
     seen["overflow"] += pattern >= INFINITIES[math.inf]
     return min(pattern, INFINITIES[math.inf]) | (0x80000000 if total < 0 else 0)
@@ -204,13 +206,7 @@ def _wrap(number: int, width: int, unit: int) -> int:
 
 
 def fused_dot(
-    names: tuple[str, str],
-    steps: Sequence[Pairs],
-    c: int = 0,
-    *,
-    fraction_bits: int,
-    rounding: str,
-    seen: Counter | None = None,
+    names: tuple[str, str], steps: Sequence[Pairs], c: int, accumulator: Fused, seen: Counter | None = None
 ) -> int:
     """FP32 bits after one aligned multi-operand addition per step.
 
@@ -218,46 +214,62 @@ def fused_dot(
     ----------
     names, steps, c, seen
         As for `exact_dot`.
-    fraction_bits : int
-        F.
-    rounding : "zero" or "nearest"
-        Of each step's sum.
+    accumulator : Fused
+        Its parameters.
 
     Examples
     --------
     >>> one, tiny = 0x3C00, 0x0001  # 1 and 2**-24, which F = 23 truncates beside it
-    >>> [hex(fused_dot(("fp16", "fp16"), [[(one, one), (one, tiny), (one, tiny)]], fraction_bits=f, rounding="zero"))
+    >>> [hex(fused_dot(("fp16", "fp16"), [[(one, one), (one, tiny), (one, tiny)]], 0, Fused(f, "zero")))
     ...  for f in (23, 24)]
     ['0x3f800000', '0x3f800001']
     """
     seen = Counter() if seen is None else seen
-    accumulator = _start(c)
+    bits = _start(c, accumulator.result_bits)
     for pairs in steps:
         pairs = list(pairs)
-        if pairs:
-            accumulator = _fused_step(names, pairs, accumulator, fraction_bits, rounding, seen)
-    return accumulator
+        if not pairs:
+            continue
+        if accumulator.addend == "inside":
+            bits = _fused_step(names, pairs, bits, accumulator, seen)
+        else:
+            bits = _fp32_sum(bits, _fused_step(names, pairs, 0, accumulator, seen), seen)
+    return bits
 
 
-def _start(c: int) -> int:
-    """C at the start of a stream: one zero and one NaN only."""
+def _start(c: int, kept: int) -> int:
+    """C at the start of a stream: one zero and one NaN only, and the bits that are kept."""
     (value,) = struct.unpack("<f", struct.pack("<I", c))
-    return FUSED_NAN if math.isnan(value) else 0 if value == 0 else c
+    if math.isnan(value):
+        return FUSED_NAN
+    c -= c % (1 << (23 - kept))
+    return c if c & 0x7FFFFFFF else 0
 
 
-def _fused_step(
-    names: tuple[str, str], pairs: Pairs, accumulator: int, fraction_bits: int, rounding: str, seen: Counter
-) -> int:
+def _fp32_sum(left: int, right: int, seen: Counter) -> int:
+    """Two FP32 numbers added by NumPy: to nearest, ties to even."""
+    bits = np.array([left, right], np.uint32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = np.add(*bits.view(np.float32), dtype=np.float32)
+    (found,) = np.array([total], np.float32).view(np.uint32).tolist()
+    exact = _fp32(left)[0] + _fp32(right)[0]
+    seen["added, rounded"] += math.isfinite(total) and _fp32(found)[0] != exact
+    seen["added, beyond"] += math.isinf(total) and not any(_fp32(term)[1] for term in (left, right))
+    seen["added, cancels"] += exact == 0 and _fp32(left)[0] != 0
+    return FUSED_NAN if np.isnan(total) else found if found != 0x80000000 else 0
+
+
+def _fused_step(names: tuple[str, str], pairs: Pairs, addend: int, accumulator: Fused, seen: Counter) -> int:
     terms, special = _products(*names, pairs)
-    c_units, c_special = _fp32(accumulator)
+    c_units, c_special = _fp32(addend)
     special += c_special
     if special != 0.0:
         seen["nan" if math.isnan(special) else "infinity"] += 1
         return FUSED_NAN if math.isnan(special) else INFINITIES[special]
-    largest = max((exponent for _, exponent in terms), default=-126)
-    c_exponent = max(abs(c_units).bit_length() - 1 - UNIT, -126)
+    largest = max((exponent for _, exponent in terms), default=accumulator.zero_exponent)
+    c_exponent = max(abs(c_units).bit_length() - 1 - UNIT, -126) if c_units else accumulator.zero_exponent
     e_max = max(largest, c_exponent)
-    quantum = 1 << max(e_max - fraction_bits + UNIT, 0)
+    quantum = 1 << max(e_max - accumulator.fraction_bits + UNIT, 0)
     total = nothing_lost = 0
     for units in [units for units, _ in terms] + [c_units]:
         kept = abs(units) // quantum * quantum
@@ -265,8 +277,9 @@ def _fused_step(
         total += kept if units > 0 else -kept
     if terms:
         seen["c decides"] += c_units != 0 and c_exponent > largest
-        seen["floor decides"] += largest < -126 and e_max == -126
+        seen["floor decides"] += largest < c_exponent and c_units == 0
+        seen["below FP32"] += e_max < -126
         seen["truncated"] += nothing_lost <= len(terms)
         seen["cancellation"] += total == 0
-    bits = _round(total, rounding, seen)
+    bits = _round(total, accumulator.rounding, seen, accumulator.result_bits)
     return bits if bits != 0x80000000 else 0

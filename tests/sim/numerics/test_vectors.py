@@ -7,6 +7,7 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS
+from tensordash.configuration.numerics import ACCUMULATORS, Fused
 from tensordash_sim.golden import make_accumulator, product_bits
 from tensordash_sim.verify.corner_cases import dot_cases
 
@@ -21,14 +22,22 @@ FUSED_FORMATS = [
     ("fp8_e4m3", "fp8_e5m2"),
     ("fp16", "bf16"),
 ]
-FUSED = {  # fraction bits, rounding, lanes
-    "volta": (23, "zero", 4),
-    "ampere": (24, "zero", 8),
-    "hopper": (25, "zero", 16),
-    "nearest": (23, "nearest", 4),
-    "narrow": (10, "zero", 4),
-    "wide": (40, "nearest", 4),
+FUSED = {  # the accumulator, lanes
+    "volta": (Fused(23, "zero"), 4),
+    "ampere": (Fused(24, "zero"), 8),
+    "hopper": (Fused(25, "zero"), 16),
+    "ada-fp8": (Fused(13, "zero", result_bits=13), 16),
+    "blackwell-fp8": (Fused(25, "zero", addend="after"), 32),
+    "nearest": (Fused(23, "nearest"), 4),
+    "narrow": (Fused(10, "zero"), 4),
+    "wide": (Fused(40, "nearest"), 4),
+    "to few bits": (Fused(16, "nearest", result_bits=7), 4),
+    "low zero": (Fused(24, "zero", zero_exponent=-132), 4),
+    "lowest zero, after": (Fused(12, "nearest", addend="after", zero_exponent=-149), 2),
 }
+PLAIN = ("volta", "ampere", "hopper", "nearest", "narrow", "wide")  # the others with some formats only
+FEW_FORMATS = [("bf16", "bf16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")]
+FUSED_CASES = [(names, name) for name in FUSED for names in (FUSED_FORMATS if name in PLAIN else FEW_FORMATS)]
 COUNTS = [3_000, pytest.param(100_000, marks=pytest.mark.slow)]
 STEPS = 3
 
@@ -111,14 +120,13 @@ def test_int8_runs_leave_the_widest_accumulator():
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("accumulator", FUSED)
-@pytest.mark.parametrize("names", FUSED_FORMATS, ids="-".join)
-def test_fused(names, accumulator, count):
+@pytest.mark.parametrize(("names", "name"), FUSED_CASES, ids=lambda case: case if isinstance(case, str) else "-".join(case))
+def test_fused(names, name, count):
     """The steps of docs/numerics.md, in order; with and without C, every pair or only those that are not skipped."""
-    fraction_bits, rounding, lanes = FUSED[accumulator]
-    config = config_of(names, accumulator={"fused": fraction_bits, "rounding": rounding}, initial=True)
+    accumulator, lanes = FUSED[name]
+    config = config_of(names, accumulator=accumulator, initial=True)
     golden = make_accumulator(config)
-    assert accumulator not in ("volta", "ampere", "hopper") or config.accumulator == accumulator
+    assert name not in ACCUMULATORS or config.accumulator == name
     seen = Counter[str]()
     cases = dot_cases(np.random.default_rng(4), config.a_format, config.b_format, count, steps=STEPS, lanes=lanes)
     for index, (steps, c) in enumerate(cases):
@@ -126,12 +134,14 @@ def test_fused(names, accumulator, count):
         pairs = scheduled(steps, config, index)
         for i, step in enumerate(pairs):
             assert not golden.accumulate(step, first=i == 0, c=c)
-        expected = fused_dot(names, pairs, c, fraction_bits=fraction_bits, rounding=rounding, seen=seen)
+        expected = fused_dot(names, pairs, c, accumulator, seen=seen)
         assert golden.result_bits() == expected, (pairs, c)
-    require(seen, count, "c decides", "truncated", "cancellation", "nan")
+    after = accumulator.addend == "after"
+    require(seen, count, "truncated", "cancellation", "nan", *(["added, rounded"] if after else ["c decides"]))
     if "fp8_e4m3" not in names:
         require(seen, count, "infinity")
-    if fraction_bits >= 23:
+    if accumulator.fraction_bits >= accumulator.result_bits and accumulator.fraction_bits > 13:
         require(seen, count, "rounded", "tie")
     if names == ("bf16", "bf16"):
-        require(seen, count, "floor decides", "subnormal result", "overflow")
+        low = accumulator.zero_exponent < -126
+        require(seen, count, "floor decides", "subnormal result", "overflow", *(["below FP32"] if low else []))

@@ -30,6 +30,12 @@ ACCUMULATORS = {
     "nearest": ({"fused": 23, "rounding": "nearest"}, 4),
     "narrow": ({"fused": 10, "rounding": "zero"}, 4),
     "wide": ({"fused": 40, "rounding": "nearest"}, 4),
+    "ada-fp8": ("ada-fp8", 16),
+    "hopper-fp8": ("hopper-fp8", 32),
+    "blackwell-fp8": ("blackwell-fp8", 32),
+    "few bits": ({"fused": 16, "rounding": "nearest", "result_bits": 7}, 4),
+    "low zero": ({"fused": 24, "zero_exponent": -132}, 8),
+    "after": ({"fused": 12, "rounding": "nearest", "addend": "after", "zero_exponent": -149}, 2),
 }
 MIXED = {"a": "fp8_e4m3", "b": "fp8_e5m2"}
 FORMATS = {"fp16": "fp16", "bf16": "bf16", "e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2", "mixed": MIXED, "int8": "int8"}
@@ -37,6 +43,7 @@ EXACT = [name for name in FORMATS if name != "bf16"]
 FUSED = [(name, accumulator) for name in FORMATS if name != "int8" for accumulator in ACCUMULATORS]
 QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # each is built; the rest at night
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]
+QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero"), ("bf16", "after")]
 
 
 def names_of(config: TileConfig) -> tuple[str, str]:
@@ -66,13 +73,7 @@ def expected_results(config: TileConfig, a: np.ndarray, b: np.ndarray, c: np.nda
         left, right = a[stream, column].tolist(), b[stream, row].tolist()
         pairs = [list(zip(*step, strict=True)) for step in zip(left, right, strict=True)]
         if isinstance(accumulator, Fused):
-            bits = fused_dot(
-                names,
-                pairs,
-                int(c_bits),
-                fraction_bits=accumulator.fraction_bits,
-                rounding=accumulator.rounding,
-            )
+            bits = fused_dot(names, pairs, int(c_bits), accumulator)
         elif names[0] == "int8":
             bits, wrapped, left_int32 = int8_dot(pairs, int(c_bits), accumulator.headroom_bits)
             overflow |= wrapped or left_int32

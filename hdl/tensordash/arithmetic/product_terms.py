@@ -1,0 +1,137 @@
+"""Products of a cycle as terms of one sum: aligned to the largest of them, inside the components that add them."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.lib.data import ArrayLayout, StructLayout
+
+from ..configuration.formats import FloatFormat
+from ..configuration.numerics import Fused, Numerics
+from ..layouts import product_layout
+from .float_sum import LEAST, scaled, shifted_right
+
+__all__ = ["ProductTerms"]
+
+
+class ProductTerms:
+    """Shapes of aligned products, and how they come about.
+
+    Exponents are kept as `level`: the exponent less FP32's least, plus one, so that an FP32 number's level is its
+    exponent field, or 1 if that is zero.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Floating-point formats, and a `Fused` accumulator.
+    lanes : int
+        Products per cycle.
+
+    Attributes
+    ----------
+    product : StructLayout
+        A product.
+    width : int
+        Bits of a term's magnitude, which is below 4.
+    level_bits : int
+        Of a level that is not below 1.
+    beneath : int
+        How far below 1 a level may be: where an accumulator of zero counts as an exponent below FP32's least, and
+        there are such products.
+
+    Raises
+    ------
+    ValueError
+        If the formats or the accumulator are of another kind.
+    """
+
+    def __init__(self, numerics: Numerics, lanes: int) -> None:
+        a, b, accumulator = numerics.a_format, numerics.b_format, numerics.accumulator
+        if not isinstance(accumulator, Fused) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
+            raise ValueError(f"numerics must be floating-point and fused, not {numerics}")
+        self.lanes, self.fraction_bits = lanes, accumulator.fraction_bits
+        self.width = self.fraction_bits + 2
+        self.product = product_layout(a, b)
+        self.product_fraction_bits = a.fraction_bits + b.fraction_bits
+        # The exponent of a product whose shift is 0, and how far the least level of a product lies below 1.
+        self.least_product = a.least_exponent + b.least_exponent + self.product_fraction_bits
+        self.below = max(0, LEAST - self.least_product)
+        self.beneath = min(self.below, LEAST - accumulator.zero_exponent)
+        top_level = self.least_product + a.exponent_range + b.exponent_range - 2 - LEAST + 1
+        self.level_bits = max(8, top_level.bit_length())
+
+    def align(self, m: Module, products: Any, active: Value, hold: Value, *, registered: bool):
+        """Largest level of the products that count, and the products aligned to it, registered or not.
+
+        Returns
+        -------
+        level : Signal
+            The largest level, and that of an accumulator of zero at least.
+        terms : View of ArrayLayout, (lanes,)
+            Magnitudes, in units of two to the exponent less `fraction_bits`, and signs.
+        marks : View
+            Whether any product is `counting`; whether there are `positive` or `negative` infinities, or (both) a NaN.
+        """
+        width = self.width
+        levels, counts = [], []
+        offset = self.least_product + self.below - LEAST  # so that level = shift + offset + 1 - below
+        for lane, product in enumerate(products):
+            counted = Signal(name=f"counted_{lane}")
+            level = Signal(range(self.below + (1 << self.level_bits)), name=f"level_{lane}")
+            m.d.comb += [
+                counted.eq(active[lane] & ~hold & product.significand.any() & ~product.infinite & ~product.nan),
+                # A product that does not count has the least of all levels.
+                level.eq((product.shift + offset) & counted.replicate(len(level))),
+            ]
+            levels.append(level)
+            counts.append(counted)
+        highest = self._highest(m, levels)
+
+        aligned = StructLayout({"magnitude": width, "sign": 1})
+        terms = Signal(ArrayLayout(aligned, self.lanes), reset_less=True)
+        # One bit more where it may be below 1.
+        level = Signal(range(1 - self.beneath, 1 << self.level_bits), reset_less=True)
+        marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}), reset_less=True)
+
+        def infinity(sign: int) -> Value:
+            """Whether an infinity of this sign, or a NaN, is among the products."""
+            each = [
+                counts & ~hold & (product.nan | (product.infinite & (product.sign == sign)))
+                for counts, product in zip(active, products, strict=True)
+            ]
+            return reduce(or_, each)
+
+        updates = [
+            level.eq(highest - self.below + 1),
+            marks.counting.eq(active.any() & ~hold),
+            marks.positive.eq(infinity(0)),
+            marks.negative.eq(infinity(1)),
+        ]
+        for lane, product in enumerate(products):
+            distance = Signal(len(levels[lane]), name=f"distance_{lane}")
+            significand = scaled(product.significand, self.fraction_bits - self.product_fraction_bits, width)
+            masked = significand & counts[lane].replicate(width)
+            m.d.comb += distance.eq(highest - levels[lane])
+            updates += [
+                terms[lane].magnitude.eq(shifted_right(m, masked, distance, f"aligned_{lane}")),
+                terms[lane].sign.eq(product.sign & counts[lane]),
+            ]
+        # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
+        if registered:
+            with m.If(~hold):
+                m.d.sync += updates
+        else:
+            m.d.comb += updates
+        return level, terms, marks
+
+    def _highest(self, m: Module, levels: list[Signal]) -> Value:
+        """The largest level, and at least that of an accumulator of zero: a tree of comparisons."""
+        rest: list[Value] = [*levels, Const(self.below - self.beneath, len(levels[0]))]
+        while len(rest) > 1:
+            pairs, rest = [rest[i : i + 2] for i in range(0, len(rest), 2)], []
+            for pair in pairs:
+                larger = Signal(len(levels[0]), name=f"higher_{len(pairs)}_{len(rest)}")
+                m.d.comb += larger.eq(Mux(pair[0] > pair[-1], pair[0], pair[-1]))
+                rest.append(larger)
+        return rest[0]
