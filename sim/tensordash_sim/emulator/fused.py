@@ -48,8 +48,10 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     width = config.columns if both else 1
     a_bits, b_bits = _filled(columns, width, lanes), _filled(rows, config.rows, lanes)
     product_fraction = a.fraction_bits + b.fraction_bits
-    # A column of its own schedule, or a sum of more than 64 bits, is added alone.
-    together = not both and accumulator.fraction_bits - product_fraction < 32
+    after = accumulator.addend == "after"
+    # A column of its own schedule, a sum of more than 64 bits, or one in two steps, is added alone.
+    together = not both and not after and accumulator.fraction_bits - product_fraction < 32
+    nearest, kept = accumulator.rounding == "nearest", accumulator.result_bits
     left = _terms(a_bits, a)
     turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]
     out = np.empty((len(b_bits), len(a_bits)), np.uint32)
@@ -66,7 +68,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
                 (config.rows, width),
                 config.sparsity == "none",
                 product_fraction,
-                (accumulator.fraction_bits, accumulator.rounding == "nearest"),
+                (accumulator.fraction_bits, nearest, kept, accumulator.zero_exponent, after),
                 out[i : i + at_once, j : j + len(here[0])],
             )
     return out[: len(rows), : len(columns)]

@@ -263,8 +263,8 @@ def _aligned(magnitude, shift):
 
 
 @njit(cache=True, nogil=True)
-def _rounded(high, low, least, nearest):
-    """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern."""
+def _rounded(high, low, least, nearest, kept):
+    """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern, with so many fraction bits kept."""
     sign = np.int64(0)
     if high:
         high += low >> np.int64(32)
@@ -280,29 +280,55 @@ def _rounded(high, low, least, nearest):
         if low < 0:
             sign = np.int64(1)
         magnitude = np.uint64(abs(low))
-    return sign, _round_magnitude(magnitude, least, FRACTION, LEAST, BEYOND, nearest)
+    cut = FRACTION - kept
+    return sign, _round_magnitude(magnitude, least, kept, LEAST + cut, BEYOND >> cut, nearest) << cut
 
 
 @njit(cache=True, nogil=True)
-def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fraction_bits, nearest):
-    """FP32 bits of one PE's result: the products of each cycle and the sum before are added at once."""
+def _apart(pattern):
+    """Significand and exponent of its least bit, of FP32's pattern without its sign."""
+    field = pattern >> FRACTION
+    return pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION, max(field, 1) - 1 + LEAST
+
+
+@njit(cache=True, nogil=True)
+def _fp32_sum(sign, pattern, other_sign, other):
+    """Two finite FP32 numbers, as sign and pattern, added to nearest: sign and pattern, +0 for a zero."""
+    if pattern < other:
+        sign, pattern, other_sign, other = other_sign, other, sign, pattern
+    significand, exponent = _apart(pattern)
+    less, less_exponent = _apart(other)
+    # 32 bits behind the larger one, which hold the smaller one or else all that rounding asks of it.
+    down = min(exponent - less_exponent, 62)
+    moved = (less << 32 >> down) | np.int64((less << 32) & ((np.int64(1) << down) - 1) != 0)
+    total = (significand << 32) + (moved if sign == other_sign else -moved)
+    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, LEAST, BEYOND, True)
+    return (sign if made else np.int64(0)), made
+
+
+@njit(cache=True, nogil=True)
+def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused):
+    """FP32 bits of one PE's result: the products of each cycle and the sum before are added at once.
+
+    Or, with the addend after, the products alone, and then their sum and the one before.
+    """
+    fraction_bits, nearest, kept, zero_exponent, after = fused
     sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for end in ends:
         if end == begin:
             continue
-        field = pattern >> FRACTION
-        significand = pattern & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION
-        weight = max(field, 1) - 1 + LEAST
-        largest = weight + FRACTION
+        significand, weight = _apart(np.int64(0) if after else pattern)
+        largest = weight + FRACTION if significand else np.int64(zero_exponent)
+        these = np.int64(0)
         for place in range(begin, end):
             k = chosen[place]
             exponent = np.int64(a_exponent[k]) + b_exponent[k]
             product = np.int64(a[k]) * b[k]
             if exponent >= FAR // 2:
-                signs |= 3 if exponent >= 3 * FAR or product == 0 else 1 << np.int64(product < 0)
+                these |= 3 if exponent >= 3 * FAR or product == 0 else 1 << np.int64(product < 0)
             elif product and exponent + product_fraction > largest:
                 largest = exponent + product_fraction
-        if not signs:
+        if not these and (after or not signs):
             least = largest - fraction_bits
             high, low = _aligned(significand, weight - least)
             if sign:
@@ -313,11 +339,16 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
                 above, below = _aligned(abs(product), np.int64(a_exponent[k]) + b_exponent[k] - least)
                 high += -above if product < 0 else above
                 low += -below if product < 0 else below
-            sign, pattern = _rounded(high, low, least, nearest)
-            if pattern == BEYOND:
-                signs = np.int64(1) << sign
-            elif pattern == 0:
-                sign = np.int64(0)
+            made_sign, made = _rounded(high, low, least, nearest, kept)
+            if made == BEYOND:
+                these = np.int64(1) << made_sign
+            elif not signs:
+                sign, pattern = _fp32_sum(sign, pattern, made_sign, made) if after else (made_sign, made)
+                if pattern == BEYOND:
+                    these = np.int64(1) << sign
+                elif pattern == 0:
+                    sign = np.int64(0)
+        signs |= these
         begin = end
     if signs:
         return FUSED_NAN if signs == 3 else (signs - 1) << 31 | BEYOND
@@ -326,20 +357,24 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
 @njit(cache=True, nogil=True)
 def _accumulate_together(
-    a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fraction_bits, nearest, largest, total, sums
+    a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums
 ):
     """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
 
     Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
     that 64 bits hold the sum. `largest`, `total` and `sums` have room for each column; `sums` gets the FP32 bits.
     """
+    fraction_bits, nearest, kept, zero_exponent, _ = fused
+    without = FRACTION - kept
     sums[:] = 0
     begin = np.int64(0)
     for end in ends:
         if end == begin:
             continue
         for m in range(len(sums)):
-            largest[m] = max((sums[m] & 0x7FFFFFFF) >> FRACTION, 1) - 1 + LEAST + FRACTION
+            magnitude = sums[m] & 0x7FFFFFFF
+            least = max(magnitude >> FRACTION, 1) - 1 + LEAST + FRACTION
+            largest[m] = least if magnitude else np.int64(zero_exponent)
         for place in range(begin, end):
             k = chosen[place]
             added, factor = np.int64(b_exponent[k]) + product_fraction, np.int64(b[k])
@@ -364,13 +399,13 @@ def _accumulate_together(
             magnitude = abs(total[m])
             # As in `_round_magnitude`.
             least = largest[m] - fraction_bits
-            unit = max(least + _bit_length(np.uint64(magnitude)) - FRACTION - 1, LEAST)
-            cut = max(unit - least, 0)
+            unit = max(least + _bit_length(np.uint64(magnitude)) - kept - 1, LEAST + without)
+            cut = min(max(unit - least, 0), 62)  # magnitudes are below 2**61
             significand = magnitude << max(least - unit, 0) >> cut
             rest, whole = magnitude & ((np.int64(1) << cut) - 1), np.int64(1) << cut
             up = (rest * 2 > whole) | ((rest * 2 == whole) & (significand & 1 == 1))
             significand += np.int64(nearest & up)
-            pattern = min(((unit - LEAST) << FRACTION) + significand, BEYOND)
+            pattern = min((((unit - LEAST - without) << kept) + significand) << without, BEYOND)
             pattern = pattern if significand else np.int64(0)
             made = np.int64((total[m] < 0) & (pattern > 0)) << 31 | pattern
             sums[m] = sums[m] if sums[m] & 0x7FFFFFFF == BEYOND else made
@@ -383,7 +418,8 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
 
     `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
     `order` is what schedulers take, of each block of rows; `block` are the rows of a block and the schedulers of a row.
-    `fused` are fraction bits, and whether it is to nearest.
+    `fused` are fraction bits, whether it is to nearest, the bits kept, the exponent of zero, and whether the addend comes
+    after.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
     together, across = turned[0].size > 0, -(-len(a) // TOGETHER)
@@ -402,8 +438,7 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
                 chosen[group, one],
                 ends[group, one, :end],
                 product_fraction,
-                fused[0],
-                fused[1],
+                fused,
                 scratch[0],
                 scratch[1],
                 scratch[2],
@@ -420,6 +455,5 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
                     chosen[group, mine],
                     ends[group, mine, :end],
                     product_fraction,
-                    fused[0],
-                    fused[1],
+                    fused,
                 )

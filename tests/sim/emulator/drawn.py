@@ -1,5 +1,7 @@
 """Random tiles, and operands for them that are all that a format has."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,7 +21,7 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     names = [str(name) for name in rng.choice(EXACT_FLOATS, 2)] if rng.random() < 0.8 else ["int8", "int8"]
     if rng.random() < 0.7:
         fraction_bits = (8, 23, 24, 25, 64, int(rng.integers(8, 65)))[rng.integers(6)]
-        accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)])
+        accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)], **random_options(rng))
         names = [str(name) for name in rng.choice([*EXACT_FLOATS, "bf16"], 2)]
     return TileConfig(
         rows=int(rng.integers(1, 4)),
@@ -33,6 +35,16 @@ def random_config(rng: np.random.Generator) -> TileConfig:
         headroom_bits=(0, 1, 16)[rng.integers(3)],
         full_window=bool(rng.integers(2)),
     )
+
+
+def random_options(rng: np.random.Generator) -> dict[str, Any]:
+    """What else a fused accumulator has, as often as not none of it."""
+    options: dict[str, Any] = {}
+    if rng.random() < 0.3:
+        options = {"addend": "after"} if rng.random() < 0.4 else {"result_bits": int(rng.integers(7, 24))}
+    if rng.random() < 0.2:
+        options["zero_exponent"] = (-132, -133, -149, int(rng.integers(-149, -125)))[rng.integers(4)]
+    return options
 
 
 def random_bits(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> NDArray:

@@ -8,22 +8,62 @@ operands. It is not a dependency: run this file where it and PyTorch are install
 import json
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tensordash.configuration.formats import FORMATS
+from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.verify.corner_cases import DotCases, dot_cases
 
 PATH = Path(__file__).with_name("gpu_models.json")
-INSTRUCTIONS = [  # architecture, instruction, format of a and b, products that it adds at once, our accumulator
-    ("Volta", "m8n8k4.f32.f16.f16.f32", "fp16", "fp16", 4, "volta"),
-    ("Ampere", "m16n8k16.f32.f16.f16.f32", "fp16", "fp16", 8, "ampere"),
-    ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, "ampere"),
-    ("Hopper", "m16n8k16.f32.f16.f16.f32", "fp16", "fp16", 16, "hopper"),
-    ("Hopper", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 16, "hopper"),
-    ("RTX Blackwell", "m16n8k32.kind::f8f6f4.f32.e4m3.e4m3.f32", "fp8_e4m3", "fp8_e4m3", 32, "hopper"),
-    ("RTX Blackwell", "m16n8k32.kind::f8f6f4.f32.e5m2.e4m3.f32", "fp8_e5m2", "fp8_e4m3", 32, "hopper"),
+HOPPER_WGMMA, BLACKWELL = "m64n8k32.f32.{}.{}", "m64n8k32.kind::f8f6f4.f32.{}.{}"
+AMPERE_ZERO, HOPPER_ZERO = ({"fused": f, "zero_exponent": zero} for f, zero in ((24, -132), (25, -133)))
+INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
+    # architecture, instruction, format of a and b, products that it adds at once, how often, our accumulator
+    ("Volta", "m8n8k4.f32.f16.f16.f32", "fp16", "fp16", 4, 1, "volta"),
+    ("Ampere", "m16n8k16.f32.f16.f16.f32", "fp16", "fp16", 8, 1, "ampere"),
+    ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, 1, "ampere"),
+    ("Hopper", "m16n8k16.f32.f16.f16.f32", "fp16", "fp16", 16, 1, "hopper"),
+    ("Hopper", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 16, 1, "hopper"),
+    ("RTX Blackwell", "m16n8k32.kind::f8f6f4.f32.e4m3.e4m3.f32", "fp8_e4m3", "fp8_e4m3", 32, 1, "hopper"),
+    ("RTX Blackwell", "m16n8k32.kind::f8f6f4.f32.e5m2.e4m3.f32", "fp8_e5m2", "fp8_e4m3", 32, 1, "hopper"),
+    ("Ada Lovelace", "m16n8k32.f32.e4m3.e4m3.f32", "fp8_e4m3", "fp8_e4m3", 16, 2, "ada-fp8"),
+    ("Ada Lovelace", "m16n8k32.f32.e5m2.e5m2.f32", "fp8_e5m2", "fp8_e5m2", 16, 2, "ada-fp8"),
+    ("Ada Lovelace", "m16n8k32.f32.e5m2.e4m3.f32", "fp8_e5m2", "fp8_e4m3", 16, 2, "ada-fp8"),
+    ("Hopper", HOPPER_WGMMA.format("e4m3", "e4m3"), "fp8_e4m3", "fp8_e4m3", 32, 1, "hopper-fp8"),
+    ("Hopper", HOPPER_WGMMA.format("e5m2", "e5m2"), "fp8_e5m2", "fp8_e5m2", 32, 1, "hopper-fp8"),
+    ("Hopper", HOPPER_WGMMA.format("e4m3", "e5m2"), "fp8_e4m3", "fp8_e5m2", 32, 1, "hopper-fp8"),
+    ("Blackwell", BLACKWELL.format("e4m3", "e4m3"), "fp8_e4m3", "fp8_e4m3", 32, 1, "hopper"),
+    ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, 1, AMPERE_ZERO),
+    ("Hopper", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 16, 1, HOPPER_ZERO),
 ]
+
+
+def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: int, lanes: int) -> DotCases:
+    """Products around and below 2**-126, no accumulator or a small one: where an exponent of zero counts.
+
+    Every other case is a power of two and one so far below it, of the other sign, that it is kept or cut off.
+    """
+    shape = count, steps, lanes
+    exponent = rng.integers(-140, -128, (count, 1, 1)) + rng.integers(0, 6, shape)
+    apart = np.arange(count) % 2 == 1
+    exponent[apart, :, 0] = rng.integers(-138, -129, (count, 1))[apart]
+    exponent[apart, :, 1] = rng.integers(-161, -154, (count, 1))[apart]
+    a_field = rng.integers(1, 90, shape)
+    ones = (1 << fmt.fraction_bits) - 1
+    fractions = [np.where(apart[:, None, None], 0, rng.integers(0, ones + 1, shape)) for _ in range(2)]
+    signs = [rng.integers(0, 2, shape) << (fmt.width - 1) for _ in range(2)]
+    a, b = (
+        sign | field << fmt.fraction_bits | fraction
+        for sign, field, fraction in zip(signs, (a_field, exponent + 2 * fmt.bias - a_field), fractions, strict=True)
+    )
+    kept = rng.random(shape) < 0.8
+    kept[apart] = np.arange(lanes) < 2
+    top = 1 << (fmt.width - 1)
+    a[apart, :, 1] = a[apart, :, 1] & ~top | ((a ^ b)[apart, :, 0] ^ b[apart, :, 1] ^ top) & top
+    pattern = np.uint16 if fmt.width == 16 else np.uint32
+    c = np.where(rng.random(count) < 0.9, 0, rng.integers(0, 1 << 24, count)).astype(np.uint32)
+    return DotCases(np.where(kept, a, 0).astype(pattern), b.astype(pattern), c, np.full(count, "low"))
 
 
 def results(architecture: str, instruction: str, a_name: str, b_name: str, cases: DotCases) -> np.ndarray:
@@ -37,21 +77,30 @@ def results(architecture: str, instruction: str, a_name: str, b_name: str, cases
     }
 
     def tensor(name: str, bits: np.ndarray):
-        signed = bits.reshape(len(cases), -1).view(np.int16 if bits.itemsize == 2 else np.uint8)
+        signed = bits.reshape(len(cases), -1).view({1: np.uint8, 2: np.int16, 4: np.int32}[bits.itemsize])
         return torch.from_numpy(signed.copy()).view(dtypes[name])
 
     c = torch.from_numpy(cases.c.view(np.int32)).view(torch.float32)
-    d = simulator.MMA(architecture, instruction).dpa(tensor(a_name, cases.a), tensor(b_name, cases.b), c)
+    kind = simulator.MMA
+    if instruction.startswith("m64"):
+        kind = simulator.WGMMA if architecture == "Hopper" else simulator.TCGen05MMA
+    d = kind(architecture, instruction).dpa(tensor(a_name, cases.a), tensor(b_name, cases.b), c)
     return d.view(torch.int32).numpy().view(np.uint32)
 
 
 def record(count: int = 100) -> None:
-    """Write the file: `count` single steps of each instruction."""
+    """Write the file: `count` cases of each instruction."""
     entries = []
-    for architecture, instruction, a_name, b_name, lanes, accumulator in INSTRUCTIONS:
-        cases = dot_cases(np.random.default_rng(9), FORMATS[a_name], FORMATS[b_name], count, lanes=lanes)
+    for architecture, instruction, a_name, b_name, lanes, steps, accumulator in INSTRUCTIONS:
+        a_format, b_format = FORMATS[a_name], FORMATS[b_name]
+        rng = np.random.default_rng(9)
+        if isinstance(accumulator, dict):
+            assert isinstance(a_format, FloatFormat)
+            cases = low_cases(rng, a_format, count, steps=steps, lanes=lanes)
+        else:
+            cases = dot_cases(rng, a_format, b_format, count, steps=steps, lanes=lanes)
         d = results(architecture, instruction, a_name, b_name, cases)
-        widths = 2 * lanes * cases.a.itemsize, 2 * lanes * cases.b.itemsize, 8, 8
+        widths = 2 * lanes * steps * cases.a.itemsize, 2 * lanes * steps * cases.b.itemsize, 8, 8
         entries.append(
             {
                 "gpu": architecture,
@@ -59,6 +108,7 @@ def record(count: int = 100) -> None:
                 "format": {"a": a_name, "b": b_name},
                 "accumulator": accumulator,
                 "lanes": lanes,
+                **({"steps": steps} if steps > 1 else {}),
                 "a b c d": [
                     " ".join(f"{bits:0{digits}x}" for bits, digits in zip(case, widths, strict=True))
                     for case in zip(_joined(cases.a), _joined(cases.b), cases.c.tolist(), d.tolist(), strict=True)
@@ -70,7 +120,7 @@ def record(count: int = 100) -> None:
 
 
 def _joined(steps: np.ndarray) -> list[int]:
-    """The operands of one step as one number, lane 0 at the top."""
+    """The operands of a case as one number, lane 0 of the first step at the top."""
     return [int.from_bytes(bits.astype(f">u{bits.itemsize}").tobytes(), "big") for bits in steps]
 
 

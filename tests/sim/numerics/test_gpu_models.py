@@ -26,16 +26,38 @@ def split(digits: str, lanes: int) -> list[int]:
     return [int(digits[i : i + size], 16) for i in range(0, len(digits), size)]
 
 
-@pytest.mark.parametrize("entry", RECORDED, ids=lambda entry: f"{entry['gpu']}-{entry['instruction']}")
-def test_recorded_results_of_a_published_model(entry):
-    names, lanes = entry["format"], entry["lanes"]
-    golden = make_accumulator(TileConfig(format=names, accumulator=entry["accumulator"], initial=True, sparsity="none"))
+def results(entry: dict, accumulator: object) -> list[str]:
+    """What golden makes of an entry's cases."""
+    lanes, found = entry["lanes"], []
+    golden = make_accumulator(
+        TileConfig(format=entry["format"], accumulator=accumulator, initial=True, sparsity="none")  # type: ignore[arg-type]
+    )
     for case in entry["a b c d"]:
-        a_bits, b_bits, c, d = case.split()
-        pairs = list(zip(split(a_bits, lanes), split(b_bits, lanes), strict=True))
-        golden.accumulate(pairs, first=True, c=int(c, 16))
-        assert f"{golden.result_bits():08x}" == d, case
-    assert len(entry["a b c d"]) == 100
+        a_bits, b_bits, c, _ = case.split()
+        count = lanes * entry.get("steps", 1)
+        pairs = list(zip(split(a_bits, count), split(b_bits, count), strict=True))
+        for first in range(0, count, lanes):
+            golden.accumulate(pairs[first : first + lanes], first=first == 0, c=int(c, 16))
+        found.append(f"{golden.result_bits():08x}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "entry", RECORDED, ids=lambda entry: f"{entry['gpu']}-{entry['instruction']}-{entry['accumulator']}"
+)
+def test_recorded_results_of_a_published_model(entry):
+    recorded = [case.split()[-1] for case in entry["a b c d"]]
+    assert len(recorded) == 100
+    for case, found, expected in zip(entry["a b c d"], results(entry, entry["accumulator"]), recorded, strict=True):
+        assert found == expected, case
+
+
+@pytest.mark.parametrize("entry", [entry for entry in RECORDED if isinstance(entry["accumulator"], dict)])
+def test_recorded_results_show_what_an_accumulator_of_zero_counts_as(entry):
+    """With -126 for it, or one off what the model has, other bits come out."""
+    recorded = [case.split()[-1] for case in entry["a b c d"]]
+    for wrong in (-126, *(entry["accumulator"]["zero_exponent"] + off for off in (-1, 1))):
+        assert results(entry, entry["accumulator"] | {"zero_exponent": wrong}) != recorded
 
 
 # What was found on GPUs
