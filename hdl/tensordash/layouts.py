@@ -127,7 +127,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
 
 
 class RawSumLayout(StructLayout):
-    """A sum before rounding: a two's complement number (fused: FP32's upper bits, no sign if zero), and whether it is one.
+    """A sum before rounding: two's complement, or FP32's upper bits (no sign if zero), and whether it is a number.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
     """

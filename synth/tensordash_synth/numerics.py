@@ -10,7 +10,7 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash.configuration.config import SideFormats
 from tensordash.configuration.formats import FloatFormat
-from tensordash.configuration.numerics import ACCUMULATORS, Fused
+from tensordash.configuration.numerics import ACCUMULATORS, Fused, Numerics
 
 from .hierarchy import Hierarchy
 from .mapping import LOGIC_SHARE, Mapped
@@ -33,22 +33,28 @@ NUMERICS_NOTES = (
 def every_numerics(config: TileConfig) -> list[TileConfig]:
     """Every format and accumulator that go together, and a tile's own, in its lanes, pipeline and headroom.
 
-    int8 takes as much of the headroom as its results allow.
+    int8 takes as much of the headroom as its results allow. Accumulators named after fp8 go with fp8 only, and
+    equal ones are listed once.
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
-    (25, ['exact'])
-    >>> every_numerics(TileConfig(accumulator={"fused": 40}))[-1].accumulator
-    Fused(fraction_bits=40, rounding='zero')
+    (31, ['exact'])
+    >>> str(every_numerics(TileConfig(accumulator={"fused": 40}))[-1].accumulator)
+    'fused 40, zero'
     """
     own = _single(config)
-    found = []
+    found: list[TileConfig] = []
     for names in FORMAT_CHOICES:
         headroom = min(own.headroom_bits, 16) if names == "int8" else own.headroom_bits
         for accumulator in ACCUMULATOR_CHOICES:
             with suppress(ValueError):  # the two do not go together
-                found.append(replace(own, format=names, accumulator=accumulator, headroom_bits=headroom))
-    return list(dict.fromkeys([*found, own]))
+                tile = replace(own, format=names, accumulator=accumulator, headroom_bits=headroom)
+                if "fp8" not in str(accumulator) or tile.a_format.width == 8:
+                    found.append(tile)
+    different: dict[Numerics, TileConfig] = {}
+    for tile in [*found, own]:
+        different.setdefault(tile.numerics, tile)
+    return list(different.values())
 
 
 def _single(config: TileConfig) -> TileConfig:
@@ -91,10 +97,7 @@ def _label(config: TileConfig) -> tuple[str, str]:
     >>> _label(TileConfig(format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, accumulator={"fused": 40}))
     ('fp8_e4m3 x fp8_e5m2', 'fused 40, zero')
     """
-    accumulator = config.accumulator
-    if isinstance(accumulator, Fused):
-        accumulator = f"fused {accumulator.fraction_bits}, {accumulator.rounding}"
-    return " x ".join(dict.fromkeys((config.a_format.name, config.b_format.name))), str(accumulator)
+    return " x ".join(dict.fromkeys((config.a_format.name, config.b_format.name))), str(config.accumulator)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,10 +7,13 @@ import pytest
 
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
+from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
 from tensordash.arithmetic.integer_result import IntegerResult
 from tensordash.arithmetic.multiplier import Multiplier
+from tensordash.arithmetic.product_sum import ProductSum
 from tensordash.arithmetic.rounder import Rounder
 from tensordash.block import Block
 from tensordash.configuration.connectivity import PAPER_OPTIONS
@@ -46,6 +49,7 @@ TURNING = Connectivity([(0, 0), (1, 1), (2, 0), (1, 0), (2, 1)], lanes=4, depth=
 INT8 = FORMATS["int8"]
 EXACT = Numerics(a_format=FP16, b_format=FP16, accumulator=Exact(16))
 FUSED = Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero"))
+AFTER = Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(25, "zero", addend="after"))
 INTEGER = Numerics(a_format=INT8, b_format=INT8, accumulator=Exact(16))
 NUMBERS: dict[str, Any] = {"numerics": EXACT}
 
@@ -55,6 +59,9 @@ RIGHT = {
     PE: {**NUMBERS, "lanes": 4, "stages": 2},
     ExactAccumulator: {**NUMBERS, "lanes": 4, "stages": 1},
     FusedAccumulator: {"numerics": FUSED, "lanes": 4, "stages": 1},
+    AddendAccumulator: {"numerics": AFTER, "lanes": 4, "stages": 1},
+    ProductSum: {"numerics": AFTER, "lanes": 4},
+    FusedResult: {"width": 32},
     IntegerAccumulator: {"numerics": INTEGER, "lanes": 4, "stages": 1},
     IntegerResult: {"width": 32, "initial": False},
     Rounder: {"width": 97, "least_exponent": -48},
@@ -95,6 +102,15 @@ WRONG = [
     (FusedAccumulator, {"numerics": EXACT}, ValueError, "numerics must be floating-point and fused, not Numerics"),
     (FusedAccumulator, {"stages": 0}, ValueError, "stages must be an integer from 1 to 2, not 0"),
     (FusedAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (FusedAccumulator, {"numerics": AFTER}, ValueError, 'must have accumulator.addend = "inside", not "after"'),
+    (AddendAccumulator, {"numerics": EXACT}, ValueError, "numerics must be floating-point and fused, not Numerics"),
+    (AddendAccumulator, {"numerics": FUSED}, ValueError, 'must have accumulator.addend = "after", not "inside"'),
+    (AddendAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
+    (AddendAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (ProductSum, {"numerics": INTEGER}, ValueError, "numerics must be floating-point and fused, not Numerics"),
+    (ProductSum, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (FusedResult, {"width": 15}, ValueError, "width must be an integer from 16 to 32, not 15"),
+    (FusedResult, {"width": 33}, ValueError, "width must be an integer from 16 to 32, not 33"),
     (IntegerAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
     (IntegerAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
     (IntegerAccumulator, {"numerics": EXACT}, ValueError, "numerics must be integer, not Numerics"),
@@ -107,6 +123,9 @@ WRONG = [
     (Exact, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer from 0 to 64, not -1"),
     (Fused, {"fraction_bits": 7}, ValueError, r"accumulator\.fused must be an integer from 8 to 64, not 7"),
     (Fused, {"rounding": "up"}, ValueError, r"accumulator\.rounding must be one of nearest, zero, not 'up'"),
+    (Fused, {"result_bits": 6}, ValueError, r"accumulator\.result_bits must be an integer from 7 to 23, not 6"),
+    (Fused, {"addend": "in"}, ValueError, r"accumulator\.addend must be one of after, inside, not 'in'"),
+    (Fused, {"zero_exponent": 0}, ValueError, r"accumulator\.zero_exponent must be .* -149 to -126, not 0"),
     (Numerics, {"b_format": INT8}, ValueError, "format must be floating-point on both sides or int8 on both"),
     (Numerics, {"a_format": FORMATS["bf16"]}, ValueError, "accumulator must be fused for bf16"),
     (Drain, {"rows": 0}, ValueError, "rows must be an integer of at least 1, not 0"),

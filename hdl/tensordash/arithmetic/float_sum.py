@@ -67,9 +67,7 @@ class Rounding:
         How far below 1 a level may be.
     """
 
-    def __init__(
-        self, *, fraction_bits: int, result_bits: int, nearest: bool, level_bits: int, below: int = 0
-    ) -> None:
+    def __init__(self, *, fraction_bits: int, result_bits: int, nearest: bool, level_bits: int, below: int = 0) -> None:
         self.fraction_bits, self.result_bits, self.nearest = fraction_bits, result_bits, nearest
         self.level_bits, self.below = level_bits, below
 

@@ -75,9 +75,7 @@ class FusedAccumulator(Block):
     def elaborate(self, platform):
         """Align the products; compare with what was accumulated, align, add, normalise, round; keep."""
         m = Module()
-        level, terms, marks = self.terms.align(
-            m, self.products, self.active, self.sum.hold, registered=self.stages > 1
-        )
+        level, terms, marks = self.terms.align(m, self.products, self.active, self.sum.hold, registered=self.stages > 1)
         width, _ = accumulator_shape(self.numerics)
         accumulated = Signal(RawSumLayout(width), reset_less=True)
         basis = started(m, self.sum, accumulated, self.numerics)

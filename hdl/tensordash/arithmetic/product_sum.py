@@ -1,6 +1,6 @@
 """Product sum: the products of a cycle, aligned to the largest of them, as one FP32 number."""
 
-from amaranth.hdl import Const, Module, Signal
+from amaranth.hdl import Const, Module
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 

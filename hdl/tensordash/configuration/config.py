@@ -231,8 +231,8 @@ class TileConfig:
     def numerics(self) -> Numerics:
         """Formats, accumulator and C input.
 
-        >>> TileConfig(format="bf16", accumulator="volta").numerics.accumulator
-        Fused(fraction_bits=23, rounding='zero')
+        >>> str(TileConfig(format="bf16", accumulator="volta").numerics.accumulator)
+        'fused 23, zero'
         """
         accumulator: Any = self.accumulator  # mappings have become Fused
         if isinstance(accumulator, str):

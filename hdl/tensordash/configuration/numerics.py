@@ -110,9 +110,9 @@ ACCUMULATORS: dict[str, Fused] = {
     "hopper-fp8": Fused(13, "zero", result_bits=13),
     "blackwell-fp8": Fused(25, "zero", addend="after"),
 }
-"""Fused accumulators by the name of the GPU whose tensor cores compute so: on fp16 (ampere, hopper: and bf16, tf32) at 4,
-8 and 16 lanes (tf32: 4), on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell). With other formats or lanes only the
-arithmetic is the same. That of `ada-fp8` and `hopper-fp8` differs in the lanes alone.
+"""Fused accumulators by the name of the GPU whose tensor cores compute so: on fp16 (ampere, hopper: and bf16) at 4,
+8 and 16 lanes, on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell). With other formats or lanes only the arithmetic is
+the same. `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the lanes alone.
 
 Source: docs/numerics.md, "Tensor cores".
 """

@@ -356,9 +356,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
 
 @njit(cache=True, nogil=True)
-def _accumulate_together(
-    a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums
-):
+def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, fused, largest, total, sums):
     """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
 
     Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
@@ -418,8 +416,7 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
 
     `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
     `order` is what schedulers take, of each block of rows; `block` are the rows of a block and the schedulers of a row.
-    `fused` are fraction bits, whether it is to nearest, the bits kept, the exponent of zero, and whether the addend comes
-    after.
+    `fused` are fraction bits, whether it is to nearest, bits kept, zero's exponent, and whether the addend comes after.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
     together, across = turned[0].size > 0, -(-len(a) // TOGETHER)

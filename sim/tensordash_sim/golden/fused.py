@@ -60,9 +60,7 @@ class FusedAccumulator:
         self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
         self._fused = accumulator
         # FP32's exponents; what its fraction has less is zero.
-        self._format = FloatFormat(
-            name="sum", exponent_bits=FP32.exponent_bits, fraction_bits=accumulator.result_bits
-        )
+        self._format = FloatFormat(name="sum", exponent_bits=FP32.exponent_bits, fraction_bits=accumulator.result_bits)
         self._cut = FP32.fraction_bits - accumulator.result_bits
         self.bits = 0
 

@@ -200,8 +200,8 @@ def _config_points(config: TileConfig) -> list[str]:
     if isinstance(accumulator, Exact):
         numbers = "exact"
     else:
-        known = [name for name, fused in ACCUMULATORS.items() if fused == accumulator]
-        numbers = known[0] if known else f"fused, {accumulator.rounding}"
+        named = isinstance(config.accumulator, str)
+        numbers = str(config.accumulator) if named else f"fused, {accumulator.rounding}"
     out_rows = "1" if config.out_rows == 1 else "all" if config.out_rows == config.rows else "some"
     return [
         f"sparsity {config.sparsity}",

@@ -121,6 +121,8 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
     exact = name == "int8" or ("bf16" not in str(settings["format"]) and random.random() < 0.5)
     if not exact:
         other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}
+        other |= random.choice(({}, {}, {"addend": "after"}, {"result_bits": random.randint(7, 23)}))
+        other |= random.choice(({}, {}, {}, {"zero_exponent": random.randint(-149, -126)}))
         settings["accumulator"] = random.choice((*ACCUMULATORS, other, other))
     settings["sparsity"] = random.choice(("rows", "rows", "rows", "both", "none"))
     settings["initial"] = random.random() < 0.5

@@ -28,7 +28,8 @@ WRONG_VALUES = [
     ({"sparsity": "columns"}, r"tile\.sparsity must be one of both, none, rows, not 'columns'"),
     (
         {"accumulator": "fp32"},
-        r"tile\.accumulator must be \{ fused = F, .* \} or one of ampere, exact, hopper, volta, not 'fp32'",
+        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, blackwell-fp8, exact, hopper, "
+        r"hopper-fp8, volta, not 'fp32'",
     ),
     ({"accumulator": {"fused": 7}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 7"),
     ({"accumulator": {"fused": 65}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 65"),
@@ -39,6 +40,34 @@ WRONG_VALUES = [
     (
         {"accumulator": {"rounding": "zero"}},
         r"tile\.accumulator must be \{ fused = F, .* \} or one of .*, not a table of rounding",
+    ),
+    (
+        {"accumulator": {"fused": 23, "result_bits": 6}},
+        r"tile\.accumulator\.result_bits must be an integer from 7 to 23, not 6",
+    ),
+    (
+        {"accumulator": {"fused": 23, "result_bits": 24}},
+        r"tile\.accumulator\.result_bits must be an integer from 7 to 23, not 24",
+    ),
+    (
+        {"accumulator": {"fused": 23, "addend": "before"}},
+        r"tile\.accumulator\.addend must be one of after, inside, not 'before'",
+    ),
+    (
+        {"accumulator": {"fused": 23, "addend": "after", "result_bits": 13}},
+        r"tile\.accumulator\.result_bits must be 23 with accumulator\.addend = .after., whose sums are FP32, not 13",
+    ),
+    (
+        {"accumulator": {"fused": 23, "zero_exponent": -125}},
+        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not -125",
+    ),
+    (
+        {"accumulator": {"fused": 23, "zero_exponent": -150}},
+        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not -150",
+    ),
+    (
+        {"accumulator": {"fused": 23, "zero_exponent": "-132"}},
+        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not '-132'",
     ),
     ({"accumulator": {"fused": 23, "bits": 1}}, r"tile\.accumulator must be .*, not a table of fused, bits"),
     ({"accumulator": {}}, r"tile\.accumulator must be .*, not a table of nothing"),
@@ -331,6 +360,9 @@ class TestFiles:
             *map(load_preset, preset_names()),
             TileConfig(format={"b": "fp8_e5m2", "a": "fp8_e4m3"}, initial=True),
             TileConfig(accumulator={"fused": 30}, format="bf16"),
+            TileConfig(accumulator={"fused": 30, "result_bits": 9, "zero_exponent": -133}, format="bf16"),
+            TileConfig(accumulator={"fused": 30, "addend": "after", "rounding": "nearest"}),
+            TileConfig(accumulator="hopper-fp8", format="fp8_e4m3"),
             TileConfig(format="int8", headroom_bits=0),
         ],
     )
@@ -394,6 +426,8 @@ class TestFiles:
         assert TileConfig(accumulator={"fused": 24, "rounding": "zero"}) == named
         assert TileConfig(accumulator=Fused(24, "zero")) == named
         assert TileConfig(accumulator={"fused": 24}).digest == named.digest
+        assert TileConfig(accumulator={"fused": 24, "result_bits": 23, "addend": "inside"}).digest == named.digest
+        assert TileConfig(accumulator={"fused": 13, "result_bits": 13}).accumulator == "ada-fp8"
 
 
 class TestDigest:
@@ -435,6 +469,10 @@ class TestDigest:
             {"format": {"a": "fp8_e5m2", "b": "fp8_e4m3"}},
             {"accumulator": "volta"},
             {"accumulator": {"fused": 23, "rounding": "nearest"}},
+            {"accumulator": {"fused": 23, "result_bits": 22}},
+            {"accumulator": {"fused": 23, "addend": "after"}},
+            {"accumulator": {"fused": 23, "zero_exponent": -127}},
+            {"accumulator": "ada-fp8"},
         ]
         configs += [TileConfig(**fields) for fields in one_apart]
         assert len({config.digest for config in configs}) == len(configs)

@@ -1,7 +1,8 @@
 """Sums of products in rational arithmetic, written from docs/numerics.md apart from the golden model.
 
-Nothing here comes from the golden model or the hardware but the names of parameters. What a bit pattern is worth is asked of ml_dtypes and NumPy;
-from there on every number is an integer multiple of one unit, 2**-320, far below every product's last bit.
+Nothing here comes from the golden model or the hardware, but for the names of parameters. What a bit pattern is worth
+is asked of ml_dtypes and NumPy; from there on every number is an integer multiple of one unit, 2**-320, far below every
+product's last bit.
 """
 
 import math

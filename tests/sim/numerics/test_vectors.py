@@ -120,7 +120,7 @@ def test_int8_runs_leave_the_widest_accumulator():
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize(("names", "name"), FUSED_CASES, ids=lambda case: case if isinstance(case, str) else "-".join(case))
+@pytest.mark.parametrize(("names", "name"), FUSED_CASES, ids=str)
 def test_fused(names, name, count):
     """The steps of docs/numerics.md, in order; with and without C, every pair or only those that are not skipped."""
     accumulator, lanes = FUSED[name]

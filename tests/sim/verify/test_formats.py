@@ -23,10 +23,16 @@ ACCUMULATORS: dict[str, Any] = {
     "volta": "volta",
     "hopper": "hopper",
     "nearest": {"fused": 23, "rounding": "nearest"},
+    "hopper-fp8": "hopper-fp8",
+    "blackwell-fp8": "blackwell-fp8",
+    "few-bits": {"fused": 16, "rounding": "nearest", "result_bits": 7},
+    "low-zero": {"fused": 24, "zero_exponent": -132},
 }
 NUMBERS = [
     *product(("fp16", "e4m3", "e5m2", "e4m3xe5m2", "int8"), ("exact",)),
     *product(("fp16", "bf16", "e4m3xe5m2"), ("volta", "hopper", "nearest")),
+    *product(("bf16", "e4m3xe5m2"), ("hopper-fp8", "blackwell-fp8", "few-bits")),
+    ("bf16", "low-zero"),
 ]
 # Each sparsity with a shape and pipeline of its own.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -47,6 +53,8 @@ QUICK = (
     "bf16-hopper-none",
     "bf16-nearest-rows-c",
     "e4m3xe5m2-nearest-none-c",
+    "e4m3xe5m2-hopper-fp8-rows-c",
+    "bf16-blackwell-fp8-rows-c",
 )
 CONFIGS = {
     f"{name}-{accumulator}-{sparsity}{'-c' if initial else ''}": TileConfig(
@@ -67,6 +75,28 @@ VARIANTS = {
         "pe",
         TileConfig(
             rows=1, columns=1, format="bf16", accumulator={"fused": 64, "rounding": "nearest"}, initial=True, pipeline=3
+        ),
+    ),
+    "bf16-low-zero-c": (
+        "pe",
+        TileConfig(
+            rows=1, columns=1, format="bf16", accumulator={"fused": 24, "zero_exponent": -132}, initial=True, pipeline=1
+        ),
+    ),
+    "bf16-few-bits-c": (
+        "pe",
+        TileConfig(
+            rows=1,
+            columns=1,
+            format="bf16",
+            accumulator={"fused": 16, "rounding": "nearest", "result_bits": 7, "zero_exponent": -149},
+            initial=True,
+        ),
+    ),
+    "fp8-after-c": (
+        "pe",
+        TileConfig(
+            rows=1, columns=1, format="fp8_e5m2", accumulator="blackwell-fp8", initial=True, lanes=8, pipeline=3
         ),
     ),
     "volta-partial-windows-c": (
