@@ -65,10 +65,6 @@ WRONG_VALUES = [
         {"accumulator": {"fused": 23, "zero_exponent": -150}},
         r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not -150",
     ),
-    (
-        {"accumulator": {"fused": 23, "zero_exponent": "-132"}},
-        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not '-132'",
-    ),
     ({"accumulator": {"fused": 23, "bits": 1}}, r"tile\.accumulator must be .*, not a table of fused, bits"),
     ({"accumulator": {}}, r"tile\.accumulator must be .*, not a table of nothing"),
     ({"format": "bf16"}, r"tile\.accumulator must be fused for bf16 \(volta, ampere, hopper or .*\), not exact: .*"),
@@ -153,7 +149,11 @@ WRONG_TYPES = [
     ({"depth": [4]}, r"tile\.depth must be an integer from 2 to 6, not \[4\]"),
     ({"staging": None}, r"tile\.staging must be one of ring, shift, not None"),
     ({"sparsity": 1}, r"tile\.sparsity must be one of both, none, rows, not 1"),
-    ({"accumulator": False}, r"tile\.accumulator must be .* or one of ampere, exact, hopper, volta, not False"),
+    (
+        {"accumulator": {"fused": 23, "zero_exponent": "-132"}},
+        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not '-132'",
+    ),
+    ({"accumulator": False}, r"tile\.accumulator must be .* or one of ada-fp8, .*, volta, not False"),
     ({"headroom_bits": 1.5}, r"tile\.headroom_bits must be an integer from 0 to 64, not 1\.5"),
     ({"out_rows": "1"}, r"tile\.out_rows must be an integer from 1 to 4, not '1'"),
     ({"initial": 0}, r"tile\.initial must be true or false, not 0"),

@@ -14,7 +14,7 @@ from functools import cache
 import pytest
 
 from tensordash import TileConfig, generate, load_preset
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Fused
 from tensordash.emission.verilog import render
 from tensordash_sim.verify.simulators import _environment, simulator_names
 
@@ -271,8 +271,9 @@ def test_config_toml(rendered, tmp_path):
 
 def accumulator_bits(config: TileConfig) -> int:
     """Those of docs/numerics.md."""
-    if config.numerics.accumulator != Exact(config.headroom_bits):
-        return 32
+    accumulator = config.numerics.accumulator
+    if isinstance(accumulator, Fused):
+        return 9 + accumulator.result_bits
     products = {"fp16": 80, "int8": 15}.get(str(config.format), 50)
     return products + 1 + config.headroom_bits
 

@@ -19,6 +19,9 @@ CASES = [
     ("fp16", {"fused": 10, "rounding": "zero"}),
     ("fp16", {"fused": 23, "rounding": "nearest"}),
     ("fp8_e5m2", {"fused": 12, "rounding": "nearest"}),
+    ("fp8_e4m3", "hopper-fp8"),
+    ("bf16", "blackwell-fp8"),
+    ("fp16", {"fused": 12, "rounding": "nearest", "addend": "after"}),
 ]
 
 
@@ -35,9 +38,9 @@ def exponent(number: Fraction) -> int:
     return power if abs(number) >= Fraction(2) ** power else power - 1
 
 
-def spacing(number: Fraction) -> Fraction:
-    """Distance of neighbouring FP32 numbers at a magnitude."""
-    return Fraction(2) ** max(exponent(number) - 23, -149)
+def spacing(number: Fraction, fraction_bits: int = 23) -> Fraction:
+    """Distance of neighbouring numbers of FP32's exponents at a magnitude; none at zero."""
+    return Fraction(2) ** (max(exponent(number), -126) - fraction_bits) if number else Fraction(0)
 
 
 def operand(random: Random, fmt, least: bool = False) -> int:
@@ -65,9 +68,14 @@ def test_a_cycle(fmt, accumulator):
         terms = [value(a, config.a_format) * value(b, config.b_format) for a, b in pairs]
         exact, found = start + sum(terms), value(golden.result_bits(), FP32)
         exponents = [names.exponents[a] + names.exponents[b] for (a, b), term in zip(pairs, terms, strict=True) if term]
-        largest = max(-126, *exponents, *([exponent(start)] if start else []))
-        rounding = spacing(exact) / (1 if fused.rounding == "zero" else 2) if exact else 0
-        bound = (len(pairs) + 1) * Fraction(2) ** (largest - fused.fraction_bits) + rounding
+        share = Fraction(1 if fused.rounding == "zero" else 2)
+        if fused.addend == "inside":
+            largest = max(-126, *exponents, *([exponent(start)] if start else []))
+            rounding, count = spacing(exact, fused.result_bits) / share, len(pairs) + 1
+        else:
+            largest, count = max(-126, *exponents), len(pairs)
+            rounding = spacing(sum(terms, Fraction(0))) / share + spacing(exact) / 2
+        bound = count * Fraction(2) ** (largest - fused.fraction_bits) + rounding
         assert abs(found - exact) < bound
         nearest_to_bound = max(nearest_to_bound, abs(found - exact) / bound)
     assert nearest_to_bound > Fraction(1, 4)

@@ -47,7 +47,8 @@ class Instruction:
         )
 
     def __call__(self, products: dict[int, tuple[float, float]], c: float = 0.0) -> float:
-        pairs = [tuple(fp8(each, self.name) for each in products.get(k, (0.0, 0.0))) for k in range(32)]
+        factors = [products.get(k, (0.0, 0.0)) for k in range(32)]
+        pairs = [(fp8(a, self.name), fp8(b, self.name)) for a, b in factors]
         for first in range(0, 32, self.lanes):
             self._golden.accumulate(pairs[first : first + self.lanes], first=first == 0, c=fp32(c))
         return value_of(self._golden.result_bits())
