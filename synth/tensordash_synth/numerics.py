@@ -21,7 +21,7 @@ __all__ = ["NUMERICS_NOTES", "CoreCost", "NumericsReport", "every_numerics", "nu
 
 TILE = "tensordash_tile"
 PE = "tensordash_pe"
-FORMAT_CHOICES = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
+FORMAT_CHOICES = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
 ACCUMULATOR_CHOICES: tuple[str | Fused, ...] = ("exact", *ACCUMULATORS, Fused(23, "nearest"))
 NUMERICS_NOTES = (
     *DELAY_NOTES,
@@ -38,7 +38,7 @@ def every_numerics(config: TileConfig) -> list[TileConfig]:
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
-    (31, ['exact'])
+    (35, ['exact'])
     >>> str(every_numerics(TileConfig(accumulator={"fused": 40}))[-1].accumulator)
     'fused 40, zero'
     """

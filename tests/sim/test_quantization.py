@@ -29,7 +29,7 @@ def test_nearest_of_a_scaled_operand(name, operand):
     """The scale is a power of two, and no other value of the format is nearer."""
     values = OPERANDS[operand]
     bits = quantized(values, FORMATS[name])
-    assert bits.dtype == (np.uint16 if FORMATS[name].width == 16 else np.uint8)
+    assert bits.dtype == {8: np.uint8, 16: np.uint16, 19: np.uint32}[FORMATS[name].width]
     found = decoded(bits, name)
     largest = np.unravel_index(np.abs(values).argmax(), values.shape)
     scale = 2.0 ** np.round(np.log2(found[largest] / values[largest]))

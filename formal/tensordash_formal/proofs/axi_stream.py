@@ -63,6 +63,7 @@ class WrapperHarness(Harness):
     def _input(self, name: str, port: str, width: int) -> None:
         m, depth = self.m, self.config.window_depth
         step_bits = width * self.config.lanes
+        step_bytes = -(-step_bits // 8)
         beat = getattr(self.dut, f"s_axis_{name}")
         steps, available, last, taken = (
             self.at_tile(f"{port}_{signal}") for signal in ("steps", "available", "last", "taken")
@@ -71,9 +72,9 @@ class WrapperHarness(Harness):
         # A beat's steps are those from the lowest on whose lowest byte is marked. Beats may be any.
         steps_here = Signal(range(depth + 1), name=f"{name}_steps_here")
         for step in range(depth):
-            with m.If(beat.tkeep[: (step + 1) * step_bits // 8 : step_bits // 8].all()):
+            with m.If(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()):
                 m.d.comb += steps_here.eq(step + 1)
-        marks = Cat((steps_here > step).replicate(step_bits // 8) for step in range(depth))
+        marks = Cat((steps_here > step).replicate(step_bytes) for step in range(depth))
 
         room = 2 * depth
         # Of a ring: the slot of the next step to leave; its line is that modulo the depth.
@@ -132,7 +133,7 @@ class WrapperHarness(Harness):
         step = self.free(range(depth + 1), f"{name}_step")
         begins = enters & ~watched & (step < steps_here) & self.free(1, f"{name}_begin")
         with m.If(begins):
-            chosen = Array(beat.tdata.word_select(number, step_bits) for number in range(depth))[step]
+            chosen = Array(beat.tdata.word_select(number, 8 * step_bytes) for number in range(depth))[step]
             m.d.sync += [watched.eq(1), ahead.eq(left + step), values.eq(chosen)]
         with m.Elif(watched):
             m.d.sync += [watched.eq(ahead >= taken), ahead.eq(ahead - taken)]

@@ -53,7 +53,7 @@ class TileConfig:
         ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose steps from 1 on all
         offer the same lane offsets.
     format : str or {"a": str, "b": str}
-        Operand format of both sides, or of each: fp16, bf16, fp8_e4m3, fp8_e5m2, int8.
+        Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, int8.
     accumulator : str or {"fused": int, "rounding": str, ...}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "ada-fp8", "hopper-fp8", "blackwell-fp8": FP32
         with the alignment of that GPU's tensor cores; or any other number of fraction bits, 8 to 64, with `rounding`
@@ -210,12 +210,21 @@ class TileConfig:
         >>> TileConfig().input_bits
         2324
         """
-        lanes = self.columns * self.a_format.width + self.rows * self.b_format.width  # those of a lane, over all ports
-        data = lanes * self.lanes * self.window_depth
+        steps = self.columns * self.step_bytes("a") + self.rows * self.step_bytes("b")  # one of each port
+        data = 8 * steps * self.window_depth
         beats = data + data // 8 + 2 * (self.rows + self.columns)  # tdata, tkeep; tlast and tvalid
         result = RESULT_FORMATS[self.numerics.result].width
         beats_of_c = self.initial * (result * self.columns * self.out_rows + 2)
         return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
+
+    def step_bytes(self, side: str) -> int:
+        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one behind the other, filled up.
+
+        >>> TileConfig().step_bytes("a"), TileConfig(format="tf32", accumulator="ampere").step_bytes("b")
+        (8, 10)
+        """
+        fmt = self.a_format if side == "a" else self.b_format
+        return -(-fmt.width * self.lanes // 8)
 
     @property
     def a_format(self) -> Format:

@@ -87,6 +87,7 @@ FORMATS: dict[str, Format] = {
     for fmt in (
         FloatFormat(name="fp16", exponent_bits=5, fraction_bits=10),
         FloatFormat(name="bf16", exponent_bits=8, fraction_bits=7),
+        FloatFormat(name="tf32", exponent_bits=8, fraction_bits=10),
         FloatFormat(name="fp8_e4m3", exponent_bits=4, fraction_bits=3, infinities=False),
         FloatFormat(name="fp8_e5m2", exponent_bits=5, fraction_bits=2),
         IntegerFormat(name="int8", width=8),

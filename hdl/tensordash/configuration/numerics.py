@@ -3,13 +3,15 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
-from .formats import FloatFormat, Format, IntegerFormat
+from .formats import Format, IntegerFormat
 from .parameters import require_choice, require_int
 
 __all__ = ["ACCUMULATORS", "ADDENDS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
 
 ROUNDINGS = ("zero", "nearest")
 ADDENDS = ("inside", "after")
+FUSED_ONLY = ("bf16", "tf32")
+"""Formats with FP32's exponents."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ class Numerics:
     a_format, b_format : Format
         Both floating-point or both integer.
     accumulator : Exact or Fused
-        `Fused` for floating-point formats only; `Exact` for all but bf16.
+        `Fused` for floating-point formats only; `Exact` for all but bf16 and tf32.
     initial : bool
         Whether there is a C input.
 
@@ -149,10 +151,10 @@ class Numerics:
         if isinstance(self.accumulator, Fused):
             if isinstance(self.a_format, IntegerFormat):
                 raise ValueError("accumulator must be exact for int8, not fused")
-        elif isinstance(self.a_format, FloatFormat) and "bf16" in (self.a_format.name, self.b_format.name):
+        elif wide := [fmt.name for fmt in (self.a_format, self.b_format) if fmt.name in FUSED_ONLY]:
             raise ValueError(
-                "accumulator must be fused for bf16 (volta, ampere, hopper or { fused = F, rounding = R }), not exact: "
-                "its products span over 500 bits"
+                f"accumulator must be fused for {wide[0]} (volta, ampere, hopper or {{ fused = F, rounding = R }}), "
+                "not exact: its products span over 500 bits"
             )
         elif isinstance(self.a_format, IntegerFormat) and self.accumulator.headroom_bits > 16:
             raise ValueError(

@@ -51,8 +51,8 @@ class AxiStreamTile(Block):
         super().__init__(
             {
                 **{
-                    f"s_axis_{side}{index}": In(AxiStreamSignature(width * config.lanes * depth, keep=True))
-                    for side, index, width in self.sides
+                    f"s_axis_{side}{index}": In(AxiStreamSignature(8 * config.step_bytes(side) * depth, keep=True))
+                    for side, index, _ in self.sides
                 },
                 **({"s_axis_c": In(AxiStreamSignature(beat, keep=False))} if config.initial else {}),
                 "m_axis": Out(AxiStreamSignature(beat, keep=False)),

@@ -1,6 +1,6 @@
 """Feeder: what stands between an AXI4-Stream and a tile's port."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -23,7 +23,7 @@ class Feeder(Block):
     Parameters
     ----------
     width, lanes, depth : int
-        Shape of a beat: `depth` steps of `lanes` values of `width` bits, in whole bytes.
+        Shape of a beat: `depth` steps of `lanes` values of `width` bits, each step filled up to whole bytes.
 
     Members
     -------
@@ -42,10 +42,11 @@ class Feeder(Block):
     def __init__(self, *, width: int, lanes: int, depth: int) -> None:
         self.lanes, self.depth, self.width = lanes, depth, width
         self.step_bits = width * lanes
+        self.step_bytes = -(-self.step_bits // 8)
         self.slots = 2 * depth
         super().__init__(
             {
-                "s_axis": In(AxiStreamSignature(self.step_bits * depth, keep=True)),
+                "s_axis": In(AxiStreamSignature(8 * self.step_bytes * depth, keep=True)),
                 "port": Out(StepsSignature(width, lanes, depth)),
                 "empty": Out(1),
                 "wrong": Out(1),
@@ -59,6 +60,10 @@ class Feeder(Block):
         self._enters = Signal(depth, name="enters")  # those that enter
         self._ends = Signal(depth, name="ends")  # the one of them that ends its stream
         self._closes = Signal(name="closes")  # a null beat ends the stream of the open step
+
+    def _step(self, number: int) -> Value:
+        """A step of the beat, without what fills it up."""
+        return self.s_axis.tdata.word_select(number, 8 * self.step_bytes)[: self.step_bits]
 
     def elaborate(self, platform):
         """How many steps there are; where they lie is a subclass's part."""
@@ -80,7 +85,7 @@ class Feeder(Block):
 
     def _accept(self, m: Module) -> None:
         beat, depth = self.s_axis, self.depth
-        step_bytes = self.step_bits // 8
+        step_bytes = self.step_bytes
         entering, opens = Signal(name="entering"), Signal(name="opens")
         count = Signal.like(self._count, name="count_next")
         whole = Cat(self._kept[step].replicate(step_bytes) for step in range(depth))

@@ -48,7 +48,7 @@ class RingFeeder(Feeder):
         for line in range(depth):
             lines = [(writing[(line - k) % slots] | writing[(line - k + depth) % slots]) for k in range(depth)]
             placed = Signal(self.step_bits, name=f"placed_{line}")
-            steps = [self.s_axis.tdata.word_select(k, self.step_bits) for k in range(depth)]
+            steps = [self._step(k) for k in range(depth)]
             m.d.comb += placed.eq(one_hot_mux(lines, steps))
             for slot in (line, line + depth):
                 here = Cat(writing[(slot - k) % slots] for k in range(depth))

@@ -30,7 +30,7 @@ class StepFeeder(Feeder):
             # A beat enters where at least `depth` places are free.
             for step in range(max(0, slot - depth), min(depth, slot + 1)):
                 here = self._left == slot - step
-                value = Mux(here, self.s_axis.tdata.word_select(step, self.step_bits), value)
+                value = Mux(here, self._step(step), value)
                 end = Mux(here, self._ends[step], end)
             m.d.sync += [self._held[slot].eq(value), self._ending[slot].eq(end)]
         m.d.comb += [port.steps[step].eq(self._held[step]) for step in range(depth)]

@@ -62,8 +62,13 @@ class Digits(NamedTuple):
 
 
 def pattern_type(fmt: Format) -> np.dtype:
-    """The type of a format's patterns."""
-    return np.dtype(f"u{fmt.width // 8}")
+    """The type of a format's patterns: as wide as the format, or the next wider.
+
+    >>> from tensordash.configuration.formats import FORMATS
+    >>> [pattern_type(FORMATS[name]).itemsize for name in ("fp8_e4m3", "fp16", "tf32")]
+    [1, 2, 4]
+    """
+    return np.dtype(np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width <= 16 else np.uint32)
 
 
 def _patterns(fmt: Format) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
@@ -170,6 +175,6 @@ def checked_bits(name: str, values: ArrayLike, fmt: Format) -> NDArray:
     if not np.issubdtype(array.dtype, np.unsignedinteger):
         raise TypeError(f"{name} must be an array of {fmt.name} bit patterns (unsigned integers), not of {array.dtype}")
     pattern = pattern_type(fmt)
-    if array.dtype.itemsize > pattern.itemsize and array.size and array.max() >= 1 << fmt.width:
+    if 8 * array.dtype.itemsize > fmt.width and array.size and array.max() >= 1 << fmt.width:
         raise ValueError(f"{name} must hold {fmt.name} bit patterns below 2**{fmt.width}, not {array.max()}")
     return array.astype(pattern, copy=False)

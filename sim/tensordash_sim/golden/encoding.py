@@ -7,7 +7,7 @@ from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
 
 __all__ = ["encode"]
 
-_PATTERNS = {8: np.uint8, 16: np.uint16, 32: np.uint32}
+_PATTERNS = {8: np.uint8, 16: np.uint16, 19: np.uint32, 32: np.uint32}
 _NATIVE = {"fp16": np.float16, "fp32": np.float32}
 
 
@@ -25,8 +25,8 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     Returns
     -------
     array of uint8, uint16 or uint32, the same shape
-        As wide as the format. Floats beyond the largest finite one after rounding give infinities, or NaN if the
-        format has none (OCP's non-saturating mode).
+        As wide as the format, or the next wider. Floats beyond the largest finite one after rounding give infinities,
+        or NaN if the format has none (OCP's non-saturating mode).
 
     Raises
     ------

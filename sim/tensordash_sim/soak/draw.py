@@ -8,7 +8,7 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
-from tensordash.configuration.numerics import ACCUMULATORS
+from tensordash.configuration.numerics import ACCUMULATORS, FUSED_ONLY
 
 __all__ = ["SoakJob", "draw_job", "jobs_for"]
 
@@ -18,7 +18,7 @@ MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles take long to build
 # One job in so many draws a large tile all the same, up to what a configuration can have, and feeds it few steps.
 LARGE_EVERY, LARGE_SIDES, LARGE_LANES = 64, (8, 12, 15, 16, 16), (2, 4, 8, 16, 31, 32)
 MOST_LARGE_POSITIONS = 400_000
-FORMATS: tuple[Any, ...] = ("fp16", "bf16", "fp8_e4m3", "fp8_e5m2", "int8", "sides")
+FORMATS: tuple[Any, ...] = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "int8", "sides")
 # Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
 LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
 
@@ -117,8 +117,10 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
             settings["staging"] = random.choice(("shift", "ring"))
     settings["format"] = name = random.choice(FORMATS)
     if name == "sides":
-        settings["format"] = dict(zip("ab", random.sample(FORMATS[:4], 2), strict=True))
-    exact = name == "int8" or ("bf16" not in str(settings["format"]) and random.random() < 0.5)
+        settings["format"] = dict(zip("ab", random.sample(FORMATS[:5], 2), strict=True))
+    exact = name == "int8" or (
+        not any(wide in str(settings["format"]) for wide in FUSED_ONLY) and random.random() < 0.5
+    )
     if not exact:
         other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}
         other |= random.choice(({}, {}, {"addend": "after"}, {"result_bits": random.randint(7, 23)}))

@@ -97,7 +97,7 @@ class AxiLockstep:
         self.sides = [("a", i, config.a_format.width) for i in range(config.columns)]
         self.sides += [("b", i, config.b_format.width) for i in range(config.rows)]
         self.feeders = [
-            Feeder(depth=config.window_depth, step_bytes=width * config.lanes // 8) for _, _, width in self.sides
+            Feeder(depth=config.window_depth, step_bytes=config.step_bytes(side)) for side, _, _ in self.sides
         ]
         self.wrong_beat = False
         self.results: list[tuple[int, ...]] = []
@@ -110,10 +110,10 @@ class AxiLockstep:
 
     def beats(self, a: Sequence, b: Sequence) -> list[list[AxiBeat]]:
         """Streams for each column, and for each row, as legal beats whose ends come with their last steps."""
-        lanes, depth = self.config.lanes, self.config.window_depth
+        config = self.config
         return [
-            beats_of(streams, depth, width * lanes // 8)
-            for (_, _, width), streams in zip(self.sides, (*a, *b), strict=True)
+            beats_of(streams, config.window_depth, config.step_bytes(side))
+            for (side, _, _), streams in zip(self.sides, (*a, *b), strict=True)
         ]
 
     def feed_streams(self, a: Sequence, b: Sequence, c: Sequence) -> None:
@@ -136,9 +136,9 @@ class AxiLockstep:
         random, pins = self.random, self.pins
         ready = random.random() >= self.stall
         pins.drive(m_axis_tready=int(ready), clear=int(clear), rst=int(reset))
-        for (_, _, width), sender in zip(self.sides, self.senders, strict=True):
+        for (side, _, _), sender in zip(self.sides, self.senders, strict=True):
             if not sender.offered:
-                sender.noise = random.getrandbits(width * self.config.lanes * self.config.window_depth)
+                sender.noise = random.getrandbits(8 * self.config.step_bytes(side) * self.config.window_depth)
         shown = [sender.offer(random.random() >= self.idle) for sender in self.senders]
         for (side, i, width), sender, beat in zip(self.sides, self.senders, shown, strict=True):
             self._drive(f"s_axis_{side}{i}", width, beat, sender.noise)
@@ -204,12 +204,13 @@ class AxiLockstep:
 
     def _drive(self, name: str, width: int, beat: AxiBeat | None, bits: int) -> None:
         step_bits = width * self.config.lanes
+        apart = -(-step_bits // 8) * 8  # what fills a step up may be anything
         if beat is None:
             self.pins.drive(**{f"{name}_tvalid": 0, f"{name}_tdata": bits, f"{name}_tkeep": bits & 1})
             return
         for number, step in enumerate(beat.steps):
-            bits &= ~(((1 << step_bits) - 1) << number * step_bits)
-            bits |= packed(step, width) << number * step_bits
+            bits &= ~(((1 << step_bits) - 1) << number * apart)
+            bits |= packed(step, width) << number * apart
         pins = {"tdata": bits, "tkeep": beat.keep, "tlast": int(beat.last), "tvalid": 1}
         self.pins.drive(**{f"{name}_{pin}": value for pin, value in pins.items()})
 

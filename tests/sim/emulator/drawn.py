@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat, Format
-from tensordash.configuration.numerics import ROUNDINGS, Fused
+from tensordash.configuration.numerics import FUSED_ONLY, ROUNDINGS, Fused
 
 EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2")
 
@@ -22,7 +22,7 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     if rng.random() < 0.7:
         fraction_bits = (8, 23, 24, 25, 64, int(rng.integers(8, 65)))[rng.integers(6)]
         accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)], **random_options(rng))
-        names = [str(name) for name in rng.choice([*EXACT_FLOATS, "bf16"], 2)]
+        names = [str(name) for name in rng.choice([*EXACT_FLOATS, *FUSED_ONLY], 2)]
     return TileConfig(
         rows=int(rng.integers(1, 4)),
         columns=int(rng.integers(1, 3)),
@@ -49,7 +49,7 @@ def random_options(rng: np.random.Generator) -> dict[str, Any]:
 
 def random_bits(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> NDArray:
     """Patterns: of one binade or of all, of subnormals, of the largest; zeros among them, now and then all others."""
-    pattern = np.dtype(f"u{fmt.width // 8}")
+    pattern = np.uint8 if fmt.width == 8 else np.uint16 if fmt.width == 16 else np.uint32
     top = 1 << (fmt.width - 1)
     drawn = rng.integers(0, 2 * top, shape)
     if isinstance(fmt, FloatFormat):

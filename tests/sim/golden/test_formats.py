@@ -33,7 +33,7 @@ every_float = pytest.mark.parametrize("name", DTYPES)
 
 
 def patterns(fmt) -> np.ndarray:
-    return np.arange(1 << fmt.width, dtype=f"u{fmt.width // 8}")
+    return np.arange(1 << fmt.width, dtype=np.uint8 if fmt.width == 8 else np.uint16)
 
 
 def values_of_all(name: str) -> np.ndarray:
@@ -48,7 +48,7 @@ def float_format(name: str) -> FloatFormat:
 
 
 def test_all_formats_are_here():
-    assert set(FORMATS) == {*DTYPES, "int8"}
+    assert set(FORMATS) == {*DTYPES, "int8", "tf32"}
 
 
 @every_float
@@ -90,6 +90,23 @@ def test_tables_of_values(name):
 def test_the_largest_number(name):
     fmt = float_format(name)
     assert to_float(fmt.largest, fmt) == float(ml_dtypes.finfo(DTYPES[name]).max)
+
+
+def test_tf32_is_the_upper_part_of_fp32(rng):
+    """Every pattern is worth what FP32's is with zeros behind it, and one is rounded to where FP32's half is even."""
+    fmt = float_format("tf32")
+    bits = np.arange(1 << 19, dtype=np.uint32)
+    with np.errstate(invalid="ignore"):
+        expected = (bits << 13).view(np.float32).astype(np.float64)
+    some = np.concatenate([bits[:2100], bits[-2100:], bits[rng.integers(0, 1 << 19, 20_000)]])
+    found = np.array([to_float(pattern, fmt) for pattern in some.tolist()])
+    np.testing.assert_array_equal(found, expected[some])
+    finite = np.isfinite(expected)
+    np.testing.assert_array_equal(encode(expected[finite], fmt), bits[finite])
+    wide = rng.integers(0, 0x7F800000, 50_000, dtype=np.uint32)
+    wide[::2] = (wide[::2] & ~np.uint32(0x1FFF)) | 0x1000  # ties
+    rounded = (wide.astype(np.int64) + 0xFFF + (wide >> 13 & 1)) >> 13
+    np.testing.assert_array_equal(encode(wide.view(np.float32), fmt), rounded)
 
 
 def test_e4m3_has_one_nan_of_each_sign_and_no_infinity():

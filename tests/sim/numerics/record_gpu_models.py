@@ -34,6 +34,8 @@ INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
     ("Hopper", HOPPER_WGMMA.format("e5m2", "e5m2"), "fp8_e5m2", "fp8_e5m2", 32, 1, "hopper-fp8"),
     ("Hopper", HOPPER_WGMMA.format("e4m3", "e5m2"), "fp8_e4m3", "fp8_e5m2", 32, 1, "hopper-fp8"),
     ("Blackwell", BLACKWELL.format("e4m3", "e4m3"), "fp8_e4m3", "fp8_e4m3", 32, 1, "hopper"),
+    ("Ampere", "m16n8k8.f32.tf32.tf32.f32", "tf32", "tf32", 4, 2, "ampere"),
+    ("Hopper", "m64n8k8.f32.tf32.tf32", "tf32", "tf32", 8, 1, "hopper"),
     ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, 1, AMPERE_ZERO),
     ("Hopper", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 16, 1, HOPPER_ZERO),
 ]
@@ -74,9 +76,11 @@ def results(architecture: str, instruction: str, a_name: str, b_name: str, cases
         "bf16": torch.bfloat16,
         "fp8_e4m3": torch.float8_e4m3fn,
         "fp8_e5m2": torch.float8_e5m2,
+        "tf32": torch.float32,
     }
 
     def tensor(name: str, bits: np.ndarray):
+        bits = bits << 13 if name == "tf32" else bits
         signed = bits.reshape(len(cases), -1).view({1: np.uint8, 2: np.int16, 4: np.int32}[bits.itemsize])
         return torch.from_numpy(signed.copy()).view(dtypes[name])
 

@@ -54,8 +54,11 @@ class Table:
     """
 
     def __init__(self, name: str) -> None:
-        dtype = np.dtype(DTYPES[name])
-        patterns = np.arange(256**dtype.itemsize, dtype=np.dtype(f"u{dtype.itemsize}"))
+        if name == "tf32":  # the upper 19 bits of FP32
+            dtype, patterns = np.dtype(np.float32), np.arange(1 << 19, dtype=np.uint32) << 13
+        else:
+            dtype = np.dtype(DTYPES[name])
+            patterns = np.arange(256**dtype.itemsize, dtype=np.dtype(f"u{dtype.itemsize}"))
         with np.errstate(invalid="ignore"):  # signalling NaN
             self.floats: list[float] = patterns.view(dtype).astype(np.float64).tolist()
         least = -999 if name == "int8" else int(math.log2(ml_dtypes.finfo(dtype).smallest_normal))

@@ -21,6 +21,7 @@ FUSED_FORMATS = [
     ("fp8_e5m2", "fp8_e5m2"),
     ("fp8_e4m3", "fp8_e5m2"),
     ("fp16", "bf16"),
+    ("tf32", "tf32"),
 ]
 FUSED = {  # the accumulator, lanes
     "volta": (Fused(23, "zero"), 4),
@@ -142,6 +143,6 @@ def test_fused(names, name, count):
         require(seen, count, "infinity")
     if accumulator.fraction_bits >= accumulator.result_bits and accumulator.fraction_bits > 13:
         require(seen, count, "rounded", "tie")
-    if names == ("bf16", "bf16"):
+    if names in (("bf16", "bf16"), ("tf32", "tf32")):
         low = accumulator.zero_exponent < -126
         require(seen, count, "floor decides", "subnormal result", "overflow", *(["below FP32"] if low else []))

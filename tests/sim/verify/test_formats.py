@@ -13,6 +13,7 @@ from .conftest import FASTEST, FOR_SMALL
 FORMATS: dict[str, Any] = {
     "fp16": "fp16",
     "bf16": "bf16",
+    "tf32": "tf32",
     "e4m3": "fp8_e4m3",
     "e5m2": "fp8_e5m2",
     "e4m3xe5m2": {"a": "fp8_e4m3", "b": "fp8_e5m2"},
@@ -33,6 +34,7 @@ NUMBERS = [
     *product(("fp16", "bf16", "e4m3xe5m2"), ("volta", "hopper", "nearest")),
     *product(("bf16", "e4m3xe5m2"), ("hopper-fp8", "blackwell-fp8", "few-bits")),
     ("bf16", "low-zero"),
+    *product(("tf32",), ("hopper", "nearest", "blackwell-fp8")),
 ]
 # Each sparsity with a shape and pipeline of its own.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -55,6 +57,7 @@ QUICK = (
     "e4m3xe5m2-nearest-none-c",
     "e4m3xe5m2-hopper-fp8-rows-c",
     "bf16-blackwell-fp8-rows-c",
+    "tf32-hopper-rows-c",
 )
 CONFIGS = {
     f"{name}-{accumulator}-{sparsity}{'-c' if initial else ''}": TileConfig(
@@ -112,7 +115,13 @@ VARIANTS = {
 }
 
 
-QUICK_STREAMS = ("fp16-exact-rows-c", "e4m3xe5m2-exact-both-c", "int8-exact-none", "bf16-nearest-rows-c")
+QUICK_STREAMS = (
+    "fp16-exact-rows-c",
+    "e4m3xe5m2-exact-both-c",
+    "int8-exact-none",
+    "bf16-nearest-rows-c",
+    "tf32-hopper-rows-c",
+)
 """The wrapper is the same whatever the numbers: widths, C and sparsities tell."""
 QUICK_ALONE = (
     "fp16-exact-rows-c",

@@ -152,8 +152,8 @@ async def errors_that_agree(dut) -> None:
         return
     a, b, c = random_inputs(random, config, [2 * depth - 1, depth, 4 * depth - 1, 1])
     beats = []
-    for (_, _, width), streams in zip(lockstep.sides, (*a, *b), strict=True):
-        step_bytes = width * config.lanes // 8
+    for (side, _, _), streams in zip(lockstep.sides, (*a, *b), strict=True):
+        step_bytes = config.step_bytes(side)
         cut = AxiBeat(streams[0][: depth - 1], (1 << step_bytes * (depth - 1)) - 1, last=False)
         rest = [streams[0][depth - 1 :], *streams[1:]]
         beats.append([cut, *beats_of(rest, depth, step_bytes)])
