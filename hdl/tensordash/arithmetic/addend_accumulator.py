@@ -77,21 +77,22 @@ class AddendAccumulator(Block):
         m.submodules.product_sum = placed(self.product_sum, platform)
         layout = RawSumLayout(FP32.width)
         added = Signal(layout, reset_less=True)
-        counting = Signal(reset_less=True)
-        m.d.comb += [self.product_sum.products.eq(self.products), self.product_sum.active.eq(self.active)]
-        updates = [added.eq(self.product_sum.sum), counting.eq(self.active.any() & ~self.sum.hold)]
+        # Without an active lane the sum is zero, and changes nothing.
+        m.d.comb += [
+            self.product_sum.products.eq(self.products),
+            self.product_sum.active.eq(self.active & ~self.sum.hold.replicate(self.lanes)),
+        ]
         # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
         if self.stages > 1:
             with m.If(~self.sum.hold):
-                m.d.sync += updates
+                m.d.sync += added.eq(self.product_sum.sum)
         else:
-            m.d.comb += updates
+            m.d.comb += added.eq(self.product_sum.sum)
         accumulated = Signal(layout, reset_less=True)
         finished = Signal(layout, reset_less=True)
-        following = Signal(layout)
         basis = started(m, self.sum, accumulated, self.numerics)
-        result = self._add(m, basis, added)
-        m.d.comb += [following.eq(Mux(counting, result, basis)), self.sum.value.eq(finished)]
+        following = self._add(m, basis, added)
+        m.d.comb += self.sum.value.eq(finished)
         with m.If(~self.sum.hold if self.stages > 1 else Const(1)):
             m.d.sync += accumulated.eq(following)
         with m.If(self.sum.take):

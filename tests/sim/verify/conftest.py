@@ -12,6 +12,7 @@ import pytest
 from amaranth.hdl import Signal, Value
 
 from tensordash import TileConfig, generate
+from tensordash.arithmetic import float_sum, product_terms
 from tensordash_sim.verify import run_bench, simulator_names
 
 FASTEST = simulator_names()[0] if simulator_names() else "auto"
@@ -108,7 +109,8 @@ def sabotage(monkeypatch):
         def broken(self, argument):
             inside = Recorder()
             with monkeypatch.context() as within:
-                within.setattr(sys.modules[component.__module__], "Signal", inside, raising=False)
+                for module in (sys.modules[component.__module__], float_sum, product_terms):  # and what it calls
+                    within.setattr(module, "Signal", inside, raising=False)
                 made = original(self, argument)
             module = made if method == "elaborate" else argument
             wants_signals = len(signature(assignments).parameters) == 2

@@ -7,14 +7,17 @@ import pytest
 from amaranth.hdl import Const, Mux
 
 from tensordash import TileConfig, generate
-from tensordash.arithmetic import fused_accumulator
+from tensordash.arithmetic import addend_accumulator, fused_accumulator, product_terms
 from tensordash.arithmetic.accumulator import ExactAccumulator
+from tensordash.arithmetic.addend_accumulator import AddendAccumulator
+from tensordash.arithmetic.float_sum import shifted_right
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.initial_adder import InitialAdder
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
 from tensordash.arithmetic.integer_multiplier import IntegerMultiplier
 from tensordash.arithmetic.integer_result import IntegerResult
+from tensordash.arithmetic.product_sum import ProductSum
 from tensordash.layouts import FloatView
 from tensordash.tile.initial_store import InitialStore
 from tensordash.tile.tile import Tile
@@ -28,7 +31,11 @@ INT8 = TileConfig(rows=2, columns=1, format="int8", headroom_bits=5, initial=Tru
 VOLTA = TileConfig(rows=2, columns=1, format="bf16", accumulator="volta", initial=True)
 NEAREST = TileConfig(rows=1, columns=1, accumulator={"fused": 23, "rounding": "nearest"}, initial=True)
 COARSE = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator={"fused": 8}, initial=True)
+AFTER = TileConfig(rows=1, columns=1, format="bf16", accumulator="blackwell-fp8", initial=True)
+NARROW = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator="hopper-fp8", initial=True)
+LOW = TileConfig(rows=1, columns=1, format="bf16", accumulator={"fused": 24, "zero_exponent": -132}, initial=True)
 CONFIGS = {"exact": EXACT, "e4m3": E4M3, "int8": INT8, "volta": VOLTA, "nearest": NEAREST, "coarse": COARSE}
+CONFIGS |= {"after": AFTER, "narrow": NARROW, "low": LOW}
 
 
 @pytest.mark.parametrize(("bench", "name"), [*(("pe", name) for name in CONFIGS), ("tile", "e4m3"), ("tile", "int8")])
@@ -140,12 +147,11 @@ class TestFused:
 
     @pytest.mark.parametrize("term", ["aligned_1", "term_0", "c_aligned"])
     def test_alignment_off_by_one(self, term, found, monkeypatch):
-        original = fused_accumulator._shifted_right
-
         def wrong(m, bits, distance, name):
-            return original(m, bits, distance + 1 if name == term else distance, name)
+            return shifted_right(m, bits, distance + 1 if name == term else distance, name)
 
-        monkeypatch.setattr(fused_accumulator, "_shifted_right", wrong)
+        for module in (fused_accumulator, product_terms):
+            monkeypatch.setattr(module, "shifted_right", wrong)
         assert says(found("pe", VOLTA), "block is", "golden says")
 
     @pytest.mark.parametrize(("wanted", "emitted"), [("zero", "nearest"), ("nearest", "zero")])
@@ -187,6 +193,69 @@ class TestFused:
 
         sabotage(FusedResult, assignments)
         assert says(found("tile", VOLTA, only="c_alone|special"), "out_payload is", "0x7fffffff")
+
+
+class TestFusedOptions:
+    @pytest.mark.parametrize("accumulator", [{"fused": 12, "result_bits": 13}, {"fused": 14, "result_bits": 13}])
+    def test_wrong_fraction_bits_of_few_result_bits(self, accumulator, found):
+        assert says(found("pe", NARROW, replace(NARROW, accumulator=accumulator)), "block is", "golden says")
+
+    def test_c_keeps_a_bit_that_results_have_not(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["basis"].number[0].eq(self.sum.c[9]))
+        assert says(found("pe", NARROW), "block is", "golden says")
+
+    def test_results_stand_one_place_too_low(self, found, sabotage):
+        def assignments(self, inside):
+            return inside["value"].eq(Mux(self.load, self.sum.number << (self.cut - 1), inside["value"]))
+
+        sabotage(FusedResult, assignments, domain="sync")
+        assert says(found("tile", NARROW, only="traffic"), "out_payload is", "golden says")
+
+    @pytest.mark.parametrize("zero_exponent", [-126, -131, -133])
+    def test_a_zero_counts_as_another_exponent(self, zero_exponent, found):
+        accumulator = {"fused": 24, "zero_exponent": zero_exponent}
+        assert says(found("pe", LOW, replace(LOW, accumulator=accumulator)), "block is", "golden says")
+
+    def test_a_zero_counts_as_any_number_does(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["c_above"].eq(inside["c_level"] >= inside["level"]))
+        assert says(found("pe", LOW), "block is", "golden says")
+
+
+class TestAddendAfter:
+    def test_inside(self, found):
+        assert says(found("pe", AFTER, replace(AFTER, accumulator="hopper")), "block is", "golden says")
+
+    def test_rounded_toward_zero(self, found, sabotage):
+        sabotage(AddendAccumulator, lambda self, inside: inside["up"].eq(0))
+        assert says(found("pe", AFTER), "block is", "golden says")
+
+    def test_what_is_cut_off_leaves_no_mark(self, found, monkeypatch):
+        def wrong(m, bits, distance, name, *, marked):
+            return shifted_right(m, bits, distance, name)
+
+        monkeypatch.setattr(addend_accumulator, "shifted_right", wrong)
+        assert says(found("pe", AFTER), "block is", "golden says")
+
+    def test_sign_of_the_other_number(self, found, sabotage):
+        sabotage(AddendAccumulator, lambda self, inside: inside["far_sign"].eq(inside["near_sign"]))
+        assert says(found("pe", AFTER), "block is", "golden says")
+
+    def test_subnormal_number_has_an_exponent_too_low(self, found, sabotage):
+        sabotage(AddendAccumulator, lambda self, inside: inside["basis_level"][0].eq(inside["basis"].number[23]))
+        assert says(found("pe", AFTER), "block is", "golden says")
+
+    def test_products_round_to_nearest(self, found):
+        accumulator = {"fused": 25, "rounding": "nearest", "addend": "after"}
+        assert says(found("pe", AFTER, replace(AFTER, accumulator=accumulator)), "block is", "golden says")
+
+    def test_sum_of_products_is_not_infinite(self, found, sabotage):
+        sabotage(ProductSum, lambda self, inside: inside["overflow"].eq(0))
+        assert says(found("pe", AFTER), "block is", "golden says")
+
+    def test_adds_while_the_tile_is_frozen(self, found, sabotage):
+        one_stage = replace(AFTER, pipeline=1)
+        sabotage(AddendAccumulator, lambda self: self.product_sum.active.eq(self.active))
+        assert says(found("pe", one_stage), "block is", "golden says")
 
 
 class TestE4M3:
