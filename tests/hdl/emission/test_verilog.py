@@ -28,9 +28,15 @@ CONFIGS = {
     "fp8-c": TileConfig(rows=2, columns=2, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, initial=True, pipeline=3),
     "int8-c": TileConfig(rows=2, columns=2, format="int8", initial=True, out_rows=2, sparsity="none"),
     "nearest": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator={"fused": 10, "rounding": "nearest"}),
-    "hopper-fp8-c": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator="hopper-fp8", initial=True),
-    "blackwell-fp8": TileConfig(rows=1, columns=1, format="fp8_e5m2", accumulator="blackwell-fp8", initial=True),
-    "low-zero": TileConfig(rows=1, columns=1, format="bf16", accumulator={"fused": 24, "zero_exponent": -132}),
+    "blackwell-fp8-c": TileConfig(rows=1, columns=1, format="fp8_e5m2", accumulator="blackwell-fp8", initial=True),
+    "tf32-c": TileConfig(
+        rows=1,
+        columns=2,
+        lanes=3,
+        format="tf32",
+        accumulator={"fused": 24, "result_bits": 13, "zero_exponent": -132},
+        initial=True,
+    ),
 }
 TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")
 

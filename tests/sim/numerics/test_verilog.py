@@ -12,7 +12,7 @@ import softfloatpy as softfloat
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import IntegerFormat
-from tensordash.configuration.numerics import Fused
+from tensordash.configuration.numerics import FUSED_ONLY, Fused
 from tensordash_sim.golden import FP32
 from tensordash_sim.trace import Trace, example_trace
 from tensordash_sim.verify import Replayer
@@ -38,12 +38,20 @@ ACCUMULATORS = {
     "after": ({"fused": 12, "rounding": "nearest", "addend": "after", "zero_exponent": -149}, 2),
 }
 MIXED = {"a": "fp8_e4m3", "b": "fp8_e5m2"}
-FORMATS = {"fp16": "fp16", "bf16": "bf16", "e4m3": "fp8_e4m3", "e5m2": "fp8_e5m2", "mixed": MIXED, "int8": "int8"}
-EXACT = [name for name in FORMATS if name != "bf16"]
+FORMATS = {
+    "fp16": "fp16",
+    "bf16": "bf16",
+    "tf32": "tf32",
+    "e4m3": "fp8_e4m3",
+    "e5m2": "fp8_e5m2",
+    "mixed": MIXED,
+    "int8": "int8",
+}
+EXACT = [name for name in FORMATS if name not in FUSED_ONLY]
 FUSED = [(name, accumulator) for name in FORMATS if name != "int8" for accumulator in ACCUMULATORS]
 QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # each is built; the rest at night
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]
-QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero"), ("bf16", "after")]
+QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero")]
 
 
 def names_of(config: TileConfig) -> tuple[str, str]:

@@ -145,7 +145,12 @@ def test_numbers(bench, config, check):
     check(bench, config, effort=0.1, simulator=FOR_SMALL)
 
 
-@pytest.mark.parametrize("name", VARIANTS)
+AT_NIGHT = ("bf16-low-zero-c", "fp8-after-c")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in VARIANTS]
+)
 def test_variant(name, check):
     bench, config = VARIANTS[name]
     check(bench, config, effort=0.1, simulator=FOR_SMALL)
@@ -153,6 +158,7 @@ def test_variant(name, check):
 
 def test_quick_names_exist():
     assert set(QUICK_STREAMS) | set(QUICK_ALONE) <= set(QUICK) <= set(CONFIGS)
+    assert set(AT_NIGHT) < set(VARIANTS)
 
 
 WHOLE = {

@@ -6,6 +6,7 @@ from random import Random
 import cocotb
 
 from tensordash import TileConfig
+from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.verify.job import current_job
@@ -239,6 +240,56 @@ async def small_differences(dut) -> None:
         random.shuffle(lanes)
         for entering in (Entry(tuple(lanes), first=True, last=True), *[Entry()] * config.stages):
             await bench.cycle(entering)
+
+
+def power_pairs(config: TileConfig, random: Random, powers: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
+    """Normal operands whose products are powers of two: (exponent, sign) of each. None if there are none such."""
+    a_format, b_format = config.a_format, config.b_format
+    assert isinstance(a_format, FloatFormat)
+    assert isinstance(b_format, FloatFormat)
+    most = tuple((fmt.largest >> fmt.fraction_bits) for fmt in (a_format, b_format))
+    pairs = []
+    for exponent, sign in powers:
+        both = exponent + a_format.bias + b_format.bias  # of the two exponents' fields
+        if not 2 <= both <= sum(most):
+            return None
+        a_field = random.randint(max(1, both - most[1]), min(most[0], both - 1))
+        a = sign << (a_format.width - 1) | a_field << a_format.fraction_bits
+        pairs.append((a, both - a_field << b_format.fraction_bits))
+    return pairs
+
+
+@cocotb.test()
+async def powers_of_two(dut) -> None:
+    """Few terms around what rounding and alignment cut off: a result's last place, and the exponent of a zero C."""
+    bench = Bench(dut, "powers of two")
+    await bench.start()
+    config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
+    if not isinstance(accumulator, Fused):
+        return
+    kept, zero = accumulator.result_bits, accumulator.zero_exponent
+    least, cut = -126 - kept, zero - accumulator.fraction_bits
+    sets = []
+    for top in range(zero - 2, zero + 3):
+        for small in (cut - 1, cut, cut + 1):
+            sets += [[(top, 0), (small, 1)], [(top, 0), (least, 0), (least - 1, 0), (small, 1)]]
+    for top in (-40, 0, 5):
+        last = top - kept
+        sets += [
+            [(top, 0), (last - 1, 0)],
+            [(top, 0), (last, 0), (last - 1, 0)],
+            [(top, 0), (last, 0), (last - 1, 0), (last - 2, 1)],
+            [(top, 0), (last - 1, 0), (last - 2, 0)],
+        ]
+    for powers in sets:
+        for flip in (0, 1):
+            pairs = power_pairs(config, random, [(exponent, sign ^ flip) for exponent, sign in powers])
+            if pairs is None or len(pairs) > config.lanes:
+                continue
+            lanes = [*((a, b, True) for a, b in pairs), *[(0, 0, False)] * (config.lanes - len(pairs))]
+            random.shuffle(lanes)
+            for entering in (Entry(tuple(lanes), first=True, last=True), *[Entry()] * config.stages):
+                await bench.cycle(entering)
 
 
 @cocotb.test()
