@@ -74,7 +74,7 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
     ]
     chosen = _chosen(sides, config, sample, rng)
     width = max(fmt.width for fmt in formats.values())
-    pattern_type = np.uint16 if width <= 16 else np.uint32
+    pattern_type = np.dtype(np.uint16 if width <= 16 else np.uint32)
     found = {
         (index, side): np.zeros((*numbers.shape, sides[index][side].steps, config.lanes), pattern_type)
         for index, ends in chosen.items()
@@ -88,7 +88,9 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
             product, numbers = products[index], chosen[index][side]
             vectors = product.left if (side == 0) == (sparser == operation.left) else product.right
             words = vectors.words(numbers.ravel()).reshape(*numbers.shape, vectors.steps, 1)
-            streams |= (words >> np.arange(config.lanes, dtype=np.uint32) & 1).astype(pattern_type) << pattern_type(bit)
+            streams |= (words >> np.arange(config.lanes, dtype=np.uint32) & 1).astype(
+                pattern_type
+            ) << pattern_type.type(bit)
     return [LayerPasses(a=found[index, 1], b=found[index, 0]) for index in chosen]
 
 
