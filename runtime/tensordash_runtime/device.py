@@ -105,6 +105,9 @@ class Device:
         self._place = os.getpid(), threading.get_ident()
         if not isinstance(self.tile.a_format, FloatFormat):
             raise ValueError(f"preset must have floating-point operands, not {self.tile.a_format.name}")
+        for fmt in (self.tile.a_format, self.tile.b_format):
+            if fmt.name not in FLOATS:
+                raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
         if waves and backend != "verilator":

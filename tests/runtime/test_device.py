@@ -281,6 +281,11 @@ def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], messag
         (("core", "vhdl"), ValueError, "backend must be one of emulator, golden, verilator, not 'vhdl'"),
         (("paper", "golden"), ValueError, "backend must be emulator for a tile, which has no programs, not golden"),
         ((load_preset("paper", ['tile.format="int8"']),), ValueError, "floating-point operands, not int8"),
+        (
+            (load_preset("paper", ["tile.format=tf32", "tile.accumulator=ampere"]),),
+            ValueError,
+            r"operands that tensors hold \(fp16, .*\), not tf32",
+        ),
     ],
 )
 def test_devices_that_cannot_be(arguments: Any, error: type[Exception], message: str) -> None:

@@ -97,8 +97,8 @@ class ProductTerms:
         def infinity(sign: int) -> Value:
             """Whether an infinity of this sign, or a NaN, is among the products."""
             each = [
-                counts & ~hold & (product.nan | (product.infinite & (product.sign == sign)))
-                for counts, product in zip(active, products, strict=True)
+                lane & ~hold & (product.nan | (product.infinite & (product.sign == sign)))
+                for lane, product in zip(active, products, strict=True)
             ]
             return reduce(or_, each)
 
