@@ -12,7 +12,9 @@ from tensordash_synth.core_cost import CoreCostReport, CoreDesign
 
 OURS = CoreDesign(units={"core": 10.0, "tile": 1000.0, "load": 300.0}, memories={}, slowest=("load", 0.5))
 THEIRS = replace(OURS, units={"core": 10.0, "tile": 800.0, "load": 300.0})
-REPORT = CoreCostReport(digest="", library="cells", clock_ns=2.0, tensordash=OURS, baseline=THEIRS, around_ns=1.5)
+REPORT = CoreCostReport(
+    digest="", library="cells", clock_ns=2.0, tensordash=OURS, baseline=THEIRS, around_ns=1.5, gate_area=0.8
+)
 
 
 def test_ratios_and_table():
