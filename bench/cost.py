@@ -24,11 +24,15 @@ from cost_pages import PAGES, written  # type: ignore[import-not-found]  # besid
 from scaling_picture import draw, tables  # type: ignore[import-not-found]
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.emission.core_files import core_verilog
 from tensordash.emission.verilog import render
 from tensordash.storage.files import write_whole
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import (
+    core_cost_table,
     cost_table,
     default_liberty,
     every_numerics,
@@ -38,9 +42,12 @@ from tensordash_synth import (
     numerics_table,
     sweep_table,
     synthesize,
+    synthesize_core,
 )
 from tensordash_synth.cache import recipe_digest
+from tensordash_synth.cacti import cacti_array, cacti_digest
 from tensordash_synth.hierarchy import Hierarchy
+from tensordash_synth.memories import MACROS
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "cost.json"
@@ -79,7 +86,7 @@ class Part:
 
     Attributes
     ----------
-    configs : tuple of TileConfig
+    configs : tuple of TileConfig or CoreConfig
         What is mapped, with the baselines.
     measure : callable
         Of a number of jobs: the figures.
@@ -87,14 +94,17 @@ class Part:
         What the figures depend on beside that.
     """
 
-    configs: tuple[TileConfig, ...]
+    configs: tuple[TileConfig | CoreConfig, ...]
     measure: Callable[[int], Any]
     conditions: str = ""
 
     def source(self) -> str:
         """Hash of everything that is mapped, and how: figures of the same are the same."""
         hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
-        for config in dict.fromkeys(each for tile in self.configs for each in (tile, tile.baseline)):
+        for config in dict.fromkeys(each for whole in self.configs for each in (whole, whole.baseline)):
+            if isinstance(config, CoreConfig):
+                hashed.update(Hierarchy(core_verilog(config), "tensordash_core").whole.encode())
+                continue
             files = render(config)
             hashed.update(Hierarchy(files["tensordash.v"], "tensordash_tile").whole.encode())
             hashed.update(Hierarchy(files["tensordash_transposer.v"], "tensordash_transposer").whole.encode())
@@ -119,6 +129,16 @@ def _sweep(config: TileConfig, jobs: int) -> Any:
 def _numerics(configs: Iterable[TileConfig], clock: float, jobs: int) -> Any:
     report = numerics_costs(list(configs), clock_ns=clock, jobs=jobs)
     return {**report.to_json(), "table": numerics_table(report)}
+
+
+def _core(config: CoreConfig, jobs: int) -> Any:
+    report = synthesize_core(config, power=True, jobs=jobs)
+    if reason := report.memories_reason or report.step_reason:
+        raise SystemExit(f"core: {reason}")
+    document = report.to_json()
+    shapes = {shape: map(int, shape.split("x")) for shape in document["tensordash"]["memory_costs"]}
+    one_port = {shape: round(cacti_array(*size, ports=(1, 0, 0)).area_um2, 1) for shape, size in shapes.items()}
+    return {**document, "one_port_um2": one_port, "table": core_cost_table(report)}
 
 
 def _scaling(jobs: int) -> Any:
@@ -155,6 +175,9 @@ def parts() -> dict[str, Part]:
     every = tuple(config for configs in SHAPES.values() for config in configs.values())
     found["scaling"] = Part(every, _scaling)
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
+    core = load_any_preset("core")
+    assert isinstance(core, CoreConfig)
+    found["core"] = Part((core,), partial(_core, core), f"core {cacti_digest()} {MACROS}, one port")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 

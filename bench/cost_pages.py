@@ -5,7 +5,8 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from scaling_picture import fitted  # type: ignore[import-not-found]  # beside this script
+from core_cost_pages import core_table, core_words  # type: ignore[import-not-found]  # beside this script
+from scaling_picture import fitted  # type: ignore[import-not-found]
 
 __all__ = ["PAGES", "written"]
 
@@ -407,4 +408,6 @@ REGIONS: dict[str, Callable[[Results], str]] = {
     "summary": summary,
     "summary-recommended": summary_of_recommended,
     "explore": explore,
+    "core": core_table,
+    "core-words": lambda results: _filled(*core_words(results)),
 }

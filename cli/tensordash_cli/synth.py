@@ -37,8 +37,8 @@ def command(
 ) -> None:
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV.
 
-    Of a core, whose configuration has a table [core]: the logic of each unit in gate equivalents, next to the core
-    around the dense tile, memories apart. --liberty, --clock and --json go with it.
+    Of a core, whose configuration has a table [core]: logic of each unit and memories next to the core around the dense
+    tile, and, with power, energy of a training step on both. --liberty, --clock and --json go with it.
 
     Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
 
@@ -47,7 +47,7 @@ def command(
     With --equivalence, the netlist of every module is compared with its Verilog, from any state and for any inputs.
     """
     if isinstance(config, CoreConfig):
-        _core(context, config, liberty, clock_ns, as_json)
+        _core(context, config, liberty, clock_ns, power, as_json)
         return
     from tensordash_synth import (
         TARGETS,
@@ -99,16 +99,20 @@ def command(
         raise CheckError(f"{len(failures)} of the modules are not proven equal to their RTL: {failures[0]}")
 
 
-def _core(context: click.Context, config: CoreConfig, liberty: Path | None, clock_ns: float, as_json: bool) -> None:
-    from tensordash_synth.core_cost import core_cost_table, synthesize_core
+def _core(
+    context: click.Context, config: CoreConfig, liberty: Path | None, clock_ns: float, power: bool, as_json: bool
+) -> None:
+    from tensordash_synth import core_cost_table, synthesize_core
 
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is not default
-        if given and option.name in ("power", "sweep", "target", "numerics", "equivalence"):
-            raise click.UsageError(f"{option.opts[0]} does not go with a core: --liberty, --clock and --json do")
+        if given and option.name in ("sweep", "target", "numerics", "equivalence"):
+            raise click.UsageError(
+                f"{option.opts[0]} does not go with a core: --liberty, --clock, --power and --json do"
+            )
     with progress.status("synthesizing") as status:
-        report = synthesize_core(config, liberty=liberty, clock_ns=clock_ns, progress=status.update)
+        report = synthesize_core(config, liberty=liberty, clock_ns=clock_ns, power=power, progress=status.update)
     if as_json:
         print_json(report.to_json())
     else:

@@ -1,6 +1,7 @@
 """What a tile costs: synthesis of TensorDash and its dense baseline through one flow."""
 
-from .core_cost import CoreCostReport, core_cost_table, synthesize_core
+from .core_cost import CoreCostReport, synthesize_core
+from .core_table import core_cost_table
 from .equivalence import EquivalenceReport, prove_equivalence
 from .flow import measure_areas, synthesize
 from .fpga import TARGETS, FpgaReport, synthesize_fpga

@@ -1,28 +1,28 @@
-"""What a core costs: the logic of each unit, next to its tile's and to the dense core's; memories apart."""
+"""What a core costs: logic unit by unit, memories, and energy of a training step, next to the dense core's."""
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tensordash import ConfigError
 from tensordash.configuration.core_config import CoreConfig
 
+from .cacti import CactiError
 from .canonical import canonical, interface
+from .core_energy import CoreMemories, StepEnergy, energy_ratios
+from .core_training import MEMORY, NoEnergyError, memory_shape, training_energies
 from .hierarchy import Hierarchy, role
 from .mapping import Mapped
+from .memories import SOURCES, memory_costs
 from .run import Progress, Run, running
 
-__all__ = ["CoreCostReport", "CoreDesign", "core_cost_table", "synthesize_core"]
+__all__ = ["CoreCostReport", "CoreDesign", "synthesize_core"]
 
 CORE, TILE = "tensordash_core", "tensordash_tile"
-MEMORY = "memory"
-NOTES = (
-    "GE: gate equivalents, areas over that of the smallest NAND2; without wires; of memories only their wrappers",
-    "around the tile, flattened: ABC's longest path between registers, ports, memories and the tile, without clk-to-q, "
-    "setup and wires",
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +44,11 @@ class CoreDesign:
     slowest: tuple[str, float]
 
     @property
+    def gates(self) -> float:
+        """Gate equivalents of all of it."""
+        return sum(self.units.values())
+
+    @property
     def tile(self) -> float:
         """Gate equivalents of the tile."""
         return self.units["tile"]
@@ -51,7 +56,7 @@ class CoreDesign:
     @property
     def around(self) -> float:
         """Gate equivalents of everything else."""
-        return sum(self.units.values()) - self.tile
+        return self.gates - self.tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +73,18 @@ class CoreCostReport:
         Target period.
     tensordash, baseline : CoreDesign
         Both.
+    gate_area : float
+        Area of a gate equivalent in um2.
     around_ns : float
         The longest path around the tile, flattened.
+    memories : (CoreMemories, CoreMemories), optional
+        Of both, if CACTI is there.
+    memories_reason : str
+        Why not.
+    step : (StepEnergy, StepEnergy), optional
+        A training step on both, if it was measured.
+    step_reason : str
+        Why not.
     """
 
     digest: str
@@ -78,6 +93,11 @@ class CoreCostReport:
     tensordash: CoreDesign
     baseline: CoreDesign
     around_ns: float
+    gate_area: float
+    memories: tuple[CoreMemories, CoreMemories] | None = None
+    memories_reason: str = ""
+    step: tuple[StepEnergy, StepEnergy] | None = None
+    step_reason: str = "not asked for"
 
     @property
     def logic_ratio(self) -> float:
@@ -87,11 +107,31 @@ class CoreCostReport:
     @property
     def ratio(self) -> float:
         """Logic of the core over that of the dense core."""
-        return sum(self.tensordash.units.values()) / sum(self.baseline.units.values())
+        return self.tensordash.gates / self.baseline.gates
+
+    def area_um2(self, source: str) -> tuple[float, float]:
+        """(TensorDash, baseline) area of logic and memories by one of `SOURCES`; nothing without memories."""
+        if self.memories is None:
+            return 0.0, 0.0
+        ours, theirs = (
+            design.gates * self.gate_area + memories.area_um2(source)
+            for design, memories in zip((self.tensordash, self.baseline), self.memories, strict=True)
+        )
+        return ours, theirs
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """TensorDash over the dense core: areas, and what is known of a training step."""
+        found = {"area": self.ratio}
+        if self.memories is not None:
+            for name, source in zip(("area_with_memories", "area_with_macros"), SOURCES, strict=True):
+                ours, theirs = self.area_um2(source)
+                found[name] = ours / theirs
+        return found | (energy_ratios(*self.step) if self.step is not None else {})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        designs = {
+        designs: dict[str, Any] = {
             name: {
                 "units_ge": {unit: round(gates) for unit, gates in design.units.items()},
                 "memories": {kind: {"count": n, "bits": bits} for kind, (n, bits) in design.memories.items()},
@@ -99,6 +139,16 @@ class CoreCostReport:
             }
             for name, design in (("tensordash", self.tensordash), ("baseline", self.baseline))
         }
+        for place, design in enumerate(designs.values()):
+            design["area_um2"] = {"logic": round((self.tensordash, self.baseline)[place].gates * self.gate_area, 1)}
+            if self.memories is not None:
+                whole = {source: self.area_um2(source)[place] for source in SOURCES}
+                design["area_um2"] |= {
+                    f"logic and memories, {source}": round(area, 1) for source, area in whole.items()
+                }
+                design["memory_costs"] = self.memories[place].to_json()
+            if self.step is not None:
+                design["step"] = self.step[place].to_json()
         return {
             "digest": self.digest,
             "library": self.library,
@@ -107,6 +157,9 @@ class CoreCostReport:
             "logic_ratio": round(self.logic_ratio, 3),
             "area_ratio": round(self.ratio, 3),
             "around_ns": self.around_ns,
+            "ratio": {name: round(ratio, 4) for name, ratio in self.ratios.items()},
+            "memories_reason": self.memories_reason,
+            "step_reason": self.step_reason,
         }
 
 
@@ -115,6 +168,7 @@ def synthesize_core(
     *,
     liberty: str | Path | None = None,
     clock_ns: float = 2.0,
+    power: bool = False,
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> CoreCostReport:
@@ -126,6 +180,8 @@ def synthesize_core(
         A core whose tile skips zeros; its baseline is derived from it.
     liberty, clock_ns, progress, jobs
         As for `synthesize`.
+    power : bool
+        Measure energy of a training step, too, if CACTI and OpenSTA are there.
 
     Raises
     ------
@@ -139,7 +195,7 @@ def synthesize_core(
     from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
 
     with running(liberty, clock_ns, progress, jobs) as run:
-        hierarchies = [Hierarchy(core_verilog(each), CORE) for each in (config, config.baseline)]
+        hierarchies = Hierarchy(core_verilog(config), CORE), Hierarchy(core_verilog(config.baseline), CORE)
         whole = run.submit(_around, run, hierarchies[0])
         pending: dict[str, Future[Mapped]] = {}
         for hierarchy in hierarchies:
@@ -148,15 +204,34 @@ def synthesize_core(
                 if key not in pending:
                     pending[key] = run.submit(run.module, hierarchy, name, name)
         run.wait()
-        designs = [_design(run, hierarchy, pending) for hierarchy in hierarchies]
-        return CoreCostReport(
+        mapped = {key: future.result() for key, future in pending.items()}
+        ours, theirs = (_design(run, hierarchy, mapped) for hierarchy in hierarchies)
+        report = CoreCostReport(
             digest=config.digest,
             library=run.library.name,
             clock_ns=clock_ns,
-            tensordash=designs[0],
-            baseline=designs[1],
+            tensordash=ours,
+            baseline=theirs,
             around_ns=whole.result().delay_ns,
+            gate_area=run.library.gate_area,
         )
+        try:
+            memories = _memories(hierarchies[0]), _memories(hierarchies[1])
+        except CactiError as error:
+            return replace(report, memories_reason=str(error), step_reason=str(error) if power else report.step_reason)
+        report = replace(report, memories=memories)
+        if not power:
+            return report
+        try:
+            return replace(report, step=training_energies(run, config, hierarchies, mapped, memories), step_reason="")
+        except NoEnergyError as error:
+            return replace(report, step_reason=str(error))
+
+
+def _memories(hierarchy: Hierarchy) -> CoreMemories:
+    counts = Counter(memory_shape(place.module) for place in hierarchy.placements if place.role == MEMORY)
+    costs = {shape: memory_costs(*map(int, re.findall(r"\d+", shape)[:2])) for shape in counts}
+    return CoreMemories(counts=dict(counts), costs=costs)
 
 
 def _logic(hierarchy: Hierarchy) -> list[str]:
@@ -164,7 +239,7 @@ def _logic(hierarchy: Hierarchy) -> list[str]:
     return sorted({place.module for place in hierarchy.placements if place.role != MEMORY})
 
 
-def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Future[Mapped]]) -> CoreDesign:
+def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> CoreDesign:
     units: dict[str, float] = {}
     kinds: dict[str, int] = {}
     delays: dict[str, float] = {}
@@ -172,14 +247,14 @@ def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Future[Mapped]]
         if place.role == MEMORY:
             kinds[place.module] = kinds.get(place.module, 0) + 1
             continue
-        found = mapped[hierarchy.digest(place.module)].result()
+        found = mapped[hierarchy.digest(place.module)]
         unit = place.path[0] if place.path else "core"
         units[unit] = units.get(unit, 0.0) + found.area_um2 / run.library.gate_area
         if unit != "tile":
             delays[place.module] = found.delay_ns
     memories = {}
     for name, count in sorted(kinds.items()):
-        words, bits = map(int, name.rpartition("__")[2].split("x"))
+        words, bits = map(int, re.findall(r"\d+", memory_shape(name))[:2])
         memories[name] = count, words * bits
     slowest = max(delays, key=delays.__getitem__)
     return CoreDesign(units=units, memories=memories, slowest=(slowest, delays[slowest]))
@@ -192,24 +267,3 @@ def _around(run: Run, hierarchy: Hierarchy) -> Mapped:
     texts = [canonical(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]
     texts += [interface(hierarchy.modules[name].text) for name in boxes]
     return run.flattened("\n".join(texts), CORE, "around the tile, flattened")
-
-
-def core_cost_table(report: CoreCostReport) -> str:
-    """Gate equivalents by unit, memories, ratios and delays, as lines of plain text."""
-    ours, theirs = report.tensordash, report.baseline
-    width = max(map(len, ours.units))
-    lines = [f"{report.library}, {report.clock_ns:g} ns", ""]
-    lines.append(f"{'logic, GE':{width}} {'TensorDash':>11} {'baseline':>11} {'of the tile':>12}")
-    for unit, gates in sorted(ours.units.items(), key=lambda each: -each[1]):
-        lines.append(f"{unit:{width}} {gates:11,.0f} {theirs.units.get(unit, 0.0):11,.0f} {gates / ours.tile:12.3f}")
-    totals = [sum(design.units.values()) for design in (ours, theirs)]
-    lines += [f"{'total':{width}} {totals[0]:11,.0f} {totals[1]:11,.0f}", ""]
-    lines.append(
-        f"logic around the tile over the tile's {report.logic_ratio:.3f}; core over the dense core {report.ratio:.3f}"
-    )
-    name, delay = ours.slowest
-    lines.append(f"around the tile, flattened: {report.around_ns:.2f} ns; slowest module: {name} {delay:.2f} ns")
-    lines.append("")
-    for kind, (count, bits) in ours.memories.items():
-        lines.append(f"memory {kind.rpartition('__')[2]:>10}: {count:3} of {bits:,} bits")
-    return "\n".join([*lines, "", *(f"- {note}" for note in NOTES)])

@@ -1,12 +1,30 @@
 """Gate-level simulation of a mapped netlist: two-valued, cycle by cycle, without delays, counting what toggles."""
 
+from dataclasses import dataclass
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from .gates import CLOCK, MOST_INPUTS, GateNetlist
 
-__all__ = ["GateSimulation"]
+__all__ = ["GateSimulation", "Toggles"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toggles:
+    """What nets do, over any time.
+
+    Parameters
+    ----------
+    activity : array of float, (nets,)
+        Toggles per cycle; not of the clock.
+    duty : array of float, (nets,)
+        Share of cycles in which a net is high.
+    """
+
+    activity: NDArray[np.float64]
+    duty: NDArray[np.float64]
 
 
 class GateSimulation:
@@ -98,7 +116,7 @@ class GateSimulation:
         self.drive(rst=0)
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _looked_up(values, nets, table):
     place = 0
     for k in range(MOST_INPUTS):
@@ -106,13 +124,13 @@ def _looked_up(values, nets, table):
     return np.uint8((table >> np.uint64(place)) & np.uint64(1))
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _evaluate(values, outputs, operands, tables):
     for i in range(len(outputs)):
         values[outputs[i]] = _looked_up(values, operands[i], tables[i])
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _clock(values, following, states, operands, tables, enables):
     for i in range(len(states)):
         enabled = values[enables[i]]
@@ -121,7 +139,7 @@ def _clock(values, following, states, operands, tables, enables):
         values[states[i]] = following[i]
 
 
-@numba.njit(cache=True)
+@numba.njit(cache=True, nogil=True)
 def _count(values, before, toggles, ones):
     for i in range(len(values)):
         toggles[i] += values[i] != before[i]

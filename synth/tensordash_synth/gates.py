@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .hierarchy import role
 from .liberty import ClockGate, Liberty
 from .yosys import SynthesisError, run_yosys
 
@@ -26,6 +27,8 @@ GATES: dict[str, Callable[..., int]] = {
     "$_XOR_": lambda a, b: a ^ b,
 }
 FLIP_FLOP = "$_DFF_P_"
+MEMORY = "memory"
+OPPOSITE = {"input": "output", "output": "input"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,8 @@ class GateNetlist:
     Parameters
     ----------
     ports : dict of str to (str, array of int32)
-        Direction and nets of every port of the top, the lowest bit first.
+        Direction and nets of every port of the top, the lowest bit first; and of every memory's, as PATH.PORT, where
+        what a memory reads is an input of the netlist.
     cells : list of GateCell
         Every cell.
     outputs, operands, tables : array of int32 (n,), int32 (n, 6), uint64 (n,)
@@ -124,7 +128,7 @@ def read_netlist(text: str, top: str, library: Liberty, folder: Path) -> GateNet
     Parameters
     ----------
     text : str
-        Modules of cells, the top among them.
+        Modules of cells, the top among them; memories are black boxes.
     top : str
         Name of the top.
     library : Liberty
@@ -167,6 +171,7 @@ class _Flattening:
         self._states: list[tuple[int, list[int], int]] = []
         self._clocks: list[int] = []
         self._gated: dict[int, tuple[int, ...]] = {}
+        self._memories: dict[str, tuple[str, list[int]]] = {}
 
     def netlist(self) -> GateNetlist:
         ports = self._modules[self._top]["ports"]
@@ -178,13 +183,13 @@ class _Flattening:
         clock = root(known.get(ports[CLOCK]["bits"][0], 0)) if CLOCK in ports else 0
         gated = {root(net): self._enable([*map(root, enables)]) for net, enables in self._gated.items()}
         order = _order(self._gates, self._nets)
+        faces = {
+            name: (port["direction"], [known.get(bit, 0) for bit in port["bits"]]) for name, port in ports.items()
+        } | self._memories
         outputs, operands, tables = _arrays([self._gates[i] for i in order])
         states, next_operands, next_tables = _arrays(self._states)
         return GateNetlist(
-            ports={
-                name: (port["direction"], np.array([root(known.get(bit, 0)) for bit in port["bits"]], np.int32))
-                for name, port in ports.items()
-            },
+            ports={name: (way, np.array([root(net) for net in nets], np.int32)) for name, (way, nets) in faces.items()},
             cells=[
                 GateCell(path=path, kind=kind, pins={name: root(net) for name, net in pins.items()})
                 for path, kind, pins in self._placed
@@ -224,6 +229,11 @@ class _Flattening:
                     for bit, net in zip(self._modules[kind]["ports"][port]["bits"], bits, strict=True):
                         self._join(net, inner.setdefault(bit, net))
                 self._walk(kind, (*path, name), inner)
+            elif role(kind) == MEMORY:
+                for port, place in connections.items():
+                    way = self._modules[kind]["ports"][port]["direction"]
+                    if port != CLOCK:
+                        self._memories[".".join((*path, name, port))] = (OPPOSITE[way], place)
             else:
                 self._add(kind, path, {port: bits[0] for port, bits in connections.items() if bits})
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from .gate_simulation import GateSimulation
+from .gate_simulation import GateSimulation, Toggles
 from .gates import GateNetlist, read_netlist
 from .hierarchy import PREFIX
 from .liberty import Liberty
@@ -26,6 +26,7 @@ __all__ = [
     "design_power",
     "find_opensta",
     "opensta_power",
+    "power_by_instance",
     "random_streams",
     "recorded_streams",
 ]
@@ -242,13 +243,13 @@ def design_power(
         runs.append(simulation)
     paths = [cell.path for cell in gates.cells]
     return [
-        DesignPower(cycles=simulation.cycles, parts=_parts(watts, paths))
+        DesignPower(cycles=simulation.cycles, parts=power_by_instance(watts, paths))
         for simulation, watts in zip(runs, opensta_power(gates, runs, top, clock_ns, folder), strict=True)
     ]
 
 
 def opensta_power(
-    gates: GateNetlist, runs: Sequence[GateSimulation], top: str, clock_ns: float, folder: Path
+    gates: GateNetlist, runs: Sequence[GateSimulation | Toggles], top: str, clock_ns: float, folder: Path
 ) -> list[NDArray[np.float64]]:
     """Power of every cell in simulations of a netlist.
 
@@ -256,7 +257,7 @@ def opensta_power(
     ----------
     gates : GateNetlist
         The netlist.
-    runs : sequence of GateSimulation
+    runs : sequence of GateSimulation or Toggles
         What toggled in it.
     top : str
         Name for it.
@@ -344,7 +345,7 @@ def _opensta(script: str, folder: Path, top: str) -> None:
         raise SynthesisError(f"power of {top} failed (OpenSTA ended with {done.returncode}): {words[-500:]}")
 
 
-def _parts(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Power]:
+def power_by_instance(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Power]:
     """Cells' power, added up by the instance that they are in."""
     names = list(dict.fromkeys(paths))
     index = {name: i for i, name in enumerate(names)}

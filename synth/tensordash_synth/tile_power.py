@@ -10,7 +10,7 @@ from .power_report import PowerReport, PowerRun
 from .report import CostReport, Design, component_sums, table_rows
 from .run import Run
 
-__all__ = ["measure_power"]
+__all__ = ["measure_power", "named"]
 
 ZEROS = (0.0, 0.5, 0.8, 0.9)
 
@@ -58,11 +58,14 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
 
 def _netlist(design: Design, report: CostReport) -> str:
     """Mapped modules of a tile under their own names: equal ones of both tiles were mapped once, under one."""
-    texts = []
-    for name in sorted({placement.module for placement in design.placements}):
-        head, _, rest = report.modules[design.keys[name]].netlist.partition("module ")
-        texts.append(f"{head}module {name}{rest[rest.index('(') :]}")
-    return "\n".join(texts)
+    names = sorted({placement.module for placement in design.placements})
+    return "\n".join(named(report.modules[design.keys[name]].netlist, name) for name in names)
+
+
+def named(netlist: str, name: str) -> str:
+    """A mapped module under a name of its own."""
+    head, _, rest = netlist.partition("module ")
+    return f"{head}module {name}{rest[rest.index('(') :]}"
 
 
 def _sums(design: Design, power: DesignPower) -> dict[str, float]:

@@ -1,0 +1,259 @@
+"""Power of a core's logic: its mapped netlist, memories beside it, executes programs gate by gate."""
+
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES
+from tensordash.configuration.registers import named
+
+from .gate_simulation import GateSimulation, Toggles
+from .gates import GateNetlist
+from .power import opensta_power, power_by_instance
+from .yosys import SynthesisError
+
+__all__ = ["CoreSimulation", "GateRun", "core_power", "run_gates"]
+
+LATENCY = (50, 50)
+MOST_CYCLES = 1_000_000
+INPUTS = ["awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready"]
+
+
+class CoreSimulation(GateSimulation):
+    """A core's netlist under simulation, with its memories; they start with zeros.
+
+    Parameters
+    ----------
+    netlist : GateNetlist
+        The core, whose memories are black boxes.
+
+    Attributes
+    ----------
+    accesses : dict of str to (int, int)
+        Reads and writes of each memory, by its path.
+    """
+
+    def __init__(self, netlist: GateNetlist) -> None:
+        paths = [name.removesuffix(".read_data") for name in netlist.ports if name.endswith(".read_data")]
+        self._boxes = {path: _Box(netlist, path) for path in paths}
+        super().__init__(netlist)
+
+    @property
+    def accesses(self) -> dict[str, tuple[int, int]]:
+        """Reads and writes of each memory since `forget`, by its path."""
+        return {path: (box.reads, box.writes) for path, box in self._boxes.items()}
+
+    def forget(self) -> None:
+        """Count anew."""
+        super().forget()
+        for box in self._boxes.values():
+            box.reads = box.writes = 0
+
+    async def tick(self) -> None:
+        """Clock edge, which memories see as well."""
+        self._settle()
+        for box in self._boxes.values():
+            box.sample(self._values)
+        await super().tick()
+        for box in self._boxes.values():
+            self._values[box.read_data] = box.shown
+
+
+class _Box:
+    """A memory as bits: `sample` before a clock edge, `shown` after it."""
+
+    def __init__(self, netlist: GateNetlist, path: str) -> None:
+        self._nets = {
+            name: netlist.ports[f"{path}.{name}"][1]
+            for name in ("write_enable", "write_address", "write_data", "read_enable", "read_address")
+        }
+        self.read_data = netlist.ports[f"{path}.read_data"][1]
+        self.shown = np.zeros(len(self.read_data), np.uint8)
+        self._words = np.zeros((1 << len(self._nets["read_address"]), len(self.shown)), np.uint8)
+        self.reads = self.writes = 0
+
+    def sample(self, values: NDArray[np.uint8]) -> None:
+        """What the edge does: a word is read as it was before it is written."""
+        if values[self._nets["read_enable"]][0]:
+            self.reads += 1
+            self.shown = self._words[self._number(values, "read_address")].copy()
+        enables = values[self._nets["write_enable"]]
+        if enables.any():
+            self.writes += 1
+            written = np.repeat(enables.astype(bool), len(self.shown) // len(enables))
+            self._words[self._number(values, "write_address"), written] = values[self._nets["write_data"]][written]
+
+    def _number(self, values: NDArray[np.uint8], name: str) -> int:
+        bits = values[self._nets[name]]
+        return int(bits @ (1 << np.arange(len(bits))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class GateRun:
+    """A program on a netlist.
+
+    Parameters
+    ----------
+    cycles : int
+        From the write of `tail` to the interrupt.
+    toggles : Toggles
+        Of every net.
+    accesses : dict of str to (int, int)
+        Reads and writes of each memory, by its path.
+    beats : int
+        Of data that it moves from and to memory, descriptors included.
+    """
+
+    cycles: int
+    toggles: Toggles
+    accesses: Mapping[str, tuple[int, int]]
+    beats: int
+
+
+def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int], memory: bytearray) -> GateRun:
+    """A program on a core's netlist, from reset, with a memory that answers after 50 cycles and at full rate.
+
+    Parameters
+    ----------
+    gates : GateNetlist
+        The core.
+    config : CoreConfig
+        What it was made from.
+    descriptors : sequence of int
+        The program, with one `end`, the last of them.
+    memory : bytearray
+        All of memory from address 0 on; is left as the core leaves it.
+
+    Raises
+    ------
+    SynthesisError
+        If the program does not end, or the core breaks a rule of AXI.
+    """
+    from tensordash_sim.core.golden import Memory
+    from tensordash_sim.verify.axi_memory import AxiMemory
+
+    simulation = CoreSimulation(gates)
+    ring = -(-len(memory) // BYTES) * BYTES
+    places = max(0, (len(descriptors) - 1).bit_length())
+    bytes_there = Memory(ring + (BYTES << places))
+    bytes_there.bytes[: len(memory)] = memory
+    bytes_there.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
+    port = AxiMemory(
+        simulation,
+        Random(0),
+        bytes_there,
+        bits=config.axi_bits,
+        prefix="m_axi_",
+        reads=True,
+        writes=True,
+        ids=True,
+        latency=LATENCY,
+        pause=0.0,
+        outstanding=config.outstanding + 2,
+    )
+    host = _Host(simulation, port)
+    settings = {"queue_base": ring % (1 << 32), "queue_base_high": ring >> 32, "queue_size": places}
+    try:
+        _complete(host.begin())
+        for name, value in {**settings, "interrupt_enable": 3, "control": 1}.items():
+            _complete(host.write(name, value))
+        _complete(host.write("tail", len(descriptors)))
+        simulation.forget()
+        _complete(host.interrupted())
+    except AssertionError as error:
+        raise SynthesisError(f"the core's netlist fails: {error}") from error
+    memory[:] = bytes_there.bytes[: len(memory)]
+    toggles = Toggles(activity=simulation.activity, duty=simulation.duty)
+    beats = port.read_beats + port.write_beats
+    return GateRun(cycles=simulation.cycles, toggles=toggles, accesses=simulation.accesses, beats=beats)
+
+
+class _Host:
+    """A processor at the registers: writes alone, one at a time."""
+
+    def __init__(self, pins: CoreSimulation, port: Any) -> None:
+        self.pins, self.port = pins, port
+
+    async def begin(self) -> None:
+        idle = {f"s_axi_{name}": 0 for name in INPUTS}
+        await self.pins.reset(**idle, **self.port.idle_pins())
+
+    async def _cycle(self, **inputs: int) -> None:
+        self.pins.drive(**{f"s_axi_{name}": value for name, value in inputs.items()})
+        self.port.drive()
+        await self.pins.settle()
+        self.port.observe()
+
+    async def write(self, name: str, value: int) -> None:
+        waiting = {"awvalid": 1, "wvalid": 1}
+        for _ in range(200):
+            await self._cycle(awaddr=named(name).offset, wdata=value, wstrb=15, bready=1, **waiting)
+            ended = self.pins.read("s_axi_bvalid")
+            for channel in ("aw", "w"):
+                if self.pins.read(f"s_axi_{channel}ready"):
+                    waiting[f"{channel}valid"] = 0
+            await self.pins.tick()
+            if ended:
+                self.pins.drive(s_axi_bready=0)
+                return
+        raise AssertionError(f"no answer to a write of {name}")
+
+    async def interrupted(self) -> None:
+        for _ in range(MOST_CYCLES):
+            await self._cycle()
+            raised = self.pins.read("irq")
+            await self.pins.tick()
+            if raised:
+                return
+        raise AssertionError(f"no interrupt in {MOST_CYCLES} cycles")
+
+
+def _complete(bench: Coroutine[Any, Any, None]) -> None:
+    """Run a bench that waits for nothing: time is the netlist's own."""
+    try:
+        while True:
+            bench.send(None)
+    except StopIteration:
+        return
+
+
+def core_power(
+    gates: GateNetlist, runs: Sequence[GateRun], top: str, clock_ns: float, folder: Path
+) -> dict[str, float]:
+    """Mean power of a core's logic in watts, by unit, over runs one after the other; memories apart.
+
+    Parameters
+    ----------
+    gates : GateNetlist
+        The core.
+    runs : sequence of GateRun
+        What it did.
+    top : str
+        Name of the core.
+    clock_ns : float
+        Period.
+    folder : Path
+        Where `read_netlist` was given, with the library.
+
+    Raises
+    ------
+    SynthesisError
+        If OpenSTA fails.
+    """
+    cycles = [run.cycles for run in runs]
+    mean = Toggles(
+        activity=np.average([run.toggles.activity for run in runs], axis=0, weights=cycles),
+        duty=np.average([run.toggles.duty for run in runs], axis=0, weights=cycles),
+    )
+    (watts,) = opensta_power(gates, [mean], top, clock_ns, folder)
+    units: dict[str, float] = {}
+    for path, power in power_by_instance(watts, [cell.path for cell in gates.cells]).items():
+        unit = path[0] if path else "core"
+        units[unit] = units.get(unit, 0.0) + power.total
+    return units

@@ -1,0 +1,117 @@
+"""What a memory of a core costs, by two sources that stand for the ends of a range: CACTI, and published macros."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from .cacti import cacti_array
+
+__all__ = ["MACROS", "SOURCES", "Macro", "MemoryCost", "memory_costs"]
+
+SOURCES = ("cacti", "macros")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Macro:
+    """A memory with one port as its Liberty file describes it.
+
+    Parameters
+    ----------
+    words, bits : int
+        Its shape.
+    area_um2 : float
+        Area.
+    access_pj : float
+        Energy of an access. The file gives it for either edge of the clock; it is counted once.
+    leakage_mw : float
+        At rest.
+    access_ns : float
+        From the clock to what is read.
+    """
+
+    words: int
+    bits: int
+    area_um2: float
+    access_pj: float
+    leakage_mw: float
+    access_ns: float
+
+
+MACROS = (
+    Macro(words=64, bits=124, area_um2=9812.208, access_pj=5.492, leakage_mw=0.415087, access_ns=0.238),
+    Macro(words=256, bits=96, area_um2=13701.660, access_pj=5.75655, leakage_mw=0.697753, access_ns=0.292),
+    Macro(words=512, bits=64, area_um2=17301.438, access_pj=5.30043, leakage_mw=0.823237, access_ns=0.305),
+    Macro(words=128, bits=256, area_um2=23378.740, access_pj=15.6914, leakage_mw=1.02389, access_ns=0.302),
+)
+"""Of fakeram45, in OpenROAD-flow-scripts (flow/platforms/nangate45/lib): figures for Nangate 45, without contents."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryCost:
+    """A memory with one port to read and one to write.
+
+    Parameters
+    ----------
+    built : str
+        What it was taken for: its shape, rounded up where need be, or macros side by side.
+    area_um2 : float
+        Area in square micrometres.
+    read_pj, write_pj : float
+        Energy of an access, in picojoules.
+    leakage_mw : float
+        At rest, in milliwatts.
+    access_ns : float
+        From the clock to what is read, in nanoseconds.
+    """
+
+    built: str
+    area_um2: float
+    read_pj: float
+    write_pj: float
+    leakage_mw: float
+    access_ns: float
+
+
+def memory_costs(words: int, bits: int) -> Mapping[str, MemoryCost]:
+    """A memory by each of `SOURCES`.
+
+    Macros are put side by side until they are as wide and as deep; of one kind, the one that takes the least area.
+    They have one port: what a second one costs, in area, energy, leakage and time, is CACTI's for the same shape.
+
+    Parameters
+    ----------
+    words, bits : int
+        Its shape.
+
+    Raises
+    ------
+    CactiError
+        As of `cacti_array`.
+    """
+    two, one = cacti_array(words, bits), cacti_array(words, bits, ports=(1, 0, 0))
+    cacti = MemoryCost(
+        built=f"{two.words}x{two.bits}",
+        area_um2=two.area_um2,
+        read_pj=two.read_pj,
+        write_pj=two.write_pj,
+        leakage_mw=two.leakage_mw,
+        access_ns=two.access_ns,
+    )
+    macro = min(MACROS, key=lambda each: each.area_um2 * _wide(each, bits) * _deep(each, words))
+    wide, deep = _wide(macro, bits), _deep(macro, words)
+    macros = MemoryCost(
+        built=f"{wide * deep} of {macro.words}x{macro.bits}",
+        area_um2=macro.area_um2 * wide * deep * two.area_um2 / one.area_um2,
+        read_pj=macro.access_pj * wide * two.read_pj / one.read_pj,
+        write_pj=macro.access_pj * wide * two.write_pj / one.write_pj,
+        leakage_mw=macro.leakage_mw * wide * deep * two.leakage_mw / one.leakage_mw,
+        access_ns=macro.access_ns * two.access_ns / one.access_ns,
+    )
+    return dict(zip(SOURCES, (cacti, macros), strict=True))
+
+
+def _wide(macro: Macro, bits: int) -> int:
+    return -(-bits // macro.bits)
+
+
+def _deep(macro: Macro, words: int) -> int:
+    return -(-words // macro.words)

@@ -1,0 +1,161 @@
+"""A core's netlist with memories beside it: what a memory does there, and accesses are what programs ask for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core.recorded import recorded_step, step_program
+from tensordash_synth import load_liberty, synthesize_core
+from tensordash_synth.core_power import CoreSimulation
+from tensordash_synth.core_training import NoEnergyError, training_energies
+from tensordash_synth.gates import read_netlist
+from tensordash_synth.power_report import NO_OPENSTA
+
+ROOT = Path(__file__).parents[2]
+MEMORY = """(* blackbox *)
+module tensordash_memory__4x6_in_2_parts(clk, write_enable, write_address, write_data, read_enable, read_address,
+  read_data);
+  input clk;
+  input [1:0] write_enable;
+  input [1:0] write_address;
+  input [5:0] write_data;
+  input read_enable;
+  input [1:0] read_address;
+  output [5:0] read_data;
+endmodule
+"""
+TOP = """module tensordash_core(clk, write, at, data, read, shown);
+  input clk;
+  input [1:0] write;
+  input [1:0] at;
+  input [5:0] data;
+  input read;
+  output [5:0] shown;
+  wire [5:0] word;
+  tensordash_memory__4x6_in_2_parts inner (.clk(clk), .write_enable(write), .write_address(at), .write_data(data),
+    .read_enable(read), .read_address(at), .read_data(word));
+  INV_X1 u0 (.A(word[0]), .ZN(shown[0]));
+  assign shown[5:1] = word[5:1];
+endmodule
+"""
+
+
+def core(name: str) -> CoreConfig:
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    return config
+
+
+def complete(bench):
+    with pytest.raises(StopIteration):
+        bench.send(None)
+
+
+def test_a_memory_beside_gates(tmp_path):
+    gates = read_netlist(MEMORY + TOP, "tensordash_core", load_liberty(), tmp_path)
+    assert gates.ports["inner.read_data"][0] == "input"
+    assert "inner.clk" not in gates.ports
+    simulation = CoreSimulation(gates)
+
+    def cycle(**inputs: int) -> int:
+        simulation.drive(**{"write": 0, "read": 0, "at": 0, "data": 0, **inputs})
+        complete(simulation.tick())
+        return simulation.read("shown") ^ 1
+
+    assert cycle(write=3, at=2, data=0b101101) == 0
+    assert cycle(read=1, at=2) == 0b101101
+    assert cycle(write=2, at=2, data=0b010010) == 0b101101, "what was read stays"
+    assert cycle(read=1, at=2) == 0b010101, "the upper part alone was written"
+    assert cycle(read=1, write=3, at=2, data=0) == 0b010101, "a word is read as it was"
+    assert cycle(read=1, at=2) == 0
+    assert simulation.accesses == {"inner": (4, 3)}
+    simulation.forget()
+    assert simulation.accesses == {"inner": (0, 0)}
+
+
+def test_the_step_is_all_of_it():
+    config = core("core")
+    works = list(recorded_step(config))
+    assert len(works) == 11
+    assert {work.operation for work in works} == {"AxW", "WxG", "AxG"}
+    assert not any(work.name == "CNN.conv1 WxG" for work in works), "nobody needs the images' gradient"
+    by_name = {work.name: work for work in works}
+    assert by_name["CNN.conv2 AxG"].values["G"].shape == (16, 16, 6, 6)
+    assert by_name["CNN.fc1 AxW"].values["A"].shape == (1, 144, 1, 16)
+    with pytest.raises(ValueError, match="the sides of the tile must have one format, not fp8_e4m3 and fp8_e5m2"):
+        next(recorded_step(core("core-fp8")))
+
+
+def test_where_energy_cannot_be_had(monkeypatch):
+    monkeypatch.setattr("tensordash_synth.core_training.find_opensta", lambda: "sta")
+    with pytest.raises(NoEnergyError, match="one format"):
+        training_energies(None, core("core-fp8"), None, {}, None)
+    monkeypatch.setattr("tensordash_synth.core_training.find_opensta", lambda: None)
+    with pytest.raises(NoEnergyError) as caught:
+        training_energies(None, core("core"), None, {}, None)
+    assert str(caught.value) == NO_OPENSTA
+
+
+def asked(config: CoreConfig, descriptors: tuple[int, ...]) -> dict[str, int]:
+    """Accesses that follow from a program alone, by unit."""
+    depth, lanes = config.tile.window_depth, config.tile.lanes
+    counts = dict.fromkeys(("a reads", "b reads", "a writes", "b writes", "buffer writes", "partial writes"), 0)
+    for bits in descriptors:
+        operation, values = decode(bits)
+        assert operation is not None
+        if operation.name.startswith("layout"):
+            words = -(-values["steps"] // depth) * depth
+            counts[f"{operation.name[-1]} writes"] += values["streams"] * words
+        elif operation.name == "multiply":
+            blocks = values["a_streams"] * values["b_streams"]
+            for side in "ab":
+                counts[f"{side} reads"] += blocks * -(-values["steps"] // depth) * depth
+            groups = config.tile.rows * config.tile.columns // lanes**2
+            counts["buffer writes" if values["emit"] else "partial writes"] += (
+                blocks * groups * lanes * (1 if values["emit"] else config.result_cycles)
+            )
+        elif operation.name == "load":
+            counts["buffer writes"] += (
+                lanes * values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
+            )
+    return counts
+
+
+def check_accesses(name: str, design: str, operations: set[str]) -> None:
+    config = core(name)
+    kept = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"][design]["step"]["operations"]
+    for work in recorded_step(config):
+        if work.name not in operations and operations:
+            continue
+        wanted = asked(config, step_program(config, work).descriptors)
+        found: dict[str, int] = {}
+        for memory, (reads, writes) in kept[work.name]["accesses"].items():
+            unit = memory.split()[0].removeprefix("stream_buffer_").replace("output_unit", "partial")
+            found |= {f"{unit} reads": reads, f"{unit} writes": writes}
+        assert {each: found[each] for each in wanted} == wanted, work.name
+
+
+def test_accesses_are_what_programs_ask_for():
+    check_accesses("core-dense", "baseline", {"CNN.fc1 AxW", "CNN.conv2 AxG"})
+    check_accesses("core", "tensordash", {"CNN.fc1 AxW", "CNN.fc2 WxG"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "design"), [("core", "tensordash"), ("core-dense", "baseline")])
+def test_accesses_of_the_whole_step(name, design):
+    check_accesses(name, design, set())
+
+
+@pytest.mark.slow
+def test_a_core_comes_out_as_written():
+    """Netlists that leave the golden core's bits, and what they take: minutes."""
+    kept = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"]
+    document = synthesize_core(core("core"), power=True).to_json()
+    if reason := document["memories_reason"] or document["step_reason"]:
+        pytest.skip(reason)
+    assert document["ratio"] == kept["ratio"]
+    assert document["tensordash"]["step"]["operations"] == kept["tensordash"]["step"]["operations"]
