@@ -6,12 +6,16 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 READY_TEST := $(VENV)/ready-test
 
-.PHONY: demo test lint prove mutate soak traces evaluate nightly clean
+.PHONY: demo test suite lint prove mutate soak traces evaluate nightly clean
 
 demo: $(READY)
 	$(BIN)/tensordash demo
 
-test: lint
+# The checker of types has one core for a minute: the suite has the other one.
+test: $(READY_TEST)
+	$(MAKE) --no-print-directory -j 2 lint suite
+
+suite: $(READY_TEST)
 	$(BIN)/python -m pytest -n 2 -q -m "not slow"
 
 lint: $(READY_TEST)

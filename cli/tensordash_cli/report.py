@@ -35,6 +35,7 @@ __all__ = ["command"]
 @click.option("--step", type=WholeRange(min=0), help="Of RUN.trace (default: the last one).")
 @click.option("--chip", "chip_file", metavar="CHIP.toml", type=Path, help="What is around the tiles of RUN.trace.")
 @click.option("--synth/--no-synth", "synth", default=None, help="Area, clock and power of that very tile (default).")
+@click.option("--plan/--no-plan", "plan", default=None, help="The step as a whole (default, if its flow is there).")
 @click.option("--layer", metavar="NAME", help="Layer whose schedules are shown (of the package's trace: CNN.conv2).")
 @click.option("--op", "operations", metavar="OP", multiple=True, help="Only AxW, WxG or AxG; may be repeated.")
 @click.option("--passes", type=WholeRange(1, 1000), default=8, show_default=True, help="Passes of an operation.")
@@ -49,6 +50,7 @@ def command(
     step: int | None,
     chip_file: Path | None,
     synth: bool | None,
+    plan: bool | None,
     layer: str | None,
     operations: tuple[str, ...],
     passes: int,
@@ -72,8 +74,8 @@ def command(
     config = chosen_config(config_file, preset, settings)
     writable(output, "--output")
     is_trace = folder is not None and (folder.suffix == ".trace" or (folder / INDEX).is_file())
-    if not is_trace and (step is not None or chip_file is not None or synth is not None):
-        raise click.UsageError("--step, --chip and --synth go with RUN.trace")
+    if not is_trace and any(each is not None for each in (step, chip_file, synth, plan)):
+        raise click.UsageError("--step, --chip, --synth and --plan go with RUN.trace")
     if is_trace and trace is not None:
         raise click.UsageError("--trace does not go with RUN.trace, whose schedules are shown")
     results, title = [], "TensorDash: schedules"
@@ -82,7 +84,7 @@ def command(
         layer = _first_layer(folder) if layer is None else layer
     runs = _runs(config, trace, layer, operations, passes, seed)
     if is_trace and folder is not None:
-        results = _verdict(folder, config, chip_file, step, synth is not False)
+        results = _verdict(folder, config, chip_file, step, synth is not False, plan)
     elif folder is not None:
         results, title = load_results(folder), "TensorDash: evaluation"
     with progress.status("writing the page"):
@@ -99,7 +101,7 @@ def command(
         print_json(document)
         return
     for result in results if is_trace else ():
-        for note in result.notes if result.name in ("speedup", "measures", "energy") else ():
+        for note in result.notes if result.name in ("speedup", "measures", "plan", "energy") else ():
             click.echo(f"{result.name}: {note}")
     click.echo(f"{output}: {len(results)} results, {output.stat().st_size / 1e6:.1f} MB")
     for run in runs:
@@ -117,15 +119,23 @@ def _first_layer(folder: Path) -> str:
     return names[0]
 
 
-def _verdict(folder: Path, config: TileConfig, chip_file: Path | None, step: int | None, synth: bool) -> list["Figure"]:
+def _verdict(
+    folder: Path, config: TileConfig, chip_file: Path | None, step: int | None, synth: bool, plan: bool | None
+) -> list["Figure"]:
     """Figures on a recorded step, energy with the power of the very tile."""
     from tensordash_sim.chip import ChipConfig
+    from tensordash_sim.planner import unrecorded
     from tensordash_sim.report import verdict
     from tensordash_sim.trace import Trace
 
     trace, chip = Trace.open(folder), ChipConfig() if chip_file is None else ChipConfig.load(chip_file)
     if step is not None and step not in (steps := [each.index for each in trace.steps]):
         raise not_among("--step", str(step), map(str, steps), folder)
+    chosen = next((each for each in trace.steps if each.index == step), trace.steps[-1])
+    if plan is None:
+        plan = chosen.flow is not None and not unrecorded(chosen)
+    elif plan and (why := unrecorded(chosen)):
+        raise click.UsageError(f"--plan: {why}")
     synthesis = None
     if synth:
         from tensordash_synth import synthesize
@@ -140,6 +150,7 @@ def _verdict(folder: Path, config: TileConfig, chip_file: Path | None, step: int
             chip,
             step=step,
             synthesis=synthesis,
+            plan=plan,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 
-@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", "HOME"])
+@pytest.mark.parametrize("variable", ["XDG_CACHE_HOME", pytest.param("HOME", marks=pytest.mark.slow)])
 def test_generate(variable: str, tmp_path: Path) -> None:
     """The WebAssembly of Yosys insists on a cache."""
     (tmp_path / "file").write_text("")

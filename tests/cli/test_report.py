@@ -125,10 +125,11 @@ def test_a_network_from_its_trace(folder: Path, capfd: pytest.CaptureFixture[str
         ("-o page.html --passes 0", "--passes"),
         ("run.trace -o page.html --no-synth --step 3", "--step must be one of 0, not 3"),
         ("run.trace -o page.html --no-synth --chip nowhere.toml", "cannot read the chip nowhere.toml"),
+        ("run.trace -o page.html --no-synth --plan", "--plan: step 0 must have its flow recorded: by "),
         ("run.trace -o page.html --no-synth --layer fc9", "--layer and --op must be one of fc AxW, not fc9"),
         ("run.trace -o page.html --trace run.trace", "--trace does not go with RUN.trace, whose schedules are shown"),
         ("nothing.trace -o page.html --no-synth", "nothing.trace"),
-        ("results -o page.html --step 0", "--step, --chip and --synth go with RUN.trace"),
+        ("results -o page.html --step 0", "--step, --chip, --synth and --plan go with RUN.trace"),
         ("-o page.html --set tile.rows=0", "tile.rows must be an integer from 1 to 16, not 0"),
     ],
 )

@@ -58,7 +58,7 @@ def test_another_figure_is_another_page(bench, pages, results):
 @pytest.mark.parametrize(
     "role",
     [
-        "row_scheduler",
+        pytest.param("row_scheduler", marks=pytest.mark.slow),
         pytest.param("operand_mux", marks=pytest.mark.slow),
         pytest.param("staging_buffer", marks=pytest.mark.slow),
     ],

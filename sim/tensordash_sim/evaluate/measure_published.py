@@ -36,6 +36,7 @@ def published_step(
     thin: int,
     gbps: Sequence[float],
     seed: int,
+    every: bool = True,
 ) -> dict[str, Any]:
     """A step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
 
@@ -59,6 +60,8 @@ def published_step(
         DRAM's.
     seed : int
         Of the zeros.
+    every : bool
+        Whether each measure has a row; without, none and all of them: plans of hundreds of nodes take a minute each.
 
     Returns
     -------
@@ -83,7 +86,7 @@ def published_step(
     names = list(MEASURES)
     for rate in gbps:
         budget = Budget.of(chip, gbps=rate, columns=config.columns)
-        for count in range(len(names) + 2):
+        for count in range(len(names) + 2) if every else (0, len(names) + 1):
             measures, order = names[:count], count > len(names)
             row: dict[str, Any] = {"gbps": rate, "measures": [*measures, *([ORDER] if order else [])]}
             for which in ("dense", "sparse"):

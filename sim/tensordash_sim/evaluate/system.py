@@ -27,9 +27,10 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "gpt-masked": {"zeros": 0.875, "block": 4},
     "vgg16": {"zeros": 0.5, "block": 1},
     "resnet50": {"zeros": 0.5, "block": 1},
+    "resnet50-ghost": {"zeros": 0.5, "block": 1, "every": False},
 }
 """Steps in published shapes: a block of the 13B GPT, also with weights masked in blocks whose outputs are not computed;
-64 images of VGG16 and of ResNet-50."""
+64 images of VGG16 and of ResNet-50, also with batches that are normalised part by part."""
 BATCH: dict[str, Any] = {"images": 64, "simulated": 8, "size": 224, "thin": 1}
 TINY = ("gpt", "gpt-masked")
 """Workloads at the smallest scale."""

@@ -4,28 +4,31 @@ from .budget import Budget
 from .graph import Graph, Node, Tensor
 from .plan import MEASURES, Kept, Plan
 from .published import gpt_block, resnet50, vgg16
+from .recorded import recorded_step, unrecorded
 from .replay import PlanError, Replayed, replay
 from .search import plan_step
 from .stages import Stage
-from .step import Cycles, StepWriter, Value
+from .step import Cycles, GraphWriter, Value
 
 __all__ = [
     "MEASURES",
     "Budget",
     "Cycles",
     "Graph",
+    "GraphWriter",
     "Kept",
     "Node",
     "Plan",
     "PlanError",
     "Replayed",
     "Stage",
-    "StepWriter",
     "Tensor",
     "Value",
     "gpt_block",
     "plan_step",
+    "recorded_step",
     "replay",
     "resnet50",
+    "unrecorded",
     "vgg16",
 ]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ..lowering import Convolution, MatrixProduct
 from .graph import Graph
-from .step import Cycles, StepWriter, Value
+from .step import Cycles, GraphWriter, Value
 
 __all__ = ["GPT_HEADS", "STAGES", "convolution", "gpt_block", "resnet50", "vgg16"]
 
@@ -40,7 +40,7 @@ def convolution(
     )
 
 
-def _relu(step: StepWriter, name: str, x: Value, zeros: float) -> Value:
+def _relu(step: GraphWriter, name: str, x: Value, zeros: float) -> Value:
     density = 1 - zeros
     return step.element_wise(
         name, [x], axis=SAMPLES, density=density, mask_bytes=BIT, gradient_density=step.gradient_density
@@ -61,7 +61,7 @@ def vgg16(images: int, zeros: float, cycles: Cycles, *, size: int = 224, thin: i
     size, thin : int
         Extent of images, a multiple of 32; all widths are divided by `thin`.
     """
-    step = StepWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
+    step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
     x = step.given("images", images * 3 * size * size, axes={SAMPLES}, density=1 - zeros)
     channels = 3
     for group, (width, count) in enumerate(VGG, start=1):
@@ -123,7 +123,7 @@ def resnet50(
         Whether batches are normalised in parts, whatever parts they are worked off in.
     """
     layers = dict(resnet50_layers(images, size, thin))
-    step = StepWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
+    step = GraphWriter({SAMPLES: images}, cycles, gradient_density=1 - zeros)
 
     def convolve(name: str, x: Value) -> Value:
         layer = layers[name]
@@ -171,7 +171,7 @@ def gpt_block(zeros: float, cycles: Cycles, *, thin: int = 1) -> Graph:
     """
     hidden, heads, length = GPT_HIDDEN // thin, GPT_HEADS // thin, GPT_LENGTH // thin
     head = hidden // heads
-    step = StepWriter({TOKENS: length, HEADS: heads * GPT_POSITIONS}, cycles, states=2)
+    step = GraphWriter({TOKENS: length, HEADS: heads * GPT_POSITIONS}, cycles, states=2)
 
     def linear(name: str, x: Value, inputs: int, outputs: int) -> Value:
         layer = MatrixProduct(batch=1, samples=length, in_features=inputs, out_features=outputs)

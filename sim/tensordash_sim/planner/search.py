@@ -329,8 +329,9 @@ def _split(search: "_Search", plan: Plan) -> Plan:
         search.remove(search.stage_of[name])
         for each in whole:
             search.put(each)
-        changed = search.plan()
-        if changed.cycles < plan.cycles:
+        # Two stages may need each other: what an update reads may be made for others as well.
+        changed = search.plan() if len(search.in_order()) == len(search.stages) else None
+        if changed is not None and changed.cycles < plan.cycles:
             plan = changed
         else:
             search.restore(before)

@@ -7,7 +7,7 @@ from math import prod
 from ..lowering import Geometry, MatrixProduct, Operation
 from .graph import Graph, Node, Tensor
 
-__all__ = ["Cycles", "StepWriter", "Value"]
+__all__ = ["Cycles", "GraphWriter", "Value"]
 
 HALF, SINGLE, BIT = 2.0, 4.0, 0.125
 """Bytes of a value of fp16, of FP32, and of a mask."""
@@ -27,7 +27,7 @@ class Value:
     needs_gradient: bool = True
 
 
-class StepWriter:
+class GraphWriter:
     """Collects the nodes of a forward pass, and of what belongs to it on the way back.
 
     Operands are fp16; weights are kept in FP32 with the optimizer's state, and their gradients are FP32, until the
@@ -46,7 +46,7 @@ class StepWriter:
 
     Examples
     --------
-    >>> writer = StepWriter({"samples": 4}, lambda *_: (1, 0))
+    >>> writer = GraphWriter({"samples": 4}, lambda *_: (1, 0))
     >>> layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=2)
     >>> x = writer.given("x", 32, axes={"samples"})
     >>> y = writer.product("fc", layer, x, axis="samples", density=1.0)

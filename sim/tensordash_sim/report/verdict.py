@@ -18,6 +18,7 @@ from ..chip import (
 from ..evaluate.figure import Figure, Point
 from ..evaluate.power import IDLE, energies, energy_ratios, power_note
 from ..trace import Step, Trace
+from .planned import planned
 
 __all__ = ["MEASURES", "verdict"]
 
@@ -39,9 +40,10 @@ def verdict(
     *,
     step: int | None = None,
     synthesis: Mapping[str, Any] | None = None,
+    plan: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Figure]:
-    """Figures on a step of a trace: speedup, zeros, limits, memory, energy, roofline, and what the tile costs.
+    """Figures on a step of a trace: speedup, zeros, limits, memory, a plan, energy, roofline, what the tile costs.
 
     Parameters
     ----------
@@ -56,13 +58,15 @@ def verdict(
     synthesis : mapping, optional
         Document of ``tensordash synth --json`` of that tile, for energy, area and clock. Without it energy of logic is
         the paper's.
+    plan : bool
+        Whether the step is planned as a whole: seconds for small networks, minutes for hundreds of layers.
     progress : callable
-        Is called with operations that are done, and all.
+        Is called with operations, then with plans, that are done, and all.
 
     Raises
     ------
     ValueError
-        If the step was not recorded, or has nothing to simulate.
+        If the step was not recorded, or has nothing to simulate, or is to be planned without a recorded flow.
 
     Examples
     --------
@@ -94,6 +98,8 @@ def verdict(
         _roofline(plain, config, chip, where),
         _energy(plain, synthesis, chip, where),
     ]
+    if plan:
+        figures.insert(3, planned(chosen, results, config, chip, where, progress))
     return [*figures, _cost(synthesis)] if synthesis is not None else figures
 
 
@@ -180,7 +186,7 @@ def _measures(results: dict[str, list[dict[str, Any]]], chip: ChipConfig, where:
         notes=[
             f"From {sufficient_bandwidth(plain, chip.clock_mhz):g} GB/s on, DRAM adds no more than 1%. At "
             f"{chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3:g} GB/s it limits {slower} of {len(plain)} operations. "
-            "Every operation loads and stores everything: docs/planner.md says what a plan of the step can save.",
+            "Every operation loads and stores everything; a plan of the step as a whole can save some of that.",
         ],
     )
 

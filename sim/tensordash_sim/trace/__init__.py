@@ -1,6 +1,7 @@
 """Traces: the operands of training steps, on disk; docs/trace.md defines the format."""
 
 from .example import example_trace
+from .flow import Flow, FlowTensor, Update, Work
 from .format import DTYPES, Operand, TraceError
 from .reader import Record, Step, Trace
 from .recorder import Recorder, record
@@ -9,6 +10,8 @@ from .writer import TraceWriter
 
 __all__ = [
     "DTYPES",
+    "Flow",
+    "FlowTensor",
     "Operand",
     "Record",
     "Recorder",
@@ -17,6 +20,8 @@ __all__ = [
     "Trace",
     "TraceError",
     "TraceWriter",
+    "Update",
+    "Work",
     "example_trace",
     "record",
 ]

@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 FORMAT = "tensordash-trace"
-VERSION = (1, 0)
+VERSION = (1, 1)
 """Major: readers refuse another one. Minor: what a newer one adds, readers pass over."""
 
 INDEX = "index.json"

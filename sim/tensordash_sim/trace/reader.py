@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from ..lowering import Geometry, Operation, geometry_from_json
 from .arrays import load_mask, load_values, mask_name, values_name
+from .flow import Flow
 from .format import ARRAYS, FORMAT, INDEX, VERSION, Operand, TraceError, content_digest, entry
 
 __all__ = ["Record", "Step", "Trace"]
@@ -119,12 +120,15 @@ class Step:
         In the order in which they were recorded.
     uncaptured : tuple of str
         What could not be recorded.
+    flow : Flow or None
+        What becomes of its tensors; None in traces before 1.1, and where it could not be told.
     """
 
     index: int
     epoch: int | None
     records: tuple[Record, ...]
     uncaptured: tuple[str, ...]
+    flow: Flow | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -273,12 +277,15 @@ def _step(path: Path, arrays: str, document: Any, where: str) -> Step:
     uncaptured = entry(document, "uncaptured", list, where)
     if not all(isinstance(what, str) for what in uncaptured):
         raise TraceError(f"{where}: uncaptured must be a list of strings, not {reprlib.repr(uncaptured)}")
-    records = enumerate(entry(document, "records", list, where))
+    found = entry(document, "records", list, where)
+    records = enumerate(found)
+    flow = None if "flow" not in document else Flow.from_json(document["flow"], len(found), f"{where}: flow")
     return Step(
         index=index,
         epoch=epoch,
         records=tuple(_record(path, arrays, index, record, f"{where}: records[{i}]") for i, record in records),
         uncaptured=tuple(uncaptured),
+        flow=flow,
     )
 
 

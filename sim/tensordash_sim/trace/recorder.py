@@ -135,6 +135,8 @@ class Recorder:
             self._choose()
 
     def _after_optimizer(self, optimizer: Any) -> None:
+        if self._capture.sink is not None:
+            self._capture.updated(optimizer)
         if self._optimizers is None or any(optimizer is counted for counted in self._optimizers):
             self.step()
 
@@ -183,7 +185,7 @@ class Recorder:
         if sink is None:
             return
         try:
-            sink.close()
+            sink.close(self._capture.flow.close())
             if self._step is not None:
                 step, self._step = self._step, None
                 step.__exit__(None, None, None)

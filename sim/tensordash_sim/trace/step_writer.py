@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ..lowering import Geometry, Operation
 from .arrays import count_ones, digest_of, mask_name, pack, store, typed, values_name
+from .flow import Flow
 from .format import Operand
 
 __all__ = ["StepWriter"]
@@ -35,6 +36,7 @@ class StepWriter:
         self._new: list[str] = []
         self._records: list[dict[str, Any]] = []
         self._uncaptured: list[str] = []
+        self._flow: Flow | None = None
         self._closed = False
 
     def store(self, array: ArrayLike, dtype: str | None = None) -> Operand:
@@ -133,10 +135,22 @@ class StepWriter:
             raise TypeError(f"what could not be recorded must be a string, not {what!r}")
         self._uncaptured.append(what)
 
+    def add_flow(self, flow: Flow) -> None:
+        """Say what becomes of the step's tensors, once all records are there.
+
+        Raises
+        ------
+        TraceError
+            If it names records that are not there, or contradicts itself.
+        """
+        self._require_open()
+        self._flow = Flow.from_json(flow.to_json(), len(self._records), "flow")
+
     def close(self) -> dict[str, Any]:
         """Take no more; return what the index says of the step, but for its index and epoch."""
         self._closed = True
-        return {"uncaptured": self._uncaptured, "records": self._records}
+        document = {"uncaptured": self._uncaptured, "records": self._records}
+        return document if self._flow is None else {**document, "flow": self._flow.to_json()}
 
     def discard(self) -> None:
         """Take no more, and remove the arrays that this step has added."""

@@ -55,6 +55,7 @@ def test_files():
         assert CORES["core"].digest in texts[name].splitlines()[0]
 
 
+@pytest.mark.slow
 def test_same_bytes_in_another_process(tmp_path: Path):
     script = (
         "import hashlib, json; from tensordash.configuration.preset import load_any_preset; "

@@ -83,7 +83,7 @@ def random_works(name, seeds):
 )
 def test_random_layers(name):
     """The Verilog of larger cores runs them at night, and random programs on its bench."""
-    check_both(name, random_works(name, range(10 if name in ("core", "core-dense") else 40)), quick=name != "core")
+    check_both(name, random_works(name, range(5 if name in ("core", "core-dense") else 30)), quick=name != "core")
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from itertools import pairwise
 
 from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
-from tensordash_sim.planner import Budget, Graph, StepWriter
+from tensordash_sim.planner import Budget, Graph, GraphWriter
 
 __all__ = ["BATCH", "WIDTHS", "budget", "perceptron"]
 
@@ -16,7 +16,7 @@ def cycles(geometry: Geometry, operation: Operation, _: str) -> tuple[int, int]:
 
 def perceptron(density: float = 1.0) -> Graph:
     """Linear layers with ReLU between them, one of them beside a shortcut, and momentum."""
-    step = StepWriter({"samples": BATCH}, cycles, gradient_density=density)
+    step = GraphWriter({"samples": BATCH}, cycles, gradient_density=density)
     x = step.given("x", BATCH * WIDTHS[0], axes={"samples"})
     for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
         layer = MatrixProduct(batch=1, samples=BATCH, in_features=inputs, out_features=outputs)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tensordash_sim.lowering import Geometry, MatrixProduct, Operation
-from tensordash_sim.planner import Graph, Node, StepWriter, Tensor, gpt_block, resnet50, vgg16
+from tensordash_sim.planner import Graph, GraphWriter, Node, Tensor, gpt_block, resnet50, vgg16
 from tensordash_sim.planner.published import convolution
 
 GIVEN = Tensor(name="x", values=8, given=True)
@@ -94,7 +94,7 @@ def test_a_block_of_gpt() -> None:
 
 
 def test_gradients_of_what_is_read_twice_are_added_up() -> None:
-    step = StepWriter({"samples": 4}, lambda *_: (1, 0))
+    step = GraphWriter({"samples": 4}, lambda *_: (1, 0))
     layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=8)
     x = step.given("x", 32, axes={"samples"}, needs_gradient=True)
     y = step.product("fc", layer, x, axis="samples", density=1.0)

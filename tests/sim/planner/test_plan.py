@@ -11,8 +11,8 @@ from tensordash_sim.planner import (
     MEASURES,
     Budget,
     Graph,
+    GraphWriter,
     Node,
-    StepWriter,
     Tensor,
     gpt_block,
     plan_step,
@@ -89,7 +89,7 @@ def test_published_steps(name: str, gbps: float) -> None:
 
 def test_alone_a_product_moves_what_the_chip_s_model_says() -> None:
     """`chip.traffic` knows the least for one operation whose operands have a memory each."""
-    step = StepWriter({"samples": 64}, lambda *_: (1, 0))
+    step = GraphWriter({"samples": 64}, lambda *_: (1, 0))
     tensors = [
         Tensor(name="A", values=60_000, density=0.5, axes=frozenset({"samples"}), given=True),
         Tensor(name="W", values=90_000, given=True),

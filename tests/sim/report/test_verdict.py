@@ -8,6 +8,7 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
 from tensordash_sim.evaluate import Figure
+from tensordash_sim.planner import MEASURES, Budget, plan_step, recorded_step
 from tensordash_sim.report import verdict
 from tensordash_sim.trace import Trace, example_trace
 
@@ -20,7 +21,7 @@ SYNTHESIS = {
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Figure]:
-    found = verdict(Trace.open(example_trace()), load_preset("recommended"), synthesis=SYNTHESIS)
+    found = verdict(Trace.open(example_trace()), load_preset("recommended"), synthesis=SYNTHESIS, plan=True)
     return {figure.name: figure for figure in found}
 
 
@@ -65,6 +66,30 @@ def test_it_is_what_simulate_counts(
     idle = value(energy, series="tensordash", x="tiles that wait")
     assert idle == pytest.approx(waits / 500 * 0.12 * ChipConfig().power.sparse_idle)
     assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
+
+
+def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -> None:
+    """The first row and the last one of a bandwidth, planned here."""
+    trace, config, chip = Trace.open(example_trace()), load_preset("recommended"), ChipConfig()
+    (step,) = trace.steps
+    how = {"join_samples": "faster", "side": "faster", "row_order": "density"}
+    plain, ordered = (
+        [result for _, result in Results(tmp_path / str(number), trace, machine).run(step.records)]
+        for number, machine in enumerate((Machine(config, chip), Machine(config, chip, **how)))
+    )
+    figure = figures["plan"]
+    for gbps in (25.6, 256.0):
+        budget = Budget.of(chip, gbps=gbps, columns=config.columns)
+        for name, results, measures in (("no plan", plain, ()), ("order", ordered, tuple(MEASURES))):
+            taken = [
+                plan_step(recorded_step(step, [x[key] for x in results], [x[key] for x in plain]), budget, measures)
+                for key in ("dense_on_chip", "on_chip")
+            ]
+            found = value(figure, series=f"{gbps:g} GB/s", x=name)
+            assert found == taken[0].cycles / taken[1].cycles
+    assert value(figure, series="256 GB/s", x="order") > value(figure, series="256 GB/s", x="no plan")
+    rows = [point.x for point in figure.points if point.series == "25.6 GB/s"]
+    assert rows == ["no plan", *MEASURES, "order"]
 
 
 def test_slots_add_up(figures: dict[str, Figure]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensordash_sim.lowering import Convolution, Geometry, MatrixProduct
-from tensordash_sim.trace import TraceWriter
+from tensordash_sim.trace import Flow, FlowTensor, StepWriter, TraceWriter, Update, Work
 
 CONVOLUTION = Convolution(
     batch=2,
@@ -22,6 +22,11 @@ CONVOLUTION = Convolution(
 LINEAR = MatrixProduct(batch=1, samples=3, in_features=11, out_features=4)
 LAYERS: dict[str, Geometry] = {"conv1": CONVOLUTION, "fc": LINEAR}
 OPERATIONS = ("AxW", "WxG", "AxG")
+FLOW = Flow(
+    tensors=(FlowTensor(shape=(3, 11), dtype="float32"), FlowTensor(shape=(3, 4), dtype="float32")),
+    work=(Work(name="aten::mm", phase="forward", reads=(0,), writes=(1,), products=((3, {"A": 0}),)),),
+    updates=(Update(parameter=0, gradient=1, states=2),),
+)
 
 
 def operands(seed: int) -> dict[str, dict[str, np.ndarray]]:
@@ -35,11 +40,17 @@ def operands(seed: int) -> dict[str, dict[str, np.ndarray]]:
     }
 
 
+def record_layers(step: StepWriter, seed: int) -> None:
+    for layer, tensors in operands(seed).items():
+        for operation in OPERATIONS:
+            step.record(layer, operation, LAYERS[layer], {name: tensors[name] for name in operation.split("x")})
+
+
 def record_step(writer: TraceWriter, index: int, epoch: int | None = None) -> None:
     with writer.step(index, epoch) as step:
-        for layer, tensors in operands(index).items():
-            for operation in OPERATIONS:
-                step.record(layer, operation, LAYERS[layer], {name: tensors[name] for name in operation.split("x")})
+        record_layers(step, index)
+        if index == 0:
+            step.add_flow(FLOW)
 
 
 def make_trace(path: Path, *, values: bool = True, overwrite: bool = False, steps: tuple[int, ...] = (0, 7)) -> Path:

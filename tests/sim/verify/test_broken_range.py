@@ -53,7 +53,12 @@ def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
 class TestFlag:
     @pytest.mark.parametrize(
         ("config", "place"),
-        [(PAPER, 15), (E5M2, 0), (SMALL, 1), (SMALL, 2)],
+        [
+            (PAPER, 15),
+            pytest.param(E5M2, 0, marks=pytest.mark.slow),
+            pytest.param(SMALL, 1, marks=pytest.mark.slow),
+            (SMALL, 2),
+        ],
         ids=["3_3-paper", "0_0-e5m2", "0_1-small", "1_0-small"],
     )
     def test_a_pe_is_not_wired(self, config, place, found, sabotage):

@@ -9,9 +9,11 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ...lowering import Operation
+from ..flow import PHASES
 from ..format import TraceError
 from . import functions, operators, phases
 from .call import Call
+from .flow import FlowRecorder, tensors_in
 from .handlers import HANDLERS
 from .names import Names
 from .roles import Roles
@@ -44,6 +46,7 @@ class Capture(TorchDispatchMode):
         self.names = names
         self.roles = Roles()
         self.sink: Sink | None = None
+        self.flow = FlowRecorder()
         self._failed = failed
         self._process = os.getpid()
         self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
@@ -53,6 +56,7 @@ class Capture(TorchDispatchMode):
     def begin(self, sink: Sink) -> None:
         """Record into a sink, from here to `end`."""
         self.roles = Roles()
+        self.flow = FlowRecorder()
         self.names.begin(self._unseen)
         functions.watch()
         self.sink = sink
@@ -63,7 +67,12 @@ class Capture(TorchDispatchMode):
             functions.unwatch()
             self.names.end()
             self.roles = Roles()
+            self.flow = FlowRecorder()
             self.sink = None
+
+    def updated(self, optimizer: torch.optim.Optimizer) -> None:
+        """Take note of what an optimizer has done."""
+        self._follow(self.flow.update, optimizer)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run an operation, and look at it."""
@@ -74,18 +83,44 @@ class Capture(TorchDispatchMode):
             name = operators.name_of(func, HANDLERS)
             self._kinds[func] = (name, HANDLERS.get(name)) if name else None
             self._writes[func] = _writes_of(func)
+        written: list[torch.Tensor] = []
         for place, name in self._writes[func]:
-            self._note_written(args[place] if place < len(args) else (kwargs or {}).get(name))
-        if (kind := self._kinds[func]) is not None and os.getpid() == self._process:
-            with self._lock:
-                self._look_at(*kind, Call(func, args, kwargs or {}, result))
+            written += tensors_in([args[place] if place < len(args) else (kwargs or {}).get(name)])
+        sink = self.sink
+        for tensor in written:
+            sink.written(tensor)
+        if os.getpid() != self._process:
+            return result
+        with self._lock:
+            call = Call(func, args, kwargs or {}, result)
+            phase = self._phase()
+            reads = self._follow(self.flow.take, args, kwargs or {}) if phase in PHASES else None
+            if (kind := self._kinds[func]) is not None:
+                self._look_at(*kind, call)
+            recorded = sink.products()
+            if reads is not None:
+                name = str(getattr(getattr(func, "_schema", None), "name", func))
+                self._follow(self.flow.add, name, phase, reads, written, args, result, recorded)
         return result
 
-    def _note_written(self, argument: Any) -> None:
-        sink = self.sink
-        for tensor in argument if isinstance(argument, list | tuple) else [argument]:
-            if sink is not None and isinstance(tensor, torch.Tensor):
-                sink.written(tensor)
+    def _phase(self) -> str:
+        """What an operation is a part of, as far as the flow goes."""
+        enabled = torch.is_grad_enabled()
+        if torch._C._current_graph_task_id() != -1:
+            if enabled:
+                self.flow.spoiled = self.flow.spoiled or "a backward pass with gradients of its own, as of checkpoints"
+            return "backward"
+        return "forward" if enabled or functions.under_way() is not None else "none"
+
+    def _follow(self, note: Callable[..., Any], *args: Any) -> Any:
+        """Let the flow take note of something; training goes on, whatever it is that cannot be told."""
+        if self.flow.spoiled:
+            return None
+        try:
+            return note(*args)
+        except Exception as error:
+            self.flow.spoiled = f"{type(error).__name__}: {error}"
+            return None
 
     def _look_at(self, name: str, handler: Callable[[Any, Call], None] | None, call: Call) -> None:
         number = torch.autograd._get_sequence_nr() - 1

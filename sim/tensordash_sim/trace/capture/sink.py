@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from ...lowering import Geometry, Operation
+from ..flow import Flow
 from ..format import DTYPES, Operand
 from ..step_writer import StepWriter
 from .identity import Storages, has_storage
@@ -44,6 +45,8 @@ class Sink:
         self._notes: Counter[str] = Counter()
         self.passed_over: set[str] = set()
         """Layers that match no pattern."""
+        self._records = 0
+        self._products: list[tuple[int, Mapping[str, torch.Tensor]]] = []
 
     @property
     def empty(self) -> bool:
@@ -65,6 +68,13 @@ class Sink:
             self._step = self._open_step()
         chosen = {name: self._store(operands[name]) for name in (operation.left, operation.right)}
         self._step.record(layer, operation, geometry, chosen)
+        self._products.append((self._records, {name: operands[name] for name in chosen}))
+        self._records += 1
+
+    def products(self) -> list[tuple[int, Mapping[str, torch.Tensor]]]:
+        """What was recorded since this was asked for last: the place of each record, and its operands."""
+        products, self._products = self._products, []
+        return products
 
     def note(self, what: str) -> None:
         """Name something that is not captured."""
@@ -75,8 +85,10 @@ class Sink:
         if has_storage(tensor):
             self._storages.written(tensor)
 
-    def close(self) -> None:
-        """Write the notes."""
+    def close(self, flow: Flow | None) -> None:
+        """Write the notes, and the flow if it is known; one that lacks layers that were not wanted is not."""
+        if self._step is not None and flow is not None and not self.passed_over:
+            self._step.add_flow(flow)
         if self._notes and self._step is None:
             self._step = self._open_step()
         for what, times in self._notes.items():
