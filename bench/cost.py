@@ -68,6 +68,7 @@ RINGS = {
     "ring-3-16lane": WIDE,
     "ring-3-16lane-9": replace(WIDE, connectivity=RING3_OF_9),
 }
+WITH_IDLE = ("paper", "recommended")
 SWEPT = {"sweep-paper": PAPER, "sweep-recommended": RECOMMENDED}
 CLOCKS = (1.0, 1.25, 2.0)
 SLOWER_NS = 3.0
@@ -167,7 +168,8 @@ def parts() -> dict[str, Part]:
         "numerics-slower": Part(slower, lambda jobs: _numerics(slower, SLOWER_NS, jobs)),
     }
     for name, config in WITH_POWER.items():
-        found[name] = Part((config,), partial(_tile, config), "power")
+        # Power of tiles that wait came later: pages have it of these two.
+        found[name] = Part((config,), partial(_tile, config), "power, idle" if name in WITH_IDLE else "power")
     for name, config in RINGS.items():
         found[name] = Part((config,), partial(_tile, config, power=False))
     for name, config in SWEPT.items():

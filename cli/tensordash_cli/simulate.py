@@ -240,13 +240,15 @@ def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
     return added | {"all": totals(result for _, result in results)}
 
 
-def _bandwidths(results: list[Result], clock_mhz: int) -> dict[str, Any]:
-    """What other DRAM would leave of the speedup."""
-    from tensordash_sim.chip import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
+def _bandwidths(results: list[Result], machine: Any) -> dict[str, Any]:
+    """What other DRAM would leave of the speedup, and of energy saved."""
+    from tensordash_sim.chip import BANDWIDTHS, at_bandwidth, energy_at_bandwidth, sufficient_bandwidth
 
-    every = [result for _, result in results]
+    every, clock_mhz = [result for _, result in results], machine.chip.clock_mhz
     return {
-        "bandwidths": [at_bandwidth(every, gbps, clock_mhz) for gbps in BANDWIDTHS],
+        "bandwidths": [
+            at_bandwidth(every, gbps, clock_mhz) | energy_at_bandwidth(every, gbps, machine) for gbps in BANDWIDTHS
+        ],
         "sufficient_gbps": sufficient_bandwidth(every, clock_mhz),
     }
 
@@ -266,7 +268,7 @@ def _document(trace: "Trace", machine: Any, results: list[Result], natural: list
         "operations": [_place(record) | result for record, result in results],
         "layers": _layers(results),
         "totals": _totals(results),
-        **_bandwidths(results, machine.chip.clock_mhz),
+        **_bandwidths(results, machine),
         "uncaptured": _uncaptured(trace),
     }
     return document | ({"natural_totals": _totals(natural)} if natural is not results else {})
@@ -331,16 +333,19 @@ def _print_results(results: list[Result], natural: list[Result], machine: Any) -
         table.add_row(*place, *_numbers(added, natural_totals[name] if has_order else None), "", style="bold")
     # As wide as it has to be: names are whole, in a terminal, too.
     Console(highlight=False, width=_width(table)).print(table)
-    found = _bandwidths(results, machine.chip.clock_mhz)
+    found = _bandwidths(results, machine)
     at = ", ".join(f"{_times(each['speedup'])} at {each['gbps']:g}" for each in found["bandwidths"])
     click.echo(
         f"\nwith memory: {at} GB/s; from {found['sufficient_gbps']:g} GB/s on, DRAM adds no more than 1%\n"
         f"over a baseline that skips steps of padding: {_times(totals['all']['unpadded_speedup'])} tiles"
     )
     provisional = " (provisional: power of the paper's Table IV)" if machine.chip.power.provisional else ""
+    added = totals["all"]
+    at = ", ".join(f"{_times(each['energy_ratio'])} at {each['gbps']:g}" for each in found["bandwidths"])
     click.echo(
-        f"energy efficiency over the baseline{provisional}: {_times(totals['all']['core_energy_ratio'])} tiles, "
-        f"{_times(totals['all']['energy_ratio'])} with SRAM and DRAM"
+        f"energy efficiency over the baseline{provisional}: {_times(added['core_energy_ratio'])} tiles at work, "
+        f"{_times(added['logic_energy_ratio'])} with those that wait, {_times(added['energy_ratio'])} with SRAM and "
+        f"DRAM ({at} GB/s)"
     )
 
 

@@ -29,11 +29,13 @@ __all__ = [
     "power_by_instance",
     "random_streams",
     "recorded_streams",
+    "waiting",
 ]
 
 OPENSTA = "sta"
 TIME_LIMIT = 1800.0  # seconds
 STREAMS, STEPS = 4, 64
+WAITS = 256  # all of what a counter of 32 bits does in its lowest eight
 RECORDED_LAYER, RECORDED_PASSES = "CNN.conv2", 2
 
 # OpenSTA propagates activities from inputs through logic and registers, over those that are given for the pins there,
@@ -112,7 +114,7 @@ for {{set i 0}} {{$i < {runs}}} {{incr i}} {{
 
 @dataclass(frozen=True, kw_only=True)
 class Activity:
-    """Operands that a netlist is simulated on, back to back from reset.
+    """Operands that a netlist is simulated on, back to back from reset; or that it waits behind.
 
     Parameters
     ----------
@@ -120,10 +122,13 @@ class Activity:
         What they are.
     streams : list of (array of unsigned int, array of unsigned int), (columns, T, lanes) and (rows, T, lanes)
         Bit patterns of the column side and the row side.
+    waits : int
+        Cycles behind them in which nothing arrives and no input moves: if there are any, power is that of these alone.
     """
 
     name: str
     streams: list[tuple[NDArray, NDArray]]
+    waits: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +152,7 @@ class DesignPower:
     Parameters
     ----------
     cycles : int
-        From the first operands to the last results.
+        From the first operands to the last results; or those of waiting.
     parts : dict of tuple of str to Power
         Of every module instance, by its path from the top, without those inside it.
     """
@@ -186,6 +191,20 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
     a_bits, b_bits = quantized(a, config.a_format), quantized(b, config.b_format)
     b_bits[rng.random(b.shape) < zeros] = 0
     return Activity(name=f"{zeros:.0%} zeros", streams=list(zip(a_bits, b_bits, strict=True)))
+
+
+def waiting(config: TileConfig, seed: int = 0) -> Activity:
+    """A tile that has worked, and waits: nothing is available, and what is in its registers stays there.
+
+    Parameters
+    ----------
+    config : TileConfig
+        The tile.
+    seed : int
+        Of what it has worked on, operands without zeros.
+    """
+    streams = random_streams(config, 0.0, seed).streams[:1]
+    return Activity(name="waiting", streams=streams, waits=WAITS)
 
 
 def recorded_streams(config: TileConfig, seed: int = 0) -> Activity:
@@ -307,11 +326,19 @@ def opensta_power(
     return tables
 
 
+class _Still(Random):
+    """Random numbers of a bench whose inputs hold 0 where nothing is offered."""
+
+    def getrandbits(self, k: int, /) -> int:
+        return 0
+
+
 def _simulate(simulation: GateSimulation, config: TileConfig, activity: Activity) -> None:
-    """One run from reset; toggles are counted from the first operand to the last result."""
+    """One run from reset; toggles are counted from the first operand to the last result, or while it waits then."""
     from tensordash_sim.verify.lockstep import Lockstep
 
-    lockstep = Lockstep(simulation, config, Random(0), compare_every=16)
+    random = _Still(0) if activity.waits else Random(0)
+    lockstep = Lockstep(simulation, config, random, compare_every=16)
     a = [[stream[column].tolist() for stream, _ in activity.streams] for column in range(config.columns)]
     b = [[stream[row].tolist() for _, stream in activity.streams] for row in range(config.rows)]
     c = np.zeros((len(activity.streams), config.rows, config.columns), np.int64).tolist() if config.initial else []
@@ -320,11 +347,16 @@ def _simulate(simulation: GateSimulation, config: TileConfig, activity: Activity
         simulation.forget()
         lockstep.feed(a, b, c)
         _complete(lockstep.run())
+        if activity.waits:
+            _complete(lockstep.cycle())  # in which the inputs come to rest
+            simulation.forget()
+            for _ in range(activity.waits):
+                _complete(lockstep.cycle())
     except AssertionError as error:
         raise SynthesisError(f"the netlist differs from the golden model on {activity.name}: {error}") from error
 
 
-def _complete(bench: Coroutine[Any, Any, None]) -> None:
+def _complete(bench: Coroutine[Any, Any, Any]) -> None:
     """Run a bench that waits for nothing: time is a netlist's own business here."""
     try:
         while True:

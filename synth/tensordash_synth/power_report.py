@@ -7,9 +7,11 @@ from typing import Any
 __all__ = ["LIMITS", "NO_OPENSTA", "PowerReport", "PowerRun"]
 
 NO_OPENSTA = "OpenSTA is not installed (Debian's package opensta); nothing else here computes power"
+DESIGNS = ("tensordash", "baseline")
 LIMITS = (
     "power: OpenSTA, of the netlist's activity pin by pin, without glitches; one corner, no wires, no clock tree",
     "operands: 4 random streams of 64 steps, normally distributed; passes of the shipped digits trace; no transposers",
+    "waiting: nothing arrives, inputs hold still; leakage, registers and gates of clocks, and counters are left",
     "energy: the baseline's over TensorDash's for the same streams, from the first operand to the last result",
     "the paper's definition of energy efficiency: speedup over the power ratio at no zeros",
 )
@@ -59,9 +61,12 @@ class PowerReport:
     ----------
     runs : list of PowerRun
         On random operands of more and more zeros, and on recorded ones.
+    idle : PowerRun
+        Both tiles while they wait for operands.
     """
 
     runs: list[PowerRun]
+    idle: PowerRun
 
     @property
     def ratio(self) -> float:
@@ -72,6 +77,21 @@ class PowerReport:
     def energy_ratios(self) -> dict[str, float]:
         """The baseline's energy over TensorDash's for the same work, by operands."""
         return {run.name: round(run.energy_ratio, 4) for run in self.runs}
+
+    @property
+    def idle_shares(self) -> tuple[float, float]:
+        """(TensorDash, baseline) power while waiting, as shares of each one's own where there are no zeros."""
+        sparse, dense = (
+            idle / busy for idle, busy in zip(self.idle.rows["total"], self.runs[0].rows["total"], strict=True)
+        )
+        return sparse, dense
+
+    def idle_json(self) -> dict[str, Any]:
+        """Plain values; power in watts."""
+        return {
+            "watts": _watts(self.idle),
+            "share": dict(zip(DESIGNS, (round(share, 5) for share in self.idle_shares), strict=True)),
+        }
 
     def to_json(self) -> list[dict[str, Any]]:
         """Plain values; power in watts."""
@@ -84,10 +104,13 @@ class PowerReport:
                 "power_ratio": round(run.power_ratio, 4),
                 "energy_ratio": round(run.energy_ratio, 4),
                 "paper_energy_ratio": round(run.speedup / self.ratio, 4),
-                "watts": {
-                    name: {"tensordash": round(watts[0], 6), "baseline": round(watts[1], 6)}
-                    for name, watts in run.rows.items()
-                },
+                "watts": _watts(run),
             }
             for run in self.runs
         ]
+
+
+def _watts(run: PowerRun) -> dict[str, dict[str, float]]:
+    return {
+        name: dict(zip(DESIGNS, (round(watt, 6) for watt in watts), strict=True)) for name, watts in run.rows.items()
+    }

@@ -212,6 +212,7 @@ class CostReport(Areas):
                 "energy": None if self.power is None else self.power.energy_ratios,
             },
             "power": None if self.power is None else self.power.to_json(),
+            "idle": None if self.power is None else self.power.idle_json(),
             "power_reason": self.power_reason if self.power is None else None,
             "modules": {
                 name: {

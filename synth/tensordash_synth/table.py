@@ -175,6 +175,8 @@ def _power(report: CostReport) -> list[str]:
         watts = [f"{1000 * power:,.1f}" for power in run.rows["total"]]
         ratios = (run.speedup, run.power_ratio, run.energy_ratio, run.speedup / report.power.ratio)
         runs.append((run.name, *watts, *(f"{ratio:.3f}" for ratio in ratios)))
+    idle = [f"{1000 * power:,.1f}" for power in report.power.idle.rows["total"]]
+    runs.append((report.power.idle.name, *idle, "-", f"{report.power.idle.power_ratio:.3f}", "-", "-"))
     return [*_aligned(rows, labels=1), "", *_aligned(runs, labels=1), ""]
 
 

@@ -1,11 +1,11 @@
-"""Power of both tiles of a report: on random operands and on recorded ones."""
+"""Power of both tiles of a report: on random operands, on recorded ones, and while they wait."""
 
 from concurrent.futures import Future
 
 from tensordash import TileConfig
 
 from .hierarchy import Placement
-from .power import DesignPower, find_opensta, random_streams, recorded_streams
+from .power import DesignPower, find_opensta, random_streams, recorded_streams, waiting
 from .power_report import PowerReport, PowerRun
 from .report import CostReport, Design, component_sums, table_rows
 from .run import Run
@@ -34,7 +34,7 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
     """
     if find_opensta() is None:
         return None
-    activities = [*(random_streams(config, zeros) for zeros in ZEROS), recorded_streams(config)]
+    activities = [*(random_streams(config, zeros) for zeros in ZEROS), recorded_streams(config), waiting(config)]
     pending: dict[str, Future[list[DesignPower]]] = {
         name: run.submit(run.power, of, _netlist(design, report), activities, name)
         for name, of, design in (
@@ -44,16 +44,15 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
     }
     run.wait()
     sparse, dense = (pending[name].result() for name in ("TensorDash", "baseline"))
-    return PowerReport(
-        runs=[
-            PowerRun(
-                name=activity.name,
-                rows=table_rows(_sums(report.tensordash, in_sparse), _sums(report.baseline, in_dense)),
-                cycles=(in_sparse.cycles, in_dense.cycles),
-            )
-            for activity, in_sparse, in_dense in zip(activities, sparse, dense, strict=True)
-        ]
+    *runs, idle = (
+        PowerRun(
+            name=activity.name,
+            rows=table_rows(_sums(report.tensordash, in_sparse), _sums(report.baseline, in_dense)),
+            cycles=(in_sparse.cycles, in_dense.cycles),
+        )
+        for activity, in_sparse, in_dense in zip(activities, sparse, dense, strict=True)
     )
+    return PowerReport(runs=runs, idle=idle)
 
 
 def _netlist(design: Design, report: CostReport) -> str:

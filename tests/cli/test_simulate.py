@@ -102,7 +102,15 @@ class TestTrace:
         assert " ".join(lines[12]).startswith(f"with memory: {', '.join(at)} GB/s; from ")
         assert lines[12][-9] == f"{document['sufficient_gbps']:g}"
         assert lines[13][-2:] == [f"{document['totals']['all']['unpadded_speedup']:.2f}x", "tiles"]
-        assert " ".join(lines[14]).startswith("energy efficiency over the baseline: 1.")
+        energy = " ".join(lines[14])
+        every = document["totals"]["all"]
+        names = ("core_energy_ratio", "logic_energy_ratio", "energy_ratio")
+        work, logic, chip = (f"{every[name]:.2f}x" for name in names)
+        at = [f"{each['energy_ratio']:.2f}x at {each['gbps']:g}" for each in document["bandwidths"]]
+        assert energy == (
+            f"energy efficiency over the baseline: {work} tiles at work, {logic} with those that wait, "
+            f"{chip} with SRAM and DRAM ({', '.join(at)} GB/s)"
+        )
         for line, result in zip(lines[1:7], document["operations"], strict=True):
             assert line[2] == result["scheduled"]
             assert line[3] == f"{result['zeros']:.1%}"

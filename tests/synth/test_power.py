@@ -11,7 +11,16 @@ from tensordash import TileConfig
 from tensordash_synth import load_liberty, synthesize
 from tensordash_synth.gate_simulation import GateSimulation
 from tensordash_synth.gates import read_netlist
-from tensordash_synth.power import Activity, _simulate, design_power, find_opensta, opensta_power, random_streams
+from tensordash_synth.power import (
+    WAITS,
+    Activity,
+    _simulate,
+    design_power,
+    find_opensta,
+    opensta_power,
+    random_streams,
+    waiting,
+)
 from tensordash_synth.power_report import NO_OPENSTA
 from tensordash_synth.run import running
 from tensordash_synth.tile_power import _netlist, measure_power
@@ -184,6 +193,24 @@ def test_ratios(report) -> None:
         assert run["paper_energy_ratio"] == pytest.approx(run["speedup"] / first["power_ratio"], rel=1e-3)
         assert document["ratio"]["energy"][run["operands"]] == run["energy_ratio"]
         assert run["watts"]["a_muxes"]["baseline"] == 0 < run["watts"]["a_muxes"]["tensordash"]
+
+
+@needs_opensta
+def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
+    """Leakage, what the clock moves, and counters: no input and no operand toggles, whatever the tile has worked on."""
+    document = report.to_json()
+    for design in ("tensordash", "baseline"):
+        idle, busy = document["idle"]["watts"]["total"][design], document["power"][0]["watts"]["total"][design]
+        assert 0 < idle < 0.8 * busy
+        assert document["idle"]["share"][design] == pytest.approx(idle / busy, rel=1e-3)
+    gates = read_netlist(netlist_of(report), "tensordash_tile", library, tmp_path)
+    simulation = GateSimulation(gates)
+    _simulate(simulation, SMALL, waiting(SMALL))
+    assert simulation.cycles == WAITS
+    for name in ("a_0_steps", "b_0_steps", "b_0_available", "out_payload", "steps", "effectual"):
+        assert not simulation.activity[gates.ports[name][1]].any()
+    low = simulation.activity[gates.ports["stall_input"][1]][:4]
+    assert low.tolist() == pytest.approx([1, 1 / 2, 1 / 4, 1 / 8], abs=1 / 64)
 
 
 @needs_opensta

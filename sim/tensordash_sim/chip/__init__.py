@@ -1,6 +1,6 @@
 """The accelerator of Table III: tiles, memories and DRAM; cycles and energy of an operation, next to the baseline."""
 
-from .bandwidth import BANDWIDTHS, at_bandwidth, sufficient_bandwidth
+from .bandwidth import BANDWIDTHS, at_bandwidth, cycles_at, energy_at_bandwidth, sufficient_bandwidth
 from .config import ChipConfig, Energy, Memory, Power
 from .machine import JOINS, SIDES, Machine
 from .masked import masked_rounds
@@ -24,6 +24,8 @@ __all__ = [
     "Traffic",
     "at_bandwidth",
     "code_digest",
+    "cycles_at",
+    "energy_at_bandwidth",
     "masked_rounds",
     "simulate_operation",
     "sufficient_bandwidth",

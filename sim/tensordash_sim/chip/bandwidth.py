@@ -1,12 +1,14 @@
-"""What memory leaves of a speedup, at several bandwidths."""
+"""What memory leaves of a speedup and of energy saved, at several bandwidths."""
 
 from collections.abc import Sequence
 from math import ceil
 from typing import Any
 
+from .energy import ENERGY_PARTS, idle_energy
+from .machine import Machine
 from .operation import ratio
 
-__all__ = ["BANDWIDTHS", "at_bandwidth", "sufficient_bandwidth"]
+__all__ = ["BANDWIDTHS", "at_bandwidth", "cycles_at", "energy_at_bandwidth", "sufficient_bandwidth"]
 
 BANDWIDTHS = (25.6, 102.4, 256.0)
 """GB/s: four channels of 16 bits of LPDDR4-3200, as many of 64 bits, and a stack of HBM2."""
@@ -37,13 +39,49 @@ def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int)
     >>> at_bandwidth([operation], gbps=50, clock_mhz=500)
     {'gbps': 50, 'dense_cycles': 100, 'cycles': 80, 'speedup': 1.25}
     """
-    bytes_per_cycle = gbps * 1e3 / clock_mhz
-    dense = cycles = 0
-    for result in results:
-        dram = ceil(result["traffic"]["dram"] / bytes_per_cycle)
-        dense += max(result["dense_on_chip"], dram)
-        cycles += max(result["on_chip"], dram)
+    pairs = [cycles_at(result, gbps, clock_mhz) for result in results]
+    dense, cycles = (sum(pair[place] for pair in pairs) for place in (0, 1))
     return {"gbps": gbps, "dense_cycles": dense, "cycles": cycles, "speedup": ratio(dense, cycles)}
+
+
+def cycles_at(result: dict[str, Any], gbps: float, clock_mhz: int) -> tuple[int, int]:
+    """Cycles of an operation if DRAM had another bandwidth: (baseline, TensorDash).
+
+    Parameters are those of `at_bandwidth`, but for `result`, which is one of its results.
+    """
+    bytes_per_cycle = gbps * 1e3 / clock_mhz
+    dram = ceil(result["traffic"]["dram"] / bytes_per_cycle)
+    return max(result["dense_on_chip"], dram), max(result["on_chip"], dram)
+
+
+def energy_at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, machine: Machine) -> dict[str, Any]:
+    """Energy of operations if DRAM had another bandwidth: the slower it is, the longer tiles wait, and draw idle power.
+
+    Parameters
+    ----------
+    results : sequence of dict
+        `OperationResult.to_json`, of that machine.
+    gbps : float
+        GB/s.
+    machine : Machine
+        Whose tiles wait.
+
+    Returns
+    -------
+    dict
+        "gbps"; "dense_energy" and "energy", of everything, in microjoule; "energy_ratio", None if there is none.
+    """
+    chip, skips = machine.chip, machine.config.sparsity != "none"
+    sums = [0.0, 0.0]
+    for result in results:
+        sides = (("dense_energy", "dense_busy", False), ("energy", "busy", skips))
+        for place, (cycles, (of, busy, is_sparse)) in enumerate(
+            zip(cycles_at(result, gbps, chip.clock_mhz), sides, strict=True)
+        ):
+            sums[place] += sum(result[of][part] for part in ENERGY_PARTS if part != "idle")
+            sums[place] += idle_energy(result[busy], cycles, chip, skips=is_sparse)
+    dense, own = sums
+    return {"gbps": gbps, "dense_energy": dense, "energy": own, "energy_ratio": ratio(dense, own)}
 
 
 def sufficient_bandwidth(results: Sequence[dict[str, Any]], clock_mhz: int) -> float:

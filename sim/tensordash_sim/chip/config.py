@@ -104,7 +104,7 @@ class Energy:
 
 @dataclass(frozen=True, kw_only=True)
 class Power:
-    """Power of one tile's logic, by component, in mW.
+    """Power of one tile's logic: by component in mW while it works, and as a share of that while it waits.
 
     Parameters
     ----------
@@ -112,11 +112,15 @@ class Power:
         Of both tiles.
     schedulers, a_muxes, staging : float
         What TensorDash adds.
+    dense_idle, sparse_idle : float
+        What a tile of the baseline, or of TensorDash, draws while it waits, as a share of that at work: 0 to 1.
     provisional : bool
         The figures are not those of the configured tile.
 
     Source: Table IV of the paper (65 nm, 500 MHz), divided by its 256 tiles. They are those of the paper's tile,
-    whatever tile is simulated, until they are replaced by results of synthesis.
+    whatever tile is simulated, until they are replaced by results of synthesis. The paper has no power of idle tiles
+    (both shares 0 are its figures): those here are of the row "waiting" of ``tensordash synth --preset paper``, over
+    its 0% zeros.
     """
 
     cores: float = 23_748 / 256
@@ -124,10 +128,15 @@ class Power:
     schedulers: float = 187.9 / 256
     a_muxes: float = 283.8 / 256
     staging: float = 1_638.4 / 256
+    dense_idle: float = 0.2349
+    sparse_idle: float = 0.3067
     provisional: bool = True
 
     def __post_init__(self) -> None:
         _check_numbers("power", self)
+        for name in ("dense_idle", "sparse_idle"):
+            if (value := getattr(self, name)) > 1:
+                raise ValueError(f"power.{name} must be a number from 0 to 1, not {value!r}")
         require_bool("power.provisional", self.provisional)
 
     @property
@@ -139,6 +148,14 @@ class Power:
     def sparse(self) -> float:
         """Of a TensorDash tile."""
         return self.dense + self.schedulers + self.a_muxes + self.staging
+
+    def working(self, skips: bool) -> float:
+        """Of a tile at work, TensorDash's if it skips zeros."""
+        return self.sparse if skips else self.dense
+
+    def waiting(self, skips: bool) -> float:
+        """Likewise of one that waits."""
+        return self.working(skips) * (self.sparse_idle if skips else self.dense_idle)
 
 
 PARTS: dict[str, type] = {"memory": Memory, "energy": Energy, "power": Power}

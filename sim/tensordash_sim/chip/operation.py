@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..lowering import Convolution, Geometry, Operation, join_samples, lower
-from .config import ChipConfig
+from .energy import energy
 from .machine import Machine
 from .run import ProductsRun
 from .traffic import RESULT_BYTES, Operand, Traffic, dram_traffic
@@ -43,6 +43,8 @@ class OperationResult:
         Cycles of the baseline's tiles and of TensorDash's, output stalls with them, if none waits for another one.
     dense_shared, shared : int
         The same of tiles that share reads, and wait for each other (`both`: as if they did not wait).
+    dense_busy, busy : int
+        Cycles that tiles have work, over all tiles: the rest they wait for each other, for memory, or have no pass.
     dense_unpadded : int
         Of a baseline that skips steps that are padding in all vectors of a side (`padding.skip_padding`), if no tile
         waits for another one.
@@ -63,7 +65,8 @@ class OperationResult:
     traffic : Traffic
         Bytes moved by TensorDash.
     dense_energy, energy : dict
-        "core", "sram" and "dram", in microjoule, of the baseline and of TensorDash.
+        "core" (tiles at work), "idle" (tiles that wait), "sram" and "dram", in microjoule, of the baseline and of
+        TensorDash.
     """
 
     scheduled: str
@@ -75,6 +78,8 @@ class OperationResult:
     compute: int
     dense_shared: int
     shared: int
+    dense_busy: int
+    busy: int
     dense_unpadded: int
     dram_cycles: int
     bank_cycles: int
@@ -213,6 +218,8 @@ def _simulated(
         compute=ran.spread.cycles,
         dense_shared=ran.dense_shared,
         shared=ran.shared,
+        dense_busy=ran.dense.busy,
+        busy=ran.spread.busy,
         dense_unpadded=ran.unpadded.cycles,
         dram_cycles=needs["dram"],
         bank_cycles=needs["banks"],
@@ -225,10 +232,8 @@ def _simulated(
         utilisation=ran.passes.work / slots,
         idle={cause: idle_slots / slots for cause, idle_slots in ran.idle(cycles).items()},
         traffic=traffic,
-        dense_energy=_energy(ran.dense.cycles, chip.power.dense, dense_traffic, chip),
-        energy=_energy(
-            ran.spread.cycles, chip.power.dense if config.sparsity == "none" else chip.power.sparse, traffic, chip
-        ),
+        dense_energy=energy(ran.dense.busy, max(dense_needs.values()), dense_traffic, chip, skips=False),
+        energy=energy(ran.spread.busy, cycles, traffic, chip, skips=config.sparsity != "none"),
     )
 
 
@@ -263,15 +268,3 @@ def _dram(
     value_bytes = RESULT_BYTES if operation is Operation.WEIGHT_GRADIENT else config.b_format.width / 8
     result = Operand(prod(geometry.shapes[operation.output]), 0, value_bytes)
     return dram_traffic(left, right, result, machine.chip, elements=elements, sums=sums)
-
-
-def _energy(cycles: int, milliwatt: float, traffic: Traffic, chip: ChipConfig) -> dict[str, float]:
-    """Microjoule. Logic draws its power while it computes, not while it waits for memory."""
-    cost = chip.energy
-    reads = traffic.rows + traffic.columns + traffic.sums
-    on_chip = reads * cost.bank_read_pj + traffic.results * cost.bank_write_pj + traffic.scratchpad * cost.scratchpad_pj
-    return {
-        "core": cycles / chip.clock_mhz * chip.tiles * milliwatt / 1e3,
-        "sram": on_chip / 8 / 1e6,
-        "dram": traffic.dram * 8 * cost.dram_pj_per_bit / 1e6,
-    }

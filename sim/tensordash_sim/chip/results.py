@@ -12,6 +12,7 @@ from tensordash.storage import files
 from tensordash.storage.journal import Journal
 
 from ..trace import Record, Trace
+from .energy import ENERGY_PARTS
 from .machine import Machine
 from .operation import ratio, simulate_operation
 
@@ -81,7 +82,8 @@ class Results:
 def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Sums over operations, and the ratios of sums; None where the divisor is 0.
 
-    The ideal speedup is that of all multiplications together: all over remaining ones.
+    The ideal speedup is that of all multiplications together: all over remaining ones. Ratios of energy are of tiles at
+    work ("core"), of those and what they draw while they wait ("logic"), and of the whole chip.
 
     Parameters
     ----------
@@ -90,12 +92,12 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """
     results = list(results)
     pairs = ("compute", "shared", "cycles")
-    counts = ("macs", "dense_unpadded", *pairs, *(f"dense_{name}" for name in pairs))
+    counts = ("macs", "dense_unpadded", "dense_busy", "busy", *pairs, *(f"dense_{name}" for name in pairs))
     added: dict[str, Any] = {name: sum(result[name] for result in results) for name in counts}
     remaining = sum(result["macs"] / result["ideal_speedup"] for result in results if result["ideal_speedup"])
-    parts = ("core", "sram", "dram")
     for name in ("dense_energy", "energy"):
-        added[name] = {part: sum(result[name][part] for result in results) for part in parts}
+        added[name] = {part: sum(result[name][part] for result in results) for part in ENERGY_PARTS}
+    dense_logic, logic = (added[name]["core"] + added[name]["idle"] for name in ("dense_energy", "energy"))
     return added | {
         "ideal_speedup": ratio(added["macs"], remaining),
         "compute_speedup": ratio(added["dense_compute"], added["compute"]),
@@ -103,5 +105,6 @@ def totals(results: Iterable[dict[str, Any]]) -> dict[str, Any]:
         "shared_speedup": ratio(added["dense_shared"], added["shared"]),
         "speedup": ratio(added["dense_cycles"], added["cycles"]),
         "core_energy_ratio": ratio(added["dense_energy"]["core"], added["energy"]["core"]),
+        "logic_energy_ratio": ratio(dense_logic, logic),
         "energy_ratio": ratio(sum(added["dense_energy"].values()), sum(added["energy"].values())),
     }

@@ -72,7 +72,9 @@ def _efficiency_points(settings: Settings, answers: Answers) -> tuple[list[Point
         *power_note(settings.synthesis.get("paper")),
         "`core`: logic, with the power that it takes at each operation's zeros; `constant power`: as the paper has it, "
         "the speedup over the ratio of power without zeros; `chip`: with banks, scratchpads and DRAM; `at the paper's "
-        "power`: the same with a baseline of the paper's power at 65 nm.",
+        "power`: the same with a baseline of the paper's power at 65 nm. In these, as in the paper, logic draws "
+        "nothing while memory is waited for; `with idle tiles`: tiles draw their power while they have work, and else "
+        "what our netlists draw while they wait.",
         _reuse(settings, answers),
     ]
     return _efficiency(settings, answers), notes

@@ -41,6 +41,8 @@ FIELDS = (
     "limit",
     "dense_energy",
     "energy",
+    "dense_busy",
+    "busy",
     "dense_on_chip",
     "on_chip",
 )

@@ -5,9 +5,18 @@ from typing import Any
 
 from tensordash import TileConfig
 
-from ..chip import BANDWIDTHS, ChipConfig, Machine, at_bandwidth, simulate_operation, sufficient_bandwidth, totals
+from ..chip import (
+    BANDWIDTHS,
+    ChipConfig,
+    Machine,
+    at_bandwidth,
+    cycles_at,
+    simulate_operation,
+    sufficient_bandwidth,
+    totals,
+)
 from ..evaluate.figure import Figure, Point
-from ..evaluate.power import energies, energy_ratios, power_note
+from ..evaluate.power import IDLE, energies, energy_ratios, power_note
 from ..trace import Step, Trace
 from .planned import planned
 
@@ -87,7 +96,7 @@ def verdict(
         _measures(results, chip, where),
         _limits(plain, where),
         _roofline(plain, config, chip, where),
-        _energy(plain, synthesis, where),
+        _energy(plain, synthesis, chip, where),
     ]
     if plan:
         figures.insert(3, planned(chosen, results, config, chip, where, progress))
@@ -239,13 +248,26 @@ def _roofline(results: list[dict[str, Any]], config: TileConfig, chip: ChipConfi
     )
 
 
-def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, where: str) -> Figure:
-    found, ratios = energies(results, synthesis), energy_ratios(results, synthesis)
+def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, chip: ChipConfig, where: str) -> Figure:
+    found, ratios = energies(results, synthesis, chip), energy_ratios(results, synthesis, chip)
+    parts = {"busy": "tiles at work", "idle": "tiles that wait", "sram": "sram", "dram": "dram"}
     points = [
-        Point(metric="microjoule", series=side, x=part, ours=found[side][part])
+        Point(metric="microjoule", series=side, x=label, ours=found[side][part])
         for side in ("baseline", "tensordash")
-        for part in ("core", "sram", "dram")
+        for part, label in parts.items()
     ]
+    at_work, logic = (
+        sum(found["baseline"][part] for part in of) / sum(found["tensordash"][part] for part in of)
+        for of in (("busy",), ("busy", "idle"))
+    )
+    elsewhere = []
+    for gbps in BANDWIDTHS:
+        cycles = (cycles_at(result, gbps, chip.clock_mhz) for result in results)
+        slower = [
+            result | {"dense_cycles": dense, "cycles": own}
+            for result, (dense, own) in zip(results, cycles, strict=True)
+        ]
+        elsewhere.append(f"{energy_ratios(slower, synthesis, chip)[IDLE]:.2f} at {gbps:g}")
     return Figure(
         name="energy",
         title="Energy of the step",
@@ -255,7 +277,8 @@ def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, 
         y_label="microjoule",
         points=points,
         notes=[
-            f"The baseline's over TensorDash's: {ratios['core']:.2f} of logic, {ratios['chip']:.2f} of all.",
+            f"The baseline's over TensorDash's: {at_work:.2f} of tiles at work, {logic:.2f} with those that wait, "
+            f"{ratios[IDLE]:.2f} of all. Of all with other DRAM: {', '.join(elsewhere)} GB/s.",
             *power_note(synthesis),
         ],
     )

@@ -1,9 +1,21 @@
 """Other bandwidths give what a chip with that DRAM gives."""
 
+from dataclasses import replace
+
 import pytest
 
 from tensordash import TileConfig
-from tensordash_sim.chip import ChipConfig, Machine, at_bandwidth, simulate_operation, sufficient_bandwidth
+from tensordash_sim.chip import (
+    BANDWIDTHS,
+    ChipConfig,
+    Energy,
+    Machine,
+    Power,
+    at_bandwidth,
+    energy_at_bandwidth,
+    simulate_operation,
+    sufficient_bandwidth,
+)
 from tensordash_sim.lowering import Operation
 
 from .conftest import LAYERS, random_masks
@@ -31,6 +43,25 @@ def test_as_of_another_chip(rng, bits):
     assert found["cycles"] == sum(result["cycles"] for result in there)
     assert found["dense_cycles"] == sum(result["dense_cycles"] for result in there)
     assert found["speedup"] == found["dense_cycles"] / found["cycles"]
+    energies = energy_at_bandwidth(all_of(here), 1.6 * bits, Machine(TileConfig(), here))
+    for name in ("dense_energy", "energy"):
+        assert energies[name] == pytest.approx(sum(sum(result[name].values()) for result in there))
+    assert energies["energy_ratio"] == energies["dense_energy"] / energies["energy"]
+
+
+def test_slow_memory_takes_energy_saved(rng):
+    """Logic alone: the slower DRAM, the less is saved, down to the ratio of what idle tiles draw."""
+    free = Energy(dram_pj_per_bit=0, bank_read_pj=0, bank_write_pj=0, scratchpad_pj=0)
+    machine = Machine(TileConfig(), ChipConfig(tiles=2, energy=free))
+    operations, power = results(rng, machine.chip), machine.chip.power
+    gains = [energy_at_bandwidth(operations, gbps, machine)["energy_ratio"] for gbps in (1e6, *BANDWIDTHS[::-1], 1e-6)]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 1.2
+    assert gains[-1] == pytest.approx(power.waiting(skips=False) / power.waiting(skips=True), rel=1e-4)
+    assert gains[-1] < 1
+    paper = replace(machine, chip=replace(machine.chip, power=Power(dense_idle=0, sparse_idle=0)))
+    same = {energy_at_bandwidth(operations, gbps, paper)["energy_ratio"] for gbps in (1e6, *BANDWIDTHS, 1e-6)}
+    assert len(same) == 1
 
 
 def test_bandwidth_that_suffices(rng):

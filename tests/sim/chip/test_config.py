@@ -1,5 +1,6 @@
 """The chip's configuration: the paper's numbers, and every wrong one named."""
 
+import json
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,9 @@ OTHER = ChipConfig(
     dram_mega_transfers=4266,
     memory=Memory(banks=3, bank_kib=5, access_bytes=8, broadcast=2, transposers=9, scratchpad_kib=11),
     energy=Energy(dram_pj_per_bit=4, bank_read_pj=1.5, bank_write_pj=0, scratchpad_pj=0.1),
-    power=Power(cores=1, transposers=2, schedulers=3, a_muxes=4, staging=5, provisional=False),
+    power=Power(
+        cores=1, transposers=2, schedulers=3, a_muxes=4, staging=5, dense_idle=0.5, sparse_idle=0.25, provisional=False
+    ),
 )
 
 
@@ -33,6 +36,16 @@ def test_table_iv():
     assert chip.power.dense * chip.tiles == pytest.approx(23_793, abs=1)
     assert chip.power.sparse * chip.tiles == pytest.approx(23_748 + 44.4 + 187.9 + 283.8 + 1_638.4)
     assert chip.power.sparse / chip.power.dense == pytest.approx(1.09, abs=0.005)
+
+
+def test_idle_power_is_what_synth_prints():
+    """docs/cost.json is what ``tensordash synth --preset paper`` measured."""
+    measured = json.loads((Path(__file__).parents[3] / "docs" / "cost.json").read_text())["paper"]["figures"]["idle"]
+    power = ChipConfig().power
+    assert power.sparse_idle == pytest.approx(measured["share"]["tensordash"], abs=5e-5)
+    assert power.dense_idle == pytest.approx(measured["share"]["baseline"], abs=5e-5)
+    assert power.waiting(skips=True) == power.sparse * power.sparse_idle
+    assert power.waiting(skips=False) == power.dense * power.dense_idle
 
 
 @pytest.mark.parametrize("chip", [ChipConfig(), OTHER])
@@ -82,6 +95,8 @@ AMOUNTS = r"a number from 0 to 1e\+12"
         ("[energy]\nscratchpad_pj = 'low'", f"energy.scratchpad_pj must be {AMOUNTS}, not 'low'"),
         ("[power]\ncores = true", f"power.cores must be {AMOUNTS}, not True"),
         (f"[power]\nstaging = 1{'0' * 400}", f"power.staging must be {AMOUNTS}, not 1000"),
+        ("[power]\ndense_idle = 1.5", "power.dense_idle must be a number from 0 to 1, not 1.5"),
+        ("[power]\nsparse_idle = -0.1", f"power.sparse_idle must be {AMOUNTS}, not -0.1"),
         ("[power]\nprovisional = 1", "power.provisional must be true or false, not 1"),
         ("[tile]\nrows = 4", "unknown key tile: the tables are chip, memory, energy, power"),
         ("[chip]\ntile = 4", "unknown key chip.tile: allowed are tiles, clock_mhz, .*, dram_mega_transfers$"),

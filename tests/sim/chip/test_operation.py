@@ -356,11 +356,14 @@ class TestMemory:
         assert dram.idle["memory"] == pytest.approx(160 / 176)
 
     def test_energy(self):
-        """Power while tiles compute: 64 and 16 cycles of 2 ns on four of them."""
-        power = Power(cores=100, transposers=0, schedulers=5, a_muxes=6, staging=7)
+        """Power while tiles have work, 64 and 16 cycles of 2 ns on four of them; they wait for DRAM until cycle 55."""
+        power = Power(cores=100, transposers=0, schedulers=5, a_muxes=6, staging=7, dense_idle=0.1, sparse_idle=0.5)
         result = self.result(ChipConfig(tiles=4, clock_mhz=500, power=power))
         assert result.dense_energy["core"] == pytest.approx(64 * 2e-9 * 4 * 0.1 * 1e6)
         assert result.energy["core"] == pytest.approx(16 * 2e-9 * 4 * 0.118 * 1e6)
+        assert (result.dense_cycles, result.cycles, result.dram_cycles) == (64, 55, 55)
+        assert result.dense_energy["idle"] == 0
+        assert result.energy["idle"] == pytest.approx((55 - 16) * 2e-9 * 4 * 0.059 * 1e6)
         assert result.energy["dram"] == result.dense_energy["dram"] == pytest.approx(2816 * 8 * 8e-6)
         # A read once, W for each two of four tiles; four passes by four of eight vectors in and out of scratchpads.
         reads, writes, scratchpad = 3 * 2048 / 8, 1024 / 8, 2 * 16 * 8 * 128 / 8
@@ -368,6 +371,31 @@ class TestMemory:
         assert result.energy["sram"] == result.dense_energy["sram"]
         dense = self.result(ChipConfig(tiles=4, clock_mhz=500, power=power), "none")
         assert dense.energy == dense.dense_energy == result.dense_energy
+
+    @pytest.mark.parametrize(
+        ("idle", "gain"),
+        [
+            (0.0, 256 * 100 / (64 * 118)),  # as in the paper: what waits draws nothing
+            (0.1, (256 + 0.1 * 448) * 100 / ((64 + 0.1 * 640) * 118)),
+            (1.0, 100 / 118),  # clocks that never stop: both take as long, and TensorDash's tiles more power
+        ],
+    )
+    def test_waiting_dominates(self, idle: float, gain: float):
+        """At 6.4 GB/s both take 176 cycles of four tiles, 704; the baseline has work in 256, TensorDash in 64."""
+        power = Power(cores=100, transposers=0, schedulers=5, a_muxes=6, staging=7, dense_idle=idle, sparse_idle=idle)
+        chip = ChipConfig(tiles=4, memory=FAST_MEMORY, dram_channels=1, clock_mhz=400, power=power)
+        result = self.result(chip)
+        assert (result.dense_busy, result.busy, result.dense_cycles, result.cycles) == (256, 64, 176, 176)
+        dense, sparse = (of["core"] + of["idle"] for of in (result.dense_energy, result.energy))
+        assert dense / sparse == pytest.approx(gain)
+
+    def test_tiles_without_a_pass_wait(self):
+        """Of 64 tiles 16 have one of the 16 passes."""
+        power = Power(cores=100, transposers=0, dense_idle=0.5)
+        result = self.result(ChipConfig(tiles=64, clock_mhz=500, memory=FAST_MEMORY, dram_channels=64, power=power))
+        assert (result.dense_cycles, result.dense_busy) == (16, 16 * 16)
+        assert result.dense_energy["core"] == pytest.approx(16 * 16 * 2e-9 * 0.1 * 1e6)
+        assert result.dense_energy["idle"] == pytest.approx(48 * 16 * 2e-9 * 0.05 * 1e6)
 
 
 @pytest.mark.parametrize(("name", "value"), [("side", "top"), ("row_order", "random"), ("join_samples", "no")])

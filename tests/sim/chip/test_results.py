@@ -144,7 +144,7 @@ def test_results_are_plain_json(tmp_path, trace):
 
 class TestTotals:
     def result(self, **changes: Any) -> dict[str, Any]:
-        energy = {"core": 1.0, "sram": 2.0, "dram": 3.0}
+        energy = {"core": 1.0, "idle": 1.0, "sram": 2.0, "dram": 3.0}
         return {
             "macs": 100,
             "ideal_speedup": 2.0,
@@ -153,6 +153,8 @@ class TestTotals:
             "dense_shared": 11,
             "shared": 6,
             "dense_unpadded": 8,
+            "dense_busy": 10,
+            "busy": 5,
             "dense_cycles": 12,
             "cycles": 8,
             "dense_energy": energy | {"core": 4.0},
@@ -167,12 +169,13 @@ class TestTotals:
         assert added["shared_speedup"] == 22 / 12
         assert added["unpadded_speedup"] == 16 / 40
         assert added["ideal_speedup"] == 400 / 50  # all of the second one's are zero
-        assert added["energy"] == {"core": 2, "sram": 4, "dram": 6}
+        assert added["energy"] == {"core": 2, "idle": 2, "sram": 4, "dram": 6}
         assert added["core_energy_ratio"] == 4
-        assert added["energy_ratio"] == 18 / 12
+        assert added["logic_energy_ratio"] == 10 / 4
+        assert added["energy_ratio"] == 20 / 14
 
     def test_of_nothing(self):
-        nothing = dict.fromkeys(("core", "sram", "dram"), 0.0)
+        nothing = dict.fromkeys(("core", "idle", "sram", "dram"), 0.0)
         added = totals([self.result(macs=0, ideal_speedup=None, compute=0, dense_energy=nothing, energy=nothing)])
         assert [added[name] for name in ("ideal_speedup", "compute_speedup", "core_energy_ratio", "energy_ratio")] == [
             None

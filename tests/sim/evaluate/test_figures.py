@@ -71,8 +71,12 @@ def test_a_network_is_what_simulate_counts(tmp_path: Path) -> None:
     ratios = energy_ratios(
         [result for _, result in Results(tmp_path, trace, Machine(TileConfig(), ChipConfig())).run(trace.records)], None
     )
-    assert ratios["core"] == pytest.approx(expected["core_energy_ratio"])
-    assert ratios["chip"] == pytest.approx(expected["energy_ratio"])
+    # The paper's power, in all tiles until the last one is done; the chip's has them at work for as long as they are.
+    power = ChipConfig().power
+    assert ratios["core"] == pytest.approx(expected["compute_speedup"] * power.dense / power.sparse)
+    at_work = expected["dense_busy"] / expected["busy"] * power.dense / power.sparse
+    assert expected["core_energy_ratio"] == pytest.approx(at_work)
+    assert ratios["chip, with idle tiles"] == pytest.approx(expected["energy_ratio"])
 
 
 def test_the_recommended_tile_is_simulated_on_the_same_operands(tmp_path: Path) -> None:
@@ -216,9 +220,11 @@ POWER = [
 
 
 def result(zeros: float) -> dict[str, Any]:
-    energy = {"core": 0.0, "sram": 2.0, "dram": 1.0}
+    energy = {"core": 0.0, "idle": 0.0, "sram": 2.0, "dram": 1.0}
     both = {"dense_energy": energy, "energy": energy}
-    return {"dense_compute": 1000, "compute": 500, "padding_share": 0.0, "ideal_speedup": 1 / (1 - zeros), **both}
+    cycles = {"dense_compute": 1000, "compute": 500, "dense_cycles": 1200, "cycles": 900}
+    busy = {"dense_busy": 256 * 900, "busy": 256 * 400}
+    return {"padding_share": 0.0, "ideal_speedup": 1 / (1 - zeros), **cycles, **busy, **both}
 
 
 def test_energy_of_netlists_is_that_at_the_zeros() -> None:
@@ -235,6 +241,27 @@ def test_energy_of_netlists_is_that_at_the_zeros() -> None:
     core = added["baseline"]["core"], added["tensordash"]["core"]
     assert ratios["chip"] == pytest.approx((core[0] + 3) / (core[1] + 3))
     assert energies([result(0.9)], synthesis)["baseline"]["core"] == pytest.approx(microseconds * chip.tiles * 0.9)
+
+
+def test_energy_of_tiles_that_wait() -> None:
+    """256 tiles at 500 MHz: at work for 900 and 400 cycles each, and then they wait until 1200 and 900."""
+    idle = {"watts": {"total": {"tensordash": 0.2, "baseline": 0.1}}}
+    synthesis = {"power": POWER, "power_reason": None, "idle": idle}
+    added = energies([result(0.0)], synthesis)
+    assert added["baseline"]["busy"] == pytest.approx(900 * 256 / 500 * 1.0)
+    assert added["baseline"]["idle"] == pytest.approx(300 * 256 / 500 * 0.1)
+    assert added["tensordash"]["busy"] == pytest.approx(400 * 256 / 500 * 1.1)
+    assert added["tensordash"]["idle"] == pytest.approx(500 * 256 / 500 * 0.2)
+    ratios = energy_ratios([result(0.0)], synthesis)
+    assert ratios["chip, with idle tiles"] == pytest.approx((930 * 0.512 + 3) / (540 * 0.512 + 3))
+    # The paper's figures are as if nothing waited.
+    of_paper = {"core, constant power", "chip", "core", "chip, core at the paper's power"}
+    without = energy_ratios([result(0.0) | {"cycles": 10_000}], synthesis)
+    assert {name for name in ratios if ratios[name] == without[name]} == of_paper
+    # Without a measurement the shares of the chip's configuration are taken.
+    power = ChipConfig().power
+    assumed = energies([result(0.0)], {"power": POWER, "power_reason": None})
+    assert assumed["tensordash"]["idle"] == pytest.approx(500 * 256 / 500 * 1.1 * power.sparse_idle)
 
 
 def test_masked_outputs_by_hand() -> None:

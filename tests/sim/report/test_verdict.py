@@ -60,8 +60,11 @@ def test_it_is_what_simulate_counts(
     assert f"{every['shared_speedup']:.2f}x over all operations" in speedup.notes[0]
     energy = figures["energy"]
     # Energy of logic is that of the synthesized tile: 1.2 times the baseline's power.
-    core = [value(energy, series=series, x="core") for series in ("baseline", "tensordash")]
-    assert core[0] / core[1] == pytest.approx(every["compute_speedup"] / 1.2)
+    core = [value(energy, series=series, x="tiles at work") for series in ("baseline", "tensordash")]
+    assert core[0] / core[1] == pytest.approx(every["dense_busy"] / every["busy"] / 1.2)
+    waits = every["cycles"] * 256 - every["busy"]
+    idle = value(energy, series="tensordash", x="tiles that wait")
+    assert idle == pytest.approx(waits / 500 * 0.12 * ChipConfig().power.sparse_idle)
     assert value(energy, series="tensordash", x="dram") == pytest.approx(every["energy"]["dram"])
 
 
