@@ -18,7 +18,7 @@ from ..core_stands import FREE_UNITS
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
 
-__all__ = ["PROOF"]
+__all__ = ["PROOF", "PortHarness"]
 
 WAIT, FIRST, RECORD, UNITS, DRAIN = 0, 1, 2, 3, 5
 """States of a store."""
@@ -29,10 +29,17 @@ UNUSED = ("wrap_length", "wrap_aligned", "fixed_length", "exclusive_size", "excl
 class PortHarness(Harness):
     """A core's memory port; what brings nothing to it is anything at all.
 
+    Parameters
+    ----------
+    claimed : bool
+        The rules are claims; otherwise lemmas, for claims of another kind.
+
     Source: docs/core.md, "Registers" (soft reset); ARM IHI 0022E.
     """
 
-    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+    def __init__(
+        self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None, *, claimed: bool = True
+    ) -> None:
         self.dut = Core(config)
         super().__init__(self.dut, stands=FREE_UNITS, fault=fault, hollow=True)
         self.config = config
@@ -53,10 +60,12 @@ class PortHarness(Harness):
             holds, applies = getattr(rules.holds, rule.name), getattr(rules.applies, rule.name)
             if rule.side == "slave":
                 self.assume(holds)
+            elif not claimed:
+                self.lemma(holds)
             elif rule.name.partition("_")[2] not in UNUSED:
                 self.claim(rule.name, holds, when=applies)
         size = (config.axi_bits // 8).bit_length() - 1
-        for channel in ("ar", "aw"):
+        for channel in ("ar", "aw") if claimed else ():
             burst, width, lock, cache = (getattr(axi, f"{channel}{name}") for name in ("burst", "size", "lock", "cache"))
             self.claim(
                 "bursts_are_whole_and_incr",
@@ -134,7 +143,9 @@ class PortHarness(Harness):
             self.lemma(self.probe("store.all_read", 1), when=(state == UNITS) & ends)
             self.lemma((state == WAIT) | (state == UNITS) | (state == DRAIN), when=ends)
             self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.sends_entry", 1))
-            # What the proof `deflate` assumes.
+            goes_on = self.past(ends & (state != WAIT) & ~self.port("registers.restart", 1))
+            self.lemma(ends, when=goes_on)
+            # With the one above, what the proof `deflate` assumes.
             self.lemma(~self.probe("store.deflate__groups_valid", 1), when=ends)
 
 
@@ -240,14 +251,11 @@ BROKEN = (
     _broken("w_limit", "data are sent without an address", _data_without_address, AxiWriter),
 )
 
-_CORE = load_any_preset("core")
-assert isinstance(_CORE, CoreConfig)
-
 PROOF = Proof(
     name="core_axi",
-    build=PortHarness,  # type: ignore[arg-type]
+    build=PortHarness,
     applies=lambda config: isinstance(config, CoreConfig),
     broken=BROKEN,
     cover_depth=14,
-    breaks=_CORE,  # type: ignore[arg-type]
+    breaks=load_any_preset("core"),
 )
