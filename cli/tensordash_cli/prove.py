@@ -22,7 +22,12 @@ __all__ = ["command"]
 @json_option
 @click.pass_context
 def command(
-    context: click.Context, config: TileConfig | CoreConfig, everything: bool, output: Path, jobs: int | None, as_json: bool
+    context: click.Context,
+    config: TileConfig | CoreConfig,
+    everything: bool,
+    output: Path,
+    jobs: int | None,
+    as_json: bool,
 ) -> None:
     """Prove what docs/verification.md lists for a tile or a core, on its emitted Verilog.
 

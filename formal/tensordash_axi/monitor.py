@@ -47,6 +47,9 @@ class Monitor(wiring.Component):
         A bit for each rule: in this cycle it says something; it is kept (or says nothing).
     """
 
+    # One whose rules are only listed is never elaborated: Amaranth would warn of it.
+    _MustUse__silence = True
+
     def __init__(self, bus: dict[str, tuple[int, int]], rules: tuple[Rule, ...], within: int) -> None:
         self.rules = rules
         self.within = within

@@ -50,7 +50,10 @@ def _burst(channel: str) -> list[Rule]:
         "wrap_length": ("A3.4.1", "a WRAP burst has 2, 4, 8 or 16 beats"),
         "wrap_aligned": ("A3.4.1", f"a WRAP burst's {upper}ADDR is a multiple of its beats' size"),
         "fixed_length": ("A3.4.1", "a FIXED burst has at most 16 beats"),
-        "exclusive_size": ("A7.2.4", "an exclusive access has at most 16 beats, and a power of two of at most 128 bytes"),
+        "exclusive_size": (
+            "A7.2.4",
+            "an exclusive access has at most 16 beats, and a power of two of at most 128 bytes",
+        ),
         "exclusive_aligned": ("A7.2.4", f"an exclusive access's {upper}ADDR is a multiple of its bytes"),
         "cache": ("A4.4", f"{upper}CACHE asks for no allocation where it is not modifiable"),
     }
@@ -98,7 +101,9 @@ def axi4_rules(*, bounded: bool = False) -> tuple[Rule, ...]:
         Rule("w_last", "master", "A3.4.1", "WLAST in the last beat that AWLEN says, and in no other"),
         Rule("aw_length", "master", "A3.4.1", "AWLEN is what data that came before the address say"),
         Rule("w_strobes", "master", "A3.4.3", "WSTRB is high only in lanes that the beat transfers"),
-        Rule("r_requested", "slave", "A3.3.1", "RVALID only for an ID with a read address that was taken, not answered"),
+        Rule(
+            "r_requested", "slave", "A3.3.1", "RVALID only for an ID with a read address that was taken, not answered"
+        ),
         Rule("r_last", "slave", "A3.4.1", "RLAST in the last beat of the ID's oldest read, and in no other"),
         Rule("r_exokay", "slave", "A7.2.3", "EXOKAY only to exclusive reads"),
         Rule("b_requested", "slave", "A3.3.1", "BVALID only for an ID of which address and all data were taken"),

@@ -21,14 +21,16 @@ class Statements(Elaboratable):
     checker : Monitor
         Its `bus` is connected by whoever uses it.
     asserted : collection of str
-        Sides whose rules are asserted, of "master", "slave" and "limit"; all others are assumed. Beside a master that is
-        ("master", "limit"), beside a slave ("slave",), and between two designs ("master", "slave", "limit").
+        Sides whose rules are asserted, of "master", "slave" and "limit"; all others are assumed. Beside a master that
+        is ("master", "limit"), beside a slave ("slave",), and between two designs ("master", "slave", "limit").
 
     Raises
     ------
     ValueError
         If there is no such side.
     """
+
+    _MustUse__silence = True
 
     def __init__(self, checker: Monitor, asserted: Collection[str]) -> None:
         if unknown := sorted(set(asserted) - set(SIDES)):

@@ -52,7 +52,9 @@ class AnyBeats(Elaboratable):
         payload = Value.cast(beats.payload)
         waits = Signal()
         before = Signal(len(payload), reset_less=True)
-        free = {name: Signal(len(value), name=f"free_{name}") for name, value, is_input in members(block) if not is_input}
+        free = {
+            name: Signal(len(value), name=f"free_{name}") for name, value, is_input in members(block) if not is_input
+        }
         for name, signal in free.items():
             m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
         m.d.comb += [

@@ -4,9 +4,12 @@ import os
 
 import pytest
 
-from tensordash import TileConfig, generate, load_preset
+from tensordash import TileConfig, generate, load_preset, preset_names
+from tensordash.configuration.preset import load_any_preset
+from tensordash.emission.core_files import render_core
 from tensordash_formal.proof import Broken, Proof
-from tensordash_formal.proofs import PROOFS
+from tensordash_formal.proofs import CORE_PROOFS, PROOFS
+from tensordash_formal.proofs.core_axi import PortHarness
 from tensordash_formal.solver import Solver
 from tensordash_formal.suite import ODD_TILES, full_suite
 from tensordash_formal.tile_harness import TileHarness
@@ -56,6 +59,18 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
 ]
+# Of a core, its two ports and what brings descriptors; at night all proofs of all presets.
+CASES += [
+    pytest.param(
+        proof,
+        load_any_preset(name),
+        id=f"{proof.name}-{name}",
+        marks=pytest.mark.slow if name != "core" or proof.name in ("soft_reset", "deflate") else (),
+    )
+    for name in preset_names("core")
+    for proof in CORE_PROOFS
+    if proof.applies(load_any_preset(name))
+]
 LONG_TO_REFUTE = ("row_wait_grows", "a_finished_block_is_offered")
 # Of each property the first broken variant; all of them at night, as in `make prove`.
 BROKEN = [
@@ -68,6 +83,18 @@ BROKEN = [
         else (),
     )
     for proof in PROOFS
+    for index, broken in enumerate(proof.broken)
+]
+
+REFUTED_OF_CORES = ("aw_burst_type", "b_requested", "r_within", "none_is_lost_and_none_repeated")
+BROKEN += [
+    pytest.param(
+        proof,
+        broken,
+        id=f"{proof.name}-{broken.claim}-{index}",
+        marks=() if broken.claim in REFUTED_OF_CORES else pytest.mark.slow,
+    )
+    for proof in CORE_PROOFS
     for index, broken in enumerate(proof.broken)
 ]
 
@@ -106,13 +133,25 @@ def test_what_is_proven_is_what_is_generated(tmp_path):
     assert proven == body
 
 
+def test_what_is_proven_of_a_core_is_what_is_generated():
+    config = load_any_preset("core")
+    generated = render_core(config)["tensordash.v"]
+    proven = PortHarness(config).files["dut.v"]
+    for module in ("core", "registers", "command_queue", "load", "store", "axi_reader__4_beats", "axi_writer"):
+        begin = proven.index(f"module tensordash_{module}(")
+        assert proven[begin : proven.index("endmodule", begin)] in generated, module
+
+
 def test_the_full_suite_is_full():
     suite = full_suite()
     named = {(proof.name, name) for proof, name, _ in suite.proofs}
     for tile in ("paper", "paper-16lane", "paper-bf16", "recommended", "with-c"):
         assert {("tile", tile), ("tile_control", tile), ("scheduler", tile)} <= named
         assert ("staging_ring" if tile == "recommended" else "staging_buffer", tile) in named
-    assert {proof.name for proof, _, _ in suite.proofs} == {proof.name for proof in PROOFS}
+    assert {proof.name for proof, _, _ in suite.proofs} == {proof.name for proof in (*PROOFS, *CORE_PROOFS)}
+    assert {
+        (proof, name) for proof in ("core_axi", "soft_reset") for name in ("core", "core-dense", "core-fp8")
+    } <= named
     assert {broken.claim for _, broken in suite.broken} >= {
         "every_effectual_pair_is_consumed_once",
         "first_available_is_taken",

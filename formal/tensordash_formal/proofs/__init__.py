@@ -3,6 +3,7 @@
 from . import (
     accumulator,
     axi_stream,
+    command_queue,
     core_axi,
     core_axi_lite,
     counters,
@@ -47,5 +48,5 @@ PROOFS = (
 )
 """Every proof about a tile, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
 
-CORE_PROOFS = (core_axi_lite.PROOF, core_axi.PROOF, deflate.PROOF, soft_reset.PROOF)
+CORE_PROOFS = (core_axi_lite.PROOF, core_axi.PROOF, deflate.PROOF, command_queue.PROOF, soft_reset.PROOF)
 """Every proof about a core around a tile."""

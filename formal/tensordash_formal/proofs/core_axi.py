@@ -3,16 +3,16 @@
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
-from tensordash_axi import Axi4Rules
 
+from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash.block import Block
 from tensordash.core.core import Core
 from tensordash.core.registers import Registers
 from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.axi_writer import MOST_ON_WAY, AxiWriter
 from tensordash.movers.read_arbiter import ReadArbiter
+from tensordash_axi import Axi4Rules
 
 from ..core_stands import FREE_UNITS
 from ..harness import Fault, Harness
@@ -23,7 +23,7 @@ __all__ = ["PROOF", "PortHarness"]
 WAIT, FIRST, RECORD, UNITS, DRAIN = 0, 1, 2, 3, 5
 """States of a store."""
 UNUSED = ("wrap_length", "wrap_aligned", "fixed_length", "exclusive_size", "exclusive_aligned", "cache")
-"""Rules of bursts that a core does not have, and of memory that may not be merged, as `bursts_are_whole_and_incr` says."""
+"""Rules of bursts, and of memory, that a core does not use, as `bursts_are_whole_and_incr` says."""
 
 
 class PortHarness(Harness):
@@ -66,7 +66,9 @@ class PortHarness(Harness):
                 self.claim(rule.name, holds, when=applies)
         size = (config.axi_bits // 8).bit_length() - 1
         for channel in ("ar", "aw") if claimed else ():
-            burst, width, lock, cache = (getattr(axi, f"{channel}{name}") for name in ("burst", "size", "lock", "cache"))
+            burst, width, lock, cache = (
+                getattr(axi, f"{channel}{name}") for name in ("burst", "size", "lock", "cache")
+            )
             self.claim(
                 "bursts_are_whole_and_incr",
                 (burst == 1) & (width == size) & ~lock & cache[1],
@@ -131,7 +133,6 @@ class PortHarness(Harness):
         for entry in writes.entries:
             low = (entry.low == 0) & (entry.size == (self.config.axi_bits // 8).bit_length() - 1) & (entry.burst == 1)
             self.lemma(low, when=writes.count != 0 if entry is writes.entries[0] else writes.count == 2)
-
 
     def _store(self) -> None:
         """What a beat is made of stays: nothing comes in where it could change one."""
@@ -228,7 +229,9 @@ BROKEN = (
     _broken("ar_stays", "ARVALID is taken back", _gives_up("ar"), AxiReader),
     _broken("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
     _broken("ar_stable", "ARADDR changes while it waits", _moves("ar"), AxiReader),
-    _broken("ar_stable", "a descriptor's address takes the place of a load's that waits", _first_pushes_in, ReadArbiter),
+    _broken(
+        "ar_stable", "a descriptor's address takes the place of a load's that waits", _first_pushes_in, ReadArbiter
+    ),
     _broken("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
     _broken("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
     _broken("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),

@@ -3,7 +3,6 @@
 from typing import Any
 
 from amaranth.hdl import Module, ResetSignal, Signal, Value
-from tensordash_axi import AxiLiteRules
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -14,6 +13,7 @@ from tensordash.core.registers import ADDRESS_BITS, Registers
 from tensordash.movers.load import Load
 from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
+from tensordash_axi import AxiLiteRules
 
 from ..core_stands import FREE_UNITS, Anything
 from ..harness import Fault, Harness, Stand
@@ -63,7 +63,6 @@ def _takes_back_reads(m: Module, sound: Any, outer: Any) -> None:
 
 def _takes_back_responses(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid & ~_gone(m, valid=outer.axi.bvalid, ready=outer.axi.bready))
-
 
 
 def _answers_twice(m: Module, sound: Any, outer: Any) -> None:
