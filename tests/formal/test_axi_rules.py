@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Module
@@ -16,7 +17,8 @@ CHECKERS = {
 }
 
 
-@pytest.mark.parametrize("name", ["lite", pytest.param("axi4", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKERS)
 def test_each_rule_can_say_something_while_all_are_kept(name, tmp_path):
     """The Verilog that others read, its signals free: what is assumed leaves a run for every rule's antecedent."""
     text = to_verilog(CHECKERS[name](), ())
@@ -37,6 +39,13 @@ def test_what_is_asserted_fails_for_a_bus_that_does_what_it_likes(tmp_path):
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules")
     question = Question(mode="bmc", engine="smtbmc z3", depth=4, script=script, files={"dut.v": design})
     assert Solver(tmp_path).solve(question).status == "fail"
+
+
+def test_the_page_has_every_rule():
+    page = (Path(__file__).parents[2] / "docs" / "axi.md").read_text(encoding="utf-8")
+    rules = [*CHECKERS["axi4"]().rules, *CHECKERS["lite"]().rules]
+    rows = [f"| `{rule.name}` | {rule.side} | {rule.section} | {rule.text} |" for rule in rules]
+    assert [row for row in page.splitlines() if row.startswith("| `") and row.count("|") == 5] == rows
 
 
 def test_the_package_needs_nothing_of_tensordash():
