@@ -135,7 +135,7 @@ def test_what_is_proven_is_what_is_generated(tmp_path):
 
 
 def test_what_is_proven_of_a_core_is_what_is_generated():
-    """Before Yosys, whose names of temporaries depend on the whole. The core itself differs: stands have a reset each."""
+    """Before Yosys, whose names of temporaries depend on the whole. In the core itself stands have resets."""
     config = load_any_preset("core")
     generated, proven = Library(), PortHarness(config)._library
     generated.module(Core(config))
