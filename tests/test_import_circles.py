@@ -11,6 +11,7 @@ PACKAGES = (
     "tensordash_sim",
     "tensordash_runtime",
     "tensordash_synth",
+    "tensordash_axi",
     "tensordash_formal",
     "tensordash_cli",
 )

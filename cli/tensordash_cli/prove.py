@@ -1,29 +1,35 @@
-"""`tensordash prove`: properties of a tile, proven on its emitted Verilog."""
+"""`tensordash prove`: properties of a tile or a core, proven on its emitted Verilog."""
 
 import json
 from pathlib import Path
 
 import click
 
-from tensordash import TileConfig
+from tensordash import TileConfig, preset_names
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import write_whole
 
-from .console import CheckError, WholeRange, config_options, json_option, print_json, progress, writable_folder
+from .console import CheckError, WholeRange, any_config_options, json_option, print_json, progress, writable_folder
 
 __all__ = ["command"]
 
 
 @click.command("prove")
-@config_options
+@any_config_options
 @click.option("--all", "everything", is_flag=True, help="Every preset and odd tiles instead, and what must not hold.")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build"), show_default=True, help="See below.")
 @click.option("--jobs", type=WholeRange(min=1), help="Solvers at a time (default: one per core).")
 @json_option
 @click.pass_context
 def command(
-    context: click.Context, config: TileConfig, everything: bool, output: Path, jobs: int | None, as_json: bool
+    context: click.Context,
+    config: TileConfig | CoreConfig,
+    everything: bool,
+    output: Path,
+    jobs: int | None,
+    as_json: bool,
 ) -> None:
-    """Prove what docs/verification.md lists for a tile, on its emitted Verilog.
+    """Prove what docs/verification.md lists for a tile or a core, on its emitted Verilog.
 
     DIR gets prove.json, and in prove/ every question with its answer, log and counterexample (VCD). What has been
     answered there is not asked again, so that an interrupted run goes on where it was.
@@ -52,9 +58,12 @@ def command(
     if as_json:
         print_json(document)
     else:
-        tiles = {tile for tile, _ in report.properties}
+        configs = {name for name, _ in report.properties}
+        cores = len(configs.intersection(preset_names("core"))) if everything else int(isinstance(config, CoreConfig))
+        counts = {"tile": len(configs) - cores, "core": cores}
+        of = " and ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
         click.echo(
-            f"{len(report.properties)} properties of {len(tiles)} tile{'s' * (len(tiles) > 1)}, "
+            f"{len(report.properties)} properties of {of}, "
             f"{len(report.broken)} broken variants: {output / 'prove.json'}"
         )
         for line in report.failures():

@@ -27,6 +27,27 @@ class Stand:
     make: Callable[[Block], Elaboratable]
 
 
+class HollowLibrary(Library):
+    """Emits modules without anything in them for components of some kinds; all others as they are.
+
+    Parameters
+    ----------
+    kinds : set of type of Block
+        Those kinds.
+    """
+
+    def __init__(self, kinds: set[type[Block]]) -> None:
+        super().__init__()
+        self._kinds = kinds
+
+    def _converted(self, block: Block, name: str) -> str:
+        if type(block) not in self._kinds:
+            return super()._converted(block, name)
+        m = Module()
+        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+        return _module(m, name, block)
+
+
 class Harness:
     """Statements about a component whose Verilog lies below.
 
@@ -46,6 +67,8 @@ class Harness:
         What takes the place of components below it.
     fault : tuple of (type of Block, Fault), optional
         What is broken in every component of that type.
+    hollow : bool
+        Emit nothing of what stands take the place of, nor of what is inside of it: of a core, that is most of it.
 
     Attributes
     ----------
@@ -60,12 +83,13 @@ class Harness:
         within: Block | None = None,
         stands: tuple[Stand, ...] = (),
         fault: tuple[type[Block], Fault] | None = None,
+        hollow: bool = False,
     ) -> None:
         self.m = Module()
         self.m._MustUse__silence = True  # one whose claims are only listed is never converted
         self.block = block
         self.claims: dict[str, list[str]] = {}
-        self._library = Library()
+        self._library = HollowLibrary({each.kind for each in stands}) if hollow else Library()
         if within is not None:
             self._library.module(within)
         self._ports: dict[str, Signal] = {}

@@ -1,11 +1,12 @@
-"""Proof: the claims about a component, for which tiles they are made, and what breaks each of them."""
+"""Proof: the claims about a component, for which tiles or cores they are made, and what breaks each of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from tensordash import TileConfig
 from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
 
 from .harness import Fault, Harness
 from .solver import Answer, ProofError, Question, Solver
@@ -16,10 +17,10 @@ INDUCTION = "induction"
 
 
 class Build(Protocol):
-    """Makes the harness of a tile's component, sound or broken."""
+    """Makes the harness of a component of a tile or of a core, sound or broken."""
 
-    def __call__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-        """The harness for a tile."""
+    def __call__(self, config: Any, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+        """The harness for a tile or a core."""
         ...
 
 
@@ -39,8 +40,8 @@ class Broken:
         How.
     depth : int
         Cycles within which the property fails.
-    config : TileConfig
-        The tile that is broken; None for the one that `Proof.breaks` names.
+    config : TileConfig or CoreConfig
+        What is broken; None for the one that `Proof.breaks` names.
     """
 
     claim: str
@@ -48,12 +49,12 @@ class Broken:
     kind: type[Block]
     fault: Fault
     depth: int = 8
-    config: TileConfig | None = None
+    config: TileConfig | CoreConfig | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A property of a tile, proven or not.
+    """A property of a tile or a core, proven or not.
 
     Parameters
     ----------
@@ -97,7 +98,7 @@ class Proof:
     build : Build
         Makes its harness.
     applies : callable
-        Whether a tile has the component.
+        Whether a tile, or a core, has the component.
     broken : tuple of Broken
         At least one for every claim.
     depth : int
@@ -108,22 +109,22 @@ class Proof:
         Of the proof; covers and counterexamples are always searched with z3.
     cover_depth : int
         Cycles within which every claim says something.
-    breaks : TileConfig
+    breaks : TileConfig or CoreConfig
         What broken variants are made of.
     """
 
     name: str
     build: Build
-    applies: Callable[[TileConfig], bool]
+    applies: Callable[[Any], bool]
     broken: tuple[Broken, ...]
     depth: int = 1
     bounded: bool = False
     engine: str = "smtbmc z3"
     cover_depth: int = 8
-    breaks: TileConfig = field(default_factory=TileConfig)
+    breaks: TileConfig | CoreConfig = field(default_factory=TileConfig)
 
-    def prove(self, config: TileConfig, solver: Solver) -> list[Result]:
-        """Prove every claim for a tile, and show that each says something."""
+    def prove(self, config: TileConfig | CoreConfig, solver: Solver) -> list[Result]:
+        """Prove every claim for a tile or a core, and show that each says something."""
         harness = self.build(config)
         if not harness.claims:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
@@ -143,7 +144,7 @@ class Proof:
             for claim, cells in harness.claims.items()
         ]
 
-    def refute(self, broken: Broken, solver: Solver, config: TileConfig | None = None) -> Refutation:
+    def refute(self, broken: Broken, solver: Solver, config: TileConfig | CoreConfig | None = None) -> Refutation:
         """Show that a claim does not hold for a broken variant."""
         harness = self.build(config or broken.config or self.breaks, fault=(broken.kind, broken.fault))
         if broken.claim not in harness.claims:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig, load_preset
-from tensordash.configuration.preset import preset_names
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset, preset_names
 
 from .proof import Broken, Proof, Refutation, Result
-from .proofs import PROOFS
+from .proofs import CORE_PROOFS, PROOFS
 from .solver import Solver
 
 __all__ = ["ODD_TILES", "Report", "Suite", "full_suite", "suite_of"]
@@ -58,6 +59,9 @@ ODD_TILES = {
 """Tiles that no preset is like, by name."""
 
 
+Config = TileConfig | CoreConfig
+
+
 @dataclass(frozen=True)
 class Report:
     """What a suite found.
@@ -65,7 +69,7 @@ class Report:
     Parameters
     ----------
     properties : tuple of (str, Result)
-        With the name of the tile.
+        With the name of the tile or core.
     broken : tuple of Refutation
         Broken variants.
     unbroken : tuple of str
@@ -116,13 +120,13 @@ class Suite:
 
     Parameters
     ----------
-    proofs : tuple of (Proof, str, TileConfig)
-        Each for a tile, with its name.
+    proofs : tuple of (Proof, str, TileConfig or CoreConfig)
+        Each for a tile or a core, with its name.
     broken : tuple of (Proof, Broken)
         Variants to refute.
     """
 
-    proofs: tuple[tuple[Proof, str, TileConfig], ...]
+    proofs: tuple[tuple[Proof, str, Config], ...]
     broken: tuple[tuple[Proof, Broken], ...] = ()
 
     def run(
@@ -163,7 +167,7 @@ class Suite:
         )
 
     @staticmethod
-    def _prove(each: tuple[Proof, str, TileConfig], solver: Solver, progress: Any) -> list[tuple[str, Result]]:
+    def _prove(each: tuple[Proof, str, Config], solver: Solver, progress: Any) -> list[tuple[str, Result]]:
         proof, name, config = each
         results = proof.prove(config, solver)
         said = sorted({result.result for result in results})
@@ -185,20 +189,20 @@ def _wait(futures: Iterable[Future]) -> None:
         future.result()
 
 
-def _applicable(tiles: Iterable[tuple[str, TileConfig]]) -> Iterator[tuple[Proof, str, TileConfig]]:
-    for name, config in tiles:
-        for proof in PROOFS:
+def _applicable(configs: Iterable[tuple[str, Config]]) -> Iterator[tuple[Proof, str, Config]]:
+    for name, config in configs:
+        for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:
             if proof.applies(config):
                 yield proof, name, config
 
 
-def suite_of(config: TileConfig, name: str) -> Suite:
-    """Every property of one tile.
+def suite_of(config: TileConfig | CoreConfig, name: str) -> Suite:
+    """Every property of one tile or core.
 
     Parameters
     ----------
-    config : TileConfig
-        The tile.
+    config : TileConfig or CoreConfig
+        The tile, or the core, without its tile: that is a suite of its own.
     name : str
         What the report calls it.
     """
@@ -208,5 +212,6 @@ def suite_of(config: TileConfig, name: str) -> Suite:
 def full_suite() -> Suite:
     """Every property of every preset and of `ODD_TILES`, and every broken variant."""
     tiles = {name: load_preset(name) for name in preset_names()} | ODD_TILES
-    broken = tuple((proof, broken) for proof in PROOFS for broken in proof.broken)
-    return Suite(tuple(_applicable(tiles.items())), broken)
+    cores = {name: load_any_preset(name) for name in preset_names("core")}
+    broken = tuple((proof, broken) for proof in (*PROOFS, *CORE_PROOFS) for broken in proof.broken)
+    return Suite(tuple(_applicable([*tiles.items(), *cores.items()])), broken)

@@ -3,7 +3,11 @@
 from . import (
     accumulator,
     axi_stream,
+    command_queue,
+    core_axi,
+    core_axi_lite,
     counters,
+    deflate,
     drain,
     flags,
     initial_store,
@@ -13,6 +17,7 @@ from . import (
     rounder,
     scheduler,
     snapshot,
+    soft_reset,
     staging_buffer,
     staging_ring,
     tile,
@@ -20,7 +25,7 @@ from . import (
     transposer,
 )
 
-__all__ = ["PROOFS"]
+__all__ = ["CORE_PROOFS", "PROOFS"]
 
 PROOFS = (
     scheduler.PROOF,
@@ -41,4 +46,7 @@ PROOFS = (
     axi_stream.PROOF,
     transposer.PROOF,
 )
-"""Every proof, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
+"""Every proof about a tile, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
+
+CORE_PROOFS = (core_axi_lite.PROOF, core_axi.PROOF, deflate.PROOF, command_queue.PROOF, soft_reset.PROOF)
+"""Every proof about a core around a tile."""

@@ -1,0 +1,74 @@
+"""What takes the place of units in proofs about a core: anything at all, so that a proof does not depend on them."""
+
+from typing import Any
+
+from amaranth.hdl import Elaboratable, Instance, Module, Mux, Signal, Value
+
+from tensordash.block import Block
+from tensordash.core.multiply import Multiply
+from tensordash.core.output import Output
+from tensordash.core.sequencer import Sequencer
+from tensordash.core.unit_counters import UnitCounters
+from tensordash.emission.verilog import members
+from tensordash.memory.buffer import Buffer
+from tensordash.memory.stream_buffer import StreamBuffer
+from tensordash.movers.deflate import Deflate
+from tensordash.movers.inflate import Inflate
+from tensordash.movers.layout import Layout
+from tensordash.tile.tile import Tile
+
+from .harness import Stand
+
+__all__ = ["ANYTHING", "FREE_UNITS", "AnyBeats", "Anything"]
+
+
+class Anything(Elaboratable):
+    """Any component at all with the ports of one: outputs that may be anything in every cycle."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def elaborate(self, platform: Any) -> Module:
+        """Free outputs."""
+        m = Module()
+        for name, value, is_input in members(self.block):
+            if not is_input:
+                m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
+        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+        return m
+
+
+class AnyBeats(Elaboratable):
+    """Any deflate at all of which a beat stays until it is taken or all begins anew: the proof `deflate` shows it."""
+
+    def __init__(self, block: Block) -> None:
+        assert isinstance(block, Deflate)
+        self.block = block
+
+    def elaborate(self, platform: Any) -> Module:
+        """Free outputs, but for a beat that waits."""
+        m = Module()
+        block, beats = self.block, self.block.beats
+        payload = Value.cast(beats.payload)
+        waits = Signal()
+        before = Signal(len(payload), reset_less=True)
+        free = {
+            name: Signal(len(value), name=f"free_{name}") for name, value, is_input in members(block) if not is_input
+        }
+        for name, signal in free.items():
+            m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
+        m.d.comb += [
+            block.need.eq(free["need"]),
+            block.groups.ready.eq(free["groups_ready"]),
+            block.whole.eq(Mux(waits & (free["whole"] == 0), 1, free["whole"])),
+            beats.valid.eq(block.whole != 0),
+            payload.eq(Mux(waits, before, free["beats_payload"])),
+        ]
+        m.d.sync += [waits.eq(beats.valid & ~beats.ready & ~block.start), before.eq(payload)]
+        return m
+
+
+ANYTHING = tuple(Stand(kind, Anything) for kind in (Tile, Layout, Multiply, Output, Buffer, StreamBuffer, UnitCounters))
+"""What is inside of a core and not at its ports."""
+FREE_UNITS = (*ANYTHING, Stand(Sequencer, Anything), Stand(Inflate, Anything), Stand(Deflate, AnyBeats))
+"""All but registers, command queue, loads and stores, and what brings them to the bus."""

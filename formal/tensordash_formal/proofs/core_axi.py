@@ -1,0 +1,264 @@
+"""The core's AXI4 port: all rules of a master, by induction, whatever memory does within the rules of a slave."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.core.core import Core
+from tensordash.core.registers import Registers
+from tensordash.movers.axi_reader import AxiReader
+from tensordash.movers.axi_writer import MOST_ON_WAY, AxiWriter
+from tensordash.movers.read_arbiter import ReadArbiter
+from tensordash_axi import Axi4Rules
+
+from ..core_stands import FREE_UNITS
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF", "PortHarness"]
+
+WAIT, FIRST, RECORD, UNITS, DRAIN = 0, 1, 2, 3, 5
+"""States of a store."""
+UNUSED = ("wrap_length", "wrap_aligned", "fixed_length", "exclusive_size", "exclusive_aligned", "cache")
+"""Rules of bursts, and of memory, that a core does not use, as `bursts_are_whole_and_incr` says."""
+
+
+class PortHarness(Harness):
+    """A core's memory port; what brings nothing to it is anything at all.
+
+    Parameters
+    ----------
+    claimed : bool
+        The rules are claims; otherwise lemmas, for claims of another kind.
+
+    Source: docs/core.md, "Registers" (soft reset); ARM IHI 0022E.
+    """
+
+    def __init__(
+        self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None, *, claimed: bool = True
+    ) -> None:
+        self.dut = Core(config)
+        super().__init__(self.dut, stands=FREE_UNITS, fault=fault, hollow=True)
+        self.config = config
+        axi = self.dut.m_axi
+        self.rules = rules = Axi4Rules(
+            data_bits=config.axi_bits,
+            address_bits=config.address_bits,
+            id_bits=1,
+            reads=max(2, config.outstanding),
+            writes=MOST_ON_WAY,
+            addresses=2,
+            leading=1,
+        )
+        self.m.submodules.rules = rules
+        for name in rules.bus.signature.members:
+            self.m.d.comb += getattr(rules.bus, name).eq(Value.cast(getattr(axi, name)))
+        for rule in rules.rules:
+            holds, applies = getattr(rules.holds, rule.name), getattr(rules.applies, rule.name)
+            if rule.side == "slave":
+                self.assume(holds)
+            elif not claimed:
+                self.lemma(holds)
+            elif rule.name.partition("_")[2] not in UNUSED:
+                self.claim(rule.name, holds, when=applies)
+        size = (config.axi_bits // 8).bit_length() - 1
+        for channel in ("ar", "aw") if claimed else ():
+            burst, width, lock, cache = (
+                getattr(axi, f"{channel}{name}") for name in ("burst", "size", "lock", "cache")
+            )
+            self.claim(
+                "bursts_are_whole_and_incr",
+                (burst == 1) & (width == size) & ~lock & cache[1],
+                when=getattr(axi, f"{channel}valid"),
+            )
+        self._readers()
+        self._writer()
+        self._store()
+
+    def _readers(self) -> None:
+        """The state of both readers and of what is between them and the port."""
+        rules = self.rules
+        offered = []
+        for number, unit in enumerate(("command_queue", "load")):
+            reader = f"{unit}.reader"
+            most = 2 if number == 0 else self.config.outstanding
+            on_way = self.probe(f"{reader}.on_way", most.bit_length())
+            stands = self.probe(f"{reader}.offered", 1)
+            left = self._left(reader, number)
+            offered.append(stands)
+            self.lemma(on_way == rules.reads[number].count)
+            self.lemma(on_way <= most)
+            self.lemma((left != 0) & (on_way < most), when=stands)
+        waits = self.probe("read_arbiter.waits", 1)
+        earlier = self.probe("read_arbiter.earlier", 1)
+        self.lemma(Mux(earlier, offered[1], offered[0]), when=waits)
+
+    def _left(self, reader: str, number: int) -> Signal:
+        dut = self.dut.command_queue if number == 0 else self.dut.units["load"]
+        return self.probe(f"{reader}.left", dut._reader.count_bits)
+
+    def _writer(self) -> None:
+        """Bursts that were begun: the one whose data are sent, the one that waits, and those that are answered."""
+        rules, axi = self.rules, self.dut.m_axi
+        probe = {
+            name: self.probe(f"store.writer.{name}", width)
+            for name, width in {"on_way": 5, "waits": 1, "waiting_length": 8, "sends": 1, "after": 8}.items()
+        }
+        incomplete = probe["sends"] + probe["waits"]
+        offered = axi.awvalid  # the youngest that was begun
+        writes, leading = rules.writes, rules.leading
+        answers: Any = Const(0)
+        for queue in rules.answers:
+            answers += queue.count
+        self.lemma(rules.answers[1].count == 0)
+        self.lemma(writes.count + offered == incomplete + leading.count)
+        self.lemma(leading.count == (offered & (incomplete == 0)))
+        self.lemma(probe["on_way"] == answers + incomplete + leading.count)
+        self.lemma(leading.first == axi.awlen, when=leading.count != 0)
+        first = Signal(8)  # the length of the burst whose data come next
+        youngest = Signal(8)
+        self.m.d.comb += [
+            first.eq(Mux(writes.count != 0, writes.first.len, axi.awlen)),
+            youngest.eq(Mux(offered, axi.awlen, Mux(writes.count == 2, writes.entries[1].len, writes.first.len))),
+        ]
+        self.lemma(rules.sent + probe["after"] == first, when=probe["sends"])
+        self.lemma(rules.sent == 0, when=~probe["sends"])
+        self.lemma(probe["waiting_length"] == youngest, when=probe["waits"])
+        ids = Cat(entry.id for entry in writes.entries)
+        self.lemma((writes.count == 0) | ~ids[0])
+        self.lemma((writes.count != 2) | ~ids[1])
+        for entry in writes.entries:
+            low = (entry.low == 0) & (entry.size == (self.config.axi_bits // 8).bit_length() - 1) & (entry.burst == 1)
+            self.lemma(low, when=writes.count != 0 if entry is writes.entries[0] else writes.count == 2)
+
+    def _store(self) -> None:
+        """What a beat is made of stays: nothing comes in where it could change one."""
+        state = self.probe("store.state_state", 3)
+        asks, comes = self.probe("store.asks", 1), self.probe("store.comes", 1)
+        self.lemma(~asks & ~comes, when=(state == FIRST) | (state == RECORD))
+        if self.config.compression:
+            ends = self.probe("store.entries_end", 1)
+            self.lemma(self.probe("store.all_read", 1), when=(state == UNITS) & ends)
+            self.lemma((state == WAIT) | (state == UNITS) | (state == DRAIN), when=ends)
+            self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.sends_entry", 1))
+            goes_on = self.past(ends & (state != WAIT) & ~self.port("registers.restart", 1))
+            self.lemma(ends, when=goes_on)
+            # With the one above, what the proof `deflate` assumes.
+            self.lemma(~self.probe("store.deflate__groups_valid", 1), when=ends)
+
+
+def _port(name: str, value: Any) -> Fault:
+    """An output of the core's port that is always a number."""
+    return lambda m, sound, outer: getattr(outer.m_axi, name).eq(value)
+
+
+def _in_reset(channel: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        name = f"{channel}valid"
+        m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) | ResetSignal())
+
+    return fault
+
+
+def _waited(m: Module, outer: Any, channel: str) -> Signal:
+    """What was offered in the cycle before was not taken."""
+    waited = Signal(name=f"{channel}_waited")
+    m.d.sync += waited.eq(getattr(outer.axi, f"{channel}valid") & ~getattr(outer.axi, f"{channel}ready"))
+    return waited
+
+
+def _gives_up(channel: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        name = f"{channel}valid"
+        m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) & ~_waited(m, outer, channel))
+
+    return fault
+
+
+def _moves(channel: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        name = f"{channel}addr"
+        m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) ^ (_waited(m, outer, channel) << 12))
+
+    return fault
+
+
+def _longer(name: str) -> Fault:
+    return lambda m, sound, outer: getattr(outer.axi, name).eq(getattr(sound.axi, name) | 0x80)
+
+
+def _asks_without_end(channel: str) -> Fault:
+    return lambda m, sound, outer: getattr(outer.axi, f"{channel}valid").eq(1)
+
+
+def _strobes_fall(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.wstrb.eq(sound.axi.wstrb & (~outer.halt).replicate(len(outer.axi.wstrb)))
+
+
+def _one_too_few(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.awlen.eq(sound.axi.awlen - 1)
+
+
+def _length_changes(m: Module, sound: Any, outer: Any) -> None:
+    sent = Signal()
+    m.d.sync += sent.eq(outer.axi.awvalid & ~outer.axi.awready & (sent | (outer.axi.wvalid & outer.axi.wready)))
+    m.d.comb += outer.axi.awlen.eq(Mux(sent, 0xFF, sound.axi.awlen))
+
+
+def _data_without_address(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [outer.axi.wvalid.eq(1), outer.axi.wlast.eq(1)]
+
+
+def _first_pushes_in(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.araddr.eq(Mux(outer.first.arvalid, outer.first.araddr, outer.second.araddr))
+
+
+def _resets_at_once(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.restart.eq(outer.halt)
+
+
+def _broken(claim: str, title: str, fault: Fault, kind: type[Block], depth: int = 14) -> Broken:
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
+
+
+BROKEN = (
+    _broken("ar_reset", "ARVALID in reset", _in_reset("ar"), AxiReader),
+    _broken("ar_stays", "ARVALID is taken back", _gives_up("ar"), AxiReader),
+    _broken("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
+    _broken("ar_stable", "ARADDR changes while it waits", _moves("ar"), AxiReader),
+    _broken(
+        "ar_stable", "a descriptor's address takes the place of a load's that waits", _first_pushes_in, ReadArbiter
+    ),
+    _broken("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
+    _broken("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
+    _broken("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),
+    _broken("ar_limit", "reads are not counted", _asks_without_end("ar"), AxiReader),
+    _broken("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
+    _broken("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
+    _broken("aw_stays", "AWVALID is taken back", _gives_up("aw"), AxiWriter),
+    _broken("aw_stable", "AWADDR changes while it waits", _moves("aw"), AxiWriter),
+    _broken("aw_burst_type", "AWBURST is reserved", _port("awburst", 3), Core),
+    _broken("aw_size", "AWSIZE is wider than the bus", _port("awsize", 7), Core),
+    _broken("aw_page", "writes cross 4 KiB", _longer("awlen"), AxiWriter),
+    _broken("aw_length", "AWLEN changes after data were sent", _length_changes, AxiWriter),
+    _broken("aw_limit", "bursts are not counted", _asks_without_end("aw"), AxiWriter),
+    _broken("w_reset", "WVALID in reset", _in_reset("w"), AxiWriter),
+    _broken("w_stays", "WVALID is taken back", _gives_up("w"), AxiWriter),
+    _broken("w_stable", "a soft reset clears the strobes of a beat that waits", _strobes_fall, AxiWriter),
+    _broken("w_last", "WLAST is dropped", lambda m, sound, outer: outer.axi.wlast.eq(0), AxiWriter),
+    _broken("w_last", "there are more beats than AWLEN says", _one_too_few, AxiWriter),
+    _broken("w_strobes", "AWSIZE is narrower than the strobes", _port("awsize", 1), Core),
+    _broken("w_limit", "data are sent without an address", _data_without_address, AxiWriter),
+)
+
+PROOF = Proof(
+    name="core_axi",
+    build=PortHarness,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    cover_depth=14,
+    breaks=load_any_preset("core"),
+)

@@ -1,0 +1,163 @@
+"""The core's registers: all rules of an AXI4-Lite slave and an answer to every request, by induction."""
+
+from typing import Any
+
+from amaranth.hdl import Module, ResetSignal, Signal, Value
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.core.command_queue import CommandQueue
+from tensordash.core.core import Core
+from tensordash.core.registers import ADDRESS_BITS, Registers
+from tensordash.movers.load import Load
+from tensordash.movers.read_arbiter import ReadArbiter
+from tensordash.movers.store import Store
+from tensordash_axi import AxiLiteRules
+
+from ..core_stands import FREE_UNITS, Anything
+from ..harness import Fault, Harness, Stand
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+STANDS = (*FREE_UNITS, *(Stand(kind, Anything) for kind in (CommandQueue, Load, Store, ReadArbiter)))
+WITHIN = 2
+"""Cycles: an answer that the master is just taking may hold up a read."""
+
+
+def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """A core's registers port; all but the registers is anything at all.
+
+    Source: docs/core.md, "Registers"; ARM IHI 0022E.
+    """
+    dut = Core(config)
+    harness = Harness(dut, stands=STANDS, fault=fault, hollow=True)
+    rules = AxiLiteRules(address_bits=ADDRESS_BITS, limit=1, within=WITHIN)
+    harness.m.submodules.rules = rules
+    for name in rules.bus.signature.members:
+        harness.m.d.comb += getattr(rules.bus, name).eq(Value.cast(getattr(dut.s_axi, name)))
+    for rule in rules.rules:
+        holds, applies = getattr(rules.holds, rule.name), getattr(rules.applies, rule.name)
+        if rule.side == "master":
+            harness.assume(holds)
+        else:
+            harness.claim(rule.name, holds, when=applies)
+    reads, addresses, data = (rules.counts[channel] for channel in ("ar", "aw", "w"))
+    harness.lemma(dut.s_axi.rvalid == (reads != 0))
+    harness.lemma(dut.s_axi.bvalid == (addresses != 0))
+    harness.lemma(addresses == data)
+    return harness
+
+
+def _gone(m: Module, *, valid: Any, ready: Any) -> Signal:
+    """It was offered and not taken in the cycle before."""
+    waited = Signal()
+    m.d.sync += waited.eq(valid & ~ready)
+    return waited
+
+
+def _takes_back_reads(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.rvalid.eq(sound.axi.rvalid & ~_gone(m, valid=outer.axi.rvalid, ready=outer.axi.rready))
+
+
+def _takes_back_responses(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid & ~_gone(m, valid=outer.axi.bvalid, ready=outer.axi.bready))
+
+
+def _answers_twice(m: Module, sound: Any, outer: Any) -> None:
+    again = Signal()
+    m.d.sync += again.eq(sound.axi.bvalid & outer.axi.bready)
+    m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid | again)
+
+
+def _no_response(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.bvalid.eq(0)
+
+
+def _broken(claim: str, title: str, fault: Fault, depth: int = 8) -> Broken:
+    return Broken(claim=claim, title=title, kind=Registers, fault=fault, depth=depth)
+
+
+def _in_reset(channel: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        valid = getattr(outer.axi, f"{channel}valid")
+        m.d.comb += valid.eq(getattr(sound.axi, f"{channel}valid") | ResetSignal())
+
+    return fault
+
+
+def _changes(channel: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        response, valid = getattr(outer.axi, f"{channel}resp"), getattr(outer.axi, f"{channel}valid")
+        waited = _gone(m, valid=valid, ready=getattr(outer.axi, f"{channel}ready"))
+        m.d.comb += response.eq(waited << 1)
+
+    return fault
+
+
+def _says(channel: str) -> Fault:
+    return lambda m, sound, outer: getattr(outer.axi, f"{channel}resp").eq(1)
+
+
+def _forgets(channel: str) -> Fault:
+    """The answer waits for the master's READY, and never comes if that waits for VALID."""
+
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        valid, ready = f"{channel}valid", f"{channel}ready"
+        m.d.comb += getattr(outer.axi, valid).eq(getattr(sound.axi, valid) & getattr(outer.axi, ready))
+
+    return fault
+
+
+def _never_ready(channel: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        m.d.comb += [
+            getattr(outer.axi, f"{channel}ready").eq(0),
+            getattr(sound.axi, f"{channel}valid").eq(0),
+        ]
+
+    return fault
+
+
+def _always_ready(*channels: str) -> Fault:
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        m.d.comb += [getattr(outer.axi, f"{channel}ready").eq(1) for channel in channels]
+
+    return fault
+
+
+def _answers_anything(channel: str) -> Fault:
+    return lambda m, sound, outer: getattr(outer.axi, f"{channel}valid").eq(1)
+
+
+BROKEN = (
+    _broken("r_reset", "RVALID in reset", _in_reset("r")),
+    _broken("b_reset", "BVALID in reset", _in_reset("b")),
+    _broken("r_stays", "an answer that is not taken at once is taken back", _takes_back_reads),
+    _broken("b_stays", "a response that is not taken at once is taken back", _takes_back_responses),
+    _broken("r_stable", "a read that waits becomes an error", _changes("r")),
+    _broken("b_stable", "a response that waits becomes an error", _changes("b")),
+    _broken("r_requested", "reads are answered without a request", _answers_anything("r")),
+    _broken("b_requested", "a write is answered twice", _answers_twice),
+    _broken("b_requested", "writes are answered without a request", _answers_anything("b")),
+    _broken("r_okay", "reads are answered with EXOKAY", _says("r")),
+    _broken("b_okay", "writes are answered with EXOKAY", _says("b")),
+    _broken("ar_limit", "a read is taken while an answer waits", _always_ready("ar")),
+    _broken("aw_limit", "an address is always taken", _always_ready("aw")),
+    _broken("w_limit", "data are always taken", _always_ready("w")),
+    _broken("ar_within", "reads are never taken", _never_ready("ar")),
+    _broken("aw_within", "addresses are never taken", _never_ready("aw")),
+    _broken("w_within", "data are never taken", _never_ready("w")),
+    _broken("r_within", "RVALID waits for RREADY", _forgets("r")),
+    _broken("b_within", "a write has no response", _no_response),
+    _broken("b_within", "BVALID waits for BREADY", _forgets("b")),
+)
+
+PROOF = Proof(
+    name="core_axi_lite",
+    build=build,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    breaks=load_any_preset("core"),
+)
