@@ -11,7 +11,7 @@ from .experiment import Answers, Experiment, Plan
 from .figure import Point
 from .job import Job
 from .measure_formats import PATTERNS, pruned_product, pruned_step
-from .settings import Settings
+from .settings import Network, Settings
 
 __all__ = ["NEXT_STEP", "TWO_OF_FOUR"]
 
@@ -33,6 +33,14 @@ def _tiles() -> dict[str, TileConfig]:
     return {name: replace(tile, out_rows=tile.rows) for name, tile in tiles.items()}
 
 
+def _networks(settings: Settings) -> dict[str, Network]:
+    """The first recording of each model: what multiplies the weights does not matter."""
+    found: dict[str, str] = {}
+    for name, network in settings.with_values.items():
+        found.setdefault(network.trace.conditions.get("model", name), name)
+    return {name: settings.with_values[name] for name in found.values()}
+
+
 def _plan(settings: Settings) -> Plan:
     extent = EXTENT[settings.scale]
     layer = MatrixProduct(batch=1, samples=16, in_features=extent, out_features=extent).to_json()
@@ -42,7 +50,7 @@ def _plan(settings: Settings) -> Plan:
             parameters: dict[str, Any] = {"tile": config.to_mapping(), "pattern": pattern}
             job = Job(pruned_product, parameters | {"geometry": layer, "seed": settings.seed})
             plan[RANDOM, tile, pattern] = job
-            for name, network in settings.with_values.items():
+            for name, network in _networks(settings).items():
                 recorded = parameters | {"digest": network.trace.digest, "step": network.steps[-1]}
                 plan[name, tile, pattern] = Job(pruned_step, recorded, {"path": str(network.trace.path.resolve())})
     return plan
@@ -53,7 +61,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
     for pattern in PATTERNS:
         for operation in OPERATIONS:
             metric = f"{operation}, " + ("2:4" if pattern == "2:4" else "half of all, anywhere")
-            for weights in (RANDOM, *settings.with_values):
+            for weights in (RANDOM, *_networks(settings)):
                 for tile in _tiles():
                     results = answers[weights, tile, pattern]["operations"]
                     found = totals(each for each in results if each["operation"] == operation)
