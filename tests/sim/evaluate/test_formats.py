@@ -12,7 +12,8 @@ from tensordash_sim.block_formats import BLOCK_FORMATS
 from tensordash_sim.chip import ChipConfig, Machine, simulate_operation, totals
 from tensordash_sim.evaluate import Figure, Settings, evaluate
 from tensordash_sim.evaluate.measure_formats import pruned_product, pruned_weights, quantised_mask, quantised_step
-from tensordash_sim.evaluate.two_of_four import EXTRA, PRESETS, RANDOM
+from tensordash_sim.evaluate.quantised import QUANTISED
+from tensordash_sim.evaluate.two_of_four import CORE, EXTRA, PRESETS, RANDOM, TWO_OF_FOUR
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
 
@@ -128,10 +129,16 @@ def test_recordings_with_values_are_found(tmp_path: Path) -> None:
     assert list(settings.with_values) == ["digits", "gpt-relu"]
     assert list(settings.networks) == ["digits"], "the other figures do not have it"
     assert list(Settings(scale="small", traces=tmp_path).with_values) == ["digits"]
-    figure = one("quantised", settings, tmp_path)
-    share = value(figure, metric="share of zeros in A", series="as recorded", x="gpt-relu")
-    assert share > 0.1
-    assert value(figure, metric="share of zeros in A", series="as recorded", x="gpt-relu, Hadamard") < share
+    plan = QUANTISED.plan(settings)
+    labels = ("gpt-relu", "as recorded"), ("gpt-relu, Hadamard", "as recorded")
+    shares = []
+    for label in labels:
+        counts = [each["operands"]["A"] for each in plan[label].run()["operations"] if "A" in each["operands"]]
+        shares.append(sum(count["zeros"] for count in counts) / sum(count["values"] for count in counts))
+    assert shares[0] > 0.1
+    assert shares[1] < shares[0]
+    assert ("gpt-relu, Hadamard", "nvfp4") in plan
+    assert ("digits, Hadamard", "nvfp4") not in plan
     written(tmp_path / "values" / "masks.trace", values=False)
     with pytest.raises(TensorDashError, match="masks.trace must have values: record it with --values"):
         _ = Settings(scale="tiny", traces=tmp_path).with_values
@@ -147,19 +154,35 @@ def test_half_of_the_weights() -> None:
         pruned_weights(w, layer, "1:4")
 
 
-def test_two_of_four(tmp_path: Path) -> None:
-    figure = one("two-of-four", TINY, tmp_path)
-    found = {tile: value(figure, metric="AxW, 2:4", series=tile, x=RANDOM) for tile in (*PRESETS, EXTRA)}
-    assert found[EXTRA] == 2, "two steps' values fill the lanes, wherever they are"
-    assert all(1.4 < speedup < 2 for tile, speedup in found.items() if tile != EXTRA)
-    for tile, speedup in found.items():
+def test_two_of_four() -> None:
+    plan = TWO_OF_FOUR.plan(TINY)
+    answers = {
+        (tile, pattern): plan[RANDOM, tile, pattern].run() for weights, tile, pattern in plan if weights == RANDOM
+    }
+    points, _ = TWO_OF_FOUR.points(TINY, {label: answers[label[1:]] for label in plan})
+    found = {(p.metric, p.series): p.ours or 0.0 for p in points if p.x == RANDOM}
+    assert found["AxW, 2:4", EXTRA] == 2, "two steps' values fill the lanes, wherever they are"
+    assert (found["AxW, 2:4", CORE], found["WxG, 2:4", CORE]) == (2, 1)
+    for tile in PRESETS:
+        assert 1 < found["AxW, 2:4", tile] < 2
+    for tile in ("paper", "recommended", EXTRA):
         for metric in ("WxG, 2:4", "AxW, half of all, anywhere"):
-            assert value(figure, metric=metric, series=tile, x=RANDOM) < speedup, "that it is 2:4 helps each tile"
-    # The paper's tile by another way: only W has zeros, and A is as long as one vector.
-    layer = MatrixProduct(batch=1, samples=1, in_features=64, out_features=64)
-    answer = pruned_product(layer.to_json(), TILE.to_mapping(), "2:4", 5)["operations"][0]
-    mask = pruned_weights(np.random.default_rng(5).standard_normal((1, 64, 64)), layer, "2:4")
-    masks = {"A": np.ones((1, 1, 64), bool), "W": mask}
-    expected = simulate_operation(layer, Operation.FORWARD, masks, Machine(TILE, ChipConfig(tiles=1)))
+            assert found[metric, tile] < found["AxW, 2:4", tile], "that it is 2:4 helps"
+    # The paper's tile by another way.
+    answer = pruned_product(LINEAR.to_json(), TILE.to_mapping(), "2:4", 5)["operations"][0]
+    mask = pruned_weights(np.random.default_rng(5).standard_normal((1, 64, 64)), LINEAR, "2:4")
+    masks = {"A": np.ones((1, 64, 64), bool), "W": mask}
+    expected = simulate_operation(LINEAR, Operation.FORWARD, masks, Machine(TILE, ChipConfig(tiles=1)))
     assert (answer["scheduled"], answer["zeros"]) == ("W", 0.5)
     assert answer["compute"] == expected.compute
+
+
+@pytest.mark.slow
+def test_two_of_four_of_digits_is_the_page_s(tmp_path: Path) -> None:
+    figure = one("two-of-four", Settings(), tmp_path)
+    section = PAGE.split("## two-of-four: ")[1].split("\n## ")[0]
+    for tile in (*PRESETS, EXTRA):
+        cells = next(line for line in section.splitlines() if line.startswith(f"| {tile} |")).split("|")[2:4]
+        for weights, cell in zip((RANDOM, "digits"), cells, strict=True):
+            found = value(figure, metric="AxW, 2:4", series=tile, x=weights)
+            assert float(cell) == pytest.approx(found, abs=0.00051)
