@@ -34,12 +34,21 @@ mutate: $(READY_TEST)
 # Networks in training, recorded once: one that is there stays. Ten minutes, with `tensordash data fetch` on real data.
 NETWORKS := squeezenet vgg16 resnet50 resnet50-sparse img2txt snli bert detectron2 ncf gcn gpt
 
-traces: $(NETWORKS:%=build/traces/%.trace)
+# A dense GPT with each activation, with values: what number formats make of them.
+ACTIVATIONS := gelu relu relu2
+
+traces: $(NETWORKS:%=build/traces/%.trace) $(ACTIVATIONS:%=build/traces/values/gpt-%.trace)
 
 build/traces/%.trace: | $(READY_TEST)
 	rm -rf build/traces/$*.partial
 	$(BIN)/tensordash trace --model $* --steps 5 --every 25 -o build/traces/$*.partial
 	mv build/traces/$*.partial $@
+
+build/traces/values/gpt-%.trace: | $(READY_TEST)
+	rm -rf build/traces/values/gpt-$*.partial
+	$(BIN)/tensordash trace --model gpt --set sparsity=0 --set activation=$* --layer 'blocks.?.*' --values \
+		--after 100 -o build/traces/values/gpt-$*.partial
+	mv build/traces/values/gpt-$*.partial $@
 
 # Answers are kept in build/evaluation: a run that was interrupted goes on where it was.
 evaluate: $(READY_TEST) traces

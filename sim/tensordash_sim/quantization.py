@@ -3,11 +3,15 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.configuration.formats import FORMATS, FloatFormat, Format
 
 from .golden import encode, to_float
+from .trace import Record, TraceError
 
-__all__ = ["non_zeros", "quantized", "scale"]
+__all__ = ["PATTERNS", "non_zeros", "quantized", "recorded_values", "scale"]
+
+PATTERNS = {"bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
+"""Types whose values a trace holds as bit patterns, and their formats here."""
 
 
 def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
@@ -67,3 +71,30 @@ def non_zeros(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
     """Which bit patterns of a format are not zero; there are two zeros where there is a sign."""
     magnitudes = bits & (1 << (fmt.width - 1)) - 1 if isinstance(fmt, FloatFormat) else bits
     return magnitudes != 0
+
+
+def recorded_values(record: Record, name: str) -> NDArray[np.float32]:
+    """An operand's values as a trace has them, as numbers.
+
+    Parameters
+    ----------
+    record : Record
+        The operation.
+    name : str
+        The operand.
+
+    Raises
+    ------
+    TraceError
+        If the trace has no values of it, or some are not finite.
+    """
+    stored = record.values(name)
+    if (dtype := record.operands[name].dtype) in PATTERNS:
+        decoded = FORMATS[PATTERNS[dtype]]
+        assert isinstance(decoded, FloatFormat)
+        patterns, places = np.unique(stored, return_inverse=True)
+        stored = np.array([to_float(int(pattern), decoded) for pattern in patterns])[places].reshape(stored.shape)
+    values: NDArray[np.float32] = stored.astype(np.float32)
+    if not np.isfinite(values).all():
+        raise TraceError(f"{record.trace}: operand {name} of {record.layer} {record.operation} has infinities or NaN")
+    return values

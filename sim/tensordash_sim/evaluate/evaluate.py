@@ -15,6 +15,7 @@ from .figure import Figure
 from .gpt import GPT
 from .job import Store
 from .networks import FIG1, FIG8, FIG9, GCN
+from .quantised import QUANTISED
 from .random_zeros import FIG15
 from .recommended import RECOMMENDED
 from .roworder import ROWORDER
@@ -22,6 +23,7 @@ from .run import run_jobs
 from .settings import Settings
 from .sweeps import FIG12, FIG13, FIG14
 from .system import ROOFLINE, SYSTEM
+from .two_of_four import TWO_OF_FOUR
 
 __all__ = ["EXPERIMENTS", "NAMES", "evaluate"]
 
@@ -47,6 +49,8 @@ EXPERIMENTS: dict[str, Experiment] = {
         RECOMMENDED,
         SYSTEM,
         ROOFLINE,
+        QUANTISED,
+        TWO_OF_FOUR,
     )
 }
 """By name, in the order of the paper; what is ours alone last."""

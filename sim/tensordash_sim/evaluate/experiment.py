@@ -30,6 +30,8 @@ class Experiment:
         Points and notes, for settings and answers by label.
     uses_networks : bool
         Whether it simulates recorded networks.
+    uses_values : bool
+        Whether it needs their values: those of `Settings.with_values`.
     presets : tuple of str
         Whose synthesis results it reads, if there are any.
     """
@@ -43,6 +45,7 @@ class Experiment:
     plan: Callable[[Settings], Plan]
     points: Callable[[Settings, Answers], tuple[list[Point], list[str]]]
     uses_networks: bool = False
+    uses_values: bool = False
     presets: tuple[str, ...] = ()
 
     def figure(self, settings: Settings, plan: Plan, answers: Answers) -> Figure:
@@ -65,8 +68,10 @@ class Experiment:
                 name: settings.synthesis[name]["config"] for name in self.presets if name in settings.synthesis
             }
         if self.uses_networks:
-            conditions["data"] = settings.data(list(settings.networks))
+            conditions["data"] = settings.data(settings.networks)
             notes = [*notes, *missing_networks(settings)]
+        if self.uses_values:
+            conditions["data with values"] = settings.data(settings.with_values)
         return Figure(
             name=self.name,
             title=self.title,

@@ -22,7 +22,8 @@ JobKind = Callable[..., dict[str, Any]]
 def _code() -> str:
     """Of all code that answers depend on: what is simulated, and how it is asked here."""
     here = Path(__file__).parent
-    asked = sorted([*here.glob("measure*.py"), *here.parent.joinpath("planner").glob("*.py")])
+    rounding = [here.parent / name for name in ("block_formats.py", "quantization.py")]
+    asked = sorted([*here.glob("measure*.py"), *here.parent.joinpath("planner").glob("*.py"), *rounding])
     return f"{code_digest()} {files.code_digest(*asked)}"
 
 

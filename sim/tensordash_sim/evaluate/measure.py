@@ -22,6 +22,7 @@ __all__ = [
     "product_with_static_mask",
     "random_streams",
     "recorded_step",
+    "short",
     "static_mask",
 ]
 
@@ -49,7 +50,8 @@ FIELDS = (
 """Of an operation's result, what figures are made of."""
 
 
-def _short(result: OperationResult) -> dict[str, Any]:
+def short(result: OperationResult) -> dict[str, Any]:
+    """What figures are made of: `FIELDS`, and bytes of DRAM traffic."""
     document = result.to_json()
     return {name: document[name] for name in FIELDS} | {"traffic": {"dram": result.traffic.dram}}
 
@@ -106,7 +108,7 @@ def layer_with_random_zeros(
     rng = np.random.default_rng(seed)
     masks = {name: rng.random(shape, np.float32) >= zeros[name] for name, shape in layer.shapes.items()}
     return {
-        name: _short(simulate_operation(layer, operation := Operation(name), _sides(masks, operation), machine))
+        name: short(simulate_operation(layer, operation := Operation(name), _sides(masks, operation), machine))
         for name in operations
     }
 
@@ -155,7 +157,7 @@ def recorded_step(
         operation = record.operation
         masks = {name: record.mask(name) for name in (operation.left, operation.right)}
         result = simulate_operation(record.geometry, operation, masks, machine)
-        results.append({"layer": record.layer, "operation": str(operation)} | _short(result))
+        results.append({"layer": record.layer, "operation": str(operation)} | short(result))
     return {"operations": results}
 
 
@@ -200,7 +202,7 @@ def product_with_static_mask(
     if causal is not None:
         masks[causal] = np.tril(masks[causal])
     wanted = Operation(operation)
-    return _short(simulate_operation(layer, wanted, _sides(masks, wanted), _machine(tile, 1, "natural")))
+    return short(simulate_operation(layer, wanted, _sides(masks, wanted), _machine(tile, 1, "natural")))
 
 
 def masked_outputs(

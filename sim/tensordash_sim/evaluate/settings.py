@@ -25,6 +25,8 @@ DIGITS = "digits"
 """The network of the trace that comes with the package."""
 PAPER_MODELS = ("bert", "snli", "detectron2", "squeezenet", "vgg16", "resnet50-sparse", "img2txt", "ncf")
 """Table I of the paper; ResNet-50 in its pruned variant, as in its figures. Means are over these."""
+VALUES = "values"
+"""Folder of recordings with values, among the others."""
 SAMPLES = {"full": 10, "small": 10, "tiny": 2}
 STEPS = {"full": 10_000_000, "small": 50_000, "tiny": 4_000}
 
@@ -150,6 +152,35 @@ class Settings:
             )
         return self.recorded or {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
 
+    @cached_property
+    def with_values(self) -> dict[str, Network]:
+        """The trace that comes with the package, and those of this scale in the folder `values` of `traces`.
+
+        Raises
+        ------
+        TensorDashError
+            If one of them has no values.
+        """
+        found = {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
+        for path in sorted((self.traces / VALUES).glob("*.trace")) if self.traces is not None else ():
+            trace = Trace.open(path)
+            if not trace.steps or trace.conditions.get("scale", self.scale) != self.scale:
+                continue
+            if any(operand.values is None for record in trace.records for operand in record.operands.values()):
+                raise TensorDashError(f"{path} must have values: record it with --values")
+            found[path.stem] = Network(path.stem, trace)
+        return found
+
+    @property
+    def values_note(self) -> str:
+        """Which recordings with values are used."""
+        used = [
+            f"{name} (step {network.steps[-1]}, trace {network.trace.digest[:12]})"
+            for name, network in self.with_values.items()
+        ]
+        missing = "" if len(used) > 1 else " `make traces` records more."
+        return f"Recorded with values, the last step: {', '.join(used)}.{missing}"
+
     @property
     def built_in(self) -> list[str]:
         """Recordings of the networks of `tensordash_sim.models`."""
@@ -198,15 +229,11 @@ class Settings:
         """With what numbers are found, but for the networks."""
         return {"scale": self.scale, "seed": self.seed, "version": tensordash.__version__, "commit": commit()}
 
-    def data(self, names: list[str]) -> dict[str, dict[str, Any]]:
+    def data(self, networks: Mapping[str, Network]) -> dict[str, dict[str, Any]]:
         """What is known of networks' recordings."""
         return {
-            name: {
-                "digest": self.networks[name].trace.digest,
-                "steps": self.networks[name].steps,
-                **self.networks[name].trace.conditions,
-            }
-            for name in names
+            name: {"digest": network.trace.digest, "steps": network.steps, **network.trace.conditions}
+            for name, network in networks.items()
         }
 
 

@@ -7,6 +7,7 @@ and slow way, that the streams multiply what they should and nothing twice.
 from .geometry import Convolution, Geometry, MatrixProduct, Operation, geometry_from_json
 from .joined import join_samples
 from .products import Product, lower
+from .reductions import Reduction, reduction
 from .reference import FRAGMENT, OUTSIDE, ReferenceProduct, ReferenceSide, multiply_out, reference_streams
 from .vectors import Vectors
 
@@ -18,6 +19,7 @@ __all__ = [
     "MatrixProduct",
     "Operation",
     "Product",
+    "Reduction",
     "ReferenceProduct",
     "ReferenceSide",
     "Vectors",
@@ -25,5 +27,6 @@ __all__ = [
     "join_samples",
     "lower",
     "multiply_out",
+    "reduction",
     "reference_streams",
 ]

@@ -1,6 +1,6 @@
 """GPT with static unstructured weight sparsity: small ones that train here, and the 13B one as shapes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,14 +8,21 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
-from tensordash.configuration.parameters import require_int
+from tensordash.configuration.parameters import require_choice, require_int
 
 from ..lowering import Geometry, MatrixProduct
 from .pruning import StaticSparsity, prunable
 from .readers import text
 from .training import Training, seeded
 
-__all__ = ["GPT", "SCALES", "Shape", "build", "gpt_geometries", "load"]
+__all__ = ["ACTIVATIONS", "GPT", "SCALES", "Shape", "build", "gpt_geometries", "load"]
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
+}
+"""Between the two linear layers; ReLU squared: So et al. 2021, arXiv:2109.08668."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,10 +45,11 @@ SCALES = {
 
 
 class Block(nn.Module):
-    """Attention to earlier positions, then two linear layers with GELU; normalization in front of both."""
+    """Attention to earlier positions, then two linear layers and GELU, or what is asked; normalization before both."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, activation: str) -> None:
         super().__init__()
+        self.activation = ACTIVATIONS[activation]
         self.heads = shape.heads
         self.norm1, self.norm2 = nn.LayerNorm(shape.hidden), nn.LayerNorm(shape.hidden)
         self.qkv = nn.Linear(shape.hidden, 3 * shape.hidden)
@@ -57,18 +65,18 @@ class Block(nn.Module):
         later = torch.ones(length, length, dtype=torch.bool, device=x.device).triu(1)
         attended = scores.masked_fill(later, -torch.inf).softmax(-1) @ v
         x = x + self.out(attended.transpose(1, 2).reshape(batch, length, hidden))
-        y: Tensor = x + self.down(F.gelu(self.up(self.norm2(x))))
+        y: Tensor = x + self.down(self.activation(self.up(self.norm2(x))))
         return y
 
 
 class GPT(nn.Module):
     """Embeddings, blocks and scores by the embeddings of the words."""
 
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: Shape, activation: str = "gelu") -> None:
         super().__init__()
         self.words = nn.Embedding(shape.vocabulary, shape.hidden)
         self.positions = nn.Embedding(shape.length, shape.hidden)
-        self.blocks = nn.Sequential(*(Block(shape) for _ in range(shape.layers)))
+        self.blocks = nn.Sequential(*(Block(shape, activation) for _ in range(shape.layers)))
         self.norm = nn.LayerNorm(shape.hidden)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -87,7 +95,7 @@ class GPT(nn.Module):
         return scores
 
 
-def build(scale: str) -> GPT:
+def build(scale: str, activation: str = "gelu") -> GPT:
     """The network alone, with random weights; at full scale on PyTorch's meta device only.
 
     Raises
@@ -99,7 +107,7 @@ def build(scale: str) -> GPT:
         raise ValueError(
             "scale of gpt must be small or tiny, not full: 13 billion weights; gpt_geometries() gives their shapes"
         )
-    return GPT(SCALES[scale])
+    return GPT(SCALES[scale], activation)
 
 
 def gpt_geometries(batch: int = 1, scale: str = "full") -> Iterator[tuple[str, Geometry]]:
@@ -167,7 +175,7 @@ def _loss(model: nn.Module, words: Tensor) -> Tensor:
     return loss
 
 
-def load(scale: str, seed: int, *, sparsity: float = 0.875) -> Training:
+def load(scale: str, seed: int, *, sparsity: float = 0.875, activation: str = "gelu") -> Training:
     """The network in training, by byte.
 
     Parameters
@@ -177,10 +185,13 @@ def load(scale: str, seed: int, *, sparsity: float = 0.875) -> Training:
     sparsity : float
         Share of zeros in the weights of every linear layer in the blocks, at random and fixed; 0 is dense. Embeddings
         stay dense. Dense and sparse runs of one seed see the same batches and the same initial weights.
+    activation : str
+        One of `ACTIVATIONS`.
     """
+    require_choice("activation", activation, ACTIVATIONS)
     shape = SCALES[scale]
     with seeded(seed):
-        model = build(scale)
+        model = build(scale, activation)
     batches, steps, source = _batches(seed, shape)
     hooks = StaticSparsity(prunable(model), sparsity, torch.Generator().manual_seed(seed))
     return Training(
@@ -194,7 +205,8 @@ def load(scale: str, seed: int, *, sparsity: float = 0.875) -> Training:
             "batch": str(shape.batch),
             "length": f"{shape.length} bytes",
             "sparsity": str(sparsity),
-        },
+        }
+        | ({} if activation == "gelu" else {"activation": activation}),
         seed=seed,
         hooks=hooks,
         clip=1.0,

@@ -7,17 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, FloatFormat, Format
+from tensordash.configuration.formats import Format
 
-from ..golden import to_float
 from ..lowering import Operation, Vectors, lower
-from ..quantization import quantized, scale
-from ..trace import Record, TraceError
+from ..quantization import PATTERNS, quantized, recorded_values, scale
+from ..trace import Record
 
 __all__ = ["LayerPasses", "layer_passes", "operand_scales", "told_values"]
 
-PATTERNS = {"bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8_e5m2"}
-"""Types whose values a trace holds as bit patterns, and their formats here."""
 EXACT = PATTERNS | {"float16": "fp16"}
 """Types of a trace that a format holds as they are."""
 
@@ -116,7 +113,7 @@ def operand_scales(record: Record, config: TileConfig) -> dict[str, int]:
     """
     formats = _formats(record, config)
     return {
-        name: scale(_recorded(record, name), formats[name])
+        name: scale(recorded_values(record, name), formats[name])
         for name, operand in record.operands.items()
         if operand.values is not None
     }
@@ -153,24 +150,10 @@ def _formats(record: Record, config: TileConfig) -> dict[str, Format]:
 def _bits(record: Record, name: str, fmt: Format, rng: np.random.Generator) -> NDArray:
     """An operand in a format."""
     if record.operands[name].values is not None:
-        return quantized(_recorded(record, name), fmt)
+        return quantized(recorded_values(record, name), fmt)
     mask = record.mask(name)
     drawn = rng.uniform(0.25, 4, mask.shape) * rng.choice([-1.0, 1.0], mask.shape)
     return quantized(np.where(mask, drawn, 0).astype(np.float32), fmt)
-
-
-def _recorded(record: Record, name: str) -> NDArray[np.float32]:
-    """An operand's values."""
-    stored = record.values(name)
-    if (dtype := record.operands[name].dtype) in PATTERNS:
-        decoded = FORMATS[PATTERNS[dtype]]
-        assert isinstance(decoded, FloatFormat)
-        patterns, places = np.unique(stored, return_inverse=True)
-        stored = np.array([to_float(int(pattern), decoded) for pattern in patterns])[places].reshape(stored.shape)
-    values: NDArray[np.float32] = stored.astype(np.float32)
-    if not np.isfinite(values).all():
-        raise TraceError(f"{record.trace}: operand {name} of {record.layer} {record.operation} has infinities or NaN")
-    return values
 
 
 def _chosen(

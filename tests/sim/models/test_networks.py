@@ -249,7 +249,7 @@ def test_wrong_use() -> None:
         load("vgg16", "big")
     with pytest.raises(ValueError, match="seed must be an integer from 0 to .*, not -1"):
         load("vgg16", "tiny", -1)
-    with pytest.raises(TypeError, match="an option of gpt must be one of sparsity, not density"):
+    with pytest.raises(TypeError, match="an option of gpt must be one of sparsity, activation, not density"):
         load("gpt", "tiny", 0, density=0.1)
     with pytest.raises(TypeError, match="an option of vgg16 must be absent, not sparsity"):
         load("vgg16", "tiny", 0, sparsity=0.9)

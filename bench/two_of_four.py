@@ -1,0 +1,65 @@
+"""Weights of a recorded network, pruned to 2:4, as a trace for `tensordash explore`; and what tiles for them take.
+
+    python bench/two_of_four.py build/traces/values/gpt-gelu.trace -o build/two_of_four.trace
+    tensordash explore --trace build/two_of_four.trace --depth 2,3,4 --sources 4,5,8 --no-area
+    python bench/two_of_four.py --area
+
+The trace has the layers' AxW alone, and no zeros in A. `--area` maps the tile whose lanes reach all of the next step,
+and `paper-depth2`: its A muxes are what a 2:4 tensor core needs at least, one of four values for each multiplier.
+"""
+
+import argparse
+from dataclasses import replace
+
+import numpy as np
+
+from tensordash import load_preset
+from tensordash_sim.evaluate.measure_formats import pruned_weights
+from tensordash_sim.evaluate.two_of_four import NEXT_STEP
+from tensordash_sim.lowering import Operation
+from tensordash_sim.quantization import recorded_values
+from tensordash_sim.trace import Trace, TraceWriter
+from tensordash_synth import measure_areas
+
+
+def main() -> None:
+    """Write the trace, or print areas."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("trace", nargs="?", help="with values")
+    parser.add_argument("-o", "--output")
+    parser.add_argument("--area", action="store_true")
+    arguments = parser.parse_args()
+    if not arguments.area and None in (arguments.trace, arguments.output):
+        parser.error("a trace and --output are missing, or --area")
+    if arguments.trace is not None:
+        prune(arguments.trace, arguments.output)
+    if arguments.area:
+        print_areas()
+
+
+def prune(source: str, target: str) -> None:
+    """The last step of a trace with its weights pruned, those of larger magnitude kept."""
+    trace = Trace.open(source)
+    conditions = {**trace.conditions, "weights": "2:4 along the reduction of AxW"}
+    with TraceWriter(target, conditions=conditions) as writer, writer.step(trace.steps[-1].index) as step:
+        for record in trace.steps[-1].records:
+            if record.operation is Operation.FORWARD:
+                mask = pruned_weights(recorded_values(record, "W"), record.geometry, "2:4")
+                operands = {"A": np.ones(record.geometry.shapes["A"], np.bool_), "W": mask}
+                step.record(record.layer, record.operation, record.geometry, operands)
+
+
+def print_areas() -> None:
+    """Gate equivalents of a PE and its share of the tile."""
+    depth2 = load_preset("paper-depth2")
+    tiles = {"paper-depth2": depth2, "all of the next step": replace(depth2, connectivity=NEXT_STEP)}
+    for name, config in tiles.items():
+        areas = measure_areas(config)
+        total, baseline = areas.ge_per_pe("total")
+        muxes, _ = areas.ge_per_pe("a_muxes")
+        ratio = f"ratio {total / baseline:.3f}"
+        print(f"{name}: {total:,.0f} GE a PE, baseline {baseline:,.0f}, {ratio}; A muxes {muxes:,.0f}")
+
+
+if __name__ == "__main__":
+    main()
