@@ -54,14 +54,14 @@ class _TagPE(Elaboratable):
             pairs.append((pe.active[lane] & a & b, pe.active[lane] & (a ^ b)))
         entering = Signal(TAGS)
         m.d.comb += entering.eq(Cat(*_added(pairs)))
+        # As in the components, of which some have no reset.
         for stage in range(pe.stages - 1):
-            held = Signal(TAGS, name=f"stage_{stage}")
+            held = Signal(TAGS, name=f"stage_{stage}", reset_less=True)
             with m.If(~pe.sum.hold):
                 m.d.sync += held.eq(entering)
             entering = held
         start = Signal(TAGS)
         total = Signal(TAGS)
-        # As in the components, of which some have no reset.
         sums = Signal(TAGS, reset_less=True)
         block = Signal(TAGS, name="block_tags", reset_less=True)
         c = pe.sum.c[-1] if starts_from_c(pe.numerics) else Const(0)

@@ -139,9 +139,11 @@ class WatchedTile(TileHarness):
 
         stages = [at(f"stage_{stage}") for stage in range(config.stages - 1)]
         for stage, tags in enumerate(stages):
-            self.lemma(state.pipe_made[stage], when=tags[:2].any())
-            self.lemma(~tags[2])
-            places.append((tags[0], tags[1], count(self.ended) - count(state.pipe_last[: stage + 1])))
+            made = state.pipe_made[stage]
+            # What was there in reset goes through before the first stream, and is in no sum.
+            self.lemma(made | ~(state.open | state.pipe_made[stage + 1 :].any()), when=tags[:2].any())
+            self.lemma(~tags[2], when=made)
+            places.append((tags[0] & made, tags[1] & made, count(self.ended) - count(state.pipe_last[: stage + 1])))
         self.in_sum = state.sum_full & (self.row_beat == self.sum_beat)
         in_block = (state.left != 0) & (self.row_beat >= state.beats - state.left)
         block = self.in_block
