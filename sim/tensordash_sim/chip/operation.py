@@ -146,6 +146,7 @@ def simulate_operation(
     Examples
     --------
     >>> from tensordash import TileConfig
+    >>> from tensordash_sim.chip import ChipConfig
     >>> from tensordash_sim.lowering import MatrixProduct
     >>> layer = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
     >>> masks = {"A": np.tile([True, False], (1, 64, 32)), "W": np.ones((1, 64, 64), bool)}
