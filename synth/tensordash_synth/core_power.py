@@ -1,19 +1,17 @@
 """Power of a core's logic: its mapped netlist, memories beside it, executes programs gate by gate."""
 
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
-from tensordash.configuration.registers import named
 
-from .gate_simulation import GateSimulation, Toggles
+from .gate_simulation import GateSimulation, Toggles, complete
 from .gates import GateNetlist
 from .power import opensta_power, power_by_instance
 from .yosys import SynthesisError
@@ -22,7 +20,6 @@ __all__ = ["CoreSimulation", "GateRun", "core_power", "run_gates"]
 
 LATENCY = (50, 50)
 MOST_CYCLES = 1_000_000
-INPUTS = ["awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready"]
 
 
 class CoreSimulation(GateSimulation):
@@ -136,7 +133,7 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
         If the program does not end, or the core breaks a rule of AXI.
     """
     from tensordash_sim.core.golden import Memory
-    from tensordash_sim.verify.axi_memory import AxiMemory
+    from tensordash_sim.verify.core_master import CoreMaster
 
     simulation = CoreSimulation(gates)
     ring = -(-len(memory) // BYTES) * BYTES
@@ -144,83 +141,21 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
     bytes_there = Memory(ring + (BYTES << places))
     bytes_there.bytes[: len(memory)] = memory
     bytes_there.write(ring, b"".join(bits.to_bytes(BYTES, "little") for bits in descriptors))
-    port = AxiMemory(
-        simulation,
-        Random(0),
-        bytes_there,
-        bits=config.axi_bits,
-        prefix="m_axi_",
-        reads=True,
-        writes=True,
-        ids=True,
-        latency=LATENCY,
-        pause=0.0,
-        outstanding=config.outstanding + 2,
-    )
-    host = _Host(simulation, port)
+    host = CoreMaster(simulation, config, bytes_there, Random(0), latency=LATENCY, pause=0.0)
     settings = {"queue_base": ring % (1 << 32), "queue_base_high": ring >> 32, "queue_size": places}
     try:
-        _complete(host.begin())
-        for name, value in {**settings, "interrupt_enable": 3, "control": 1}.items():
-            _complete(host.write(name, value))
-        _complete(host.write("tail", len(descriptors)))
+        complete(host.begin())
+        for name, value in {**settings, "interrupt_enable": 3, "control": 1, "tail": len(descriptors)}.items():
+            complete(host.write(name, value))
+        simulation.drive(s_axi_bready=0)
         simulation.forget()
-        _complete(host.interrupted())
+        complete(host.interrupt(MOST_CYCLES))
     except AssertionError as error:
         raise SynthesisError(f"the core's netlist fails: {error}") from error
     memory[:] = bytes_there.bytes[: len(memory)]
     toggles = Toggles(activity=simulation.activity, duty=simulation.duty)
-    beats = port.read_beats + port.write_beats
+    beats = host.memory.read_beats + host.memory.write_beats
     return GateRun(cycles=simulation.cycles, toggles=toggles, accesses=simulation.accesses, beats=beats)
-
-
-class _Host:
-    """A processor at the registers: writes alone, one at a time."""
-
-    def __init__(self, pins: CoreSimulation, port: Any) -> None:
-        self.pins, self.port = pins, port
-
-    async def begin(self) -> None:
-        idle = {f"s_axi_{name}": 0 for name in INPUTS}
-        await self.pins.reset(**idle, **self.port.idle_pins())
-
-    async def _cycle(self, **inputs: int) -> None:
-        self.pins.drive(**{f"s_axi_{name}": value for name, value in inputs.items()})
-        self.port.drive()
-        await self.pins.settle()
-        self.port.observe()
-
-    async def write(self, name: str, value: int) -> None:
-        waiting = {"awvalid": 1, "wvalid": 1}
-        for _ in range(200):
-            await self._cycle(awaddr=named(name).offset, wdata=value, wstrb=15, bready=1, **waiting)
-            ended = self.pins.read("s_axi_bvalid")
-            for channel in ("aw", "w"):
-                if self.pins.read(f"s_axi_{channel}ready"):
-                    waiting[f"{channel}valid"] = 0
-            await self.pins.tick()
-            if ended:
-                self.pins.drive(s_axi_bready=0)
-                return
-        raise AssertionError(f"no answer to a write of {name}")
-
-    async def interrupted(self) -> None:
-        for _ in range(MOST_CYCLES):
-            await self._cycle()
-            raised = self.pins.read("irq")
-            await self.pins.tick()
-            if raised:
-                return
-        raise AssertionError(f"no interrupt in {MOST_CYCLES} cycles")
-
-
-def _complete(bench: Coroutine[Any, Any, None]) -> None:
-    """Run a bench that waits for nothing: time is the netlist's own."""
-    try:
-        while True:
-            bench.send(None)
-    except StopIteration:
-        return
 
 
 def core_power(

@@ -2,18 +2,17 @@
 
 import shutil
 import subprocess
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
 
-from .gate_simulation import GateSimulation, Toggles
+from .gate_simulation import GateSimulation, Toggles, complete
 from .gates import GateNetlist, read_netlist
 from .hierarchy import PREFIX
 from .liberty import Liberty
@@ -343,26 +342,17 @@ def _simulate(simulation: GateSimulation, config: TileConfig, activity: Activity
     b = [[stream[row].tolist() for _, stream in activity.streams] for row in range(config.rows)]
     c = np.zeros((len(activity.streams), config.rows, config.columns), np.int64).tolist() if config.initial else []
     try:
-        _complete(lockstep.start())
+        complete(lockstep.start())
         simulation.forget()
         lockstep.feed(a, b, c)
-        _complete(lockstep.run())
+        complete(lockstep.run())
         if activity.waits:
-            _complete(lockstep.cycle())  # in which the inputs come to rest
+            complete(lockstep.cycle())  # in which the inputs come to rest
             simulation.forget()
             for _ in range(activity.waits):
-                _complete(lockstep.cycle())
+                complete(lockstep.cycle())
     except AssertionError as error:
         raise SynthesisError(f"the netlist differs from the golden model on {activity.name}: {error}") from error
-
-
-def _complete(bench: Coroutine[Any, Any, Any]) -> None:
-    """Run a bench that waits for nothing: time is a netlist's own business here."""
-    try:
-        while True:
-            bench.send(None)
-    except StopIteration:
-        return
 
 
 def _opensta(script: str, folder: Path, top: str) -> None:

@@ -36,7 +36,8 @@ ERRORS = {
 @pytest.mark.parametrize("unit", ERRORS)
 def test_the_errors_of_a_unit_are_not_collected(unit):
     name, clause = ERRORS[unit]
-    old = f".{name}_error({name}__command_error)"
+    placed = {"output": "output_unit"}.get(unit, name)  # no keyword of Verilog
+    old = f".{name}_error({placed}__command_error)"
     assert found("core_errors", (old, f".{name}_error(4'h0)"), effort=4, clauses=[clause])
 
 
@@ -95,7 +96,7 @@ def test_a_token_is_not_waited_for(giver, taker):
     assert found("core", (sequencer, broken), effort=1)
 
 
-UNITS = ("command_queue", "sequencer", "load", "layout_a", "layout_b", "multiply", "output", "store", "tile")
+UNITS = ("command_queue", "sequencer", "load", "layout_a", "layout_b", "multiply", "output_unit", "store", "tile")
 
 
 def module(name: str) -> str:
@@ -128,7 +129,7 @@ def test_a_soft_reset_that_reaches_nothing():
 @pytest.mark.parametrize("unit", ["load", "store"])
 def test_a_unit_that_goes_on_in_a_soft_reset(unit):
     placed = instance(unit)
-    assert found("core", (placed, placed.replace(".halt(registers__halt)", ".halt(1'h0)")), effort=3)
+    assert found("core", (placed, placed.replace(".halt(registers__halt)", ".halt(1'h0)")), effort=5)
 
 
 QUEUE = {

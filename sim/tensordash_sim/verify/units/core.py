@@ -41,7 +41,7 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
 
 @cocotb.test()
 async def soft_resets(dut) -> None:
-    """Soft resets in any cycle of programs, and then another program, as from a reset."""
+    """Soft resets in any cycle of programs, often of their stores, and then another program, as from a reset."""
     host = Host(dut, "soft resets", latency=(0, 60), pause=0.2)
     await host.begin()
     for index in range(max(2, round(6 * host.job.effort))):
@@ -52,7 +52,11 @@ async def soft_resets(dut) -> None:
             else:
                 made = random_program(host.random, host.config, edges=host.random.random() < 0.5)
                 await host.offer(made.memory, made.program.descriptors)
-            await host.cycles(host.random.choice([host.random.randint(1, 400), host.random.randint(60, 200)]))
+            if host.random.random() < 0.4:
+                await host.first_write(most=400)
+                await host.cycles(host.random.randint(0, 8))
+            else:
+                await host.cycles(host.random.choice([host.random.randint(1, 400), host.random.randint(60, 200)]))
             await host.restart()
         await host.start()
         await host.check_program(index, 0)

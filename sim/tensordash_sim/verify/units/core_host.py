@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode
-from tensordash.configuration.registers import ERRORS, IDENTITY, named
+from tensordash.configuration.registers import ERRORS, IDENTITY
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
-from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.core_master import CoreMaster
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
@@ -24,8 +24,8 @@ SIZE = 1 << 17
 """Bytes of memory."""
 
 
-class Host:
-    """What a processor does: registers by AXI4-Lite, descriptors in memory.
+class Host(CoreMaster):
+    """A processor that lets answers wait, and puts descriptors into memory.
 
     Parameters
     ----------
@@ -44,54 +44,19 @@ class Host:
 
     def __init__(self, dut: Any, name: str, *, latency: tuple[int, int], pause: float) -> None:
         self.job = current_job()
-        self.config: CoreConfig = self.job.config
+        config: CoreConfig = self.job.config
         self.random = Random(f"{self.job.seed} core {name}")
         cocotb.log.info("seed %s", self.job.seed)
-        self.pins = Pins(dut)
         self.pause = pause
-        self.memory = AxiMemory(
-            self.pins,
-            self.random,
-            Memory(SIZE, line=self.config.axi_bits // 8),
-            bits=self.config.axi_bits,
-            prefix="m_axi_",
-            reads=True,
-            writes=True,
-            ids=True,
-            latency=latency,
-            pause=pause,
-            outstanding=self.config.outstanding + 2,
-        )
+        memory = Memory(SIZE, line=config.axi_bits // 8)
+        super().__init__(Pins(dut), config, memory, self.random, latency=latency, pause=pause)
         self.tail = 0
         self.steps = 0
         self.base, self.log2_places = PROGRAM, LOG2_PLACES
 
-    async def begin(self) -> None:
-        """Reset."""
-        idle = dict.fromkeys(
-            (
-                "awaddr",
-                "awprot",
-                "awvalid",
-                "wdata",
-                "wstrb",
-                "wvalid",
-                "bready",
-                "araddr",
-                "arprot",
-                "arvalid",
-                "rready",
-            ),
-            0,
-        )
-        await self.pins.reset(**{f"s_axi_{name}": value for name, value in idle.items()}, **self.memory.idle_pins())
-
-    async def cycle(self, **inputs: int) -> None:
-        """A cycle, with memory; what `seen` names is read before its end."""
-        self.pins.drive(**{f"s_axi_{name}": value for name, value in inputs.items()})
-        self.memory.drive()
-        await self.pins.settle()
-        self.memory.observe()
+    def ready(self) -> int:
+        """Not always."""
+        return int(self.random.random() >= self.pause)
 
     async def cycles(self, count: int) -> None:
         """Let so many go by."""
@@ -99,39 +64,14 @@ class Host:
             await self.cycle()
             await self.pins.tick()
 
-    async def write(self, name: str, value: int) -> None:
-        """Write a register."""
-        waiting = {"awvalid": 1, "wvalid": 1}
-        for _ in range(200):
-            await self.cycle(
-                awaddr=named(name).offset,
-                wdata=value,
-                wstrb=15,
-                bready=int(self.random.random() >= self.pause),
-                **waiting,
-            )
-            ended = self.pins.read("s_axi_bvalid") and self.pins.read("s_axi_bready")
-            for channel in ("aw", "w"):
-                if self.pins.read(f"s_axi_{channel}ready"):
-                    waiting[f"{channel}valid"] = 0
+    async def first_write(self, most: int) -> None:
+        """Let cycles go by until a burst of writes begins, but no more than so many."""
+        for _ in range(most):
+            await self.cycle()
+            begun = self.pins.read("m_axi_awvalid") and self.pins.read("m_axi_awready")
             await self.pins.tick()
-            if ended:
+            if begun:
                 return
-        raise AssertionError(f"no answer to a write of {name}")
-
-    async def read(self, name: str) -> int:
-        """Read a register."""
-        waiting = 1
-        for _ in range(200):
-            await self.cycle(araddr=named(name).offset, arvalid=waiting, rready=int(self.random.random() >= self.pause))
-            if self.pins.read("s_axi_rvalid") and self.pins.read("s_axi_rready"):
-                value = self.pins.read("s_axi_rdata")
-                await self.pins.tick()
-                return value
-            if self.pins.read("s_axi_arready"):
-                waiting = 0
-            await self.pins.tick()
-        raise AssertionError(f"no answer to a read of {name}")
 
     async def start(self, base: int = PROGRAM, log2_places: int = LOG2_PLACES) -> None:
         """As after a reset: say where the ring is, and that descriptors may be fetched."""
@@ -181,16 +121,6 @@ class Host:
         """Execute a program on an image of memory; the cycles that it took."""
         await self.offer(content, program)
         return await self.interrupt(most)
-
-    async def interrupt(self, most: int = 60_000) -> int:
-        """Wait until `irq` is high; the cycles that it took."""
-        for cycle in range(most):
-            await self.cycle()
-            raised = self.pins.read("irq")
-            await self.pins.tick()
-            if raised:
-                return cycle
-        raise AssertionError(f"no interrupt in {most} cycles; done {await self.read('done')} of {self.tail}")
 
     async def outcome(self) -> Outcome:
         """What registers say of the program."""

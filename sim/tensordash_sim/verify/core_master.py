@@ -1,0 +1,103 @@
+"""A processor at a core's registers, with a memory at its port: what drives a core's pins, whatever simulates them."""
+
+from random import Random
+from typing import Any
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.registers import named
+from tensordash_sim.core.golden import Memory
+from tensordash_sim.verify.axi_memory import AxiMemory
+
+__all__ = ["CoreMaster"]
+
+INPUTS = ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready")
+"""Of the registers' port."""
+MOST = 200
+"""Cycles in which a register answers."""
+
+
+class CoreMaster:
+    """What a processor does: registers by AXI4-Lite, one access at a time.
+
+    Parameters
+    ----------
+    pins : Pins, or what is driven and read like them
+        Of the core.
+    config : CoreConfig
+        The core.
+    memory : Memory
+        What is at its port.
+    random : Random
+        Of the memory, as are `latency` and `pause`: see `AxiMemory`.
+    """
+
+    def __init__(
+        self, pins: Any, config: CoreConfig, memory: Memory, random: Random, *, latency: tuple[int, int], pause: float
+    ) -> None:
+        self.pins, self.config = pins, config
+        self.memory = AxiMemory(
+            pins,
+            random,
+            memory,
+            bits=config.axi_bits,
+            prefix="m_axi_",
+            reads=True,
+            writes=True,
+            ids=True,
+            latency=latency,
+            pause=pause,
+            outstanding=config.outstanding + 2,
+        )
+
+    def ready(self) -> int:
+        """Whether it takes an answer in this cycle."""
+        return 1
+
+    async def begin(self) -> None:
+        """Reset."""
+        await self.pins.reset(**{f"s_axi_{name}": 0 for name in INPUTS}, **self.memory.idle_pins())
+
+    async def cycle(self, **inputs: int) -> None:
+        """A cycle up to its edge, with memory; inputs of the registers' port stay as they are until they are given."""
+        self.pins.drive(**{f"s_axi_{name}": value for name, value in inputs.items()})
+        self.memory.drive()
+        await self.pins.settle()
+        self.memory.observe()
+
+    async def write(self, name: str, value: int) -> None:
+        """Write a register."""
+        waiting = {"awvalid": 1, "wvalid": 1}
+        for _ in range(MOST):
+            await self.cycle(awaddr=named(name).offset, wdata=value, wstrb=15, bready=self.ready(), **waiting)
+            ended = self.pins.read("s_axi_bvalid") and self.pins.read("s_axi_bready")
+            for channel in ("aw", "w"):
+                if self.pins.read(f"s_axi_{channel}ready"):
+                    waiting[f"{channel}valid"] = 0
+            await self.pins.tick()
+            if ended:
+                return
+        raise AssertionError(f"no answer to a write of {name}")
+
+    async def read(self, name: str) -> int:
+        """Read a register."""
+        waiting = 1
+        for _ in range(MOST):
+            await self.cycle(araddr=named(name).offset, arvalid=waiting, rready=self.ready())
+            if self.pins.read("s_axi_rvalid") and self.pins.read("s_axi_rready"):
+                value = self.pins.read("s_axi_rdata")
+                await self.pins.tick()
+                return int(value)
+            if self.pins.read("s_axi_arready"):
+                waiting = 0
+            await self.pins.tick()
+        raise AssertionError(f"no answer to a read of {name}")
+
+    async def interrupt(self, most: int) -> int:
+        """Wait until `irq` is high; the cycles that it took."""
+        for cycle in range(most):
+            await self.cycle()
+            raised = self.pins.read("irq")
+            await self.pins.tick()
+            if raised:
+                return cycle
+        raise AssertionError(f"no interrupt in {most} cycles; {await self.read('done')} descriptors are done")
