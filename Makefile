@@ -62,9 +62,10 @@ SEED ?= $(shell date +%Y%m%d)
 soak: $(READY)
 	$(BIN)/tensordash soak --seed $(SEED) --positions 100000000 --cover -o build/soak
 
-# pip shows what it installs. Wheels only, so that nothing is compiled (wavedrom, pure Python, has none); bytecode comes
-# as it is used.
-PIP := $(BIN)/pip install --disable-pip-version-check --no-compile --only-binary :all: --no-binary wavedrom
+# pip shows what it installs. Wheels only, so that nothing is compiled (wavedrom, pure Python, has none: pip makes one, with
+# pinned tools); bytecode comes as it is used.
+PIP := PIP_CONSTRAINT=build-constraints.txt $(BIN)/pip install --disable-pip-version-check --no-compile \
+	--only-binary :all: --no-binary wavedrom --use-pep517
 
 # Of this wheel only CACTI's sources are read: neither what it needs nor the Python that it asks for matters.
 CACTI := hwcomponents-cacti==1.0.40
