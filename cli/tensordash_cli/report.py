@@ -133,7 +133,7 @@ def _verdict(
         raise not_among("--step", str(step), map(str, steps), folder)
     chosen = next((each for each in trace.steps if each.index == step), trace.steps[-1])
     if plan is None:
-        plan = chosen.flow is not None and not unrecorded(chosen)
+        plan = not unrecorded(chosen)
     elif plan and (why := unrecorded(chosen)):
         raise click.UsageError(f"--plan: {why}")
     synthesis = None

@@ -17,25 +17,9 @@ from tensordash.movers.inflate import Inflate
 from tensordash.movers.layout import Layout
 from tensordash.tile.tile import Tile
 
-from .harness import Stand
+from .harness import Anything, Stand
 
-__all__ = ["ANYTHING", "FREE_UNITS", "AnyBeats", "Anything"]
-
-
-class Anything(Elaboratable):
-    """Any component at all with the ports of one: outputs that may be anything in every cycle."""
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
-
-    def elaborate(self, platform: Any) -> Module:
-        """Free outputs."""
-        m = Module()
-        for name, value, is_input in members(self.block):
-            if not is_input:
-                m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
-        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
-        return m
+__all__ = ["ANYTHING", "FREE_UNITS", "AnyBeats"]
 
 
 class AnyBeats(Elaboratable):

@@ -12,7 +12,7 @@ from amaranth.hdl._ir import PortDirection
 from tensordash.block import Block
 from tensordash.emission.verilog import Library, members
 
-__all__ = ["Fault", "Harness", "Stand"]
+__all__ = ["Anything", "Fault", "Harness", "Stand"]
 
 Fault = Callable[[Module, Any, Any], Any]
 """Breaks a component at its ports: gets the module, the sound component and the one seen from outside, whose outputs
@@ -25,6 +25,22 @@ class Stand:
 
     kind: type[Block]
     make: Callable[[Block], Elaboratable]
+
+
+class Anything(Elaboratable):
+    """Any component at all with the ports of one: outputs that may be anything in every cycle."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+
+    def elaborate(self, platform: Any) -> Module:
+        """Free outputs."""
+        m = Module()
+        for name, value, is_input in members(self.block):
+            if not is_input:
+                m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
+        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+        return m
 
 
 class HollowLibrary(Library):

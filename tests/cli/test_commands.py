@@ -13,6 +13,7 @@ from tensordash.arithmetic.converter import Converter
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_cli.main import run
+from tensordash_formal.proofs import PROOFS
 from tensordash_sim.chip import ChipConfig
 from tensordash_sim.golden import matmul
 from tensordash_sim.lowering import MatrixProduct
@@ -295,7 +296,9 @@ def test_demo_that_rounds_in_every_cycle(capfd: pytest.CaptureFixture[str]) -> N
         assert all(0 < float(error) < 1e-2 for error in line[-2:])
 
 
-def test_prove(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_prove(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two of the proofs: tests/formal has them all."""
+    monkeypatch.setattr("tensordash_formal.suite.PROOFS", [each for each in PROOFS if each.name.startswith("tile")])
     arguments = "prove --preset dense --set tile.rows=1 --set tile.columns=1 --set tile.lanes=2 -o proofs"
     document = json.loads(call(f"{arguments} --json", capfd))
     assert document == json.loads((folder / "proofs" / "prove.json").read_text())

@@ -234,7 +234,7 @@ def test_a_stopped_solver_ends_what_runs_and_keeps_no_answer(tmp_path):
 
 def test_a_missing_tool_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr("shutil.which", lambda name, path: None)
-    with pytest.raises(ProofError, match=r"yowasp-\w+ is not installed: .*pip install .\.\[prove\]"):
+    with pytest.raises(ProofError, match=r"yowasp-[\w-]+ is not installed: .*pip install .\.\[prove\]"):
         prove(wheel, tmp_path)
 
 

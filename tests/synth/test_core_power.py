@@ -8,7 +8,7 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.recorded import recorded_step, step_program
+from tensordash_sim.core.recorded import recorded_operations, step_program
 from tensordash_synth import load_liberty, synthesize_core
 from tensordash_synth.core_power import CoreSimulation
 from tensordash_synth.core_training import NoEnergyError, training_energies
@@ -79,7 +79,7 @@ def test_a_memory_beside_gates(tmp_path):
 
 def test_the_step_is_all_of_it():
     config = core("core")
-    works = list(recorded_step(config))
+    works = list(recorded_operations(config))
     assert len(works) == 11
     assert {work.operation for work in works} == {"AxW", "WxG", "AxG"}
     assert not any(work.name == "CNN.conv1 WxG" for work in works), "nobody needs the images' gradient"
@@ -87,7 +87,7 @@ def test_the_step_is_all_of_it():
     assert by_name["CNN.conv2 AxG"].values["G"].shape == (16, 16, 6, 6)
     assert by_name["CNN.fc1 AxW"].values["A"].shape == (1, 144, 1, 16)
     with pytest.raises(ValueError, match="the sides of the tile must have one format, not fp8_e4m3 and fp8_e5m2"):
-        next(recorded_step(core("core-fp8")))
+        next(recorded_operations(core("core-fp8")))
 
 
 def test_where_energy_cannot_be_had(monkeypatch):
@@ -128,7 +128,7 @@ def asked(config: CoreConfig, descriptors: tuple[int, ...]) -> dict[str, int]:
 def check_accesses(name: str, design: str, operations: set[str]) -> None:
     config = core(name)
     kept = json.loads((ROOT / "docs" / "cost.json").read_text())["core"]["figures"][design]["step"]["operations"]
-    for work in recorded_step(config):
+    for work in recorded_operations(config):
         if work.name not in operations and operations:
             continue
         wanted = asked(config, step_program(config, work).descriptors)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, ResetSignal, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Module, Mux, ResetSignal, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
@@ -15,26 +15,10 @@ from tensordash.tile.flags import FLAGS
 from tensordash.tile.status import counter_names
 from tensordash.tile.tile import Tile
 
-from ..harness import Fault, Harness, Stand
+from ..harness import Anything, Fault, Harness, Stand
 from ..proof import Broken, Proof
 
 __all__ = ["PROOF"]
-
-
-class AnyTile(Elaboratable):
-    """Any tile at all: outputs that may be anything in every cycle."""
-
-    def __init__(self, tile: Block) -> None:
-        self.tile = tile
-
-    def elaborate(self, platform: Any) -> Module:
-        """Free outputs."""
-        m = Module()
-        for name, value, is_input in members(self.tile):
-            if not is_input:
-                m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
-        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
-        return m
 
 
 class WrapperHarness(Harness):
@@ -45,7 +29,7 @@ class WrapperHarness(Harness):
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = AxiStreamTile(config)
-        super().__init__(self.dut, stands=(Stand(Tile, AnyTile),), fault=fault)
+        super().__init__(self.dut, stands=(Stand(Tile, Anything),), fault=fault)
         self.config = config
         self.tile = {name: len(value) for name, value, _ in members(self.dut.tile)}
         # Feeders of a width are one module: what it does is shown once, and that every port has one.

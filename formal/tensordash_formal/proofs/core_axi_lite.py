@@ -15,8 +15,8 @@ from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash_axi import AxiLiteRules
 
-from ..core_stands import FREE_UNITS, Anything
-from ..harness import Fault, Harness, Stand
+from ..core_stands import FREE_UNITS
+from ..harness import Anything, Fault, Harness, Stand
 from ..proof import Broken, Proof
 
 __all__ = ["PROOF"]

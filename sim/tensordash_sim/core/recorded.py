@@ -17,7 +17,7 @@ from .images import TensorImage, layer_values
 from .layer import OPERANDS, Layer
 from .scheduled import scheduled_speedup
 
-__all__ = ["MEMORY", "RecordedOperation", "StepProgram", "recorded_step", "step_program"]
+__all__ = ["MEMORY", "RecordedOperation", "StepProgram", "recorded_operations", "step_program"]
 
 MEMORY = 1 << 17
 """Bytes that hold operands and result of any of them; its program goes behind."""
@@ -64,7 +64,7 @@ class StepProgram:
     image: TensorImage
 
 
-def recorded_step(config: CoreConfig) -> Iterator[RecordedOperation]:
+def recorded_operations(config: CoreConfig) -> Iterator[RecordedOperation]:
     """A training step of a CNN on 16 digits: forward, and both gradients of every layer, of the first one its weights'.
 
     Parameters

@@ -4,7 +4,7 @@ from .budget import Budget
 from .graph import Graph, Node, Tensor
 from .plan import MEASURES, Kept, Plan
 from .published import gpt_block, resnet50, vgg16
-from .recorded import recorded_step, unrecorded
+from .recorded import step_graph, unrecorded
 from .replay import PlanError, Replayed, replay
 from .search import plan_step
 from .stages import Stage
@@ -26,9 +26,9 @@ __all__ = [
     "Value",
     "gpt_block",
     "plan_step",
-    "recorded_step",
     "replay",
     "resnet50",
+    "step_graph",
     "unrecorded",
     "vgg16",
 ]

@@ -8,10 +8,11 @@ from math import gcd, prod
 
 from ..lowering import MatrixProduct, Operation
 from ..trace import Record, Step, Update, Work
-from .graph import Graph, Node, Tensor
-from .step import BIT, HALF, LEAST_ROWS, SINGLE
+from .graph import BIT, HALF, SINGLE, Graph, Node, Tensor
+from .optimizer import optimizer_update
+from .step import LEAST_ROWS
 
-__all__ = ["recorded_step", "unrecorded"]
+__all__ = ["step_graph", "unrecorded"]
 
 SAMPLES = "samples"
 PLACE = 0.5
@@ -27,7 +28,7 @@ _Cycles = tuple[int, int]
 """As a whole, and cut into parts."""
 
 
-def recorded_step(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
+def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
     """A recorded step, to be planned.
 
     What is assumed is as in `GraphWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
@@ -63,7 +64,7 @@ def recorded_step(step: Step, cycles: Sequence[int], apart: Sequence[int] | None
     ...     with record(f"{folder}/run.trace", model=model, optimizers=()):
     ...         model(torch.ones(3, 8)).sum().backward()
     ...     (step,) = Trace.open(f"{folder}/run.trace").steps
-    >>> graph = recorded_step(step, [1] * len(step.records))
+    >>> graph = step_graph(step, [1] * len(step.records))
     >>> list(graph.nodes)
     ['0.AxW', 'relu', '2.AxW', '2.WxG', '2.AxG', 'threshold_backward', '0.AxG']
     """
@@ -94,13 +95,20 @@ class _Recorded:
         self.names: Counter[str] = Counter()
         self.tensors: dict[str, Tensor] = {}
         self.nodes: list[Node] = []
+        self.made: dict[str, int] = {}  # the place of the node that writes a tensor
         self.tensor: dict[int, str] = {}  # names, by place in the flow
         self.inside: dict[str, str] = {}  # of tensors that exist inside of a fused operation only
         self.sums: dict[int, str] = {}  # of normalisations, by what the flow has instead
         parameters = {update.parameter for update in self.flow.updates}
         parameters |= {each["W"] for work in self.flow.work for _, each in work.products if "W" in each}
-        written = {place for work in self.flow.work for place in work.writes}
-        self.parameters = parameters - written
+        self.written = {place for work in self.flow.work for place in work.writes}
+        self.parameters = parameters - self.written
+        self.layers = {  # of parameters: the first that multiplies one
+            operands["W"]: self.step.records[record].layer
+            for work in reversed(self.flow.work)
+            for record, operands in reversed(work.products)
+            if "W" in operands
+        }
         self.gradients = {update.gradient for update in self.flow.updates if update.gradient is not None}
         small = {place for place in self.parameters if len(self.flow.tensors[place].shape) < 2}
         small |= {
@@ -110,7 +118,7 @@ class _Recorded:
         small |= {
             place
             for place, each in enumerate(self.flow.tensors)
-            if not each.shape or (len(each.shape) == 1 and place not in written)
+            if not each.shape or (len(each.shape) == 1 and place not in self.written)
         }
         self.small = small
         self.density = {
@@ -161,11 +169,7 @@ class _Recorded:
         if not writes:
             return
         taken = [self._read(place) for place in reads]
-        if (
-            name in _MASKED
-            and len(reads) == 2
-            and reads[1] in {each for work in self.flow.work for each in work.writes}
-        ):
+        if name in _MASKED and len(reads) == 2 and reads[1] in self.written:
             taken[1] = self._mask(taken[1])
         own = self._own(name)
         if not taken:
@@ -269,26 +273,19 @@ class _Recorded:
 
     def _update(self, update: Update) -> None:
         assert update.gradient is not None
-        given = self._read(update.parameter)
-        name, values = self._own(given.removesuffix(".W") + ".update"), self.tensors[given].values
-        reads, writes = [self.tensor[update.gradient]], []
-        for what in ("master", *(f"state{number}" for number in range(update.states))):
-            before, after = f"{name}.{what}", f"{name}.{what}.new"
-            self.tensors[before] = Tensor(name=before, values=values, value_bytes=SINGLE, given=True)
-            self.tensors[after] = Tensor(name=after, values=values, value_bytes=SINGLE, wanted=True, becomes=before)
-            reads.append(before)
-            writes.append(after)
-        new = f"{name}.W.new"
-        density = self.tensors[given].density
-        self.tensors[new] = Tensor(name=new, values=values, density=density, wanted=True, becomes=given)
-        self.nodes.append(Node(name=name, kind="update", reads=tuple(reads), writes=(*writes, new), values=values))
+        weights = self.tensors[self._read(update.parameter)]
+        name = self._own(weights.name.removesuffix(".W"))
+        node, tensors = optimizer_update(name, weights, self.tensor[update.gradient], update.states)
+        self.tensors |= {each.name: each for each in tensors}
+        self.nodes.append(node)
 
     def _drop(self) -> None:
         """Take out what nobody needs; gradients that no optimizer takes are wanted."""
+        read = {name for node in self.nodes for name in node.reads}
         for node in self.nodes:
             if node.kind == "product" and node.name.endswith(str(Operation.WEIGHT_GRADIENT)):
                 for name in node.writes:
-                    if not any(name in each.reads for each in self.nodes):
+                    if name not in read:
                         self.tensors[name] = replace(self.tensors[name], wanted=True)
         needed: set[str] = set()
         kept = []
@@ -316,13 +313,7 @@ class _Recorded:
         if place not in self.tensor:
             name = f"given {place}"
             if place in self.parameters:
-                layers = (
-                    self.step.records[record].layer
-                    for work in self.flow.work
-                    for record, operands in work.products
-                    if operands.get("W") == place
-                )
-                name = self._own(f"{next(layers, f'parameter {place}')}.W")
+                name = self._own(f"{self.layers.get(place, f'parameter {place}')}.W")
             shape = self.flow.tensors[place].shape
             is_cut = place not in self.parameters and len(shape) > 1 and shape[0] % self.samples == 0
             self._tensor(place, name, HALF, is_cut=is_cut, given=True)
@@ -358,7 +349,7 @@ class _Recorded:
         if mask not in self.tensors:
             like = self.tensors[name]
             self.tensors[mask] = Tensor(name=mask, values=like.values, value_bytes=BIT, axes=like.axes)
-            at = next(number for number, node in enumerate(self.nodes) if name in node.writes)
+            at = self.made[name]
             self.nodes[at] = replace(self.nodes[at], writes=(*self.nodes[at].writes, mask))
         return mask
 
@@ -378,6 +369,7 @@ class _Recorded:
             axis = SAMPLES if any(self.tensors[each].axes for each in (*reads, *writes)) else ""
         if not axis and kind != "product":
             kind = "update"  # of weights
+        self.made |= dict.fromkeys(writes, len(self.nodes))
         self.nodes.append(
             Node(
                 name=name,

@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from ..lowering import Geometry, MatrixProduct, Operation
-from .graph import Graph, Node, Tensor
+from .graph import BIT, HALF, SINGLE, Graph, Node, Tensor
+from .optimizer import optimizer_update
 
 __all__ = ["Cycles", "GraphWriter", "Value"]
-
-HALF, SINGLE, BIT = 2.0, 4.0, 0.125
-"""Bytes of a value of fp16, of FP32, and of a mask."""
 
 Cycles = Callable[[Geometry, Operation, str], tuple[int, int]]
 """Cycles of the chip's tiles for an operation, without DRAM: as a whole, and if it is cut into parts, or 0 if that
@@ -128,7 +126,7 @@ class GraphWriter:
             self._tensor(dw, values["W"], SINGLE, weight_density, set())
             reads = (x.tensor, *gradients)
             nodes.append(self._product(name, geometry, Operation.WEIGHT_GRADIENT, kind, reads, (dw,), axis))
-            return [*nodes, self._update(name, values["W"], weight_density)]
+            return [*nodes, self._update(name, weight_density)]
 
         self._tape.append(back)
         return [Value(y) for y in ys]
@@ -336,27 +334,15 @@ class GraphWriter:
     def _sums(self, name: str, reads: tuple[str, ...], writes: tuple[str, ...], axis: str, values: int) -> Node:
         return replace(self._element(name, reads, writes, axis, values), kind="sums")
 
-    def _update(self, name: str, values: int, density: float) -> Node:
-        """The optimizer: reads the gradient, the weights in full precision and its state; writes all but the gradient.
-
-        If weights have a static mask, it is read once, and never written.
-        """
-        reads, writes = [f"{name}.dW"], []
-        if density < 1:
-            self._tensor(f"{name}.mask", values, BIT, 1.0, set(), given=True)
-            reads.append(f"{name}.mask")
-        for what in ("master", *(f"state{number}" for number in range(self.states))):
-            self._tensor(f"{name}.{what}", values, SINGLE, density, set(), given=True)
-            reads.append(f"{name}.{what}")
-            writes.append(f"{name}.{what}.new")
-            self._tensor(writes[-1], values, SINGLE, density, set())
-        writes.append(f"{name}.W.new")
-        self._tensor(writes[-1], values, HALF, density, set())
-        for each in (*reads, *writes):
-            self.tensors[each] = replace(self.tensors[each], has_mask=density == 1)
-        for each in writes:
-            self.tensors[each] = replace(self.tensors[each], wanted=True, becomes=each.removesuffix(".new"))
-        return Node(name=f"{name}.update", kind="update", reads=tuple(reads), writes=tuple(writes), values=values)
+    def _update(self, name: str, density: float) -> Node:
+        """The optimizer. Weights with zeros have a static mask: it is read once, and never written."""
+        gradient, weights = self.tensors[f"{name}.dW"], self.tensors[f"{name}.W"]
+        masked = density < 1
+        mask = Tensor(name=f"{name}.mask", values=weights.values, value_bytes=BIT, given=True) if masked else None
+        node, tensors = optimizer_update(name, weights, gradient.name, self.states, density=density, mask=mask)
+        for each in (gradient, *tensors):
+            self.tensors[each.name] = replace(each, has_mask=not masked)
+        return node
 
     def _gradient(self, y: str) -> str:
         """The gradient of a tensor: the sum of what its readers gave, if they are several."""

@@ -7,7 +7,7 @@ from tensordash import TileConfig
 
 from ..chip import BANDWIDTHS, ChipConfig
 from ..evaluate.figure import Figure, Point
-from ..planner import MEASURES, Budget, Plan, plan_step, recorded_step, replay
+from ..planner import MEASURES, Budget, Plan, plan_step, replay, step_graph
 from ..trace import Step
 
 __all__ = ["planned"]
@@ -47,7 +47,7 @@ def planned(
     """
     plain, ordered = results["as recorded"], results["all of them"]
     graphs = {
-        (which, order): recorded_step(
+        (which, order): step_graph(
             step, [each[key] for each in (ordered if order else plain)], [each[key] for each in plain]
         )
         for which, key in (("dense", "dense_on_chip"), ("sparse", "on_chip"))

@@ -36,7 +36,7 @@ class StepWriter:
         self._new: list[str] = []
         self._records: list[dict[str, Any]] = []
         self._uncaptured: list[str] = []
-        self._flow: Flow | None = None
+        self._flow: dict[str, Any] | None = None
         self._closed = False
 
     def store(self, array: ArrayLike, dtype: str | None = None) -> Operand:
@@ -144,13 +144,15 @@ class StepWriter:
             If it names records that are not there, or contradicts itself.
         """
         self._require_open()
-        self._flow = Flow.from_json(flow.to_json(), len(self._records), "flow")
+        document = flow.to_json()
+        Flow.from_json(document, len(self._records), "flow")  # which checks it
+        self._flow = document
 
     def close(self) -> dict[str, Any]:
         """Take no more; return what the index says of the step, but for its index and epoch."""
         self._closed = True
         document = {"uncaptured": self._uncaptured, "records": self._records}
-        return document if self._flow is None else {**document, "flow": self._flow.to_json()}
+        return document if self._flow is None else {**document, "flow": self._flow}
 
     def discard(self) -> None:
         """Take no more, and remove the arrays that this step has added."""

@@ -55,6 +55,12 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("name", BROKEN)
+IN_CI = list(BROKEN)[:3]
+"""The others, which take ten seconds each, at night."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[] if each in IN_CI else pytest.mark.slow) for each in BROKEN]
+)
 def test_broken(name):
     assert run("usual", BROKEN[name], effort=1)

@@ -10,7 +10,7 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash_cli.main import run
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
-from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, evaluate, page, section, write_figure
+from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, page, section, write_figure
 from tensordash_sim.evaluate.gpt import _block as gpt_block
 from tensordash_sim.evaluate.gpt import element_wise
 from tensordash_sim.evaluate.measure import masked_outputs
@@ -20,20 +20,11 @@ from tensordash_sim.lowering import MatrixProduct
 from tensordash_sim.models import NAMES as MODELS
 from tensordash_sim.trace import Trace, example_trace
 
+from .points import one, value
+
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "evaluation.md").read_text(encoding="utf-8")
 SMALL, TINY = Settings(), Settings(scale="tiny")
-
-
-def one(name: str, settings: Settings, folder: Path) -> Figure:
-    (figure,) = evaluate([name], settings, folder)
-    return figure
-
-
-def value(figure: Figure, **where: Any) -> float:
-    (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
-    assert point.ours is not None
-    return point.ours
 
 
 def trace_model(name: str, *options: str) -> None:

@@ -10,28 +10,19 @@ from tensordash import TensorDashError, load_preset
 from tensordash_cli.main import run
 from tensordash_sim.block_formats import BLOCK_FORMATS
 from tensordash_sim.chip import ChipConfig, Machine, simulate_operation, totals
-from tensordash_sim.evaluate import Figure, Settings, evaluate
+from tensordash_sim.evaluate import Settings
 from tensordash_sim.evaluate.measure_formats import pruned_product, pruned_weights, quantised_mask, quantised_step
 from tensordash_sim.evaluate.quantised import QUANTISED
 from tensordash_sim.evaluate.two_of_four import CORE, EXTRA, PRESETS, RANDOM, TWO_OF_FOUR
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
 
+from .points import one, value
+
 PAGE = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 TINY = Settings(scale="tiny")
 TILE = load_preset("paper", ["tile.out_rows=4"])
 LINEAR = MatrixProduct(batch=1, samples=64, in_features=64, out_features=64)
-
-
-def one(name: str, settings: Settings, folder: Path) -> Figure:
-    (figure,) = evaluate([name], settings, folder)
-    return figure
-
-
-def value(figure: Figure, **where: Any) -> float:
-    (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
-    assert point.ours is not None
-    return point.ours
 
 
 def written(path: Path, values: bool = True) -> Trace:

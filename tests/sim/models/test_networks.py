@@ -32,7 +32,10 @@ def weights(run: Training) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in run.model.parameters()])
 
 
-@pytest.mark.parametrize("name", HERE)
+@pytest.mark.parametrize(
+    "name",  # at night, what takes longest: resnet50 is one, too
+    [pytest.param(name, marks=pytest.mark.slow if name == "resnet50-sparse" else ()) for name in HERE],
+)
 def test_trains_and_repeats(name: str, tmp_path: Path) -> None:
     """Two runs of a seed are the same bit by bit, whatever else draws random numbers; another seed is not.
 

@@ -18,9 +18,9 @@ from tensordash_sim.planner import (
     GraphWriter,
     Node,
     plan_step,
-    recorded_step,
     replay,
     resnet50,
+    step_graph,
     vgg16,
 )
 from tensordash_sim.planner.published import STAGES, VGG, VGG_LINEAR, convolution
@@ -151,7 +151,7 @@ def facts(graph: Graph, kinds: tuple[str, ...]) -> Counter:
 def test_it_is_the_graph_that_is_derived(tmp_path, model, own):
     size = 32 if "VGG" in repr(model()) else 64
     step = recorded(tmp_path, model(), torch.rand(IMAGES, 3, size, size))
-    found, expected = dense(recorded_step(step, cycles(step)), 0.25), dense(own(), 0.25)
+    found, expected = dense(step_graph(step, cycles(step)), 0.25), dense(own(), 0.25)
     assert found.axes == {"samples": IMAGES}
     assert facts(found, ("product", "update")) == facts(expected, ("product", "update"))
     assert facts(found, ("sums",)) == facts(expected, ("sums",))
@@ -176,7 +176,7 @@ def test_between_products(tmp_path):
     x = writer.element_wise("pool", [x], axis="samples", values=IMAGES * 128, mask_bytes=1 / 4)
     linear = MatrixProduct(batch=1, samples=IMAGES, in_features=128, out_features=5)
     expected = writer.finish(writer.product("fc", linear, x, axis="samples", density=1.0), axis="samples")
-    found, kinds = dense(recorded_step(step, cycles(step)), 0.25), ("product", "update", "sums", "element-wise")
+    found, kinds = dense(step_graph(step, cycles(step)), 0.25), ("product", "update", "sums", "element-wise")
     # But for the loss, which is as large as the results.
     found_all, expected_all = (
         {fact: count for fact, count in facts(graph, kinds).items() if all(size[0] != 20 for size in fact[1])}
@@ -204,7 +204,7 @@ def test_fused_attention_is_its_parts(tmp_path):
     for fused in (False, True):
         (tmp_path / str(fused)).mkdir()
         step = recorded(tmp_path / str(fused), Attention(fused), torch.rand(2, 128, 16, requires_grad=True))
-        graphs.append(dense(recorded_step(step, cycles(step)), 0.25))
+        graphs.append(dense(step_graph(step, cycles(step)), 0.25))
     apart, fused = graphs
     assert facts(fused, ("product", "update", "row-wise")) == facts(apart, ("product", "update", "row-wise"))
     assert sum(node.kind == "row-wise" for node in fused.nodes.values()) == 2
@@ -223,7 +223,7 @@ def test_a_network_that_is_cut_nowhere(tmp_path):
             return self.fc(self.lstm(self.words(x))[0])
 
     step = recorded(tmp_path, Recurrent(), torch.arange(10).view(5, 2))
-    graph = recorded_step(step, cycles(step))
+    graph = step_graph(step, cycles(step))
     (forward,) = (node for node in graph.nodes.values() if node.name.endswith(".forward"))
     assert forward.kind == "product"
     of_it = [record.geometry.macs for record in step.records if "lstm" in record.layer and record.operation == "AxW"]
@@ -248,7 +248,7 @@ def test_weights_that_are_made(tmp_path):
             return x
 
     step = recorded(tmp_path, Normalised(), torch.rand(64, 32))
-    graph = recorded_step(step, cycles(step))
+    graph = step_graph(step, cycles(step))
     made = [node for node in graph.nodes.values() if node.kind == "update" and "update" not in node.name]
     assert made
     assert not any(node.axis for node in made)
@@ -275,7 +275,7 @@ class Language(nn.Module):
 def test_embeddings(tmp_path):
     """Their gradients are sums over all parts; a weight with two gradients has the sum of them."""
     step = recorded(tmp_path, Language(), torch.randint(50, (4, 8)))
-    graph = recorded_step(step, [1] * len(step.records))  # so that all wait for DRAM
+    graph = step_graph(step, [1] * len(step.records))  # so that all wait for DRAM
     kinds = [node.kind for node in graph.nodes.values() if node.name.startswith("embedding")]
     assert kinds == ["element-wise", "update", "element-wise"]  # gradients of places are added over the batch before
     sums = [name for name, tensor in graph.tensors.items() if tensor.values == 50 * 32 and not tensor.axes]
@@ -297,7 +297,7 @@ def test_dropout_and_what_a_host_does(tmp_path):
             return nn.functional.dropout(self.fc((x * 2).relu()), 0.5)
 
     step = recorded(tmp_path, Prepared(), torch.rand(4, 8))
-    graph = recorded_step(step, cycles(step))
+    graph = step_graph(step, cycles(step))
     first = next(iter(graph.nodes.values()))
     assert first.kind == "product"
     assert all(graph.tensors[name].given for name in first.reads)
@@ -308,14 +308,14 @@ def test_gradients_that_nobody_takes_are_wanted(tmp_path):
     with record(tmp_path / "run.trace", model=model, optimizers=()):
         model(torch.rand(4, 8)).sum().backward()
     (step,) = Trace.open(tmp_path / "run.trace").steps
-    graph = recorded_step(step, cycles(step))
+    graph = step_graph(step, cycles(step))
     assert [tensor.values for tensor in graph.tensors.values() if tensor.wanted] == [32]
 
 
 def test_joined_samples_count_as_a_whole_only(tmp_path):
     step = recorded(tmp_path, nn.Sequential(nn.Linear(8, 4), nn.Linear(4, 2)), torch.rand(4, 8))
     apart = [record.geometry.macs + (record.operation == "AxG") for record in step.records]
-    nodes = recorded_step(step, cycles(step), apart).nodes
+    nodes = step_graph(step, cycles(step), apart).nodes
     assert {node.name: node.apart for node in nodes.values() if node.apart} == {"1.AxG": 33, "0.AxG": 129}
 
 
@@ -323,15 +323,15 @@ class TestWrong:
     def test_an_older_trace(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"step 1 must have its flow recorded: by `tensordash trace` since"):
-            recorded_step(replace(step, flow=None), cycles(step))
+            step_graph(replace(step, flow=None), cycles(step))
 
     def test_a_product_is_missing(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"all products of step 1 must be recorded, also aten::conv3d of layer x"):
-            recorded_step(replace(step, uncaptured=("aten::conv3d of layer x",)), cycles(step))
-        assert recorded_step(replace(step, uncaptured=("aten::mm under torch.no_grad",)), cycles(step)).nodes
+            step_graph(replace(step, uncaptured=("aten::conv3d of layer x",)), cycles(step))
+        assert step_graph(replace(step, uncaptured=("aten::mm under torch.no_grad",)), cycles(step)).nodes
 
     def test_too_few_cycles(self, tmp_path):
         step = recorded(tmp_path, nn.Linear(2, 2), torch.rand(4, 2))
         with pytest.raises(ValueError, match=r"cycles must be given for 2 records, not 1"):
-            recorded_step(step, [1])
+            step_graph(step, [1])

@@ -8,9 +8,11 @@ import pytest
 from tensordash import TileConfig, load_preset
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
 from tensordash_sim.evaluate import Figure
-from tensordash_sim.planner import MEASURES, Budget, plan_step, recorded_step
+from tensordash_sim.planner import MEASURES, Budget, plan_step, step_graph
 from tensordash_sim.report import verdict
 from tensordash_sim.trace import Trace, example_trace
+
+from ..evaluate.points import value
 
 SYNTHESIS = {
     "config": "0123456789abcdef",
@@ -23,12 +25,6 @@ SYNTHESIS = {
 def figures() -> dict[str, Figure]:
     found = verdict(Trace.open(example_trace()), load_preset("recommended"), synthesis=SYNTHESIS, plan=True)
     return {figure.name: figure for figure in found}
-
-
-def value(figure: Figure, **where: Any) -> float:
-    (point,) = (p for p in figure.points if all(getattr(p, key) == wanted for key, wanted in where.items()))
-    assert point.ours is not None
-    return point.ours
 
 
 @pytest.mark.parametrize(
@@ -82,7 +78,7 @@ def test_a_plan_is_of_these_cycles(figures: dict[str, Figure], tmp_path: Path) -
         budget = Budget.of(chip, gbps=gbps, columns=config.columns)
         for name, results, measures in (("no plan", plain, ()), ("order", ordered, tuple(MEASURES))):
             taken = [
-                plan_step(recorded_step(step, [x[key] for x in results], [x[key] for x in plain]), budget, measures)
+                plan_step(step_graph(step, [x[key] for x in results], [x[key] for x in plain]), budget, measures)
                 for key in ("dense_on_chip", "on_chip")
             ]
             found = value(figure, series=f"{gbps:g} GB/s", x=name)

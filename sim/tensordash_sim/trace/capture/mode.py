@@ -50,6 +50,7 @@ class Capture(TorchDispatchMode):
         self._failed = failed
         self._process = os.getpid()
         self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
+        self._schemas: dict[Any, str] = {}
         self._writes: dict[Any, list[tuple[int, str]]] = {}
         self._kinds: dict[Any, tuple[str, Callable[[Any, Call], None] | None] | None] = {}
 
@@ -83,6 +84,7 @@ class Capture(TorchDispatchMode):
             name = operators.name_of(func, HANDLERS)
             self._kinds[func] = (name, HANDLERS.get(name)) if name else None
             self._writes[func] = _writes_of(func)
+            self._schemas[func] = str(getattr(getattr(func, "_schema", None), "name", func))
         written: list[torch.Tensor] = []
         for place, name in self._writes[func]:
             written += tensors_in([args[place] if place < len(args) else (kwargs or {}).get(name)])
@@ -92,15 +94,13 @@ class Capture(TorchDispatchMode):
         if os.getpid() != self._process:
             return result
         with self._lock:
-            call = Call(func, args, kwargs or {}, result)
             phase = self._phase()
             reads = self._follow(self.flow.take, args, kwargs or {}) if phase in PHASES else None
             if (kind := self._kinds[func]) is not None:
-                self._look_at(*kind, call)
+                self._look_at(*kind, Call(func, args, kwargs or {}, result))
             recorded = sink.products()
             if reads is not None:
-                name = str(getattr(getattr(func, "_schema", None), "name", func))
-                self._follow(self.flow.add, name, phase, reads, written, args, result, recorded)
+                self._follow(self.flow.add, self._schemas[func], phase, reads, written, args, result, recorded)
         return result
 
     def _phase(self) -> str:
