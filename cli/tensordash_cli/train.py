@@ -39,6 +39,13 @@ WIDTH = 100
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
 @click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of weights and order.")
+@click.option(
+    "--rounding",
+    type=click.Choice(("nearest", "stochastic")),
+    default="nearest",
+    show_default=True,
+    help="Of results in the operands' format, with --seed.",
+)
 @click.option("--compare", type=click.Choice(BACKENDS[1:]), help="Run all on this, too; stop where a bit differs.")
 @click.option(
     "-o", "--output", metavar="DIR", type=Path, help="For checkpoints, run.json and report.html; goes on there."
@@ -74,6 +81,7 @@ def _train(
     steps: int | None,
     epochs: int | None,
     seed: int,
+    rounding: str,
     compare: str | None,
     output: Path | None,
 ) -> "tuple[Trainer, Run]":
@@ -88,10 +96,11 @@ def _train(
             raise
         raise TensorDashError("training needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from error
     task = load_task(model, seed)
-    settings = {"model": model, "seed": seed, "configuration": config.digest}
+    settings = {"model": model, "seed": seed, "rounding": rounding, "configuration": config.digest}
+    how = {"rounding": rounding, "rounding_seed": seed}
     with ExitStack() as stack:
-        device = stack.enter_context(_device(config, backend))
-        other = None if compare is None else stack.enter_context(_device(config, compare))
+        device = stack.enter_context(_device(config, backend, **how))
+        other = None if compare is None else stack.enter_context(_device(config, compare, **how))
         watcher = None if other is None else comparison(other)
         trainer = Trainer(task, device, settings=settings, folder=output, watcher=watcher)
         trainer.resume()
@@ -112,11 +121,11 @@ def _train(
     return trainer, run
 
 
-def _device(config: TileConfig | CoreConfig, backend: str) -> "Device":
+def _device(config: TileConfig | CoreConfig, backend: str, **how: Any) -> "Device":
     from tensordash_runtime import Device
 
     try:
-        return Device(config, backend)
+        return Device(config, backend, **how)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
 

@@ -1,6 +1,7 @@
 """Three ways to run an operation: compiled, by the golden core, and on the emitted Verilog; the bits are the same."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,8 +14,9 @@ from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.program import Program
+from tensordash_sim.core.stochastic import stochastic
 from tensordash_sim.core.verilated import VerilatedCore
-from tensordash_sim.emulator import contract
+from tensordash_sim.emulator import RandomBits, contract
 
 from .errors import DeviceError, NoRoomError
 from .jobs import Job, Ran, Work
@@ -59,10 +61,21 @@ class Emulator:
         work = job.work
         how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu}
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
+        if job.seed is not None and not work.fp32:
+            assert isinstance(self._config, CoreConfig)
+            how["random"] = _random_bits(self._config, work).of(job.seed)
         return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, **how))
 
     def close(self) -> None:
         """Nothing is held."""
+
+
+@lru_cache(maxsize=256)
+def _random_bits(config: CoreConfig, work: Work) -> RandomBits:
+    """Where a program's random bits go, wherever its tensors are."""
+    contraction = contraction_of(config, work)
+    program = contraction.program(cut_of(config, work))
+    return RandomBits(config, work.layer, work.operation, program.descriptors, contraction.tensors["result"])
 
 
 class _Programs:
@@ -90,6 +103,9 @@ class _Programs:
         except ValueError as error:  # shapes are right, so it is about room
             raise NoRoomError(f"out of device memory: {error}") from None
         program = self._program(work, image)
+        if job.seed is not None:
+            seeded, program = program, Program()
+            program.descriptors = stochastic(seeded.descriptors, job.seed)
         ring = -(-(image.end + RECORD) // ALIGNED) * ALIGNED
         end = ring + BYTES * len(program.descriptors)
         if end > len(self._memory.bytes):

@@ -18,6 +18,7 @@ from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.core.stochastic import mixed
 from tensordash_sim.lowering import Geometry, MatrixProduct
 from tensordash_sim.quantization import non_zeros
 
@@ -33,6 +34,7 @@ from .values import FLOAT32, bits_of, like, plain, type_of
 __all__ = ["Device"]
 
 MEMORY_BYTES = 64 << 20
+ROUNDINGS = ("nearest", "stochastic")
 LEVELS = 2
 """Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
 
@@ -59,6 +61,10 @@ class Device:
         How often a channel of that memory does not move though it could.
     seed : int
         Of what is random in that memory.
+    rounding : str
+        Of results of the operand type: "nearest", ties to even, or "stochastic", which wants a core that can.
+    rounding_seed : int
+        Of stochastic rounding: the n-th operation, counted from 0, has a program with the seed `mixed` (this + n).
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
@@ -70,6 +76,8 @@ class Device:
         What it is.
     backend : str
         As given.
+    operations : int
+        How many there were: the number of the next one, from which stochastic rounding draws.
 
     Raises
     ------
@@ -93,6 +101,8 @@ class Device:
         latency: tuple[int, int] = (50, 50),
         pause: float = 0.0,
         seed: int = 0,
+        rounding: str = "nearest",
+        rounding_seed: int = 0,
         quick: bool = False,
         waves: bool = False,
     ) -> None:
@@ -108,6 +118,8 @@ class Device:
         for fmt in (self.tile.a_format, self.tile.b_format):
             if fmt.name not in FLOATS:
                 raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
+        self.operations = 0
+        self._rounding_seed = self._checked_seed(rounding, rounding_seed)
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
         if waves and backend != "verilator":
@@ -308,12 +320,15 @@ class Device:
         values = output_values(self.config, geometry, work, bias, mask)
         self._see_room(work)
         values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
-        ran = backend.run(Job(work=work, values=values))
+        number, seed = self.operations, self._rounding_seed
+        ran = backend.run(Job(work=work, values=values, seed=None if seed is None else mixed(seed + number)))
+        self.operations += 1
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
         executed = Executed(
             geometry=geometry,
             work=work,
+            number=number,
             zeros={name: _zeros(mask) for name, mask in there.items()},
             dense=found.dense,
             speedup=found.speedup,
@@ -362,6 +377,15 @@ class Device:
                 f"a device must be used in the thread that made it, {thread}, not {threading.get_ident()}"
             )
         return self._backend
+
+    def _checked_seed(self, rounding: str, seed: int) -> int | None:
+        """None if results are rounded to nearest."""
+        require_int("rounding_seed", seed, 0)
+        if require_choice("rounding", rounding, ROUNDINGS) == "nearest":
+            return None
+        if not isinstance(self.config, CoreConfig) or not self.config.stochastic:
+            raise ValueError("rounding must be nearest for a tile, and for a core with core.stochastic = false")
+        return seed
 
     def _possible_rows(self, kinds: Mapping[str, str]) -> list[str]:
         """Which operands can be on the row side.

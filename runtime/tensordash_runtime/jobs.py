@@ -50,10 +50,21 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """Work, and bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them."""
+    """Work, and what differs each time.
+
+    Parameters
+    ----------
+    work : Work
+        The operation.
+    values : mapping of str to array
+        Bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them.
+    seed : int, optional
+        Of its program, if results of the operand format are rounded stochastically.
+    """
 
     work: Work
     values: Mapping[str, NDArray]
+    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +98,8 @@ class Executed:
         Its layer.
     work : Work
         What ran.
+    number : int
+        How many operations the device had done before.
     zeros : dict of str to float
         The share of zeros in each operand.
     dense : int
@@ -99,6 +112,7 @@ class Executed:
 
     geometry: Geometry
     work: Work
+    number: int
     zeros: Mapping[str, float]
     dense: int
     speedup: float

@@ -162,6 +162,7 @@ class Trainer:
             "models": [model.state_dict() for model in self._models],
             "optimizers": [optimizer.state_dict() for optimizer in self._optimizers],
             "scaler": self._scaler.state_dict(),
+            "operations": self.device.operations,
             "history": [asdict(step) for step in self.history],
             "accuracies": self.accuracies,
         }
@@ -192,6 +193,7 @@ class Trainer:
         for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
         self._scaler.load_state_dict(state["scaler"])
+        self.device.operations = state.get("operations", 0)
         self.history = [Step(**step) for step in state["history"]]
         self.accuracies = [(step, mine, plain) for step, mine, plain in state["accuracies"]]
         return True

@@ -54,6 +54,24 @@ def test_matrix_products_of_fp16(device: Device, n: int, k: int, m: int) -> None
     assert np.array_equal(got, wanted.numpy())
 
 
+def test_stochastic_rounding(verilator: Device) -> None:
+    """The same bits on every backend, others in every operation; float32 results do not know it."""
+    config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
+    results = []
+    for backend in BACKENDS:
+        more = {"memory_bytes": 1 << 20} if backend == "verilator" else {}
+        with Device(config, backend, rounding="stochastic", rounding_seed=5, **more) as device:
+            results.append([device.matmul(a, b) for _ in range(2)])
+            assert torch.equal(device.matmul(a.float(), b.float()), verilator.matmul(a.float(), b.float()))
+            assert device.operations == 3
+    for first, second in results:
+        assert torch.equal(first, results[0][0])
+        assert torch.equal(second, results[0][1])
+        assert not torch.equal(first, second)
+    exact, gap = a.double() @ b.double(), 2.0**-10
+    assert ((results[0][0].double() - exact).abs() <= exact.abs() * gap).all()
+
+
 def test_float32_is_rounded_first_and_stays(device: Device) -> None:
     a, b = drawn((5, 9), seed=1, kind=torch.float32), drawn((9, 6), seed=2, kind=torch.float32)
     got = device.matmul(a, b)

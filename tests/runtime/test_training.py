@@ -33,10 +33,11 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     assert mine == pytest.approx(plain, abs=0.2)
 
 
-def test_a_resumed_run_is_the_same(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rounding", ["nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
+def test_a_resumed_run_is_the_same(tmp_path: Path, rounding: str) -> None:
     def train(folder: Path | None, *stops: int) -> Trainer:
         for steps in stops:
-            with Device("core") as device:
+            with Device("core", rounding=rounding) as device:
                 trainer = Trainer(load_task("mlp"), device, settings={"model": "mlp"}, folder=folder)
                 assert trainer.resume() == (folder is not None and steps != stops[0])
                 trainer.train(steps)

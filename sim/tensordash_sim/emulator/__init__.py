@@ -3,5 +3,6 @@
 from .contraction import contract
 from .conversions import decode, encode, result_bits
 from .products import matrix_product
+from .random_bits import RandomBits
 
-__all__ = ["contract", "decode", "encode", "matrix_product", "result_bits"]
+__all__ = ["RandomBits", "contract", "decode", "encode", "matrix_product", "result_bits"]

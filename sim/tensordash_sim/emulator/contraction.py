@@ -33,6 +33,7 @@ def contract(
     bias: NDArray[np.float32] | None = None,
     relu: bool = False,
     mask: ArrayLike | None = None,
+    random: NDArray[np.uint16] | None = None,
 ) -> NDArray:
     """One of the three operations of a layer, as a core computes it.
 
@@ -57,6 +58,9 @@ def contract(
     mask : array of unsigned, optional
         Bit patterns of side A's format, shaped like the result, which becomes +0 where they are zeros of either sign.
         FP32 results have none.
+    random : array of uint16, optional
+        Random bits shaped like the result, which is rounded stochastically: `RandomBits` has a program's. FP32 results
+        have none.
 
     Returns
     -------
@@ -84,7 +88,8 @@ def contract(
         raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
     if rows not in OPERANDS[operation]:
         raise ValueError(f"rows must be one of {', '.join(OPERANDS[operation])}, not {rows!r}")
-    for field, given in (("bias", bias is not None), ("relu", relu), ("mask", mask is not None)):
+    fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None, "random": random is not None}
+    for field, given in fused.items():
         if given and tile.numerics.result == "int32":
             raise ValueError(f"{field} must be left out for int8, whose results are sums")
     if not set(OPERANDS[operation]) <= set(values):
@@ -105,6 +110,9 @@ def contract(
         if fp32 or mask.shape != layer.whole_shape(RESULTS[operation]):
             wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
             raise ValueError(f"mask must be {wanted}, not of shape {mask.shape}")
+    if random is not None and (fp32 or random.shape != layer.whole_shape(RESULTS[operation])):
+        wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
+        raise ValueError(f"random must be {wanted}, not of shape {random.shape}")
     multiply = _over_taps if operation == "AxG" else _over_positions
     if layer.products > 1:
         each = ({name: array[k] for name, array in operands.items()} for k in range(layer.products))
@@ -114,7 +122,9 @@ def contract(
     if tile.numerics.result == "int32":
         return sums
     assert isinstance(tile.a_format, FloatFormat)
-    return result_bits(sums, FP32 if fp32 else tile.a_format, relu=relu, mask=mask)
+    if fp32:
+        return result_bits(sums, FP32, relu=relu)
+    return result_bits(sums, tile.a_format, relu=relu, mask=mask, random=random)
 
 
 def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:

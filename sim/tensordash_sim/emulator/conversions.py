@@ -15,6 +15,7 @@ _SOURCES = {
     np.dtype(np.float32): FP32,
     np.dtype(np.float64): FloatFormat(name="fp64", exponent_bits=11, fraction_bits=52),
 }
+NOT_RANDOM = np.empty(0, np.uint16)
 FieldsOfFormat = tuple[int, int, int, int, bool]
 
 
@@ -24,11 +25,18 @@ def _fields(fmt: FloatFormat) -> FieldsOfFormat:
 
 
 def _converted(
-    bits: NDArray, source: FloatFormat, target: FloatFormat, *, signed_nan: bool, relu: bool = False
+    bits: NDArray,
+    source: FloatFormat,
+    target: FloatFormat,
+    *,
+    signed_nan: bool,
+    relu: bool = False,
+    random: NDArray[np.uint16] = NOT_RANDOM,
 ) -> NDArray:
     out = np.empty(bits.shape, pattern_type(target))
     flat = np.ascontiguousarray(bits).reshape(-1)
-    convert(flat, _fields(source), _fields(target), signed_nan, relu, out.reshape(-1))
+    drawn = np.ascontiguousarray(random).reshape(-1)
+    convert(flat, _fields(source), _fields(target), signed_nan, relu, drawn, out.reshape(-1))
     return out
 
 
@@ -113,7 +121,12 @@ def decode(bits: ArrayLike, fmt: Format) -> NDArray[np.float32]:
 
 
 def result_bits(
-    sums: NDArray[np.uint32], fmt: FloatFormat, *, relu: bool = False, mask: NDArray | None = None
+    sums: NDArray[np.uint32],
+    fmt: FloatFormat,
+    *,
+    relu: bool = False,
+    mask: NDArray | None = None,
+    random: NDArray[np.uint16] | None = None,
 ) -> NDArray:
     """What a core's output unit makes of sums with their bias, without scale.
 
@@ -127,13 +140,20 @@ def result_bits(
         Negative results become zero.
     mask : array of unsigned, the same shape, optional
         Patterns of the format: where they are zeros of either sign, results are +0.
+    random : array of uint16, the same shape, optional
+        Random bits: results are rounded stochastically.
 
     Returns
     -------
     array of unsigned, the same shape
-        Rounded to nearest, ties to even; one NaN for all, without sign.
+        Rounded to nearest, ties to even, or stochastically; one NaN for all, without sign.
 
-    Source: docs/core.md, "Multiply", 3 to 7.
+    Raises
+    ------
+    ValueError
+        If there are not as many random bits as sums.
+
+    Source: docs/core.md, "Multiply", 3 to 7, and "Stochastic rounding".
 
     Examples
     --------
@@ -141,7 +161,9 @@ def result_bits(
     >>> [hex(bits) for bits in result_bits(np.array([0x3F800000, 0xFFFFFFFF, 0x7F7FFFFF], np.uint32), FORMATS["fp16"])]
     ['0x3c00', '0x7e00', '0x7c00']
     """
-    made = _converted(sums, FP32, fmt, signed_nan=False, relu=relu)
+    if random is not None and random.shape != sums.shape:
+        raise ValueError(f"random must have the shape of the sums, {sums.shape}, not {random.shape}")
+    made = _converted(sums, FP32, fmt, signed_nan=False, relu=relu, random=NOT_RANDOM if random is None else random)
     if mask is not None:
         made[mask & ((1 << (fmt.width - 1)) - 1) == 0] = 0
     return made

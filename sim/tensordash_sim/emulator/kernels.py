@@ -22,6 +22,7 @@ __all__ = [
     "add_numbers",
     "convert",
     "cut",
+    "draw",
     "mark_specials",
     "round_sums",
     "wrap",
@@ -77,9 +78,29 @@ def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond,
     return min(((least - least_exponent) << fraction_bits) + significand, beyond)
 
 
+@njit(cache=True, nogil=True)
+def _round_randomly(magnitude, exponent, fraction_bits, least_exponent, beyond, random):
+    """At random, of a magnitude below 2^47: up if what is cut off, in 16 bits, and `random` reach 2^16."""
+    if magnitude == 0:
+        return 0
+    least = max(exponent + _bit_length(magnitude) - fraction_bits - 1, least_exponent)
+    shift = least - exponent
+    if shift <= 0:
+        significand = np.int64(magnitude << np.uint64(-shift))
+    else:
+        away = np.uint64(min(shift, 63))  # all of it, if it is far below the least bit
+        significand = np.int64(magnitude >> away)
+        rest = magnitude - (np.uint64(significand) << away)
+        significand += (np.int64(rest << np.uint64(16) >> away) + np.int64(random)) >> 16
+    return min(((least - least_exponent) << fraction_bits) + significand, beyond)
+
+
 @njit(parallel=True, cache=True, nogil=True)
-def convert(bits, source, target, signed_nan, relu, out):
-    """Round patterns of one format to another; `relu`: those with their sign set, but for NaN, give +0."""
+def convert(bits, source, target, signed_nan, relu, random, out):
+    """Round patterns of one format to another; `relu`: those with their sign set, but for NaN, give +0.
+
+    `random` are 16 random bits for each, to be rounded stochastically, or none at all: to nearest, ties to even.
+    """
     width, fraction_bits, least_exponent, largest, infinities = source
     to_width, to_fraction_bits, to_least_exponent, to_largest, _ = target
     for index in prange(bits.size):
@@ -97,10 +118,58 @@ def convert(bits, source, target, signed_nan, relu, out):
             field = magnitude >> fraction_bits
             significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
             exponent = max(field, 1) - 1 + least_exponent
-            made = _round_magnitude(
-                np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, True
-            )
+            if random.size:
+                made = _round_randomly(
+                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, random[index]
+                )
+            else:
+                made = _round_magnitude(
+                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, True
+                )
         out[index] = sign << (to_width - 1) | made
+
+
+@njit(cache=True, nogil=True)
+def draw(seed, blocks, transposed, place, size, counts, steps, shape, buffer):
+    """Put the random bits of a multiply's results where they go.
+
+    `place` is (address, x), `size` (x_size, stride), `steps` what a turn of each loop adds to address and x, `shape`
+    (rows, columns, lanes). `buffer`: (groups, positions, channels).
+    """
+    rows, columns, lanes = shape
+    address, x = place
+    extent, stride = size
+    states = np.empty(columns, np.int64)
+    for j in range(columns):
+        start = seed ^ (j + 1) * 0x9E3779B9 & 0xFFFFFFFF
+        states[j] = start if start else 1
+    turns = np.zeros(len(steps), np.int64)
+    drawn = np.empty((rows, columns), np.uint16)
+    for _ in range(blocks):
+        for i in range(rows):
+            for j in range(columns):
+                state = states[j]
+                state ^= state << 13 & 0xFFFFFFFF
+                state ^= state >> 17
+                state ^= state << 5 & 0xFFFFFFFF
+                states[j] = state
+                drawn[i, j] = state & 0xFFFF
+        for first_row in range(0, rows, lanes):
+            for first_column in range(0, columns, lanes):
+                for i in range(lanes):
+                    at = x + i * stride
+                    group = (address + at // lanes) & 0xFFFF
+                    if 0 <= at < extent and group < len(buffer):
+                        for c in range(lanes):
+                            row, column = (c, i) if transposed else (i, c)
+                            buffer[group, at % lanes, c] = drawn[first_row + row, first_column + column]
+                k = 0
+                while k < len(counts) and turns[k] == counts[k] - 1:
+                    turns[k] = 0
+                    k += 1
+                turns[k] += 1
+                address = (address + steps[k, 0]) & 0xFFFF
+                x = (x + steps[k, 1] + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 @njit(parallel=True, cache=True, nogil=True)

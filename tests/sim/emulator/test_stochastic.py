@@ -1,0 +1,140 @@
+"""Stochastic rounding: the bits that the golden core draws, and no bias."""
+
+import numpy as np
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash.configuration.formats import FORMATS, FP32
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core.choice import best_blocking
+from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.core.images import TensorImage
+from tensordash_sim.core.layer import RESULTS, Layer
+from tensordash_sim.core.results import Generators
+from tensordash_sim.core.stochastic import mixed, stochastic
+from tensordash_sim.emulator import RandomBits, contract, encode, result_bits
+from tensordash_sim.emulator import decode as values_of
+from tensordash_sim.golden.numbers import round_fixed
+
+from .test_contraction import CASES, CORE, LAYERS, WIDE, drawn, fused
+
+FP8 = load_any_preset("core-fp8")
+assert isinstance(FP8, CoreConfig)
+
+
+def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: dict, seed: int, *, relu: bool) -> tuple:
+    """Bits of a result: the golden core's, and the emulator's."""
+    image = TensorImage(config, Memory(1 << 18), layer, operation, values, rows=rows)
+    work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows, relu=relu)
+    descriptors = stochastic(work.program(best_blocking(work)).descriptors, seed)
+    outcome = GoldenCore(config, image.memory).run(descriptors)
+    assert (outcome.error, outcome.ends) == ("", 1)
+    result = np.ascontiguousarray(image.result())
+    random = RandomBits(config, layer, operation, descriptors, image.tensors["result"]).of(seed)
+    bits = {name: array if name == "bias" else array.view(f"u{array.dtype.itemsize}") for name, array in values.items()}
+    return result.view(f"u{result.dtype.itemsize}"), contract(
+        config, layer, operation, rows, bits, relu=relu, random=random, bias=bits.get("bias"), mask=bits.get("mask")
+    )
+
+
+@pytest.mark.parametrize(("operation", "rows"), CASES)
+@pytest.mark.parametrize("name", LAYERS)
+def test_memory_of_the_golden_core(name, operation, rows):
+    for seed, config in enumerate((CORE, WIDE)):
+        values = drawn(LAYERS[name], operation, seed, 2 * seed)
+        values |= fused(LAYERS[name], operation, seed, masked=bool(seed))
+        wanted, found = both(config, LAYERS[name], operation, rows, values, 77 + seed, relu=bool(seed))
+        np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("operation", RESULTS)
+def test_fp8(operation):
+    layer, rng = LAYERS["padding, odd sizes"], np.random.default_rng(3)
+    operands = [name for name in "AWG" if name in operation]
+    for rows in operands:
+        values = {name: rng.integers(0, 0x70, layer.whole_shape(name), np.uint8) for name in operands}
+        wanted, found = both(FP8, layer, operation, rows, values, 5, relu=False)
+        np.testing.assert_array_equal(found, wanted)
+
+
+def program_of(layer: Layer, *, fp32: bool) -> list[int]:
+    """Of AxW, wherever its tensors are."""
+    tensors = {"A": 0, "W": 1 << 20, "result": 1 << 21}
+    work = Contraction(config=CORE, layer=layer, operation="AxW", tensors=tensors, rows="A", fp32=fp32)
+    return work.program(best_blocking(work)).descriptors
+
+
+def test_seeds():
+    """Another seed is other bits; descriptors have their own."""
+    layer = LAYERS["padding, odd sizes"]
+    values = drawn(layer, "AxW", 0, 0)
+    made = [both(CORE, layer, "AxW", "A", values, seed, relu=False)[1] for seed in (1, 1, 2)]
+    np.testing.assert_array_equal(made[0], made[1])
+    assert (made[0] != made[2]).any()
+    fields = [decode(bits) for bits in stochastic(program_of(layer, fp32=False), 9)]
+    multiplies = [values for operation, values in fields if operation is not None and operation.name == "multiply"]
+    assert [values["seed"] for values in multiplies] == [mixed(9 + k) for k in range(len(multiplies))]
+    assert len(multiplies) > 1
+
+
+def test_fp32_results_are_rounded_to_nearest():
+    layer = LAYERS["matrix product"]
+    descriptors = program_of(layer, fp32=True)
+    assert stochastic(descriptors, 9) == descriptors
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
+def test_rounding(name):
+    """Any FP32 number, subnormals, infinities and NaN too, with any random bits."""
+    fmt, rng = FORMATS[name], np.random.default_rng(4)
+    patterns = rng.integers(0, 1 << 32, 20_000, np.uint64).astype(np.uint32)
+    near = encode(np.ldexp(rng.standard_normal(20_000), rng.integers(-30, 18, 20_000)).astype(np.float32), FP32)
+    sums = np.concatenate([patterns, near, np.array([0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000], np.uint32)])
+    random = rng.integers(0, 1 << 16, sums.shape).astype(np.uint16)
+    random[:100], random[100:200] = 0, 0xFFFF
+    found = result_bits(sums, fmt, random=random)
+    nearest = result_bits(sums, fmt)
+    for k, (bits, made) in enumerate(zip(sums.tolist(), found.tolist(), strict=True)):
+        magnitude = bits & 0x7FFFFFFF
+        if magnitude >= 0x7F800000:
+            assert made == nearest[k]
+            continue
+        field = magnitude >> 23
+        significand = magnitude & 0x7FFFFF | (field > 0) << 23
+        value = -significand if bits >> 31 else significand
+        wanted = round_fixed(value, max(field, 1) - 150, fmt, "stochastic", int(random[k]))
+        assert made == (wanted if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
+
+
+def draws(seeds: int, beats: int) -> np.ndarray:
+    """Random bits of the first column, for as many seeds, one beat after the other."""
+    states = np.array([mixed(seed) ^ 0x9E3779B9 for seed in range(seeds)], np.uint32)
+    made = np.empty((beats, seeds), np.uint16)
+    for beat in range(beats):
+        for shift in (13, -17, 5):
+            states ^= states << np.uint32(shift) if shift > 0 else states >> np.uint32(-shift)
+        made[beat] = states & np.uint32(0xFFFF)
+    for seed in (0, seeds - 1):
+        generators = Generators(mixed(seed), columns=1)
+        assert made[:50, seed].tolist() == [generators.beat()[0] for _ in range(50)]
+    return made.reshape(-1)
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
+def test_bias(name):
+    """10^7 numbers: on average the rounded ones are they, but for what 16 bits cannot tell, 2^-17 of a gap."""
+    fmt, count = FORMATS[name], 10_000_000
+    rng = np.random.default_rng(8)
+    sums = encode((1 + rng.random(count)).astype(np.float32), FP32)
+    random = draws(10_000, 1_000)
+    gap = 2.0**-fmt.fraction_bits
+
+    def bias(how: np.ndarray | None) -> float:
+        made = values_of(result_bits(sums, fmt, random=how), fmt).astype(np.float64)
+        return float(np.mean((made - sums.view(np.float32)) / gap))
+
+    noise = 5 * (1 / 6 / count) ** 0.5  # five standard deviations
+    assert abs(bias(random) + 2**-17) < noise
+    assert bias(np.zeros(count, np.uint16)) < -0.4  # it would be seen
