@@ -1,6 +1,6 @@
 """Layouts of the signals between components, each with its invariants."""
 
-from amaranth.hdl import Shape, signed, unsigned
+from amaranth.hdl import Const, Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
 from .configuration.formats import FP32, FloatFormat, IntegerFormat
@@ -52,6 +52,8 @@ class FloatView(View):
     @property
     def is_special(self):
         """Infinity or NaN."""
+        if not self.shape().fmt.nan:
+            return Const(0)
         return self.exponent.all() if self.shape().fmt.infinities else self.as_value()[:-1].all()
 
     @property

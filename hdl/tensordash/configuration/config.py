@@ -53,7 +53,8 @@ class TileConfig:
         ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose steps from 1 on all
         offer the same lane offsets.
     format : str or {"a": str, "b": str}
-        Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, int8.
+        Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1,
+        int8.
     accumulator : str or {"fused": int, "rounding": str, ...}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "ada-fp8", "hopper-fp8", "blackwell-fp8": FP32
         with the alignment of that GPU's tensor cores; or any other number of fraction bits, 8 to 64, with `rounding`

@@ -62,7 +62,8 @@ class Decoded:
 
 
 def decode(bits: int, fmt: Format) -> Decoded:
-    """Take a bit pattern apart (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5).
+    """Take a bit pattern apart (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5;
+    6 and 4 bits: OCP MX specification 1.0, section 5.3).
 
     Parameters
     ----------
@@ -96,7 +97,7 @@ def decode(bits: int, fmt: Format) -> Decoded:
     special = field == (1 << fmt.exponent_bits) - 1
     if special and fmt.infinities:
         return Decoded(Kind.NAN if fraction else Kind.INFINITE, sign, fraction, 0)
-    if special and fraction == (1 << fmt.fraction_bits) - 1:
+    if special and fmt.nan and fraction == (1 << fmt.fraction_bits) - 1:
         return Decoded(Kind.NAN, sign, fraction, 0)
     if field == 0:
         return Decoded(Kind.SUBNORMAL if fraction else Kind.ZERO, sign, fraction, fmt.least_exponent)
@@ -199,7 +200,7 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
     -------
     int
         The pattern: a subnormal or a zero of the number's sign where it is too small. A magnitude beyond the largest
-        finite one after rounding, with either rounding, gives an infinity, or NaN if the format has none.
+        finite one after rounding, with either rounding, gives an infinity; NaN without one; the largest without NaN.
 
     Examples
     --------
@@ -228,7 +229,7 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
             significand += (rest << 16 >> shift) + random >= 1 << 16
     # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
     pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
-    return sign | min(pattern, fmt.largest + 1)
+    return sign | min(pattern, fmt.beyond)
 
 
 def to_float(bits: int, fmt: Format) -> float:

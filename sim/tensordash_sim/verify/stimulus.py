@@ -62,7 +62,7 @@ def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: 
         return random.randrange(1, 2 * least)
     sign = random.getrandbits(1) << (fmt.width - 1)
     fraction = random.getrandbits(fmt.fraction_bits)
-    if random.random() < specials:
+    if random.random() < specials and fmt.nan:
         return sign | fmt.largest + 1 + (random.choice((0, fraction)) if fmt.infinities else 0)
     top = fmt.exponent_range  # also the largest exponent field of a finite value
     kind = random.random()
@@ -98,8 +98,8 @@ def largest(fmt: Format) -> int:
 
 
 def special_values(fmt: Format) -> tuple[int, ...]:
-    """Bits of positive values that are no numbers: infinity, if the format has it, and a NaN."""
-    if isinstance(fmt, IntegerFormat):
+    """Bits of positive values that are no numbers: infinity and a NaN, as far as the format has them."""
+    if isinstance(fmt, IntegerFormat) or not fmt.nan:
         return ()
     first = fmt.largest + 1
     return (first, first | 1 << (fmt.fraction_bits - 1)) if fmt.infinities else (first,)

@@ -23,6 +23,9 @@ DTYPES = {
     "bf16": ml_dtypes.bfloat16,
     "fp8_e4m3": ml_dtypes.float8_e4m3fn,
     "fp8_e5m2": ml_dtypes.float8_e5m2,
+    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
+    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
+    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
     "int8": np.int8,
     "fp32": np.float32,
 }
@@ -58,7 +61,8 @@ class Table:
             dtype, patterns = np.dtype(np.float32), np.arange(1 << 19, dtype=np.uint32) << 13
         else:
             dtype = np.dtype(DTYPES[name])
-            patterns = np.arange(256**dtype.itemsize, dtype=np.dtype(f"u{dtype.itemsize}"))
+            bits = 8 if name == "int8" else ml_dtypes.finfo(dtype).bits
+            patterns = np.arange(1 << bits, dtype=np.dtype(f"u{dtype.itemsize}"))
         with np.errstate(invalid="ignore"):  # signalling NaN
             self.floats: list[float] = patterns.view(dtype).astype(np.float64).tolist()
         least = -999 if name == "int8" else int(math.log2(ml_dtypes.finfo(dtype).smallest_normal))
