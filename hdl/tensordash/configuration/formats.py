@@ -2,7 +2,17 @@
 
 from dataclasses import dataclass
 
-__all__ = ["FORMATS", "FP32", "INT32", "RESULT_FORMATS", "FloatFormat", "Format", "IntegerFormat"]
+__all__ = [
+    "FORMATS",
+    "FP32",
+    "INT32",
+    "RESULT_FORMATS",
+    "SCALES",
+    "FloatFormat",
+    "Format",
+    "IntegerFormat",
+    "ScaleFormat",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +77,16 @@ class FloatFormat:
         return nan_or_infinity - 1 if self.infinities else (1 << (self.width - 1)) - 1 - self.nan
 
     @property
+    def largest_units(self) -> int:
+        """The largest finite value in units of the least one above zero.
+
+        >>> FORMATS["fp8_e4m3"].largest_units == 448 * 2**9
+        True
+        """
+        field, fraction = divmod(self.largest, 1 << self.fraction_bits)
+        return ((1 << self.fraction_bits) + fraction) << (field - 1)
+
+    @property
     def beyond(self) -> int:
         """Bit pattern of what is beyond the largest: an infinity; NaN without one; the largest without NaN.
 
@@ -92,6 +112,48 @@ class IntegerFormat:
     width: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class ScaleFormat:
+    """What the values of a block share.
+
+    Parameters
+    ----------
+    name : str
+        The name used in configurations.
+    block : int
+        Values that share a scale in the formats that have it.
+    number : FloatFormat or None
+        What a scale is, sign included; None (E8M0): two to the power of its pattern less 127, all ones being NaN.
+    """
+
+    name: str
+    block: int
+    number: FloatFormat | None = None
+
+    width = 8
+    """Bits."""
+    bias = 127
+    """Of E8M0: the pattern of 1."""
+
+    @property
+    def nan(self) -> int:
+        """The pattern without its sign, if it has one, that is NaN.
+
+        >>> [hex(scale.nan) for scale in SCALES.values()]
+        ['0xff', '0x7f']
+        """
+        return 0xFF if self.number is None else self.number.beyond
+
+    @property
+    def exponent_range(self) -> int:
+        """Number of different exponents.
+
+        >>> [scale.exponent_range for scale in SCALES.values()]
+        [255, 15]
+        """
+        return 255 if self.number is None else self.number.exponent_range
+
+
 Format = FloatFormat | IntegerFormat
 
 FORMATS: dict[str, Format] = {
@@ -109,6 +171,12 @@ FORMATS: dict[str, Format] = {
     )
 }
 """Operand formats by name."""
+
+SCALES: dict[str, ScaleFormat] = {
+    "e8m0": ScaleFormat(name="e8m0", block=32),
+    "e4m3": ScaleFormat(name="e4m3", block=16, number=FORMATS["fp8_e4m3"]),  # type: ignore[arg-type]
+}
+"""Scales by name: of OCP's MX formats (Microscaling Formats Specification 1.0, section 5.4), and of NVFP4."""
 
 FP32 = FloatFormat(name="fp32", exponent_bits=8, fraction_bits=23)
 INT32 = IntegerFormat(name="int32", width=32)

@@ -6,13 +6,14 @@ from enum import Enum
 from functools import cache
 from typing import Generic, TypeVar
 
-from tensordash.configuration.formats import FP32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FP32, FloatFormat, Format, IntegerFormat, ScaleFormat
 
 __all__ = [
     "FP32_NAN",
     "Decoded",
     "Kind",
     "decode",
+    "decode_scale",
     "fixed_values",
     "float_values",
     "is_finite",
@@ -103,6 +104,36 @@ def decode(bits: int, fmt: Format) -> Decoded:
         return Decoded(Kind.SUBNORMAL if fraction else Kind.ZERO, sign, fraction, fmt.least_exponent)
     significand = fraction + (1 << fmt.fraction_bits)
     return Decoded(Kind.NORMAL, sign, significand, field - fmt.bias - fmt.fraction_bits)
+
+
+def decode_scale(bits: int, scale: ScaleFormat) -> Decoded:
+    """Take a scale apart (docs/numerics.md, "Scales"; E8M0: OCP MX specification 1.0, section 5.4.1).
+
+    Parameters
+    ----------
+    bits : int
+        The pattern, 0 to 255.
+    scale : ScaleFormat
+        What it is a pattern of.
+
+    Raises
+    ------
+    ValueError
+        If `bits` is no pattern of a scale.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import SCALES
+    >>> decode_scale(0x00, SCALES["e8m0"])
+    Decoded(kind=<Kind.NORMAL: 'normal'>, sign=0, significand=1, exponent=-127)
+    >>> decode_scale(0xB8, SCALES["e4m3"])  # -1.0
+    Decoded(kind=<Kind.NORMAL: 'normal'>, sign=1, significand=8, exponent=-3)
+    """
+    if scale.number is not None:
+        return decode(bits, scale.number)
+    if not 0 <= bits < 256:
+        raise ValueError(f"bits must be a bit pattern of {scale.name}, 0 to 255, not {bits}")
+    return Decoded(Kind.NAN, 0, 0, 0) if bits == 255 else Decoded(Kind.NORMAL, 0, 1, bits - 127)
 
 
 def is_zero(bits: int, fmt: Format) -> bool:
