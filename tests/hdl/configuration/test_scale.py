@@ -82,7 +82,7 @@ def test_widths():
     assert [config.step_values for config in (nvfp4, mxfp8, TileConfig())] == [5, 5, 4]
     described = _description(nvfp4, "t", AxiStreamTile(nvfp4), Transposer(width=4, lanes=4))
     assert (described["derived"]["scale_bits"], described["derived"]["scale_block"]) == (8, 16)
-    ports = {name: port["bits"] for name, port in described["modules"]["t_tile"].items()}
+    ports = {name: port["width"] for name, port in described["modules"]["t_tile"].items()}
     assert (ports["a_0_scales"], ports["b_3_scales"], ports["a_0_steps"]) == (32, 32, 64)
     assert nvfp4.input_bits == TileConfig(format="fp4_e2m1").input_bits + 8 * 4 * (8 + 1)
 
