@@ -141,7 +141,8 @@ class ProductTerms:
             marks.negative.eq(infinities[1]),
         ]
         for lane, product in enumerate(products):
-            distance = Signal(len(levels[lane]), name=f"distance_{lane}")
+            # Of narrow elements that share their scales, fewer than the stages that move them.
+            distance = Signal(max(len(levels[lane]), (width - 1).bit_length()), name=f"distance_{lane}")
             significand = scaled(product.significand, self.fraction_bits - self.product_fraction_bits, width)
             masked = significand & counts[lane].replicate(width)
             m.d.comb += distance.eq(highest - levels[lane])

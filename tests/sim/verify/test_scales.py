@@ -28,6 +28,10 @@ CONFIGS = {
     "nvfp4-none-c": TileConfig(**NVFP4, rows=2, columns=2, sparsity="none", initial=True, out_rows=2),
     "mxfp8-rows-c": TileConfig(**MXFP8, rows=2, columns=1, initial=True),
     "mxfp8-none": TileConfig(**MXFP8, rows=2, columns=1, sparsity="none", pipeline=3),
+    "mxfp4-none": TileConfig(
+        format="fp4_e2m1", scale="e8m0", accumulator="hopper", rows=1, columns=1, lanes=16, sparsity="none"
+    ),
+    "mxfp6-rows": TileConfig(format="fp6_e2m3", scale="e8m0", accumulator="volta", rows=1, columns=1, initial=True),
     "mxfp8-none-1": TileConfig(**MXFP8, rows=1, columns=1, sparsity="none", pipeline=1, initial=True),
     "mixed-both-c": TileConfig(
         **{**MXFP8, "format": MIXED}, rows=1, columns=2, sparsity="both", initial=True, pipeline=3
@@ -49,6 +53,7 @@ CONFIGS = {
 QUICK = {
     ("pe", "nvfp4-rows-c"),
     ("pe", "mxfp8-none-1"),
+    ("pe", "mxfp4-none"),
     ("tile", "nvfp4-rows"),
     ("tile", "mxfp8-none"),
     ("axi_stream", "mixed-ring"),
