@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 def test_configuration_is_the_default() -> None:
     (text,) = blocks("toml")
     assert TileConfig.from_toml(text) == TileConfig() == load_preset("paper")
-    assert list(TileConfig().to_mapping()["tile"]) == re.findall(r"^(\w+) =", text, re.MULTILINE)
+    assert list(TileConfig.__dataclass_fields__) == re.findall(r"^(\w+) =", text, re.MULTILINE)
 
 
 def test_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

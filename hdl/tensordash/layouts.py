@@ -1,9 +1,11 @@
 """Layouts of the signals between components, each with its invariants."""
 
-from amaranth.hdl import Shape, signed, unsigned
+from math import prod
+
+from amaranth.hdl import Const, Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
-from .configuration.formats import FP32, FloatFormat, IntegerFormat
+from .configuration.formats import FP32, FloatFormat, IntegerFormat, ScaleFormat
 from .configuration.numerics import Fused, Numerics
 
 __all__ = [
@@ -52,6 +54,8 @@ class FloatView(View):
     @property
     def is_special(self):
         """Infinity or NaN."""
+        if not self.shape().fmt.nan:
+            return Const(0)
         return self.exponent.all() if self.shape().fmt.infinities else self.as_value()[:-1].all()
 
     @property
@@ -65,15 +69,17 @@ class FloatView(View):
         return self.exponent == 0
 
 
-def product_layout(a: FloatFormat, b: FloatFormat) -> StructLayout:
+def product_layout(a: FloatFormat, b: FloatFormat, scale: ScaleFormat | None = None) -> StructLayout:
     """An exact product ``(-1)**sign * significand << shift``, in units of the least product of subnormals.
 
+    With a `scale` that is a power of two, in units of that product with both scales the least.
     Where `infinite` or `nan` is set, the number means nothing; never both are set.
     """
+    scales = 0 if scale is None else 2 * (scale.exponent_range - 1)
     return StructLayout(
         {
             "significand": a.significand_bits + b.significand_bits,
-            "shift": (a.exponent_range + b.exponent_range - 2).bit_length(),
+            "shift": (a.exponent_range + b.exponent_range - 2 + scales).bit_length(),
             "sign": 1,
             "infinite": 1,
             "nan": 1,
@@ -98,16 +104,19 @@ class FixedPoint:
         Operand formats.
     headroom_bits : int
         Bits above the largest product.
+    scale : ScaleFormat, optional
+        Both operands have one of these numbers.
 
     Source: paper, section IV ("mixed-precision floating-point units"), made exact; docs/numerics.md, "exact".
     """
 
-    def __init__(self, a: FloatFormat, b: FloatFormat, headroom_bits: int) -> None:
-        self.significand_bits = a.significand_bits + b.significand_bits
-        self.max_shift = a.exponent_range + b.exponent_range - 2
-        self.product_bits = self.significand_bits + self.max_shift
+    def __init__(self, a: FloatFormat, b: FloatFormat, headroom_bits: int, scale: ScaleFormat | None = None) -> None:
+        factors = [a, b, *([scale.number] * 2 if scale is not None and scale.number is not None else [])]
+        self.significand_bits = sum(factor.significand_bits for factor in factors)
+        self.max_shift = sum(factor.exponent_range - 1 for factor in factors)
+        self.product_bits = prod(factor.largest_units for factor in factors).bit_length()
         self.width = self.product_bits + 1 + headroom_bits
-        self.least_exponent = a.least_exponent + b.least_exponent
+        self.least_exponent = sum(factor.least_exponent for factor in factors)
 
 
 def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
@@ -122,7 +131,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
         return 1 + FP32.exponent_bits + numerics.accumulator.result_bits, None
     if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
         return a.width + b.width + numerics.accumulator.headroom_bits, 0
-    shape = FixedPoint(a, b, numerics.accumulator.headroom_bits)
+    shape = FixedPoint(a, b, numerics.accumulator.headroom_bits, numerics.scale)
     return shape.width, shape.least_exponent
 
 

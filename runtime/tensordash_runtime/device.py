@@ -113,6 +113,7 @@ class Device:
         require_int("memory_bytes", memory_bytes, 1 << 12)
         self._memory_bytes = memory_bytes
         self._place = os.getpid(), threading.get_ident()
+        self.tile.require_no_scale("for tensors")
         if not isinstance(self.tile.a_format, FloatFormat):
             raise ValueError(f"preset must have floating-point operands, not {self.tile.a_format.name}")
         for fmt in (self.tile.a_format, self.tile.b_format):

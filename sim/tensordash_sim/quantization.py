@@ -17,8 +17,8 @@ PATTERNS = {"bfloat16": "bf16", "float8_e4m3fn": "fp8_e4m3", "float8_e5m2": "fp8
 def quantized(values: NDArray[np.float32], fmt: Format) -> NDArray:
     """Values as bit patterns of a format, each rounded to nearest, ties to even.
 
-    For the 8-bit formats, whose range is small, they are first scaled by a power of two: the largest one that leaves
-    all of them in range.
+    For formats of 8 bits and fewer, whose range is small, they are first scaled by a power of two: the largest one that
+    leaves all of them in range.
 
     Parameters
     ----------
@@ -61,7 +61,7 @@ def scale(values: NDArray[np.float32], fmt: Format) -> int:
     >>> scale(values, FORMATS["int8"]), scale(values, FORMATS["fp8_e4m3"]), scale(values, FORMATS["fp16"])
     (5, 7, 0)
     """
-    if fmt.width != 8 or not values.any():
+    if fmt.width > 8 or not values.any():
         return 0
     top = to_float(fmt.largest, fmt) if isinstance(fmt, FloatFormat) else 2.0 ** (fmt.width - 1) - 1
     return int(np.floor(np.log2(top / np.abs(values.astype(np.float64)).max())))

@@ -13,7 +13,17 @@ __all__ = ["PREFIX", "Hierarchy", "Module", "Placement", "role"]
 PREFIX = "tensordash_"
 # Small parts of one component: mapped with the module around them, where their logic can merge with its own.
 MERGED = frozenset(
-    {"multiplier", "exact_accumulator", "fused_accumulator", "integer_multiplier", "integer_accumulator", "scheduler"}
+    {
+        "multiplier",
+        "exact_accumulator",
+        "fused_accumulator",
+        "integer_multiplier",
+        "integer_accumulator",
+        "product_scaler",
+        "scaled_accumulator",
+        "scheduler",
+        "step_sums",
+    }
 )
 
 

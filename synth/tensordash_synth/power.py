@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
+from tensordash.configuration.formats import FloatFormat, Format
 
 from .gate_simulation import GateSimulation, Toggles, complete
 from .gates import GateNetlist, read_netlist
@@ -187,9 +188,23 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((STREAMS, config.columns, STEPS, config.lanes), np.float32)
     b = rng.standard_normal((STREAMS, config.rows, STEPS, config.lanes), np.float32)
-    a_bits, b_bits = quantized(a, config.a_format), quantized(b, config.b_format)
-    b_bits[rng.random(b.shape) < zeros] = 0
+    zero = rng.random(b.shape) < zeros
+    if config.numerics.scale is None:
+        a_bits, b_bits = quantized(a, config.a_format), quantized(b, config.b_format)
+    else:
+        a_bits, b_bits = _scaled(a, config, config.a_format), _scaled(b, config, config.b_format)
+    b_bits[..., : config.lanes][zero] = 0
     return Activity(name=f"{zeros:.0%} zeros", streams=list(zip(a_bits, b_bits, strict=True)))
+
+
+def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDArray:
+    """Values, (..., T, lanes), as steps with scales."""
+    from tensordash_sim.block_scales import quantise_blocks, scaled_steps
+
+    scale = config.numerics.scale
+    assert scale is not None
+    assert isinstance(fmt, FloatFormat)
+    return scaled_steps(quantise_blocks(values.reshape(*values.shape[:-2], -1), fmt, scale), config)
 
 
 def waiting(config: TileConfig, seed: int = 0) -> Activity:

@@ -43,6 +43,7 @@ def component(placement: Placement) -> str:
         "scheduled_pe": "compute_cores",
         "self_scheduled_pe": "schedulers_b_muxes",
         "row_scheduler": "schedulers_b_muxes",
+        "step_select": "schedulers_b_muxes",
         "staging_buffer": "staging_buffers",
         "staging_ring": "staging_buffers",
         "transposer": "transposers",

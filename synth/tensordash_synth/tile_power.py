@@ -34,7 +34,10 @@ def measure_power(run: Run, config: TileConfig, report: CostReport) -> PowerRepo
     """
     if find_opensta() is None:
         return None
-    activities = [*(random_streams(config, zeros) for zeros in ZEROS), recorded_streams(config), waiting(config)]
+    activities = [random_streams(config, zeros) for zeros in ZEROS]
+    if config.numerics.scale is None:  # what was recorded has no blocks
+        activities.append(recorded_streams(config))
+    activities.append(waiting(config))
     pending: dict[str, Future[list[DesignPower]]] = {
         name: run.submit(run.power, of, _netlist(design, report), activities, name)
         for name, of, design in (

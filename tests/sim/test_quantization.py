@@ -29,12 +29,13 @@ def test_nearest_of_a_scaled_operand(name, operand):
     """The scale is a power of two, and no other value of the format is nearer."""
     values = OPERANDS[operand]
     bits = quantized(values, FORMATS[name])
-    assert bits.dtype == {8: np.uint8, 16: np.uint16, 19: np.uint32}[FORMATS[name].width]
+    width = FORMATS[name].width
+    assert bits.dtype == {16: np.uint16, 19: np.uint32}.get(width, np.uint8)
     found = decoded(bits, name)
     largest = np.unravel_index(np.abs(values).argmax(), values.shape)
     scale = 2.0 ** np.round(np.log2(found[largest] / values[largest]))
-    assert scale == 1 or FORMATS[name].width == 8
-    patterns = np.arange(1 << FORMATS[name].width, dtype=bits.dtype)
+    assert scale == 1 or width <= 8
+    patterns = np.arange(1 << width, dtype=bits.dtype)
     representable = decoded(patterns, name)
     representable = np.unique(representable[np.isfinite(representable)])
     near = np.searchsorted(representable, values * scale)

@@ -52,7 +52,7 @@ def magnitude(fmt: FloatFormat, pattern: int) -> int | None:
     """
     exponent, fraction = divmod(pattern, 1 << fmt.fraction_bits)
     ones = (1 << fmt.exponent_bits) - 1
-    if exponent == ones and (fmt.infinities or fraction == (1 << fmt.fraction_bits) - 1):
+    if exponent == ones and fmt.nan and (fmt.infinities or fraction == (1 << fmt.fraction_bits) - 1):
         return None
     if exponent == 0:
         return fraction

@@ -249,7 +249,7 @@ class ControlledTile(TileHarness):
 
 def _special(value: Value, fmt: Format) -> Value:
     """An infinity or NaN, by the format's definition."""
-    if not isinstance(fmt, FloatFormat):
+    if not isinstance(fmt, FloatFormat) or not fmt.nan:
         return Const(0)
     exponent = value[fmt.fraction_bits : fmt.fraction_bits + fmt.exponent_bits]
     return exponent.all() if fmt.infinities else value[: fmt.fraction_bits + fmt.exponent_bits].all()

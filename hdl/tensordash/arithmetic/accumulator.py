@@ -2,8 +2,9 @@
 
 from functools import reduce
 from operator import add, or_
+from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In
 
@@ -55,17 +56,26 @@ class ExactAccumulator(Block):
         a, b, accumulator = numerics.a_format, numerics.b_format, numerics.accumulator
         if not isinstance(accumulator, Exact) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
             raise ValueError(f"numerics must be floating-point and exact, not {numerics}")
-        self.shape = FixedPoint(a, b, accumulator.headroom_bits)
-        super().__init__(
-            {
-                "products": In(ArrayLayout(product_layout(a, b), lanes)),
-                "active": In(lanes),
-                "sum": In(SumSignature(numerics)),
-            },
-        )
-        self._active = Signal(lanes, name="counted")
+        self.shape = FixedPoint(a, b, accumulator.headroom_bits, numerics.scale)
+        self.total_bits = self.shape.product_bits + 1 + (self.lanes - 1).bit_length()
+        super().__init__(self._members(numerics))
+        self._active = Signal(len(self.active), name="counted")
 
-    def _term(self, m: Module, lane: int):
+    def _members(self, numerics: Numerics) -> dict[str, Any]:
+        a, b = numerics.a_format, numerics.b_format
+        assert isinstance(a, FloatFormat)
+        assert isinstance(b, FloatFormat)
+        return {
+            "products": In(ArrayLayout(product_layout(a, b), self.lanes)),
+            "active": In(self.lanes),
+            "sum": In(SumSignature(numerics)),
+        }
+
+    def _terms(self, m: Module) -> list[tuple[Value, Value]]:
+        """What a cycle adds."""
+        return [self._term(m, lane) for lane in range(self.lanes)]
+
+    def _term(self, m: Module, lane: int) -> tuple[Value, Value]:
         """A product in its place, as (one's complement number, sign): their sum is the product's value."""
         product = self.products[lane]
         counts = Signal(name=f"counts_{lane}")
@@ -88,7 +98,7 @@ class ExactAccumulator(Block):
         m.d.comb += term.eq(Cat(*bits, negative).as_signed())
         return term, negative
 
-    def _infinity(self, sign: int):
+    def _infinity(self, sign: int) -> Value:
         """Whether an infinity of this sign, or a NaN, is among the products."""
         marks = [
             active & (product.nan | (product.infinite & (product.sign == sign)))
@@ -100,14 +110,14 @@ class ExactAccumulator(Block):
         """Align and add the products of a cycle; accumulate."""
         m = Module()
         width = self.shape.width
-        terms = [self._term(m, lane) for lane in range(self.lanes)]
-        total = Signal(signed(self.shape.product_bits + 1 + (self.lanes - 1).bit_length()), reset_less=True)
+        terms = self._terms(m)
+        total = Signal(signed(self.total_bits), reset_less=True)
         positive = Signal(reset_less=True)
         negative = Signal(reset_less=True)
         counting = Signal()
         # A loop that adds nothing while the tile is frozen needs no enable; one behind a register does.
         registered = self.stages > 1
-        m.d.comb += self._active.eq(self.active & ~self.sum.hold.replicate(self.lanes))
+        m.d.comb += self._active.eq(self.active & ~self.sum.hold.replicate(len(self.active)))
         added = [
             total.eq(reduce(add, [term for term, _ in terms] + [sign for _, sign in terms])),
             positive.eq(self._infinity(0)),

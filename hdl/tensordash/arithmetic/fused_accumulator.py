@@ -9,7 +9,8 @@ from ..configuration.formats import FP32
 from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RawSumLayout, accumulator_shape
-from .float_sum import Rounding, scaled, shifted_right, signed_total
+from .float_sum import LEAST, Rounding, scaled, shifted_right, signed_total
+from .product_scaler import scale_sum_layout
 from .product_terms import ProductTerms
 from .sum_ports import SumSignature
 
@@ -31,10 +32,14 @@ class FusedAccumulator(Block):
         Products per cycle, at least 1.
     stages : int
         1 or 2.
+    shared : bool
+        All products of a cycle have the same scales, which come apart from them.
 
     Members
     -------
     products : In(product_layout, lanes)
+    common : In(scale_sum_layout)
+        Only if `shared`: the scales of all products.
     active, sum
         As in `ExactAccumulator`. A sum is the upper bits of FP32, as many as `result_bits` asks for, whose sign means
         nothing if they are zero, and the marks of infinities and NaN; it never overflows: beyond the range it is an
@@ -48,15 +53,19 @@ class FusedAccumulator(Block):
     Source: docs/numerics.md, "fused"; facts of tensor cores as measured by the sources named there.
     """
 
-    def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
+    def __init__(self, *, numerics: Numerics, lanes: int, stages: int, shared: bool = False) -> None:
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 2)
-        self.terms = ProductTerms(numerics, lanes)
+        self.terms = ProductTerms(numerics, lanes, shared=shared)
         accumulator = numerics.accumulator
         assert isinstance(accumulator, Fused)
         if accumulator.addend != "inside":
             raise ValueError(f'numerics must have accumulator.addend = "inside", not "{accumulator.addend}"')
-        self.numerics, self.result_bits = numerics, accumulator.result_bits
+        if shared and (not numerics.scale_bits or accumulator.zero_exponent != LEAST):
+            raise ValueError(
+                f"numerics must have scales and count zeros as {LEAST} where they are shared, not {numerics}"
+            )
+        self.numerics, self.result_bits, self.shared = numerics, accumulator.result_bits, shared
         self.rounding = Rounding(
             fraction_bits=accumulator.fraction_bits,
             result_bits=accumulator.result_bits,
@@ -67,6 +76,7 @@ class FusedAccumulator(Block):
         super().__init__(
             {
                 "products": In(ArrayLayout(self.terms.product, lanes)),
+                **({"common": In(scale_sum_layout(numerics.scale_bits))} if shared else {}),
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
@@ -75,7 +85,14 @@ class FusedAccumulator(Block):
     def elaborate(self, platform):
         """Align the products; compare with what was accumulated, align, add, normalise, round; keep."""
         m = Module()
-        level, terms, marks = self.terms.align(m, self.products, self.active, self.sum.hold, registered=self.stages > 1)
+        level, terms, marks = self.terms.align(
+            m,
+            self.products,
+            self.active,
+            self.sum.hold,
+            registered=self.stages > 1,
+            common=self.common if self.shared else None,
+        )
         width, _ = accumulator_shape(self.numerics)
         accumulated = Signal(RawSumLayout(width), reset_less=True)
         basis = started(m, self.sum, accumulated, self.numerics)

@@ -4,7 +4,7 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import ArrayLayout, StructLayout
 
 from ..configuration.formats import FloatFormat
@@ -27,6 +27,9 @@ class ProductTerms:
         Floating-point formats, and a `Fused` accumulator.
     lanes : int
         Products per cycle.
+    shared : bool
+        All products of a cycle have the same scales, which `align` is given: exponents are compared without them. Then
+        the level of an accumulator of zero is not among those that are compared.
 
     Attributes
     ----------
@@ -46,23 +49,42 @@ class ProductTerms:
         If the formats or the accumulator are of another kind.
     """
 
-    def __init__(self, numerics: Numerics, lanes: int) -> None:
+    def __init__(self, numerics: Numerics, lanes: int, *, shared: bool = False) -> None:
         a, b, accumulator = numerics.a_format, numerics.b_format, numerics.accumulator
         if not isinstance(accumulator, Fused) or not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat):
             raise ValueError(f"numerics must be floating-point and fused, not {numerics}")
         self.lanes, self.fraction_bits = lanes, accumulator.fraction_bits
         self.width = self.fraction_bits + 2
-        self.product = product_layout(a, b)
+        scale = numerics.scale
+        self.shared = shared
+        self.product = product_layout(a, b, None if shared else scale)
         self.product_fraction_bits = a.fraction_bits + b.fraction_bits
         # The exponent of a product whose shift is 0, and how far the least level of a product lies below 1.
-        self.least_product = a.least_exponent + b.least_exponent + self.product_fraction_bits
+        scales = 0 if scale is None else 2 * scale.bias
+        self.least_product = a.least_exponent + b.least_exponent + self.product_fraction_bits - scales
         self.below = max(0, LEAST - self.least_product)
         self.beneath = min(self.below, LEAST - accumulator.zero_exponent)
-        top_level = self.least_product + a.exponent_range + b.exponent_range - 2 - LEAST + 1
+        reach = a.exponent_range + b.exponent_range - 2 + (0 if scale is None else 2 * (scale.exponent_range - 1))
+        top_level = self.least_product + reach - LEAST + 1
         self.level_bits = max(8, top_level.bit_length())
 
-    def align(self, m: Module, products: Any, active: Value, hold: Value, *, registered: bool):
+    def align(
+        self, m: Module, products: Any, active: Value, hold: Value, *, registered: bool, common: Any = None
+    ) -> tuple[Signal, Any, Any]:
         """Largest level of the products that count, and the products aligned to it, registered or not.
+
+        Parameters
+        ----------
+        m : Module
+            Where the logic goes.
+        products : View of ArrayLayout, (lanes,)
+            As `product`.
+        active, hold : Value
+            Which of them count; whether none does.
+        registered : bool
+            Whether what is returned is.
+        common : View of scale_sum_layout
+            Only if `shared`: the scales of all products.
 
         Returns
         -------
@@ -78,11 +100,12 @@ class ProductTerms:
         offset = self.least_product + self.below - LEAST  # so that level = shift + offset + 1 - below
         for lane, product in enumerate(products):
             counted = Signal(name=f"counted_{lane}")
-            level = Signal(range(self.below + (1 << self.level_bits)), name=f"level_{lane}")
+            most = 1 << len(product.shift) if self.shared else self.below + (1 << self.level_bits)
+            level = Signal(range(most), name=f"level_{lane}")
             m.d.comb += [
                 counted.eq(active[lane] & ~hold & product.significand.any() & ~product.infinite & ~product.nan),
                 # A product that does not count has the least of all levels.
-                level.eq((product.shift + offset) & counted.replicate(len(level))),
+                level.eq((product.shift + (0 if self.shared else offset)) & counted.replicate(len(level))),
             ]
             levels.append(level)
             counts.append(counted)
@@ -91,7 +114,8 @@ class ProductTerms:
         aligned = StructLayout({"magnitude": width, "sign": 1})
         terms = Signal(ArrayLayout(aligned, self.lanes), reset_less=True)
         # One bit more where it may be below 1.
-        level = Signal(range(1 - self.beneath, 1 << self.level_bits), reset_less=True)
+        lowest = 1 - (self.below if self.shared else self.beneath)
+        level = Signal(range(lowest, 1 << self.level_bits), reset_less=True)
         marks = Signal(StructLayout({"counting": 1, "positive": 1, "negative": 1}), reset_less=True)
 
         def infinity(sign: int) -> Value:
@@ -102,14 +126,23 @@ class ProductTerms:
             ]
             return reduce(or_, each)
 
+        infinities = [infinity(sign) for sign in (0, 1)]
+        scaled_highest: Value = highest
+        if self.shared:
+            counting = Signal()
+            m.d.comb += counting.eq(Cat(counts).any())
+            whole = highest + common.sum
+            scaled_highest = whole & counting.replicate(len(whole))
+            infinities = [each | (common.nan & active.any() & ~hold) for each in infinities]
         updates = [
-            level.eq(highest - self.below + 1),
+            level.eq(scaled_highest - self.below + 1),
             marks.counting.eq(active.any() & ~hold),
-            marks.positive.eq(infinity(0)),
-            marks.negative.eq(infinity(1)),
+            marks.positive.eq(infinities[0]),
+            marks.negative.eq(infinities[1]),
         ]
         for lane, product in enumerate(products):
-            distance = Signal(len(levels[lane]), name=f"distance_{lane}")
+            # Of narrow elements that share their scales, fewer than the stages that move them.
+            distance = Signal(max(len(levels[lane]), (width - 1).bit_length()), name=f"distance_{lane}")
             significand = scaled(product.significand, self.fraction_bits - self.product_fraction_bits, width)
             masked = significand & counts[lane].replicate(width)
             m.d.comb += distance.eq(highest - levels[lane])
@@ -127,7 +160,9 @@ class ProductTerms:
 
     def _highest(self, m: Module, levels: list[Signal]) -> Value:
         """The largest level, and at least that of an accumulator of zero: a tree of comparisons."""
-        rest: list[Value] = [*levels, Const(self.below - self.beneath, len(levels[0]))]
+        rest: list[Value] = [*levels]
+        if not self.shared:
+            rest.append(Const(self.below - self.beneath, len(levels[0])))
         while len(rest) > 1:
             pairs, rest = [rest[i : i + 2] for i in range(0, len(rest), 2)], []
             for pair in pairs:

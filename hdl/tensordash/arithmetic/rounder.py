@@ -1,6 +1,6 @@
 """Rounder: an accumulated sum becomes an FP32 number."""
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.hdl import C, Cat, Const, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -25,7 +25,7 @@ class Rounder(Block):
     Parameters
     ----------
     width : int
-        Bits of a sum, sign included, at least 27.
+        Bits of a sum, sign included.
     least_exponent : int
         Weight of its least bit, as a power of two.
     bypassed : bool
@@ -53,7 +53,9 @@ class Rounder(Block):
     """
 
     def __init__(self, *, width: int, least_exponent: int, bypassed: bool = False) -> None:
-        self.width = require_int("width", width, FRACTION_BITS + 4)
+        self.width = require_int("width", width, 2)
+        # Sums of narrow products get zeros behind them, so that there is something to cut off.
+        self.padding = max(0, FRACTION_BITS + 4 - width)
         # The biased exponents of a sum's least and greatest bit; rounding up may carry into the next.
         self.least, self.top = least_exponent + BIAS, least_exponent + width - 2 + BIAS
         if self.least < 1 or self.top > 2 * BIAS - 1:
@@ -72,8 +74,9 @@ class Rounder(Block):
         # Without its sign a negative number is its magnitude less one: m. Taking m and an endless string of ones
         # behind it for the magnitude saves the carry chain of a negation.
         sign = self.sum.number[-1]
-        bits = Signal(self.width - 1)
-        m.d.comb += bits.eq(self.sum.number[:-1] ^ sign.replicate(len(bits)))
+        bits = Signal(self.width + self.padding - 1)
+        number = Cat(Const(0, self.padding), self.sum.number[:-1]) if self.padding else self.sum.number[:-1]
+        m.d.comb += bits.eq(number ^ sign.replicate(len(bits)))
         normal, shift, below_any, below_all = normalize(m, bits, sign, wanted=FRACTION_BITS + 2)
 
         significand = Signal(FRACTION_BITS, reset_less=True)

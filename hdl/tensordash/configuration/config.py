@@ -13,7 +13,7 @@ import tomlkit
 from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
 from .document import ConfigError, checked_table, loaded, parsed
 from .formats import FORMATS, RESULT_FORMATS, Format
-from .numerics import ACCUMULATORS, Exact, Fused, Numerics
+from .numerics import ACCUMULATORS, NO_SCALE, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
 __all__ = ["ConfigError", "SideFormats", "TileConfig"]
@@ -53,11 +53,15 @@ class TileConfig:
         ports offer step t since reset on line t modulo `depth`. "ring" needs a connectivity whose steps from 1 on all
         offer the same lane offsets.
     format : str or {"a": str, "b": str}
-        Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, int8.
+        Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1,
+        int8.
     accumulator : str or {"fused": int, "rounding": str, ...}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "ada-fp8", "hopper-fp8", "blackwell-fp8": FP32
         with the alignment of that GPU's tensor cores; or any other number of fraction bits, 8 to 64, with `rounding`
         ("zero", the default, or "nearest"), `result_bits`, `addend` and `zero_exponent` as of `Fused`.
+    scale : "none", "e8m0" or "e4m3"
+        What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
+        8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.
     sparsity : "none", "rows" or "both"
         What is skipped: nothing (the dense baseline), pairs whose B is zero, pairs with any zero.
     initial : bool
@@ -99,6 +103,7 @@ class TileConfig:
     staging: str = "shift"
     format: str | Mapping[str, str] | SideFormats = "fp16"
     accumulator: str | Mapping[str, Any] | Fused = "exact"
+    scale: str = NO_SCALE
     sparsity: str = "rows"
     initial: bool = False
     headroom_bits: int = 16
@@ -156,6 +161,12 @@ class TileConfig:
             self.numerics  # noqa: B018  its own checks
         except (TypeError, ValueError) as error:
             raise type(error)(f"tile.{error}") from None
+        scale = self.numerics.scale
+        if scale is not None and scale.block % self.lanes:
+            raise ValueError(
+                f"tile.lanes must divide the {scale.block} values of a block that share a scale "
+                f'with tile.scale = "{scale.name}", not {self.lanes}'
+            )
 
     def _check_connectivity(self) -> None:
         given = self.connectivity
@@ -218,13 +229,15 @@ class TileConfig:
         return beats + beats_of_c + self.snapshot + 4  # m_axis_tready, clear, clk, rst
 
     def step_bytes(self, side: str) -> int:
-        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one behind the other, filled up.
+        """Bytes of a step of side "a" or "b" on AXI4-Stream: its lanes one behind the other, filled up; then its scale.
 
         >>> TileConfig().step_bytes("a"), TileConfig(format="tf32", accumulator="ampere").step_bytes("b")
         (8, 10)
+        >>> TileConfig(format="fp6_e2m3", accumulator="hopper", scale="e8m0").step_bytes("a")
+        4
         """
         fmt = self.a_format if side == "a" else self.b_format
-        return -(-fmt.width * self.lanes // 8)
+        return -(-fmt.width * self.lanes // 8) + self.numerics.scale_bits // 8
 
     @property
     def a_format(self) -> Format:
@@ -246,7 +259,13 @@ class TileConfig:
         accumulator: Any = self.accumulator  # mappings have become Fused
         if isinstance(accumulator, str):
             accumulator = ACCUMULATORS[accumulator] if accumulator != "exact" else Exact(self.headroom_bits)
-        return Numerics(a_format=self.a_format, b_format=self.b_format, accumulator=accumulator, initial=self.initial)
+        return Numerics(
+            a_format=self.a_format,
+            b_format=self.b_format,
+            accumulator=accumulator,
+            initial=self.initial,
+            scale_name=self.scale,
+        )
 
     @cached_property
     def options(self) -> tuple[Option, ...]:
@@ -266,6 +285,26 @@ class TileConfig:
     def ring(self) -> bool:
         """Whether the staging buffers are rings; the baseline has none."""
         return self.staging == "ring" and self.sparsity != "none"
+
+    def require_no_scale(self, who: str) -> None:
+        """Refuse a tile with scales.
+
+        Raises
+        ------
+        ConfigError
+            If there are any, naming who takes none.
+        """
+        if self.numerics.scale is not None:
+            raise ConfigError(f'tile.scale must be "{NO_SCALE}" {who}, not "{self.scale}"')
+
+    @property
+    def step_values(self) -> int:
+        """What a step consists of: values, and the scale behind them if there is one.
+
+        >>> TileConfig().step_values, TileConfig(format="fp4_e2m1", scale="e4m3").step_values
+        (4, 5)
+        """
+        return self.lanes + (self.numerics.scale is not None)
 
     @property
     def stages(self) -> int:
@@ -333,8 +372,10 @@ class TileConfig:
         return loaded(path, lambda text: cls.from_toml(text, settings))
 
     def to_mapping(self) -> dict[str, Any]:
-        """The document that builds this configuration again, every key written out."""
+        """The document that builds this configuration again, every key written out but a scale that there is not."""
         table = {field.name: getattr(self, field.name) for field in fields(self)}
+        if self.scale == NO_SCALE:
+            del table["scale"]
         if isinstance(self.connectivity, tuple):
             table["connectivity"] = [list(option) for option in self.connectivity]
         if isinstance(self.format, SideFormats):
@@ -344,7 +385,7 @@ class TileConfig:
         return {"tile": table}
 
     def to_toml(self) -> str:
-        """The configuration as TOML, every key written out."""
+        """The configuration as TOML, as `to_mapping` has it."""
         return tomlkit.dumps(self.to_mapping())
 
     @cached_property

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass, fields
 from typing import Literal
 
-from .formats import Format, IntegerFormat
+from .formats import SCALES, FloatFormat, Format, IntegerFormat, ScaleFormat
 from .parameters import require_choice, require_int
 
 __all__ = ["ACCUMULATORS", "ADDENDS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
@@ -12,6 +12,8 @@ ROUNDINGS = ("zero", "nearest")
 ADDENDS = ("inside", "after")
 FUSED_ONLY = ("bf16", "tf32")
 """Formats with FP32's exponents."""
+NO_SCALE = "none"
+SCALE_NAMES = (NO_SCALE, *SCALES)
 
 
 @dataclass(frozen=True)
@@ -132,19 +134,26 @@ class Numerics:
         `Fused` for floating-point formats only; `Exact` for all but bf16 and tf32.
     initial : bool
         Whether there is a C input.
+    scale_name : str
+        "none", or the scale that the values of a step share, on both sides: "e8m0" for formats of at most 8 bits and a
+        `Fused` accumulator, "e4m3" for fp4_e2m1 and an `Exact` one.
 
     Raises
     ------
     ValueError
-        If the formats and the accumulator do not go together, in one line.
+        If the formats, the accumulator and the scale do not go together, in one line.
     """
 
     a_format: Format
     b_format: Format
     accumulator: Accumulator
     initial: bool = False
+    scale_name: str = NO_SCALE
 
     def __post_init__(self) -> None:
+        require_choice("scale", self.scale_name, SCALE_NAMES)
+        if self.scale is not None:
+            self._check_scale(self.scale)
         names = f"a = {self.a_format.name} and b = {self.b_format.name}"
         if isinstance(self.a_format, IntegerFormat) != isinstance(self.b_format, IntegerFormat):
             raise ValueError(f"format must be floating-point on both sides or int8 on both, not {names}")
@@ -161,6 +170,39 @@ class Numerics:
                 f"headroom_bits must be an integer from 0 to 16 for int8, whose results are INT32, "
                 f"not {self.accumulator.headroom_bits}"
             )
+
+    def _check_scale(self, scale: ScaleFormat) -> None:
+        names = f"a = {self.a_format.name} and b = {self.b_format.name}"
+        a, b = self.a_format, self.b_format
+        if scale.number is not None:
+            if a.name != "fp4_e2m1" or b.name != "fp4_e2m1":
+                raise ValueError(f'format must be fp4_e2m1 with scale = "{scale.name}" (NVFP4), not {names}')
+            if isinstance(self.accumulator, Fused):
+                raise ValueError(
+                    f'accumulator must be exact with scale = "{scale.name}", whose products have 43 bits, not fused'
+                )
+            return
+        if not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat) or max(a.width, b.width) > 8:
+            raise ValueError(
+                f'format must be floating-point of 8 bits or fewer with scale = "{scale.name}" (MX), not {names}'
+            )
+        if isinstance(self.accumulator, Exact):
+            elements = sum(fmt.significand_bits + fmt.exponent_range - 1 for fmt in (a, b))
+            raise ValueError(
+                f'accumulator must be fused with scale = "{scale.name}" (such as hopper), not exact: its products span '
+                f"{elements + 2 * (scale.exponent_range - 1)} bits, {elements} of {names} "
+                f"and {2 * (scale.exponent_range - 1)} of the scales"
+            )
+
+    @property
+    def scale(self) -> ScaleFormat | None:
+        """What the values of a step share, if anything."""
+        return SCALES.get(self.scale_name)
+
+    @property
+    def scale_bits(self) -> int:
+        """Bits of a step's scale; 0 without."""
+        return 0 if self.scale is None else self.scale.width
 
     @property
     def result(self) -> Literal["fp32", "int32"]:

@@ -92,6 +92,8 @@ MEANINGS = {
         **CLOCKED,
         "a_C_steps": "steps offered to a column, {order}, lane 0 lowest in each",
         "b_R_steps": "likewise to a row: the side whose zeros are skipped",
+        "a_C_scales": "the scale of each step offered, {order}",
+        "b_R_scales": "likewise of a row's steps",
         "S_available": "how many steps are offered",
         "S_last": "the step at `available - 1` ends its stream",
         "S_taken": "how many enter in this cycle: the same on every port; none in reset",

@@ -147,6 +147,7 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transp
             "a_bits": config.a_format.width,
             "b_bits": config.b_format.width,
             "step_bits": {"a": config.a_format.width * config.lanes, "b": config.b_format.width * config.lanes},
+            **_scale(config),
             "accumulator_bits": accumulator_bits,
             "accumulator_least_exponent": accumulator_least_exponent,
             "stages": config.stages,
@@ -160,6 +161,12 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transp
             for name, block in (("tile", tile), ("axi_stream_tile", wrapper), ("transposer", transposer))
         },
     }
+
+
+def _scale(config: TileConfig) -> dict[str, Any]:
+    """What steps have beside their values, if they have."""
+    scale = config.numerics.scale
+    return {} if scale is None else {"scale_bits": scale.width, "scale_block": scale.block}
 
 
 def _constraints(block: Block, top: str) -> str:

@@ -5,7 +5,7 @@ from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.formats import FloatFormat, Format
+from ..configuration.formats import FloatFormat, Format, ScaleFormat
 from ..configuration.parameters import require_int
 from ..layouts import FloatLayout, steps_layout
 
@@ -25,27 +25,32 @@ class OperandFlags(Block):
         Shape of the steps offered.
     zeros : bool
         Whether `nonzero` is wanted; without it, it is zero.
+    scale : ScaleFormat, optional
+        Of the scales beside the steps, if there are any.
 
     Members
     -------
     steps : In(steps_layout)
         Steps offered, oldest first.
+    scales : In(8, depth)
+        Only with a `scale`: those of the steps.
     nonzero : Out(lanes, depth)
-        Values that are not zero (-0 is a zero).
+        Values that are not zero (-0 is a zero), nor their scale.
     non_finite : Out(depth)
-        Steps that hold an infinity or NaN.
+        Steps that hold an infinity or NaN, or have a NaN scale.
 
     Source: paper, section III-A ("using per value comparators").
     """
 
-    def __init__(self, *, fmt: Format, lanes: int, depth: int, zeros: bool) -> None:
-        self.fmt = fmt
+    def __init__(self, *, fmt: Format, lanes: int, depth: int, zeros: bool, scale: ScaleFormat | None = None) -> None:
+        self.fmt, self.scale = fmt, scale
         self.lanes = require_int("lanes", lanes, 1)
         self.depth = require_int("depth", depth, 1)
         self.zeros = zeros
         super().__init__(
             {
                 "steps": In(steps_layout(fmt.width, lanes, depth)),
+                **({"scales": In(ArrayLayout(scale.width, depth))} if scale is not None else {}),
                 "nonzero": Out(ArrayLayout(lanes, depth)),
                 "non_finite": Out(depth),
             },
@@ -56,7 +61,7 @@ class OperandFlags(Block):
         """One comparator per value and flag."""
         m = Module()
         for step in range(self.depth):
-            special: Value = Const(0)
+            special, scale_is_zero = self._of_scale(step)
             for lane in range(self.lanes):
                 value = self.steps[step][lane]
                 is_zero = value == 0
@@ -64,6 +69,18 @@ class OperandFlags(Block):
                     number = FloatLayout(self.fmt)(value)
                     special, is_zero = special | number.is_special, number.is_zero
                 if self.zeros:
-                    m.d.comb += self.nonzero[step][lane].eq(~is_zero)
+                    m.d.comb += self.nonzero[step][lane].eq(
+                        ~is_zero if scale_is_zero is None else ~(is_zero | scale_is_zero)
+                    )
             m.d.comb += self.non_finite[step].eq(special)
         return m
+
+    def _of_scale(self, step: int) -> tuple[Value, Value | None]:
+        """Whether a step's scale is NaN, and whether it is a zero, if it can be."""
+        if self.scale is None:
+            return Const(0), None
+        bits = self.scales[step]
+        if self.scale.number is None:
+            return bits.all(), None
+        number = FloatLayout(self.scale.number)(bits)
+        return number.is_special, number.is_zero

@@ -61,7 +61,8 @@ class AxiStreamTile(Block):
         )
         self.tile = Tile(config)
         kind = RingFeeder if config.ring else StepFeeder
-        self.feeders = [kind(width=width, lanes=config.lanes, depth=depth) for _, _, width in self.sides]
+        shape = {"lanes": config.lanes, "depth": depth, "scale_bits": config.numerics.scale_bits}
+        self.feeders = [kind(width=width, **shape) for _, _, width in self.sides]
         self._wrong = Signal(name="wrong_beat")
 
     def elaborate(self, platform):

@@ -24,6 +24,8 @@ class Feeder(Block):
     ----------
     width, lanes, depth : int
         Shape of a beat: `depth` steps of `lanes` values of `width` bits, each step filled up to whole bytes.
+    scale_bits : int
+        Of the scale behind each step, whole bytes; 0 without.
 
     Members
     -------
@@ -39,15 +41,16 @@ class Feeder(Block):
     Source: docs/tile.md, "AXI4-Stream".
     """
 
-    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
+    def __init__(self, *, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
         self.lanes, self.depth, self.width = lanes, depth, width
-        self.step_bits = width * lanes
-        self.step_bytes = -(-self.step_bits // 8)
+        self.value_bits, self.scale_bits = width * lanes, scale_bits
+        self.step_bits = self.value_bits + scale_bits
+        self.step_bytes = -(-self.value_bits // 8) + scale_bits // 8
         self.slots = 2 * depth
         super().__init__(
             {
                 "s_axis": In(AxiStreamSignature(8 * self.step_bytes * depth, keep=True)),
-                "port": Out(StepsSignature(width, lanes, depth)),
+                "port": Out(StepsSignature(width, lanes, depth, scale_bits)),
                 "empty": Out(1),
                 "wrong": Out(1),
             },
@@ -62,8 +65,16 @@ class Feeder(Block):
         self._closes = Signal(name="closes")  # a null beat ends the stream of the open step
 
     def _step(self, number: int) -> Value:
-        """A step of the beat, without what fills it up."""
-        return self.s_axis.tdata.word_select(number, 8 * self.step_bytes)[: self.step_bits]
+        """A step of the beat, without what fills it up: its values, and its scale above them."""
+        step = self.s_axis.tdata.word_select(number, 8 * self.step_bytes)
+        values = step[: self.value_bits]
+        return Cat(values, step[-self.scale_bits :]) if self.scale_bits else values
+
+    def _show_step(self, m: Module, line: int, step: Value) -> None:
+        """Show a step on a line of the port."""
+        m.d.comb += self.port.steps[line].eq(step[: self.value_bits] if self.scale_bits else step)
+        if self.scale_bits:
+            m.d.comb += self.port.scales[line].eq(step[self.value_bits :])
 
     def elaborate(self, platform):
         """How many steps there are; where they lie is a subclass's part."""

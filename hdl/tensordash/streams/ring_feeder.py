@@ -23,8 +23,8 @@ class RingFeeder(Feeder):
     Source: docs/tile.md, "Ports".
     """
 
-    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
-        super().__init__(width=width, lanes=lanes, depth=depth)
+    def __init__(self, *, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
+        super().__init__(width=width, lanes=lanes, depth=depth, scale_bits=scale_bits)
         self._reading = Signal(self.slots, name="reading", init=1)  # where the next step leaves, one-hot
         self._writing = Signal(self.slots, name="writing", init=1)  # where the next one enters
         self._held = Signal(ArrayLayout(self.step_bits, self.slots), name="held", reset_less=True)
@@ -62,7 +62,7 @@ class RingFeeder(Feeder):
         depth, slots, reading = self.depth, self.slots, self._reading
         for line in range(depth):
             upper = reading[line + 1 : line + 1 + depth].any()
-            m.d.comb += self.port.steps[line].eq(Mux(upper, self._held[line + depth], self._held[line]))
+            self._show_step(m, line, Mux(upper, self._held[line + depth], self._held[line]))
         ending = Signal(depth, name="ending_by_age")
         for step in range(depth):
             here = (reading[slot] & self._ending[(slot + step) % slots] for slot in range(slots))

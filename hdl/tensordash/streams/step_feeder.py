@@ -14,8 +14,8 @@ class StepFeeder(Feeder):
     Timing, parameters and members: those of `Feeder`.
     """
 
-    def __init__(self, *, width: int, lanes: int, depth: int) -> None:
-        super().__init__(width=width, lanes=lanes, depth=depth)
+    def __init__(self, *, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
+        super().__init__(width=width, lanes=lanes, depth=depth, scale_bits=scale_bits)
         self._held = Signal(ArrayLayout(self.step_bits, self.slots), name="held", reset_less=True)
         self._ending = Signal(self.slots, name="ending")
 
@@ -33,5 +33,6 @@ class StepFeeder(Feeder):
                 value = Mux(here, self._step(step), value)
                 end = Mux(here, self._ends[step], end)
             m.d.sync += [self._held[slot].eq(value), self._ending[slot].eq(end)]
-        m.d.comb += [port.steps[step].eq(self._held[step]) for step in range(depth)]
+        for step in range(depth):
+            self._show_step(m, step, self._held[step])
         return self._ending

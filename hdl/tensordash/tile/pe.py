@@ -1,5 +1,7 @@
 """Processing element: the compute core that the baseline and TensorDash share."""
 
+from typing import Any
+
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
 from amaranth.lib.data import ArrayLayout
@@ -7,10 +9,14 @@ from amaranth.lib.wiring import In
 
 from ..arithmetic.accumulator import ExactAccumulator
 from ..arithmetic.addend_accumulator import AddendAccumulator
+from ..arithmetic.float_sum import LEAST
 from ..arithmetic.fused_accumulator import FusedAccumulator
 from ..arithmetic.integer_accumulator import IntegerAccumulator
 from ..arithmetic.integer_multiplier import IntegerMultiplier
 from ..arithmetic.multiplier import Multiplier
+from ..arithmetic.product_scaler import ProductScaler, scale_sum
+from ..arithmetic.scaled_accumulator import ScaledAccumulator
+from ..arithmetic.step_sums import StepSums
 from ..arithmetic.sum_ports import SumSignature
 from ..block import Block, placed
 from ..configuration.formats import FloatFormat, IntegerFormat
@@ -18,7 +24,21 @@ from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import product_shape
 
-__all__ = ["PE"]
+__all__ = ["PE", "scale_members", "scale_steps"]
+
+
+def scale_members(numerics: Numerics, lanes: int, steps: int) -> dict[str, Any]:
+    """Members of a PE for scales, as of `PE`."""
+    if numerics.scale is None:
+        return {}
+    scales = ArrayLayout(numerics.scale.width, steps)
+    chosen = {"chosen": In(ArrayLayout(steps, lanes))} if steps > 1 else {}
+    return {"a_scales": In(scales), "b_scales": In(scales), **chosen}
+
+
+def scale_steps(numerics: Numerics, depth: int) -> dict[str, int]:
+    """The argument `steps` of a PE behind a window: without scales it knows of none."""
+    return {"steps": depth} if numerics.scale is not None else {}
 
 
 class PE(Block):
@@ -35,11 +55,18 @@ class PE(Block):
     stages : int
         Register stages, the accumulator included: 1; 2 with a register behind the multipliers (exact) or behind the
         alignment of the products (fused; their sum if the addend comes after), whichever balances better; 3 with both.
+        With scales that are numbers, behind the sums of each step instead of the multipliers.
+    steps : int
+        With scales: steps of the window, from any of which a lane's operands may come.
 
     Members
     -------
     a, b : In(width, lanes)
         Operands.
+    a_scales, b_scales : In(8, steps)
+        Only with scales: what stands beside the steps of the window.
+    chosen : In(steps, lanes)
+        Only with scales, and more than one step: the one that each lane's operands come from, one-hot.
     active : In(lanes)
         Lanes whose operands count.
     sum : In(SumSignature)
@@ -53,7 +80,7 @@ class PE(Block):
     Source: paper, Fig. 2.
     """
 
-    def __init__(self, *, numerics: Numerics, lanes: int, stages: int) -> None:
+    def __init__(self, *, numerics: Numerics, lanes: int, stages: int, steps: int = 1) -> None:
         self.numerics = numerics
         self.lanes = require_int("lanes", lanes, 1)
         self.stages = require_int("stages", stages, 1, 3)
@@ -61,10 +88,12 @@ class PE(Block):
         fused = isinstance(accumulator, Fused)
         self.registered = stages > (2 if fused else 1)
         a, b = numerics.a_format, numerics.b_format
+        self.steps = require_int("steps", steps, 1)
         super().__init__(
             {
                 "a": In(ArrayLayout(a.width, lanes)),
                 "b": In(ArrayLayout(b.width, lanes)),
+                **scale_members(numerics, lanes, steps),
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
@@ -77,10 +106,25 @@ class PE(Block):
         elif isinstance(a, IntegerFormat) and isinstance(b, IntegerFormat):
             self.multipliers = [IntegerMultiplier(a_format=a, b_format=b) for _ in range(lanes)]
             kind = IntegerAccumulator
-        self.accumulator = kind(numerics=numerics, lanes=lanes, stages=stages - self.registered)
+        given: dict[str, Any] = {"numerics": numerics, "lanes": lanes, "stages": stages - self.registered}
+        self.scaler: ProductScaler | StepSums | None = None
+        self.scale_multipliers: list[Multiplier] = []
+        # Exponents are compared without their scales where all products have the same.
+        self.shared = False
+        if isinstance(accumulator, Fused) and numerics.scale is not None and steps == 1:
+            self.shared = accumulator.addend == "inside" and accumulator.zero_exponent == LEAST
+        if numerics.scale is None:
+            self.accumulator: Block = kind(**given)
+        elif (number := numerics.scale.number) is None:
+            self.accumulator = kind(**given, **(dict[str, Any](shared=True) if self.shared else {}))
+            self.scaler = None if self.shared else ProductScaler(numerics=numerics, lanes=lanes, steps=steps)
+        else:
+            self.accumulator = ScaledAccumulator(**given, steps=steps)
+            self.scaler = StepSums(numerics=numerics, lanes=lanes, steps=steps)
+            self.scale_multipliers = [Multiplier(a_format=number, b_format=number) for _ in range(steps)]
 
     def elaborate(self, platform):
-        """Multiply, (register), accumulate."""
+        """Multiply, (scale,) (register,) accumulate."""
         m = Module()
         m.submodules.accumulator = placed(self.accumulator, platform)
         products = Signal(ArrayLayout(product_shape(self.numerics), self.lanes), reset_less=True)
@@ -89,11 +133,49 @@ class PE(Block):
             m.submodules[f"multiplier_{lane}"] = placed(multiplier, platform)
             m.d.comb += [multiplier.a.eq(self.a[lane]), multiplier.b.eq(self.b[lane])]
         multiplied = [products[lane].eq(each.product) for lane, each in enumerate(self.multipliers)]
+        wiring.connect(m, wiring.flipped(self.sum), self.accumulator.sum)
+        if self.numerics.scale is not None:
+            m.d.comb += multiplied
+            self._scale(m, platform, products)
+            return m
         if self.registered:
             with m.If(~self.sum.hold):
                 m.d.sync += [active.eq(self.active), *multiplied]
         else:
             m.d.comb += [active.eq(self.active), *multiplied]
         m.d.comb += [self.accumulator.products.eq(products), self.accumulator.active.eq(active)]
-        wiring.connect(m, wiring.flipped(self.sum), self.accumulator.sum)
         return m
+
+    def _scale(self, m: Module, platform: Any, products: Any) -> None:
+        """What the accumulator is given of products and scales, in front of the register."""
+        scaler, entering = self.scaler, {"products": products, "active": self.active}
+        if scaler is not None:
+            m.submodules.scaler = placed(scaler, platform)
+            m.d.comb += scaler.products.eq(products)
+            if self.steps > 1:
+                m.d.comb += scaler.chosen.eq(self.chosen)
+        if self.shared:
+            entering["common"] = scale_sum(m, self.a_scales[0], self.b_scales[0], "scale_sum")
+        elif isinstance(scaler, ProductScaler):
+            m.d.comb += [scaler.a_scales.eq(self.a_scales), scaler.b_scales.eq(self.b_scales)]
+            entering["products"] = scaler.scaled
+        elif isinstance(scaler, StepSums):
+            m.d.comb += scaler.active.eq(self.active)
+            entering = {"sums": scaler.sums, "active": scaler.counted}
+            scales = Signal(self.accumulator.scales.shape(), name="scale_products")
+            for step, multiplier in enumerate(self.scale_multipliers):
+                m.submodules[f"scale_multiplier_{step}"] = placed(multiplier, platform)
+                m.d.comb += [
+                    multiplier.a.eq(self.a_scales[step]),
+                    multiplier.b.eq(self.b_scales[step]),
+                    scales[step].eq(multiplier.product),
+                ]
+            entering["scales"] = scales
+        for name, value in entering.items():
+            member = getattr(self.accumulator, name)
+            if self.registered:
+                held = Signal.like(member, name=f"held_{name}", reset_less=name != "active")
+                with m.If(~self.sum.hold):
+                    m.d.sync += held.eq(value)
+                value = held
+            m.d.comb += member.eq(value)

@@ -11,7 +11,7 @@ from ..configuration.connectivity import Connectivity
 from ..configuration.numerics import Numerics
 from ..layouts import steps_layout
 from ..schedule.operand_mux import OperandMux
-from .pe import PE
+from .pe import PE, scale_members, scale_steps
 
 __all__ = ["ScheduledPE"]
 
@@ -38,6 +38,8 @@ class ScheduledPE(Block):
         The row's selection.
     b : In(width, lanes)
         The row's B operands: those selected.
+    a_scales, b_scales, chosen
+        Only with scales, as in `PE`: those of the column's steps, those of the row's, and the row's choice.
     active : In(lanes)
         Lanes that consume what they selected.
     sum : In(SumSignature)
@@ -55,17 +57,19 @@ class ScheduledPE(Block):
         ring: bool = False,
     ) -> None:
         lanes = connectivity.lanes
+        self.numerics = numerics
         super().__init__(
             {
                 "a_window": In(steps_layout(numerics.a_format.width, lanes, connectivity.depth)),
                 "select": In(ArrayLayout(len(connectivity.sources(ring)), lanes)),
                 "b": In(ArrayLayout(numerics.b_format.width, lanes)),
+                **scale_members(numerics, lanes, connectivity.depth),
                 "active": In(lanes),
                 "sum": In(SumSignature(numerics)),
             },
         )
         self.mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
-        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
+        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages, **scale_steps(numerics, connectivity.depth))
 
     def elaborate(self, platform):
         """Mux, then the compute core."""
@@ -79,5 +83,8 @@ class ScheduledPE(Block):
             self.pe.b.eq(self.b),
             self.pe.active.eq(self.active),
         ]
+        if self.numerics.scale is not None:
+            names = scale_members(self.numerics, self.mux.connectivity.lanes, self.mux.connectivity.depth)
+            m.d.comb += [getattr(self.pe, name).eq(getattr(self, name)) for name in names]
         wiring.connect(m, wiring.flipped(self.sum), self.pe.sum)
         return m

@@ -13,7 +13,8 @@ from ..layouts import steps_layout
 from ..schedule.motion import MotionSignature
 from ..schedule.operand_mux import OperandMux
 from ..schedule.row_scheduler import RowScheduler
-from .pe import PE
+from ..schedule.step_select import StepSelect
+from .pe import PE, scale_members, scale_steps
 
 __all__ = ["SelfScheduledPE"]
 
@@ -36,6 +37,8 @@ class SelfScheduledPE(Block):
         Which values of the steps offered are not zero.
     motion, active, advance
         As in `RowScheduler`.
+    a_scales, b_scales
+        Only with scales, as in `PE`: those of the column's and of the row's steps.
     sum : In(SumSignature)
         As in `PE`.
 
@@ -57,6 +60,7 @@ class SelfScheduledPE(Block):
                 "b_window": In(steps_layout(numerics.b_format.width, lanes, depth)),
                 "a_nonzero": In(ArrayLayout(lanes, depth)),
                 "b_nonzero": In(ArrayLayout(lanes, depth)),
+                **{name: each for name, each in scale_members(numerics, lanes, depth).items() if name != "chosen"},
                 "motion": In(MotionSignature(depth, ring)),
                 "active": Out(lanes),
                 "advance": Out(depth),
@@ -66,7 +70,8 @@ class SelfScheduledPE(Block):
         self.scheduler = RowScheduler(connectivity, ring=ring)
         self.a_mux = OperandMux(width=numerics.a_format.width, connectivity=connectivity, ring=ring)
         self.b_mux = OperandMux(width=numerics.b_format.width, connectivity=connectivity, ring=ring)
-        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages)
+        self.pe = PE(numerics=numerics, lanes=lanes, stages=stages, **scale_steps(numerics, depth))
+        self.step_select = StepSelect(connectivity, ring=ring) if numerics.scale is not None else None
 
     def elaborate(self, platform):
         """Scheduler, two muxes, compute core."""
@@ -85,6 +90,14 @@ class SelfScheduledPE(Block):
             self.pe.b.eq(self.b_mux.operands),
             self.pe.active.eq(self.scheduler.active),
         ]
+        if self.step_select is not None:
+            m.submodules.step_select = placed(self.step_select, platform)
+            m.d.comb += [
+                self.step_select.select.eq(self.scheduler.select),
+                self.pe.chosen.eq(self.step_select.steps),
+                self.pe.a_scales.eq(self.a_scales),
+                self.pe.b_scales.eq(self.b_scales),
+            ]
         wiring.connect(m, wiring.flipped(self.motion), self.scheduler.motion)
         wiring.connect(m, wiring.flipped(self.sum), self.pe.sum)
         return m

@@ -6,6 +6,7 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Signal
 from amaranth.lib import stream, wiring
+from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out, Signature
 
 from ..arithmetic.sum_ports import starts_from_c
@@ -19,6 +20,7 @@ from ..schedule.operand_mux import OperandMux
 from ..schedule.row_scheduler import RowScheduler
 from ..schedule.staging_buffer import StagingBuffer
 from ..schedule.staging_ring import StagingRing
+from ..schedule.step_select import StepSelect
 from .control import Control, count_bits
 from .counters import Counters
 from .drain import Drain, adds_c
@@ -42,6 +44,8 @@ class StepsSignature(Signature):
     -------
     steps : Out(steps_layout)
         Steps offered, oldest first; where the staging buffers are rings, step t since reset on line t modulo depth.
+    scales : Out(scale_bits, depth)
+        Only with scales: that of each step, likewise.
     available : Out(0..depth)
         How many of them there are.
     last : Out(1)
@@ -50,10 +54,11 @@ class StepsSignature(Signature):
         How many enter in this cycle. It may depend on `available` in the same cycle, never the reverse.
     """
 
-    def __init__(self, width: int, lanes: int, depth: int) -> None:
+    def __init__(self, width: int, lanes: int, depth: int, scale_bits: int = 0) -> None:
         super().__init__(
             {
                 "steps": Out(steps_layout(width, lanes, depth)),
+                **({"scales": Out(ArrayLayout(scale_bits, depth))} if scale_bits else {}),
                 "available": Out(count_bits(depth)),
                 "last": Out(1),
                 "taken": In(count_bits(depth)),
@@ -112,8 +117,8 @@ class Tile(Block):
         result = beat if rounded else stream.Signature(sum_beat_layout(numerics, columns))
         super().__init__(
             {
-                "a": In(StepsSignature(config.a_format.width, lanes, depth)).array(columns),
-                "b": In(StepsSignature(config.b_format.width, lanes, depth)).array(rows),
+                "a": In(StepsSignature(config.a_format.width, lanes, depth, numerics.scale_bits)).array(columns),
+                "b": In(StepsSignature(config.b_format.width, lanes, depth, numerics.scale_bits)).array(rows),
                 "out": Out(result),
                 **({"c": In(beat)} if config.initial else {}),
                 **({"head": Out(depth)} if config.ring else {}),
@@ -139,9 +144,13 @@ class Tile(Block):
             if rounded
             else SumDrain(rows=rows, columns=columns, numerics=numerics)
         )
+        scale_ports = [*(("a", i) for i in range(columns)), *(("b", i) for i in range(rows))]
+        self.scales = {port: self._scale_staging() for port in (scale_ports if numerics.scale is not None else ())}
         self.a_inputs = [self._input("a") for _ in range(columns)]
         self.b_inputs = [self._input("b") for _ in range(rows)]
         self.row_schedulers = [self._row_scheduler() for _ in range(rows if config.sparsity == "rows" else 0)]
+        chooses = config.sparsity == "rows" and numerics.scale is not None
+        self.step_selects = [StepSelect(self.connectivity, ring=config.ring) for _ in range(rows * chooses)]
         self.pes = {(row, column): self._pe() for row in range(rows) for column in range(columns)}
         if config.initial:
             self.store = InitialStore(
@@ -173,9 +182,16 @@ class Tile(Block):
         needs_zeros = config.sparsity == "both" or (config.sparsity == "rows" and side == "b")
         kind = StagingRing if config.ring else StagingBuffer
         return (
-            OperandFlags(fmt=fmt, lanes=config.lanes, depth=config.window_depth, zeros=needs_zeros),
+            OperandFlags(
+                fmt=fmt, lanes=config.lanes, depth=config.window_depth, zeros=needs_zeros, scale=config.numerics.scale
+            ),
             kind(width=fmt.width, lanes=config.lanes, depth=config.window_depth),
         )
+
+    def _scale_staging(self) -> StagingBuffer | StagingRing:
+        """The scales beside the steps of a port's staging buffer."""
+        kind = StagingRing if self.config.ring else StagingBuffer
+        return kind(width=self.config.numerics.scale_bits, lanes=1, depth=self.config.window_depth)
 
     def _row_scheduler(self) -> tuple[RowScheduler, OperandMux]:
         """The scheduler of a row, and its mux of B."""
@@ -230,6 +246,14 @@ class Tile(Block):
                 control.last[place].eq(port.last),
                 port.taken.eq(control.taken),
             ]
+        for (side, index), staging in self.scales.items():
+            port = getattr(self, side)[index]
+            m.submodules[f"{side}_scales_{index}"] = placed(staging, platform)
+            m.d.comb += [
+                (self.a_inputs if side == "a" else self.b_inputs)[index][0].scales.eq(port.scales),
+                staging.steps.eq(port.scales),
+                staging.write.eq(control.write) if config.ring else staging.refill.eq(control.motion.refill),
+            ]
         if config.ring:
             m.d.comb += self.head.eq(control.head)
 
@@ -244,6 +268,11 @@ class Tile(Block):
                 self.drain.sums[row][column].eq(pe.sum.value),
                 self._overflows[row * self.config.columns + column].eq(pe.sum.overflow),
             ]
+            if self.scales:
+                m.d.comb += [
+                    pe.a_scales.eq(self.scales["a", column].window),
+                    pe.b_scales.eq(self.scales["b", row].window),
+                ]
 
     def _dense(self, m: Module, platform) -> None:
         """Every pair of the step in the operand registers is multiplied."""
@@ -271,6 +300,10 @@ class Tile(Block):
                 self._row_advance[row].eq(scheduler.advance & control.motion.scheduled.replicate(len(control.advance))),
                 self._selected[row * lanes : (row + 1) * lanes].eq(scheduler.active),
             ]
+        for row, step_select in enumerate(self.step_selects):
+            m.submodules[f"step_select_{row}"] = placed(step_select, platform)
+            m.d.comb += step_select.select.eq(self.row_schedulers[row][0].select)
+            m.d.comb += [self.pes[row, column].chosen.eq(step_select.steps) for column in range(self.config.columns)]
         wiring.connect(m, control.motion, *(scheduler.motion for scheduler, _ in self.row_schedulers))
         for (row, column), pe in self.pes.items():
             scheduler, mux = self.row_schedulers[row]

@@ -84,6 +84,7 @@ def contract(
     tile = config.tile if isinstance(config, CoreConfig) else config
     if not isinstance(tile, TileConfig):
         raise TypeError(f"config must be a CoreConfig or a TileConfig, not {config!r}")
+    tile.require_no_scale("for operations of layers")
     if operation not in OPERANDS:
         raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
     if rows not in OPERANDS[operation]:

@@ -16,12 +16,12 @@ _SOURCES = {
     np.dtype(np.float64): FloatFormat(name="fp64", exponent_bits=11, fraction_bits=52),
 }
 NOT_RANDOM = np.empty(0, np.uint16)
-FieldsOfFormat = tuple[int, int, int, int, bool]
+FieldsOfFormat = tuple[int, int, int, int, bool, int]
 
 
 def _fields(fmt: FloatFormat) -> FieldsOfFormat:
     """What compiled code wants to know of a format."""
-    return fmt.width, fmt.fraction_bits, fmt.least_exponent, fmt.largest, fmt.infinities
+    return fmt.width, fmt.fraction_bits, fmt.least_exponent, fmt.largest, fmt.infinities, fmt.beyond
 
 
 def _converted(
@@ -54,14 +54,15 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     Returns
     -------
     array of uint8, uint16 or uint32, the same shape
-        Floats beyond the largest finite one after rounding give infinities, or NaN if the format has none.
+        Floats beyond the largest finite one after rounding give infinities, or NaN if the format has none, or the
+        largest if it has no NaN either.
 
     Raises
     ------
     TypeError
         If the values are of the wrong kind.
     ValueError
-        If an integer does not fit.
+        If an integer does not fit, or there is a NaN and the format has none.
 
     Examples
     --------
@@ -75,6 +76,8 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     source = _SOURCES.get(array.dtype)
     if not isinstance(source, FloatFormat):
         raise TypeError(f"values must be an array of float16, float32 or float64, not of {array.dtype}")
+    if not fmt.nan and np.isnan(array).any():
+        raise ValueError(f"values must be numbers, since {fmt.name} has no NaN, not NaN")
     bits = array.view(f"u{array.dtype.itemsize}")
     return bits if source == fmt else _converted(bits, source, fmt, signed_nan=True)
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.formats import IntegerFormat
 from tensordash.configuration.numerics import Exact
 
 from .kernels import EXACT_NAN, add_digits, add_numbers, cut, mark_specials, round_sums, wrap
-from .tables import Digits, digits, is_finite, marks
+from .tables import Digits, digits, is_finite, marks, operand_formats
 
 __all__ = ["exact_products"]
 
@@ -33,7 +33,7 @@ def exact_products(
     ----------
     columns : array of unsigned, (M, K)
     rows : array of unsigned, (N, K)
-        Bit patterns of both sides.
+        Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
         Formats, accumulator and what is skipped.
     added : array of uint32, (N, M), optional
@@ -57,7 +57,8 @@ def exact_products(
 
 def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None) -> NDArray[np.uint32]:
     """As `exact_products`, of what is small enough."""
-    a_digits, b_digits, accumulator = digits(config.a_format), digits(config.b_format), config.numerics.accumulator
+    a, b = operand_formats(config)
+    a_digits, b_digits, accumulator = digits(a), digits(b), config.numerics.accumulator
     assert isinstance(accumulator, Exact)
     high, low = _sums(columns, rows, a_digits, b_digits)
     width = (a_digits.largest * b_digits.largest).bit_length() + 1 + accumulator.headroom_bits
@@ -65,9 +66,8 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
         wrap(high, low, width)
     if config.numerics.result == "int32":
         return low.astype(np.uint32)
-    a, b = config.a_format, config.b_format
-    assert isinstance(a, FloatFormat)
-    assert isinstance(b, FloatFormat)
+    assert not isinstance(a, IntegerFormat)
+    assert not isinstance(b, IntegerFormat)
     out = np.empty(high.shape, np.uint32)
     exponent = a.least_exponent + b.least_exponent
     if added is None:

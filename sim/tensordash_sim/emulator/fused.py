@@ -12,7 +12,7 @@ from tensordash.configuration.numerics import Fused
 from ..cycles.count import pack
 from ..cycles.scheduler import Order, Scheduler
 from .kernels import FAR, add_fused
-from .tables import INFINITE, NAN, Scaled, is_finite, marks, scaled
+from .tables import INFINITE, NAN, Operand, Scaled, is_finite, marks, operand_formats, scaled
 
 __all__ = ["fused_products"]
 
@@ -29,7 +29,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     ----------
     columns : array of unsigned, (M, K)
     rows : array of unsigned, (N, K)
-        Bit patterns of both sides.
+        Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
         Formats, accumulator, and the tile: its schedule decides what is added at once.
 
@@ -44,6 +44,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     assert isinstance(accumulator, Fused)
     assert isinstance(a, FloatFormat)
     assert isinstance(b, FloatFormat)
+    a_operand, b_operand = operand_formats(config)
     both, lanes = config.sparsity == "both", config.lanes
     width = config.columns if both else 1
     a_bits, b_bits = _filled(columns, width, lanes), _filled(rows, config.rows, lanes)
@@ -52,12 +53,12 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     # A column of its own schedule, a sum of more than 64 bits, or one in two steps, is added alone.
     together = not both and not after and accumulator.fraction_bits - product_fraction < 32
     nearest, kept = accumulator.rounding == "nearest", accumulator.result_bits
-    left = _terms(a_bits, a)
+    left = _terms(a_bits, a_operand)
     turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]
     out = np.empty((len(b_bits), len(a_bits)), np.uint32)
     at_once = max(1, KEPT // (config.rows * width * b_bits.shape[1])) * config.rows
     for i in range(0, len(b_bits), at_once):
-        right = _terms(b_bits[i : i + at_once], b)
+        right = _terms(b_bits[i : i + at_once], b_operand)
         for j in range(0, len(a_bits), width if both else len(a_bits)):
             here: Terms = (left[0][j : j + width], left[1][j : j + width], left[2][j : j + width]) if both else left
             add_fused(
@@ -92,7 +93,7 @@ def _order(a: NDArray[np.int32], b: NDArray[np.int32], config: TileConfig) -> Or
 
 
 @cache
-def _table(fmt: FloatFormat) -> Scaled:
+def _table(fmt: Operand) -> Scaled:
     """As `scaled`, but for the exponents of infinities and NaN."""
     significand, exponent = scaled(fmt)
     marked = marks(fmt)
@@ -100,7 +101,7 @@ def _table(fmt: FloatFormat) -> Scaled:
     return Scaled(significand, far.astype(np.int32))
 
 
-def _terms(vectors: NDArray, fmt: FloatFormat) -> Terms:
+def _terms(vectors: NDArray, fmt: Operand) -> Terms:
     """Significands and exponents, and which vectors have an infinity or NaN."""
     significand, exponent = _table(fmt)
     return significand[vectors], exponent[vectors], np.any(~is_finite(vectors, fmt), axis=1)

@@ -101,30 +101,30 @@ def convert(bits, source, target, signed_nan, relu, random, out):
 
     `random` are 16 random bits for each, to be rounded stochastically, or none at all: to nearest, ties to even.
     """
-    width, fraction_bits, least_exponent, largest, infinities = source
-    to_width, to_fraction_bits, to_least_exponent, to_largest, _ = target
+    width, fraction_bits, least_exponent, largest, infinities, _ = source
+    to_width, to_fraction_bits, to_least_exponent, _, _, to_beyond = target
     for index in prange(bits.size):
         pattern = np.uint64(bits[index])
         sign = np.int64(pattern >> np.uint64(width - 1))
         magnitude = np.int64(pattern & np.uint64((1 << (width - 1)) - 1))
         if magnitude > largest and not (infinities and magnitude == largest + 1):
-            made = to_largest + 1 | 1 << (to_fraction_bits - 1)
+            made = to_beyond | 1 << (to_fraction_bits - 1)
             sign = sign if signed_nan else 0
         elif relu and sign:
             made, sign = 0, 0
         elif magnitude > largest:
-            made = to_largest + 1
+            made = to_beyond
         else:
             field = magnitude >> fraction_bits
             significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
             exponent = max(field, 1) - 1 + least_exponent
             if random.size:
                 made = _round_randomly(
-                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, random[index]
+                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_beyond, random[index]
                 )
             else:
                 made = _round_magnitude(
-                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_largest + 1, True
+                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_beyond, True
                 )
         out[index] = sign << (to_width - 1) | made
 

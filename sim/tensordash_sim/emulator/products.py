@@ -8,13 +8,18 @@ from tensordash.configuration.numerics import Exact
 
 from .exact import exact_products
 from .fused import fused_products
-from .tables import checked_bits
+from .tables import ScaledFormat, checked_bits, operand_formats, with_scales
 
 __all__ = ["matrix_product"]
 
 
 def matrix_product(
-    columns: ArrayLike, rows: ArrayLike, config: TileConfig, added: NDArray[np.float32] | None = None
+    columns: ArrayLike,
+    rows: ArrayLike,
+    config: TileConfig,
+    added: NDArray[np.float32] | None = None,
+    *,
+    scales: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> NDArray[np.uint32]:
     """Multiply matrices: ``result[n, m]`` is the sum of the products of row vector n and column vector m.
 
@@ -33,6 +38,9 @@ def matrix_product(
     added : array of float32, optional
         Added to the sums before they are rounded, repeated to (..., N, M) as NumPy does; only to exact sums of
         floating-point products.
+    scales : (array of unsigned, (..., M, blocks), array of unsigned, (..., N, blocks)), optional
+        Bit patterns of the scales of the columns' and of the rows' blocks, if the tile has scales, and only then; the
+        last block may be shorter.
 
     Returns
     -------
@@ -64,6 +72,15 @@ def matrix_product(
             raise ValueError(f"{name} must have shape (..., vectors, K) with K >= 1, not {array.shape}")
     if a.shape[-1] != b.shape[-1]:
         raise ValueError(f"rows must have vectors as long as columns has ({a.shape[-1]}), not {b.shape[-1]}")
+    if (scales is None) != (config.numerics.scale is None):
+        wanted = "left out" if config.numerics.scale is None else "given"
+        raise ValueError(f'scales must be {wanted} for a tile with tile.scale = "{config.scale}"')
+    if scales is not None:
+        a_operand, b_operand = operand_formats(config)
+        assert isinstance(a_operand, ScaledFormat)
+        assert isinstance(b_operand, ScaledFormat)
+        a = with_scales("columns", a, scales[0], a_operand)
+        b = with_scales("rows", b, scales[1], b_operand)
     try:
         outer = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     except ValueError:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat, ScaleFormat
 
 __all__ = [
     "INFINITE",
@@ -14,14 +15,18 @@ __all__ = [
     "NEGATIVE",
     "ZERO",
     "Digits",
+    "Operand",
     "Scaled",
+    "ScaledFormat",
     "checked_bits",
     "digits",
     "floats",
     "is_finite",
     "marks",
+    "operand_formats",
     "pattern_type",
     "scaled",
+    "with_scales",
 ]
 
 ZERO, INFINITE, NAN, NEGATIVE = 1, 2, 4, 8
@@ -41,6 +46,41 @@ class Scaled(NamedTuple):
 
     significand: NDArray[np.int32]
     exponent: NDArray[np.int32]
+
+
+class ScaledFormat(NamedTuple):
+    """Patterns of values with their scales: the scale stands above the element.
+
+    Attributes
+    ----------
+    element : FloatFormat
+        Of the lower bits.
+    scale : ScaleFormat
+        Of the upper ones.
+    """
+
+    element: FloatFormat
+    scale: ScaleFormat
+
+    @property
+    def width(self) -> int:
+        """Bits of both."""
+        return self.element.width + self.scale.width
+
+    @property
+    def least_exponent(self) -> int:
+        """Weight of the least bit of a value, if scales are numbers."""
+        number = self.scale.number
+        return self.element.least_exponent + (-self.scale.bias if number is None else number.least_exponent)
+
+    def both(self, table: NDArray, of_scales: NDArray) -> tuple[NDArray, NDArray]:
+        """What tables of elements and of scales say of every pattern."""
+        every = np.arange(1 << self.width)
+        return table[every % (1 << self.element.width)], of_scales[every >> self.element.width]
+
+
+Operand = Format | ScaledFormat
+"""What operands are patterns of."""
 
 
 class Digits(NamedTuple):
@@ -77,7 +117,7 @@ def _patterns(fmt: Format) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     return every & ((1 << (fmt.width - 1)) - 1), every >> (fmt.width - 1) == 1
 
 
-def is_finite(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
+def is_finite(bits: NDArray, fmt: Operand) -> NDArray[np.bool_]:
     """Which patterns are neither infinities nor NaN.
 
     >>> from tensordash.configuration.formats import FORMATS
@@ -86,12 +126,25 @@ def is_finite(bits: NDArray, fmt: Format) -> NDArray[np.bool_]:
     """
     if isinstance(fmt, IntegerFormat):
         return np.ones(bits.shape, bool)
+    if isinstance(fmt, ScaledFormat):
+        sound: NDArray[np.bool_] = marks(fmt)[bits] & (INFINITE | NAN) == 0
+        return sound
     finite: NDArray[np.bool_] = bits & bits.dtype.type((1 << (fmt.width - 1)) - 1) <= fmt.largest
     return finite
 
 
 @cache
-def scaled(fmt: Format) -> Scaled:
+def _scales(scale: ScaleFormat) -> tuple[Scaled, NDArray[np.uint8]]:
+    """Significands, exponents and marks of all patterns of a scale."""
+    if scale.number is not None:
+        return scaled(scale.number), marks(scale.number)
+    powers = np.arange(256, dtype=np.int32) - np.int32(scale.bias)
+    marked = np.where(np.arange(256) == scale.nan, NAN, 0).astype(np.uint8)
+    return Scaled(np.ones(256, np.int32), powers), marked
+
+
+@cache
+def scaled(fmt: Operand) -> Scaled:
     """Significand and exponent of every pattern.
 
     >>> from tensordash.configuration.formats import FORMATS
@@ -99,6 +152,11 @@ def scaled(fmt: Format) -> Scaled:
     >>> [(int(table.significand[bits]), int(table.exponent[bits])) for bits in (0x3F80, 0x8001)]
     [(128, -7), (-1, -133)]
     """
+    if isinstance(fmt, ScaledFormat):
+        elements, (scales, _) = scaled(fmt.element), _scales(fmt.scale)
+        significands = fmt.both(elements.significand, scales.significand)
+        exponents = fmt.both(elements.exponent, scales.exponent)
+        return Scaled(significands[0] * significands[1], exponents[0] + exponents[1])
     magnitude, negative = _patterns(fmt)
     if isinstance(fmt, IntegerFormat):
         return Scaled((magnitude - (negative << (fmt.width - 1))).astype(np.int32), np.zeros(1 << fmt.width, np.int32))
@@ -110,13 +168,20 @@ def scaled(fmt: Format) -> Scaled:
 
 
 @cache
-def marks(fmt: Format) -> NDArray[np.uint8]:
+def marks(fmt: Operand) -> NDArray[np.uint8]:
     """Whether patterns are a zero, an infinity, a NaN, and negative, as a bit each.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> marks(FORMATS["fp16"])[[0x8000, 0x3C00, 0xFC00, 0x7C01]].tolist()
     [9, 0, 10, 4]
     """
+    if isinstance(fmt, ScaledFormat):
+        element, of_scale = fmt.both(marks(fmt.element), _scales(fmt.scale)[1])
+        unlike: NDArray[np.uint8] = (element ^ of_scale) & NEGATIVE
+        # A zero stays one beside a NaN scale: it is skipped before it is looked at.
+        kinds = (element | of_scale) & (ZERO | INFINITE | NAN)
+        kinds = np.where(kinds & NAN, kinds & (ZERO | NAN), kinds)
+        return np.asarray(kinds | unlike, np.uint8)
     magnitude, negative = _patterns(fmt)
     if isinstance(fmt, IntegerFormat):
         made = np.where((magnitude == 0) & ~negative, ZERO, 0)
@@ -127,7 +192,7 @@ def marks(fmt: Format) -> NDArray[np.uint8]:
 
 
 @cache
-def digits(fmt: Format) -> Digits:
+def digits(fmt: Operand) -> Digits:
     """Digits of every pattern's value, each exact in float32.
 
     >>> from tensordash.configuration.formats import FORMATS
@@ -136,7 +201,7 @@ def digits(fmt: Format) -> Digits:
     (20, [0.0, -1048064.0])
     """
     values, exponent = scaled(fmt)
-    least = fmt.least_exponent if isinstance(fmt, FloatFormat) else 0
+    least = 0 if isinstance(fmt, IntegerFormat) else fmt.least_exponent
     finite = is_finite(np.arange(1 << fmt.width), fmt)
     fixed = np.where(finite, values.astype(np.int64) << np.where(finite, exponent - least, 0), 0)
     magnitude = np.abs(fixed)
@@ -161,6 +226,36 @@ def floats(fmt: Format) -> NDArray[np.float32]:
     infinite = np.where(marked & NEGATIVE, -np.inf, np.inf)
     values = np.where(marked & INFINITE, infinite, np.where(marked & NAN, np.nan, finite))
     return np.where(marked & ZERO, np.where(marked & NEGATIVE, -0.0, 0.0), values).astype(np.float32)
+
+
+def operand_formats(config: TileConfig) -> tuple[Operand, Operand]:
+    """What the operands of sides a and b are patterns of: with scales, of both."""
+    a, b, scale = config.a_format, config.b_format, config.numerics.scale
+    if scale is None:
+        return a, b
+    assert isinstance(a, FloatFormat)
+    assert isinstance(b, FloatFormat)
+    return ScaledFormat(a, scale), ScaledFormat(b, scale)
+
+
+def with_scales(name: str, bits: NDArray, scales: ArrayLike, fmt: ScaledFormat) -> NDArray[np.uint16]:
+    """Elements, (..., K), with the scales of their blocks, (..., blocks), above them.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If these are no scales of such blocks.
+    """
+    array, scale = np.asarray(scales), fmt.scale
+    if not np.issubdtype(array.dtype, np.unsignedinteger):
+        raise TypeError(f"scales of {name} must be an array of {scale.name} bit patterns, not of {array.dtype}")
+    shape = (*bits.shape[:-1], -(-bits.shape[-1] // scale.block))
+    if array.shape != shape:
+        raise ValueError(f"scales of {name} must have shape {shape}, one for {scale.block} values, not {array.shape}")
+    if array.size and array.max() >= 1 << scale.width:
+        raise ValueError(f"scales of {name} must hold {scale.name} bit patterns below 256, not {array.max()}")
+    each = np.repeat(array.astype(np.uint16), scale.block, axis=-1)[..., : bits.shape[-1]]
+    return np.asarray(bits | each << np.uint16(fmt.element.width), np.uint16)
 
 
 def checked_bits(name: str, values: ArrayLike, fmt: Format) -> NDArray:

@@ -16,7 +16,7 @@ __all__ = ["Accumulator", "make_accumulator"]
 class Accumulator(Protocol):
     """What all accumulators have in common. C is 0 where a tile has no C input."""
 
-    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
+    def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
         """Add the products of one schedule; `first`: start anew, from C if fused. Answers whether the sum wrapped."""
 
     def result_bits(self, c: int = 0) -> int:

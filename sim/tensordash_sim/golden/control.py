@@ -1,18 +1,19 @@
 """A tile's window and its schedules: steps 3 and 5 of docs/tile.md."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tensordash.configuration.config import TileConfig
 
-from .numbers import fixed_values
+from .numbers import Kind, decode_scale, fixed_values
 from .ports import Offer
 from .scheduler import TileSchedule, schedule
 from .staging import StagingBuffer
 
 __all__ = ["Control", "Pairs"]
 
-Pairs = tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
-"""The operands of one schedule: for each row and column, the bit patterns (a, b) of the active lanes."""
+Pairs = tuple[tuple[tuple[tuple[int, ...], ...], ...], ...]
+"""The operands of one schedule: for each row and column, the bit patterns (a, b) of the active lanes, each with the
+scales of its step (of a, of b) if there are any."""
 
 
 class Control:
@@ -37,8 +38,9 @@ class Control:
         self.config = config
         self._a_values, self._b_values = fixed_values(config.a_format), fixed_values(config.b_format)
         self._schedulers = config.columns if config.sparsity == "both" else 1
-        self.columns = [StagingBuffer(config.window_depth, config.lanes) for _ in range(config.columns)]
-        self.rows = [StagingBuffer(config.window_depth, config.lanes) for _ in range(config.rows)]
+        self._scale = config.numerics.scale
+        self.columns = [StagingBuffer(config.window_depth, config.step_values) for _ in range(config.columns)]
+        self.rows = [StagingBuffer(config.window_depth, config.step_values) for _ in range(config.rows)]
         self.reset()
 
     def reset(self) -> None:
@@ -93,9 +95,13 @@ class Control:
             operands.append([])
             for index, column in enumerate(self.columns):
                 selected = schedules[index % len(schedules)].selected
-                pairs = tuple((column.steps[p[0]][p[1]], row.steps[p[0]][p[1]]) for p in selected if p is not None)
+                pairs = tuple(self._pair(column.steps[p[0]], row.steps[p[0]], p[1]) for p in selected if p is not None)
                 operands[-1].append(pairs)
         return tuple(map(tuple, operands))
+
+    def _pair(self, a: Sequence[int], b: Sequence[int], lane: int) -> tuple[int, ...]:
+        """The values of a lane of a step, with the step's scales, which stand behind the values."""
+        return (a[lane], b[lane]) if self._scale is None else (a[lane], b[lane], a[-1], b[-1])
 
     def clock(self, made: TileSchedule | None, a: Sequence[Offer], b: Sequence[Offer], taken: int) -> tuple[bool, bool]:
         """The clock edge: steps leave, then the first `taken` steps offered enter.
@@ -138,8 +144,8 @@ class Control:
     def _mark(self, index: int) -> None:
         """Note which positions of the step at `index` are effectual."""
         sparsity = self.config.sparsity
-        columns = [[self._a_values[bits] != 0 for bits in buffer.steps[index]] for buffer in self.columns]
-        rows = [[self._b_values[bits] != 0 for bits in buffer.steps[index]] for buffer in self.rows]
+        columns = [self._nonzero(buffer.steps[index], self._a_values) for buffer in self.columns]
+        rows = [self._nonzero(buffer.steps[index], self._b_values) for buffer in self.rows]
         for b_marks, schedulers in zip(rows, self.effectual, strict=True):
             for number, steps in enumerate(schedulers):
                 if sparsity == "both":
@@ -147,11 +153,19 @@ class Control:
                 else:
                     steps.append(b_marks if sparsity == "rows" else [True] * self.config.lanes)
 
+    def _nonzero(self, step: Sequence[int], values: Mapping[int, int | None]) -> list[bool]:
+        """Which values of a step are not zero: a scale of zero makes all of them zeros."""
+        if self._scale is not None and decode_scale(step[-1], self._scale).kind is Kind.ZERO:
+            return [False] * self.config.lanes
+        return [values[bits] != 0 for bits in step[: self.config.lanes]]
+
     def _non_finite(self, taken: int) -> bool:
-        """Whether the youngest `taken` steps hold an infinity or NaN."""
+        """Whether the youngest `taken` steps hold an infinity or NaN, or have a NaN scale."""
         for buffers, values in ((self.columns, self._a_values), (self.rows, self._b_values)):
             for buffer in buffers:
                 for step in buffer.steps[-taken:]:
-                    if any(values[bits] is None for bits in step):
+                    if any(values[bits] is None for bits in step[: self.config.lanes]):
+                        return True
+                    if self._scale is not None and decode_scale(step[-1], self._scale).kind is Kind.NAN:
                         return True
         return False

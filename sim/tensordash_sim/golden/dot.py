@@ -2,27 +2,30 @@
 
 from collections.abc import Iterable
 from functools import cache
+from math import prod
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FP32, INT32, FloatFormat, Format
+from tensordash.configuration.formats import FP32, INT32, FloatFormat, Format, ScaleFormat
 from tensordash.configuration.numerics import Exact
 
-from .numbers import FP32_NAN, decode, fixed_values, round_fixed
+from .numbers import FP32_NAN, Decoded, decode, decode_scale, fixed_values, round_fixed
 from .specials import product_signs, special_bits, term_signs
 
 __all__ = ["ExactAccumulator", "IntegerAccumulator", "product_bits"]
 
 
 @cache
-def product_bits(a_format: Format, b_format: Format) -> int:
-    """Bits of the largest product's magnitude in units of the least product above zero.
+def product_bits(a_format: Format, b_format: Format, scale: ScaleFormat | None = None) -> int:
+    """Bits of the largest product's magnitude in units of the least product above zero, numbers for scales included.
 
-    >>> from tensordash.configuration.formats import FORMATS
+    >>> from tensordash.configuration.formats import FORMATS, SCALES
     >>> [product_bits(FORMATS[name], FORMATS[name]) for name in ("fp16", "fp8_e4m3", "int8")]
     [80, 36, 15]
+    >>> product_bits(FORMATS["fp4_e2m1"], FORMATS["fp4_e2m1"], SCALES["e4m3"])
+    43
     """
     largest = 1
-    for fmt in (a_format, b_format):
+    for fmt in (a_format, b_format, *_numbers(scale)):
         if isinstance(fmt, FloatFormat):
             value = fixed_values(fmt)[fmt.largest]
             assert value is not None  # finite
@@ -30,6 +33,11 @@ def product_bits(a_format: Format, b_format: Format) -> int:
         else:
             largest *= 1 << (fmt.width - 1)
     return largest.bit_length()
+
+
+def _numbers(scale: ScaleFormat | None) -> list[FloatFormat]:
+    """Formats of both sides' scales, if there are numbers for scales."""
+    return [] if scale is None or scale.number is None else [scale.number] * 2
 
 
 class _FixedPoint:
@@ -41,17 +49,20 @@ class _FixedPoint:
             raise ValueError(f"accumulator must be exact, not {config.accumulator}")
         self._a_format, self._b_format = config.a_format, config.b_format
         self._a_values, self._b_values = fixed_values(config.a_format), fixed_values(config.b_format)
-        self.width = product_bits(config.a_format, config.b_format) + 1 + accumulator.headroom_bits
+        self._scale = config.numerics.scale
+        self._scale_values = [fixed_values(number) for number in _numbers(self._scale)]
+        self.width = product_bits(config.a_format, config.b_format, self._scale) + 1 + accumulator.headroom_bits
         self.total = 0
         self.infinities: frozenset[int] = frozenset()
 
-    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
+    def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
         """Add the products of one schedule.
 
         Parameters
         ----------
-        pairs : iterable of (int, int)
-            The bit patterns (a, b) of the pairs that are multiplied; those skipped are left out.
+        pairs : iterable of (int, int) or (int, int, int, int)
+            The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
+            are left out.
         first : bool
             Start from zero.
         c : int
@@ -65,15 +76,26 @@ class _FixedPoint:
         if first:
             self.total, self.infinities = 0, frozenset()
         total = self.total
-        for a, b in pairs:
+        for a, b, *scales in pairs:
             a_value, b_value = self._a_values[a], self._b_values[b]
-            if a_value is None or b_value is None:
-                self.infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format))
+            factor = self._factor(scales) if scales else 1
+            if a_value is None or b_value is None or factor is None:
+                self.infinities |= product_signs(*self._decoded(a, b, *scales))
             else:
-                total += a_value * b_value
+                total += a_value * b_value * factor
         half = 1 << (self.width - 1)
         self.total = (total + half) % (2 * half) - half
         return self.total != total
+
+    def _factor(self, scales: list[int]) -> int | None:
+        """The product of both scales in units of the least one, None if it is NaN."""
+        values = [table[bits] for table, bits in zip(self._scale_values, scales, strict=True)]
+        return None if None in values else prod(value for value in values if value is not None)
+
+    def _decoded(self, a: int, b: int, *scales: int) -> list[Decoded]:
+        """A pair's factors taken apart."""
+        factors = [decode(a, self._a_format), decode(b, self._b_format)]
+        return factors + [decode_scale(bits, self._scale) for bits in scales if self._scale is not None]
 
     def block_bits(self) -> int:
         """What the PE's `block` port shows: the sum, two's complement in `width` bits."""
@@ -128,7 +150,8 @@ class ExactAccumulator(_FixedPoint):
         super().__init__(config)
         assert isinstance(config.a_format, FloatFormat)
         assert isinstance(config.b_format, FloatFormat)
-        self.exponent = config.a_format.least_exponent + config.b_format.least_exponent
+        formats = [config.a_format, config.b_format, *_numbers(self._scale)]
+        self.exponent = sum(fmt.least_exponent for fmt in formats)
 
     def result_bits(self, c: int = 0) -> int:
         """C plus the sum as FP32 bits, rounded once to nearest, ties to even; NaN is 0x7FC00000, a zero +0.

@@ -7,7 +7,7 @@ from tensordash.configuration.formats import FloatFormat, Format, IntegerFormat
 
 __all__ = ["encode"]
 
-_PATTERNS = {8: np.uint8, 16: np.uint16, 19: np.uint32, 32: np.uint32}
+_PATTERNS = {4: np.uint8, 6: np.uint8, 8: np.uint8, 16: np.uint16, 19: np.uint32, 32: np.uint32}
 _NATIVE = {"fp16": np.float16, "fp32": np.float32}
 
 
@@ -26,14 +26,14 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     -------
     array of uint8, uint16 or uint32, the same shape
         As wide as the format, or the next wider. Floats beyond the largest finite one after rounding give infinities,
-        or NaN if the format has none (OCP's non-saturating mode).
+        or NaN if the format has none (OCP's non-saturating mode), or the largest if it has no NaN either.
 
     Raises
     ------
     TypeError
         If the values are of the wrong kind.
     ValueError
-        If an integer does not fit.
+        If an integer does not fit, or there is a NaN and the format has none.
 
     Examples
     --------
@@ -42,6 +42,8 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     ['0x3c00', '0x8000', '0x7c00']
     >>> [hex(bits) for bits in encode([1.0, -448.0, 1e6], FORMATS["fp8_e4m3"])]
     ['0x38', '0xfe', '0x7f']
+    >>> encode([0.25, 0.75, -7.0, np.inf], FORMATS["fp4_e2m1"])
+    array([ 0,  2, 15,  7], dtype=uint8)
     >>> encode([-1, 127], FORMATS["int8"])
     array([255, 127], dtype=uint8)
     """
@@ -75,7 +77,9 @@ def _encode_floats(array: NDArray, fmt: FloatFormat) -> NDArray[np.int64]:
     least = np.where(finite == 0, fmt.least_exponent, least).astype(np.int64)
     significand = np.rint(np.ldexp(finite, -least)).astype(np.int64)
     pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
-    beyond = fmt.largest + 1
+    if not fmt.nan and np.isnan(wide).any():
+        raise ValueError(f"values must be numbers, since {fmt.name} has no NaN, not NaN")
+    beyond = fmt.beyond
     pattern = np.where(np.isfinite(wide), np.minimum(pattern, beyond), beyond)
     nan = beyond | (1 << (fmt.fraction_bits - 1))
     pattern = np.where(np.isnan(wide), nan, pattern)

@@ -33,7 +33,7 @@ def value_of(bits: int, fmt: Format) -> Fraction | float:
     field, fraction = divmod(bits % top, 2**fmt.fraction_bits)
     sign = -1 if bits >= top else 1
     if not fmt.infinities:
-        if bits % top == top - 1:
+        if fmt.nan and bits % top == top - 1:
             return math.nan
     elif field == 2**fmt.exponent_bits - 1:
         return math.nan if fraction else sign * math.inf

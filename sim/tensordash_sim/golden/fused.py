@@ -6,7 +6,7 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Fused
 
-from .numbers import Kind, decode, float_values, round_fixed
+from .numbers import Decoded, Kind, decode, decode_scale, float_values, round_fixed
 from .specials import product_signs, special_bits, term_signs
 
 __all__ = ["FUSED_NAN", "FusedAccumulator"]
@@ -58,19 +58,21 @@ class FusedAccumulator:
         self._a_format, self._b_format = config.a_format, config.b_format
         self._a_values, self._b_values = float_values(config.a_format), float_values(config.b_format)
         self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
+        self._scale = config.numerics.scale
         self._fused = accumulator
         # FP32's exponents; what its fraction has less is zero.
         self._format = FloatFormat(name="sum", exponent_bits=FP32.exponent_bits, fraction_bits=accumulator.result_bits)
         self._cut = FP32.fraction_bits - accumulator.result_bits
         self.bits = 0
 
-    def accumulate(self, pairs: Iterable[tuple[int, int]], first: bool, c: int = 0) -> bool:
+    def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
         """Add the products of one schedule; without pairs the number stays as it is.
 
         Parameters
         ----------
-        pairs : iterable of (int, int)
-            The bit patterns (a, b) of the pairs that are multiplied; those skipped are left out.
+        pairs : iterable of (int, int) or (int, int, int, int)
+            The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
+            are left out.
         first : bool
             Start from C.
         c : int
@@ -88,7 +90,7 @@ class FusedAccumulator:
             self.bits = self._added(pairs)
         return False
 
-    def _added(self, pairs: tuple[tuple[int, int], ...]) -> int:
+    def _added(self, pairs: tuple[tuple[int, ...], ...]) -> int:
         """The number after one addition: steps 1 to 4 of the definition, or with the addend after also step 5."""
         if self._fused.addend == "inside":
             return self._fused_sum(pairs, self.bits)
@@ -104,19 +106,20 @@ class FusedAccumulator:
         )
         return round_fixed(total, least, FP32)
 
-    def _fused_sum(self, pairs: tuple[tuple[int, int], ...], addend: int) -> int:
+    def _fused_sum(self, pairs: tuple[tuple[int, ...], ...], addend: int) -> int:
         """Steps 1 to 4: the sum of the products and FP32 bits, aligned and rounded, as FP32 bits."""
         start = decode(addend, FP32)
         infinities = term_signs(start)
         # A term is (signed significand, weight of its least bit); its exponent is that of the significand's 1.
         terms = [(-start.significand if start.sign else start.significand, start.exponent)]
         largest = start.exponent + FP32.fraction_bits if start.significand else self._fused.zero_exponent
-        for a, b in pairs:
+        for a, b, *scale_bits in pairs:
             left, right = self._a_values[a], self._b_values[b]
-            if left is None or right is None:
-                infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format))
+            scales = self._scales(scale_bits) if scale_bits else []
+            if left is None or right is None or (scales and any(scale.kind is Kind.NAN for scale in scales)):
+                infinities |= product_signs(decode(a, self._a_format), decode(b, self._b_format), *scales)
             elif left[0] and right[0]:
-                weight = left[1] + right[1]
+                weight = left[1] + right[1] + (sum(scale.exponent for scale in scales) if scales else 0)
                 terms.append((left[0] * right[0], weight))
                 largest = max(largest, weight + self._product_fraction)
         special = special_bits(infinities, FUSED_NAN)
@@ -126,6 +129,11 @@ class FusedAccumulator:
         total = sum(_aligned(significand, weight - least) for significand, weight in terms)
         rounded = round_fixed(total, least, self._format, self._fused.rounding) << self._cut
         return 0 if decode(rounded, FP32).kind is Kind.ZERO else rounded
+
+    def _scales(self, bits: list[int]) -> list[Decoded]:
+        """Both sides' scales: powers of two, or NaN."""
+        assert self._scale is not None
+        return [decode_scale(each, self._scale) for each in bits]
 
     def _started(self, c: int) -> int:
         """C as the start of a stream."""

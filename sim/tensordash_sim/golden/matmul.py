@@ -71,7 +71,8 @@ def matmul(a: ArrayLike, b: ArrayLike, config: TileConfig, c: ArrayLike | None =
     a : array, (columns, T, lanes) or (batch, columns, T, lanes)
     b : array, (rows, T, lanes) or (batch, rows, T, lanes)
         Bit patterns (unsigned integers) or floats, which are rounded to the format (nearest, ties to even); for int8
-        bit patterns or signed integers. Side B is the one whose zeros are skipped.
+        bit patterns or signed integers. Side B is the one whose zeros are skipped. Of a tile with a scale bit patterns
+        alone, lanes + 1 of a step: behind the values the step's scale (`block_scales.scaled_steps`).
     config : TileConfig
         The tile.
     c : array, (rows, columns) or (batch, rows, columns), optional
@@ -114,10 +115,10 @@ def checked_operands(
     """Operands as bit patterns, after all checks that `matmul` makes; same parameters and errors."""
     if not isinstance(config, TileConfig):
         raise TypeError(f"config must be a TileConfig, not {config!r}")
-    a_bits = _bit_patterns("a", a, config.a_format)
-    b_bits = _bit_patterns("b", b, config.b_format)
-    _check_shape("a", a_bits, f"columns={config.columns}", config.columns, config.lanes)
-    _check_shape("b", b_bits, f"rows={config.rows}", config.rows, config.lanes)
+    a_bits = _side("a", a, config.a_format, config)
+    b_bits = _side("b", b, config.b_format, config)
+    _check_shape("a", a_bits, f"columns={config.columns}", config.columns, config)
+    _check_shape("b", b_bits, f"rows={config.rows}", config.rows, config)
     if a_bits.ndim != b_bits.ndim:
         raise ValueError(f"b must have as many axes as a ({a_bits.ndim}), not {b_bits.ndim}")
     if a_bits.shape[-2] != b_bits.shape[-2]:
@@ -133,7 +134,8 @@ def run_streams(streams: Sequence[tuple[NDArray, ...]], config: TileConfig) -> M
     Parameters
     ----------
     streams : sequence of (a, b) or, with a C input, (a, b, c)
-        Bit patterns, arrays of unsigned int: a (columns, T, lanes), b (rows, T, lanes), c (rows, columns).
+        Bit patterns, arrays of unsigned int: a (columns, T, lanes), b (rows, T, lanes), c (rows, columns). With a
+        scale lanes + 1, as for `matmul`.
     config : TileConfig
         The tile.
 
@@ -199,6 +201,23 @@ def _beats(c: NDArray, config: TileConfig) -> list[Beat]:
     return [Beat(tuple(rows[start : start + height]), last=start + height == config.rows) for start in starts]
 
 
+def _side(name: str, values: ArrayLike, fmt: Format, config: TileConfig) -> NDArray:
+    """The values of a side as bit patterns, with their scales behind them if there are any."""
+    scale, array = config.numerics.scale, np.asarray(values)
+    if scale is None:
+        return _bit_patterns(name, array, fmt)
+    if not np.issubdtype(array.dtype, np.unsignedinteger):
+        raise TypeError(
+            f"{name} must be an array of {fmt.name} bit patterns (unsigned integers) with {scale.name} scales behind "
+            f"them, not of {array.dtype}"
+        )
+    if array.ndim and array.shape[-1] == config.step_values:  # else its shape is wrong
+        _bit_patterns(name, array[..., :-1], fmt)
+        if array.size and array[..., -1].max() >= 1 << scale.width:
+            raise ValueError(f"{name} must hold {scale.name} scales below 2**{scale.width}, not {array[..., -1].max()}")
+    return array
+
+
 def _bit_patterns(name: str, values: ArrayLike, fmt: Format) -> NDArray:
     array = np.asarray(values)
     kind, numbers = (np.signedinteger, "signed integers") if isinstance(fmt, IntegerFormat) else (np.floating, "floats")
@@ -217,10 +236,12 @@ def _bit_patterns(name: str, values: ArrayLike, fmt: Format) -> NDArray:
     return array
 
 
-def _check_shape(name: str, array: NDArray, ports: str, count: int, lanes: int) -> None:
-    if array.ndim not in (3, 4) or array.shape[-3] != count or array.shape[-1] != lanes:
+def _check_shape(name: str, array: NDArray, ports: str, count: int, config: TileConfig) -> None:
+    values = config.step_values
+    if array.ndim not in (3, 4) or array.shape[-3] != count or array.shape[-1] != values:
+        named = f"lanes={config.lanes}" if values == config.lanes else f"lanes={config.lanes} and a scale: {values}"
         raise ValueError(
-            f"{name} must have shape ({ports}, T, lanes={lanes}) or (batch, {count}, T, {lanes}), not {array.shape}"
+            f"{name} must have shape ({ports}, T, {named}) or (batch, {count}, T, {values}), not {array.shape}"
         )
     if array.size == 0:
         raise ValueError(f"{name} must have at least one step and one stream, not shape {array.shape}")

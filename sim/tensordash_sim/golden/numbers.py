@@ -6,13 +6,14 @@ from enum import Enum
 from functools import cache
 from typing import Generic, TypeVar
 
-from tensordash.configuration.formats import FP32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import FP32, FloatFormat, Format, IntegerFormat, ScaleFormat
 
 __all__ = [
     "FP32_NAN",
     "Decoded",
     "Kind",
     "decode",
+    "decode_scale",
     "fixed_values",
     "float_values",
     "is_finite",
@@ -62,7 +63,8 @@ class Decoded:
 
 
 def decode(bits: int, fmt: Format) -> Decoded:
-    """Take a bit pattern apart (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5).
+    """Take a bit pattern apart (IEEE 754-2019, section 3.4; E4M3: OCP 8-bit floating point specification, section 5;
+    6 and 4 bits: OCP MX specification 1.0, section 5.3).
 
     Parameters
     ----------
@@ -96,12 +98,42 @@ def decode(bits: int, fmt: Format) -> Decoded:
     special = field == (1 << fmt.exponent_bits) - 1
     if special and fmt.infinities:
         return Decoded(Kind.NAN if fraction else Kind.INFINITE, sign, fraction, 0)
-    if special and fraction == (1 << fmt.fraction_bits) - 1:
+    if special and fmt.nan and fraction == (1 << fmt.fraction_bits) - 1:
         return Decoded(Kind.NAN, sign, fraction, 0)
     if field == 0:
         return Decoded(Kind.SUBNORMAL if fraction else Kind.ZERO, sign, fraction, fmt.least_exponent)
     significand = fraction + (1 << fmt.fraction_bits)
     return Decoded(Kind.NORMAL, sign, significand, field - fmt.bias - fmt.fraction_bits)
+
+
+def decode_scale(bits: int, scale: ScaleFormat) -> Decoded:
+    """Take a scale apart (docs/numerics.md, "Scales"; E8M0: OCP MX specification 1.0, section 5.4.1).
+
+    Parameters
+    ----------
+    bits : int
+        The pattern, 0 to 255.
+    scale : ScaleFormat
+        What it is a pattern of.
+
+    Raises
+    ------
+    ValueError
+        If `bits` is no pattern of a scale.
+
+    Examples
+    --------
+    >>> from tensordash.configuration.formats import SCALES
+    >>> decode_scale(0x00, SCALES["e8m0"])
+    Decoded(kind=<Kind.NORMAL: 'normal'>, sign=0, significand=1, exponent=-127)
+    >>> decode_scale(0xB8, SCALES["e4m3"])  # -1.0
+    Decoded(kind=<Kind.NORMAL: 'normal'>, sign=1, significand=8, exponent=-3)
+    """
+    if scale.number is not None:
+        return decode(bits, scale.number)
+    if not 0 <= bits < 256:
+        raise ValueError(f"bits must be a bit pattern of {scale.name}, 0 to 255, not {bits}")
+    return Decoded(Kind.NAN, 0, 0, 0) if bits == 255 else Decoded(Kind.NORMAL, 0, 1, bits - 127)
 
 
 def is_zero(bits: int, fmt: Format) -> bool:
@@ -199,7 +231,7 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
     -------
     int
         The pattern: a subnormal or a zero of the number's sign where it is too small. A magnitude beyond the largest
-        finite one after rounding, with either rounding, gives an infinity, or NaN if the format has none.
+        finite one after rounding, with either rounding, gives an infinity; NaN without one; the largest without NaN.
 
     Examples
     --------
@@ -228,7 +260,7 @@ def round_fixed(value: int, exponent: int, fmt: FloatFormat = FP32, rounding: st
             significand += (rest << 16 >> shift) + random >= 1 << 16
     # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
     pattern = ((least - fmt.least_exponent) << fmt.fraction_bits) + significand
-    return sign | min(pattern, fmt.largest + 1)
+    return sign | min(pattern, fmt.beyond)
 
 
 def to_float(bits: int, fmt: Format) -> float:

@@ -12,12 +12,12 @@ NOT_A_NUMBER = frozenset((0, 1))
 _INFINITY = {sign: (sign << 31) | 0x7F800000 for sign in (0, 1)}
 
 
-def product_signs(a: Decoded, b: Decoded) -> frozenset[int]:
-    """The signs (0: plus) of the infinities that a product with an infinite or NaN operand stands for."""
-    kinds = {a.kind, b.kind}
-    if Kind.NAN in kinds or Kind.ZERO in kinds:  # the other of a zero is an infinity here
+def product_signs(*factors: Decoded) -> frozenset[int]:
+    """The signs (0: plus) of the infinities that a product with an infinite or NaN factor stands for."""
+    kinds = {factor.kind for factor in factors}
+    if Kind.NAN in kinds or Kind.ZERO in kinds:  # another one than a zero is an infinity here
         return NOT_A_NUMBER
-    return frozenset((a.sign ^ b.sign,))
+    return frozenset((sum(factor.sign for factor in factors) % 2,))
 
 
 def term_signs(number: Decoded) -> frozenset[int]:

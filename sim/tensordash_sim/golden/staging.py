@@ -15,7 +15,7 @@ class StagingBuffer:
     depth : int
         Most steps that it holds.
     lanes : int
-        Values of a step.
+        Values of a step, its scale among them if there is one.
 
     Attributes
     ----------

@@ -191,7 +191,7 @@ def _all_kinds(fmt: Format) -> list[str]:
     if isinstance(fmt, IntegerFormat):
         return ["zero", "least", "largest", "positive", "negative"]
     kinds = ["zero", "subnormal", "normal", "largest", *(["infinite"] if fmt.infinities else [])]
-    return [sign + kind for kind in kinds for sign in "+-"] + ["NaN"]
+    return [sign + kind for kind in kinds for sign in "+-"] + ["NaN"] * fmt.nan
 
 
 def _config_points(config: TileConfig) -> list[str]:

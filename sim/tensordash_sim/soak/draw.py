@@ -18,7 +18,8 @@ MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles take long to build
 # One job in so many draws a large tile all the same, up to what a configuration can have, and feeds it few steps.
 LARGE_EVERY, LARGE_SIDES, LARGE_LANES = 64, (8, 12, 15, 16, 16), (2, 4, 8, 16, 31, 32)
 MOST_LARGE_POSITIONS = 400_000
-FORMATS: tuple[Any, ...] = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "int8", "sides")
+FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
+OTHERS = ("int8", "sides")
 # Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
 LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
 
@@ -115,9 +116,9 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
         settings["connectivity"] = _invariant_options(random, lanes, depth)
         if "staging" in TileConfig.__dataclass_fields__:
             settings["staging"] = random.choice(("shift", "ring"))
-    settings["format"] = name = random.choice(FORMATS)
+    settings["format"] = name = random.choice((*FLOATS, *OTHERS))
     if name == "sides":
-        settings["format"] = dict(zip("ab", random.sample(FORMATS[:5], 2), strict=True))
+        settings["format"] = dict(zip("ab", random.sample(FLOATS, 2), strict=True))
     exact = name == "int8" or (
         not any(wide in str(settings["format"]) for wide in FUSED_ONLY) and random.random() < 0.5
     )

@@ -141,7 +141,7 @@ class AxiLockstep:
                 sender.noise = random.getrandbits(8 * self.config.step_bytes(side) * self.config.window_depth)
         shown = [sender.offer(random.random() >= self.idle) for sender in self.senders]
         for (side, i, width), sender, beat in zip(self.sides, self.senders, shown, strict=True):
-            self._drive(f"s_axis_{side}{i}", width, beat, sender.noise)
+            self._drive(side, i, width, beat, sender.noise)
         c = self.c.offer(random.random() >= self.idle)
         if self.config.initial:
             bits = 32 * self.config.columns * self.config.out_rows
@@ -202,15 +202,18 @@ class AxiLockstep:
             await self.cycle()
         raise AssertionError(f"{len(self.results)} beats came out, golden says {results}")
 
-    def _drive(self, name: str, width: int, beat: AxiBeat | None, bits: int) -> None:
-        step_bits = width * self.config.lanes
-        apart = -(-step_bits // 8) * 8  # what fills a step up may be anything
+    def _drive(self, side: str, index: int, width: int, beat: AxiBeat | None, bits: int) -> None:
+        name, step_bits = f"s_axis_{side}{index}", width * self.config.lanes
+        apart = 8 * self.config.step_bytes(side)  # what fills a step up may be anything
         if beat is None:
             self.pins.drive(**{f"{name}_tvalid": 0, f"{name}_tdata": bits, f"{name}_tkeep": bits & 1})
             return
         for number, step in enumerate(beat.steps):
             bits &= ~(((1 << step_bits) - 1) << number * apart)
-            bits |= packed(step, width) << number * apart
+            bits |= packed(step[: self.config.lanes], width) << number * apart
+            if self.config.numerics.scale is not None:  # in the byte above
+                bits &= ~(0xFF << (number + 1) * apart - 8)
+                bits |= step[-1] << (number + 1) * apart - 8
         pins = {"tdata": bits, "tkeep": beat.keep, "tlast": int(beat.last), "tvalid": 1}
         self.pins.drive(**{f"{name}_{pin}": value for pin, value in pins.items()})
 

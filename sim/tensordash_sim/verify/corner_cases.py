@@ -97,7 +97,7 @@ def corner_values(
     field = np.where(rng.random(shape) < 0.3, edges, rng.integers(0, top + 1, shape))
     magnitude = np.minimum(field << fmt.fraction_bits | _fractions(rng, fmt, shape), fmt.largest)
     magnitude = np.where(rng.random(shape) < zeros, 0, magnitude)
-    if specials:
+    if specials and fmt.nan:
         magnitude = np.where(rng.random(shape) < specials, _specials(rng, fmt, shape), magnitude)
     return _signed(rng, fmt, magnitude)
 
@@ -149,7 +149,7 @@ def dot_cases(
 
 
 def _dtype(fmt: Format) -> type[np.unsignedinteger]:
-    return np.uint8 if fmt.width == 8 else np.uint16 if fmt.width == 16 else np.uint32
+    return np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
 
 
 def _signed(rng: np.random.Generator, fmt: FloatFormat, magnitude: NDArray) -> NDArray:

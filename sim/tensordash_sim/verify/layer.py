@@ -58,7 +58,10 @@ def layer_passes(record: Record, config: TileConfig, *, sample: int, seed: int) 
     ------
     TraceError
         If an operand is missing or damaged, or has infinities or NaN.
+    ConfigError
+        For a tile with scales, whose blocks run along what is reduced.
     """
+    config.require_no_scale("for operations of a trace")
     rng = np.random.default_rng(seed)
     operation: Operation = record.operation
     sparser = record.sparser

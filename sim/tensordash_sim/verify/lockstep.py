@@ -8,7 +8,7 @@ from tensordash import TileConfig
 from ..golden.ports import Outputs
 from ..golden.tile import Tile
 from .pins import PinsLike, split
-from .stimulus import Arrival, BlockSource, Source, on_lines, packed_beat
+from .stimulus import Arrival, BlockSource, Source, on_lines, packed, packed_beat
 
 __all__ = ["Lockstep"]
 
@@ -61,6 +61,7 @@ class Lockstep:
         self.a: list[Source] = []
         self.b: list[Source] = []
         self.c = BlockSource([], config.out_rows)
+        self.scale_bits = config.numerics.scale_bits
         self._sides = (("a", config.columns, config.a_format.width), ("b", config.rows, config.b_format.width))
 
     async def start(self) -> None:
@@ -69,6 +70,7 @@ class Lockstep:
         for side, count, _ in self._sides:
             for i in range(count):
                 inputs |= {f"{side}_{i}_steps": 0, f"{side}_{i}_available": 0, f"{side}_{i}_last": 0}
+                inputs |= {f"{side}_{i}_scales": 0} if self.scale_bits else {}
         if self.config.initial:
             inputs |= {"c_valid": 0, "c_payload": 0}
         if self.config.snapshot:
@@ -78,6 +80,7 @@ class Lockstep:
     def feed(self, a: Sequence[list], b: Sequence[list], c: Sequence[list] = ()) -> None:
         """Streams to offer to an idle tile: for each column, and each row, (stream, T, lanes) bit patterns.
 
+        With a scale, it stands behind the values of each step.
         `c` is each stream's C, (stream, rows, columns), if the tile takes one.
         """
         lanes = self.config.lanes
@@ -95,11 +98,10 @@ class Lockstep:
         for (side, _, width), offered in zip(self._sides, offers, strict=True):
             for i, (offer, bits) in enumerate(offered):
                 # What stands beyond the steps offered must not matter.
-                step_bits = width * self.config.lanes
-                bits |= self._garbage(depth - offer.available, step_bits) << (offer.available * step_bits)
-                if self.config.ring:
-                    bits = on_lines(bits, step_bits, depth, self.entered)
-                pins[f"{side}_{i}_steps"] = bits
+                pins[f"{side}_{i}_steps"] = self._lines(bits, width * self.config.lanes, offer.available)
+                if self.scale_bits:
+                    scales = packed([step[-1] for step in offer.steps], self.scale_bits)
+                    pins[f"{side}_{i}_scales"] = self._lines(scales, self.scale_bits, offer.available)
                 pins[f"{side}_{i}_available"] = offer.available
                 pins[f"{side}_{i}_last"] = int(offer.last)
         beat = None
@@ -125,6 +127,12 @@ class Lockstep:
             self.results += expected.out.values  # which the pins have just been found to equal
         await self.pins.tick()
         return expected
+
+    def _lines(self, bits: int, step_bits: int, available: int) -> int:
+        """Steps on their lines, and anything beyond them."""
+        depth = self.config.window_depth
+        bits |= self._garbage(depth - available, step_bits) << (available * step_bits)
+        return on_lines(bits, step_bits, depth, self.entered) if self.config.ring else bits
 
     async def run(
         self,

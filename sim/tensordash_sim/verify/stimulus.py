@@ -4,10 +4,20 @@ from collections.abc import Sequence
 from random import Random
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import RESULT_FORMATS, Format
 
 from ..golden.ports import Beat, Offer
 from ..golden.producer import Producer
+from .random_values import (
+    EXPONENTS,
+    Exponents,
+    largest,
+    random_scale,
+    random_value,
+    signed_value,
+    special_values,
+    zeros,
+)
 
 __all__ = [
     "EXPONENTS",
@@ -20,89 +30,31 @@ __all__ = [
     "packed_beat",
     "random_inputs",
     "random_lengths",
+    "random_scale",
     "random_streams",
     "random_value",
+    "scaled_blocks",
     "signed_value",
     "special_values",
     "zeros",
 ]
 
 DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
-Exponents = tuple[int, int] | None
-# Exponents of the operands of a stream, and of its C, relative to that of 1, None for any; ends that a format lacks
-# become its own. Sums of terms that overlap more and more loosely; at FP32's lower end, and at its upper one; any.
-EXPONENTS: tuple[tuple[Exponents, Exponents], ...] = (
-    ((-2, 2), (-4, 4)),
-    ((-12, 12), (-24, 24)),
-    ((-40, 40), (-80, 80)),
-    ((-70, -56), (-140, -110)),
-    ((56, 70), (110, 127)),
-    (None, None),
-)
 
 
-def random_value(random: Random, fmt: Format, specials: float = 0.0, exponents: Exponents = None) -> int:
-    """Bits of a value other than zero; of an integer the extremes often.
-
-    Parameters
-    ----------
-    random : Random
-        Source of everything.
-    fmt : Format
-        The format.
-    specials : float
-        Share of infinities and NaN, where the format has them.
-    exponents : (int, int), optional
-        The least and the largest of finite values, relative to that of 1. None: any, subnormals and the ends often.
-    """
-    if isinstance(fmt, IntegerFormat):
-        least = 1 << (fmt.width - 1)
-        if random.random() < 0.3:
-            return random.choice((least, least + 1, least - 1, 1, 2 * least - 1))
-        return random.randrange(1, 2 * least)
-    sign = random.getrandbits(1) << (fmt.width - 1)
-    fraction = random.getrandbits(fmt.fraction_bits)
-    if random.random() < specials:
-        return sign | fmt.largest + 1 + (random.choice((0, fraction)) if fmt.infinities else 0)
-    top = fmt.exponent_range  # also the largest exponent field of a finite value
-    kind = random.random()
-    if exponents is not None:
-        exponent = random.randint(*(min(max(fmt.bias + end, 0), top) for end in exponents))
-    elif kind < 0.1:
-        exponent = 0
-    elif kind < 0.2:
-        exponent, fraction = random.choice((1, top)), random.choice((0, (1 << fmt.fraction_bits) - 1))
-    elif kind < 0.6:
-        exponent = fmt.bias + random.randint(-2, 2)
-    else:
-        exponent = random.randint(1, top)
-    return sign | min(max(exponent << fmt.fraction_bits | fraction, 1), fmt.largest)
-
-
-def signed_value(random: Random, fmt: Format, sign: int, exponents: Exponents = None) -> int:
-    """Bits of a finite value of a sign (1: below zero), as `random_value` has them."""
-    while True:
-        bits = random_value(random, fmt, exponents=exponents)
-        if bits >> (fmt.width - 1) == sign:
-            return bits
-
-
-def zeros(fmt: Format) -> tuple[int, ...]:
-    """Bits of the zeros that a format has."""
-    return (0, 1 << (fmt.width - 1)) if isinstance(fmt, FloatFormat) else (0,)
-
-
-def largest(fmt: Format) -> int:
-    """Bits of the finite value whose square is the largest: of an integer the most negative one."""
-    return fmt.largest if isinstance(fmt, FloatFormat) else 1 << (fmt.width - 1)
-
-
-def special_values(fmt: Format) -> tuple[int, ...]:
-    """Bits of positive values that are no numbers: infinity, if the format has it, and a NaN."""
-    if isinstance(fmt, IntegerFormat):
-        return ()
-    first = fmt.largest + 1
-    return (first, first | 1 << (fmt.fraction_bits - 1)) if fmt.infinities else (first,)
+def scaled_blocks(
+    random: Random, config: TileConfig, streams: list[list[list[int]]], specials: float = 0.0, around: int | None = None
+) -> list[list[list[int]]]:
+    """One port's streams with a scale behind the values of each step: blocks, and steps that have their own."""
+    scale = config.numerics.scale
+    assert scale is not None
+    each = scale.block // config.lanes
+    made = []
+    for stream in streams:
+        length = random.choice((each, each, 1))
+        scales = [random_scale(random, scale, specials, around) for _ in range(-(-len(stream) // length))]
+        made.append([[*step, scales[number // length]] for number, step in enumerate(stream)])
+    return made
 
 
 def random_streams(
@@ -155,6 +107,7 @@ def random_inputs(
     Returns
     -------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
+        With a scale, it stands behind the values of each step: lanes + 1.
     c : list of list of list of int, (stream, rows, columns)
         Bit patterns; no C if the tile takes none.
     """
@@ -166,6 +119,12 @@ def random_inputs(
         ]
         for fmt, count in ((config.a_format, config.columns), (config.b_format, config.rows))
     )
+    if config.numerics.scale is not None:
+        # Both sides' scales come to about 1, or to an end of FP32's range; or are any.
+        middle = random.choice((127, 127, random.randint(0, 254)))
+        other = min(max(random.choice((254, 254, 254 - 130, 254 + 125)) - middle, 0), 254)
+        a = [scaled_blocks(random, config, streams, specials, middle) for streams in a]
+        b = [scaled_blocks(random, config, streams, specials, other) for streams in b]
     if not config.initial:
         return a, b, []
     c = random_streams(
@@ -208,14 +167,14 @@ class Source:
     Parameters
     ----------
     streams : list of list of list of int
-        (stream, T, lanes) bit patterns.
+        (stream, T, lanes) bit patterns; what stands behind the values is the step's scale.
     width, lanes : int
         Bits of a value and values of a step.
     """
 
     def __init__(self, streams: list[list[list[int]]], width: int, lanes: int) -> None:
         self._values = Producer(streams)
-        self._packed = Producer([[[packed(step, width)] for step in stream] for stream in streams])
+        self._packed = Producer([[[packed(step[:lanes], width)] for step in stream] for stream in streams])
         self._step_bits = width * lanes
 
     @property

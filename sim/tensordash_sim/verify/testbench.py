@@ -81,15 +81,22 @@ def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int =
     random = Random(seed)
     a, b, c = random_inputs(random, config, list(LENGTHS))
     # Each row of each stream has a density of its own: together they would leave the slowest row little to skip.
-    b = [[[[value * (random.random() < 0.4) for value in step] for step in stream] for stream in port] for port in b]
+    lanes = config.lanes
+    b = [
+        [
+            [[value * (random.random() < 0.4) for value in step[:lanes]] + step[lanes:] for step in stream]
+            for stream in port
+        ]
+        for port in b
+    ]
     operands = [
         ([port[i] for port in a], [port[i] for port in b], *([c[i]] if config.initial else []))
         for i in range(len(LENGTHS))
     ]
     golden = run_streams([tuple(np.array(side, np.uint64) for side in stream) for stream in operands], config)
     files = {
-        "a": _steps(a, config.a_format.width),
-        "b": _steps(b, config.b_format.width),
+        "a": _steps(a, config.a_format.width, config.lanes),
+        "b": _steps(b, config.b_format.width, config.lanes),
         "ends": [str(int(step == length)) for length in LENGTHS for step in range(1, length + 1)],
         "out": _beats(golden.c_bits.tolist(), config),
         **({"c": _beats(c, config)} if config.initial else {}),
@@ -103,11 +110,17 @@ def render_testbench(config: TileConfig, prefix: str = "tensordash", seed: int =
     }
 
 
-def _steps(ports: Sequence[Sequence[Sequence[Sequence[int]]]], width: int) -> list[str]:
-    """All steps of one side, (port, stream, T, lanes), as lines: one step each, the last port in the highest bits."""
-    lanes = len(ports[0][0][0])
-    words = [[packed(step, width) for stream in port for step in stream] for port in ports]
-    return [_hex(packed(step, width * lanes), width * lanes * len(ports)) for step in zip(*words, strict=True)]
+def _steps(ports: Sequence[Sequence[Sequence[Sequence[int]]]], width: int, lanes: int) -> list[str]:
+    """All steps of one side, (port, stream, T, lanes), as lines: one step each, the last port in the highest bits.
+
+    Above the values of a step its scale, if it has one.
+    """
+    words = [
+        [packed([packed(step[:lanes], width), *step[lanes:]], width * lanes) for stream in port for step in stream]
+        for port in ports
+    ]
+    bits = width * lanes + 8 * (len(ports[0][0][0]) - lanes)
+    return [_hex(packed(step, bits), bits * len(ports)) for step in zip(*words, strict=True)]
 
 
 def _beats(blocks: Sequence[Sequence[Sequence[int]]], config: TileConfig) -> list[str]:
@@ -141,6 +154,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
         "DEPTH": depth,
         "A_STEP": config.a_format.width * config.lanes,
         "B_STEP": config.b_format.width * config.lanes,
+        **({"SCALE": config.numerics.scale_bits} if config.numerics.scale_bits else {}),
         "COUNT": depth.bit_length(),
         "BEAT": _beat_bits(config),
         "STEPS": sum(LENGTHS),
@@ -152,6 +166,7 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
     return {
         **{name: str(number) for name, number in numbers.items()},
         "PORTS": "\n".join(_ports(config)),
+        **_scale_texts(config.numerics.scale_bits),
         "COUNTERS": _counters(config),
         "COUNTER_WIRES": COUNTER_WIRES if config.counts else "",
         "CLEARED": '    check("cycles (clear)", cycles, 0);' if config.counts else "",
@@ -161,6 +176,29 @@ def _values(config: TileConfig, golden: MatmulResult) -> dict[str, str]:
         "C_DRIVER": C_DRIVER if config.initial else "",
         "C_READ": '    $readmemh("@PREFIX@_tile_tb_c.hex", c_file);\n' if config.initial else "",
     }
+
+
+def _scale_texts(bits: int) -> dict[str, str]:
+    """What the template has for scales, if there are any: they stand above the values of a step in the files."""
+    if not bits:
+        return dict.fromkeys(("SCALE_BITS", "A_SCALES", "B_SCALES", "ANY_SCALES", "A_SCALE", "B_SCALE"), "") | {
+            "A_WORD": "A_STEP",
+            "B_WORD": "B_STEP",
+        }
+    texts = {
+        "SCALE_BITS": "  localparam SCALE = @SCALE@;            // bits of a scale, above its step in the files\n",
+        "ANY_SCALES": "      a_scales <= {COLUMNS*DEPTH*SCALE{1'b1}};\n      b_scales <= {ROWS*DEPTH*SCALE{1'b1}};\n",
+    }
+    for side, count in (("A", "COLUMNS"), ("B", "ROWS")):
+        low = side.lower()
+        texts[f"{side}_WORD"] = f"({side}_STEP+SCALE)"
+        texts[f"{side}_SCALES"] = f"  reg [{count}*DEPTH*SCALE-1:0] {low}_scales;\n"
+        texts[f"{side}_SCALE"] = (
+            f"        for (slot = 0; slot < count; slot = slot + 1)\n"
+            f"          {low}_scales[(port*DEPTH + place(next + slot, slot))*SCALE +: SCALE]\n"
+            f"            <= {low}_file[next + slot][port*({side}_STEP+SCALE)+{side}_STEP +: SCALE];\n"
+        )
+    return {name: text.replace("@SCALE@", str(bits)) for name, text in texts.items()}
 
 
 def _counters(config: TileConfig) -> str:
@@ -183,7 +221,9 @@ def _ports(config: TileConfig) -> list[str]:
             steps = f"DEPTH*{side.upper()}_STEP"
             lines.append(
                 f"    .{side}_{i}_steps({side}_steps[{i}*{steps} +: {steps}]), "
-                f".{side}_{i}_available({side}_available[{i}*COUNT +: COUNT]), "
+                + f".{side}_{i}_scales({side}_scales[{i}*DEPTH*SCALE +: DEPTH*SCALE]), "
+                * bool(config.numerics.scale_bits)
+                + f".{side}_{i}_available({side}_available[{i}*COUNT +: COUNT]), "
                 f".{side}_{i}_last({side}_last[{i}]), .{side}_{i}_taken({taken}),"
             )
     if config.initial:

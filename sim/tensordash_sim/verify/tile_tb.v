@@ -15,25 +15,25 @@ module @PREFIX@_tile_tb;
   localparam DEPTH = @DEPTH@;          // steps that a port offers at most
   localparam A_STEP = @A_STEP@;        // bits of a step: of side A, by column,
   localparam B_STEP = @B_STEP@;        // and of side B, by row
-  localparam COUNT = @COUNT@;          // bits of `available` and `taken`
+@SCALE_BITS@  localparam COUNT = @COUNT@;          // bits of `available` and `taken`
   localparam BEAT = @BEAT@;            // bits of a beat of results, its mark `last` included
   localparam STEPS = @STEPS@;          // of all streams
   localparam BEATS = @BEATS@;
   localparam GAPS = @GAPS@;            // 0: of this tile, results depend on when operands arrive
 
   // Steps in their order, one a line; the last column, or row, is in the highest bits.
-  reg [COLUMNS*A_STEP-1:0] a_file [0:STEPS-1];
-  reg [ROWS*B_STEP-1:0] b_file [0:STEPS-1];
+  reg [COLUMNS*@A_WORD@-1:0] a_file [0:STEPS-1];
+  reg [ROWS*@B_WORD@-1:0] b_file [0:STEPS-1];
   reg ends_file [0:STEPS-1];           // whether the step ends its stream
   reg [BEAT-1:0] out_file [0:BEATS-1];
 @C_FILE@  reg clk = 0;
   reg rst = 1;
   reg clear = 0;
   reg [COLUMNS*DEPTH*A_STEP-1:0] a_steps;
-  reg [COLUMNS*COUNT-1:0] a_available;
+@A_SCALES@  reg [COLUMNS*COUNT-1:0] a_available;
   reg [COLUMNS-1:0] a_last;
   reg [ROWS*DEPTH*B_STEP-1:0] b_steps;
-  reg [ROWS*COUNT-1:0] b_available;
+@B_SCALES@  reg [ROWS*COUNT-1:0] b_available;
   reg [ROWS-1:0] b_last;
   wire [COUNT-1:0] taken;
   wire out_valid;
@@ -83,20 +83,20 @@ module @PREFIX@_tile_tb;
         if (there == slot && next + slot < STEPS && !(slot > 0 && ends_file[next + slot - 1])) there = slot + 1;
       a_steps <= {COLUMNS*DEPTH*A_STEP{1'b1}};
       b_steps <= {ROWS*DEPTH*B_STEP{1'b1}};
-      for (port = 0; port < COLUMNS; port = port + 1) begin
+@ANY_SCALES@      for (port = 0; port < COLUMNS; port = port + 1) begin
         count = offered(there);
         a_available[port*COUNT +: COUNT] <= count[COUNT-1:0];
         a_last[port] <= count > 0 && ends_file[next + count - 1];
         for (slot = 0; slot < count; slot = slot + 1)
-          a_steps[(port*DEPTH + place(next + slot, slot))*A_STEP +: A_STEP] <= a_file[next + slot][port*A_STEP +: A_STEP];
-      end
+          a_steps[(port*DEPTH + place(next + slot, slot))*A_STEP +: A_STEP] <= a_file[next + slot][port*@A_WORD@ +: A_STEP];
+@A_SCALE@      end
       for (port = 0; port < ROWS; port = port + 1) begin
         count = offered(there);
         b_available[port*COUNT +: COUNT] <= count[COUNT-1:0];
         b_last[port] <= count > 0 && ends_file[next + count - 1];
         for (slot = 0; slot < count; slot = slot + 1)
-          b_steps[(port*DEPTH + place(next + slot, slot))*B_STEP +: B_STEP] <= b_file[next + slot][port*B_STEP +: B_STEP];
-      end
+          b_steps[(port*DEPTH + place(next + slot, slot))*B_STEP +: B_STEP] <= b_file[next + slot][port*@B_WORD@ +: B_STEP];
+@B_SCALE@      end
     end
   endtask
 

@@ -9,7 +9,7 @@ from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat, Format
 from tensordash.configuration.numerics import FUSED_ONLY, ROUNDINGS, Fused
 
-EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2")
+EXACT_FLOATS = ("fp16", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 
 
 def random_config(rng: np.random.Generator) -> TileConfig:
@@ -49,7 +49,7 @@ def random_options(rng: np.random.Generator) -> dict[str, Any]:
 
 def random_bits(rng: np.random.Generator, fmt: Format, shape: tuple[int, ...]) -> NDArray:
     """Patterns: of one binade or of all, of subnormals, of the largest; zeros among them, now and then all others."""
-    pattern = np.uint8 if fmt.width == 8 else np.uint16 if fmt.width == 16 else np.uint32
+    pattern = np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
     top = 1 << (fmt.width - 1)
     drawn = rng.integers(0, 2 * top, shape)
     if isinstance(fmt, FloatFormat):

@@ -32,7 +32,7 @@ def edges(fmt: Format) -> list[int]:
 
 def specials(fmt: Format) -> list[int]:
     """Infinities and NaN."""
-    if not isinstance(fmt, FloatFormat):
+    if not isinstance(fmt, FloatFormat) or not fmt.nan:
         return []
     sign = 1 << (fmt.width - 1)
     if not fmt.infinities:
@@ -50,7 +50,7 @@ class Operands:
 
     def finite(self, shape: tuple[int, ...], density: float = 0.5, fmt: Format = FP16) -> np.ndarray:
         """Any finite pattern, edge cases often; zeros of both signs elsewhere."""
-        dtype = np.uint8 if fmt.width == 8 else np.uint16 if fmt.width == 16 else np.uint32
+        dtype = np.uint8 if fmt.width <= 8 else np.uint16 if fmt.width == 16 else np.uint32
         sign = 1 << (fmt.width - 1)
         any_bits = self.rng.integers(0, 2 * sign, shape)
         zeros = np.zeros(shape, np.int64)

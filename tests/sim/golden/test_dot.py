@@ -38,6 +38,11 @@ MAX_PRODUCT = (2047 << 29) ** 2  # 65504**2 in units of 2**-48
         ("fp8_e5m2", "fp8_e5m2", 64),
         ("fp8_e4m3", "fp8_e5m2", 50),
         ("fp16", "fp8_e5m2", 72),
+        ("fp6_e2m3", "fp6_e2m3", 12),
+        ("fp6_e3m2", "fp6_e3m2", 18),
+        ("fp4_e2m1", "fp4_e2m1", 8),
+        ("fp8_e4m3", "fp4_e2m1", 22),
+        ("fp8_e5m2", "fp6_e3m2", 41),
         ("bf16", "bf16", 522),
         ("int8", "int8", 15),
     ],
@@ -45,8 +50,9 @@ MAX_PRODUCT = (2047 << 29) ** 2  # 65504**2 in units of 2**-48
 def test_product_widths(a, b, bits):
     """The table of docs/numerics.md, and that it is what the largest product needs."""
     assert product_bits(FORMATS[a], FORMATS[b]) == bits
-    if FORMATS[a].width == FORMATS[b].width == 8:
-        largest = [max(abs(fixed_values(FORMATS[one])[pattern] or 0) for pattern in range(256)) for one in (a, b)]
+    if max(FORMATS[a].width, FORMATS[b].width) <= 8:
+        tables = [[fixed_values(fmt)[bits] or 0 for bits in range(1 << fmt.width)] for fmt in (FORMATS[a], FORMATS[b])]
+        largest = [max(map(abs, table)) for table in tables]
         assert (largest[0] * largest[1]).bit_length() == bits
 
 

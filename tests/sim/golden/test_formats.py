@@ -28,12 +28,16 @@ DTYPES = {
     "bf16": ml_dtypes.bfloat16,
     "fp8_e4m3": ml_dtypes.float8_e4m3fn,
     "fp8_e5m2": ml_dtypes.float8_e5m2,
+    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
+    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
+    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
 }
+NUMBERS_ALONE = ("fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 every_float = pytest.mark.parametrize("name", DTYPES)
 
 
 def patterns(fmt) -> np.ndarray:
-    return np.arange(1 << fmt.width, dtype=np.uint8 if fmt.width == 8 else np.uint16)
+    return np.arange(1 << fmt.width, dtype=np.uint8 if fmt.width <= 8 else np.uint16)
 
 
 def values_of_all(name: str) -> np.ndarray:
@@ -116,6 +120,13 @@ def test_e4m3_has_one_nan_of_each_sign_and_no_infinity():
     assert Kind.INFINITE not in kinds
 
 
+@pytest.mark.parametrize("name", NUMBERS_ALONE)
+def test_every_pattern_of_6_and_4_bits_is_a_number(name):
+    fmt = float_format(name)
+    assert all(is_finite(bits, fmt) for bits in range(1 << fmt.width))
+    assert fmt.largest == fmt.beyond == (1 << (fmt.width - 1)) - 1
+
+
 @pytest.mark.parametrize("fmt", [FORMATS["int8"], INT32], ids=["int8", "int32"])
 def test_integers(fmt, rng):
     bits = patterns(fmt) if fmt.width == 8 else rng.integers(0, 1 << 32, 2_000, dtype=np.uint32)
@@ -133,7 +144,7 @@ def test_integers(fmt, rng):
 
 def reference(values: np.ndarray, name: str) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return values.astype(DTYPES[name]).view(f"u{FORMATS[name].width // 8}")
+        return values.astype(DTYPES[name]).view(f"u{np.dtype(DTYPES[name]).itemsize}")
 
 
 def assert_encodes(values: np.ndarray, name: str) -> None:
@@ -171,7 +182,12 @@ def test_encode_around_every_tie(name):
 def test_encode_any_float32(name, rng):
     bits = rng.integers(0, 1 << 32, 50_000, dtype=np.uint32)
     bits[:6] = [0, 1 << 31, 0x7F800000, 0xFF800000, 0x7FC00000, 0xFF800001]
-    assert_encodes(bits.view(np.float32), name)
+    values = bits.view(np.float32)
+    if name in NUMBERS_ALONE:
+        with pytest.raises(ValueError, match=f"values must be numbers, since {name} has no NaN, not NaN"):
+            encode(values, FORMATS[name])
+        values = values[~np.isnan(values)]
+    assert_encodes(values, name)
 
 
 @every_float
@@ -205,6 +221,9 @@ def test_encode_of_the_widest_floats():
 def test_overflow_by_hand():
     assert encode([464.0, 464.1, np.inf, -np.inf], FORMATS["fp8_e4m3"]).tolist() == [0x7E, 0x7F, 0x7F, 0xFF]
     assert encode([61439.0, 61440.0, -np.inf], FORMATS["fp8_e5m2"]).tolist() == [0x7B, 0x7C, 0xFC]
+    assert encode([7.5, -7.75, 1e30, -np.inf], FORMATS["fp6_e2m3"]).tolist() == [0x1F, 0x3F, 0x1F, 0x3F]
+    assert encode([28.0, 29.9, 30.0, -np.inf], FORMATS["fp6_e3m2"]).tolist() == [0x1F, 0x1F, 0x1F, 0x3F]
+    assert encode([5.0, 5.01, 7.0, -np.inf], FORMATS["fp4_e2m1"]).tolist() == [0x6, 0x7, 0x7, 0xF]
     tie = 2.0**128 - 2.0**119
     assert encode([np.nextafter(tie, 0), tie, -tie], FORMATS["bf16"]).tolist() == [0x7F7F, 0x7F80, 0xFF80]
 

@@ -9,6 +9,7 @@ import math
 import struct
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from functools import cache
 
 import ml_dtypes
@@ -16,13 +17,16 @@ import numpy as np
 
 from tensordash.configuration.numerics import Fused
 
-__all__ = ["Table", "exact_dot", "fused_dot", "int8_dot", "table"]
+__all__ = ["Table", "exact_dot", "fused_dot", "int8_dot", "scale_table", "table"]
 
 DTYPES = {
     "fp16": np.float16,
     "bf16": ml_dtypes.bfloat16,
     "fp8_e4m3": ml_dtypes.float8_e4m3fn,
     "fp8_e5m2": ml_dtypes.float8_e5m2,
+    "fp6_e2m3": ml_dtypes.float6_e2m3fn,
+    "fp6_e3m2": ml_dtypes.float6_e3m2fn,
+    "fp4_e2m1": ml_dtypes.float4_e2m1fn,
     "int8": np.int8,
     "fp32": np.float32,
 }
@@ -31,8 +35,12 @@ UNIT = 2 * SIDE  # a product, C and sums are multiples of 2**-320
 EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
 INFINITIES = {math.inf: 0x7F800000, -math.inf: 0xFF800000}
 
-Pairs = Iterable[tuple[int, int]]
-"""The bits (a, b) that one cycle multiplies."""
+SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
+
+Pairs = Iterable[tuple[int, ...]]
+"""The bits (a, b) that one cycle multiplies; with scales (a, b, scale of a, scale of b)."""
+Names = tuple[str, ...]
+"""Formats of a and b, and of their scales if they have any."""
 
 
 class Table:
@@ -58,7 +66,8 @@ class Table:
             dtype, patterns = np.dtype(np.float32), np.arange(1 << 19, dtype=np.uint32) << 13
         else:
             dtype = np.dtype(DTYPES[name])
-            patterns = np.arange(256**dtype.itemsize, dtype=np.dtype(f"u{dtype.itemsize}"))
+            bits = 8 if name == "int8" else ml_dtypes.finfo(dtype).bits
+            patterns = np.arange(1 << bits, dtype=np.dtype(f"u{dtype.itemsize}"))
         with np.errstate(invalid="ignore"):  # signalling NaN
             self.floats: list[float] = patterns.view(dtype).astype(np.float64).tolist()
         least = -999 if name == "int8" else int(math.log2(ml_dtypes.finfo(dtype).smallest_normal))
@@ -76,24 +85,38 @@ def table(name: str) -> Table:
     return Table(name)
 
 
+@cache
+def scale_table(name: str) -> list[float]:
+    """What each pattern of a scale is worth, as ml_dtypes has it.
+
+    >>> scale_table("e8m0")[0x80], scale_table("e8m0")[0xFF], scale_table("e4m3")[0xB8]
+    (2.0, nan, -1.0)
+    """
+    floats: list[float] = np.arange(256, dtype=np.uint8).view(SCALES[name]).astype(np.float64).tolist()
+    return floats
+
+
 def _fp32(bits: int) -> tuple[int, float]:
     """An FP32 number: units, and itself where it is no finite number."""
     (value,) = struct.unpack("<f", struct.pack("<I", bits))
     return (int(math.ldexp(value, 149)) << (UNIT - 149), 0.0) if math.isfinite(value) else (0, value)
 
 
-def _products(a_name: str, b_name: str, pairs: Pairs) -> tuple[list[tuple[int, int]], float]:
+def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]:
     """Finite products that are not zero, as (units, exponent), and the sum of all others, by IEEE 754."""
-    a_table, b_table = table(a_name), table(b_name)
+    a_table, b_table = table(names[0]), table(names[1])
     terms, special = [], 0.0
-    for a, b in pairs:
-        product = a_table.units[a] * b_table.units[b]
-        if product:
-            terms.append((product, a_table.exponents[a] + b_table.exponents[b]))
-            continue
+    for a, b, *scales in pairs:
+        factor = math.prod((scale_table(names[2])[bits] for bits in scales), start=1.0)  # exact
         left, right = a_table.floats[a], b_table.floats[b]
-        if not (math.isfinite(left) and math.isfinite(right)):
-            special += left * right
+        if math.isnan(factor) or not (math.isfinite(left) and math.isfinite(right)):
+            special += left * right * factor
+            continue
+        product = Fraction(factor) * (a_table.units[a] * b_table.units[b])
+        assert product.denominator == 1
+        if product:
+            exponent = math.frexp(factor)[1] - 1 if scales else 0  # of a power of two; no other is asked for
+            terms.append((int(product), a_table.exponents[a] + b_table.exponents[b] + exponent))
     return terms, special
 
 
@@ -118,14 +141,14 @@ def _round(total: int, rounding: str, seen: Counter, kept: int = 23) -> int:
 
 
 def exact_dot(
-    names: tuple[str, str], steps: Sequence[Pairs], c: int = 0, width: int | None = None, seen: Counter | None = None
+    names: Names, steps: Sequence[Pairs], c: int = 0, width: int | None = None, seen: Counter | None = None
 ) -> tuple[int, bool]:
     """C plus all products, rounded once.
 
     Parameters
     ----------
     names : tuple of str
-        Floating-point formats of a and b.
+        Floating-point formats of a and b, and of their scales.
     steps : sequence of iterable of (a, b)
         Bits, by cycle.
     c : int
@@ -148,12 +171,12 @@ def exact_dot(
     seen = Counter() if seen is None else seen
     total, special, overflow, terms = 0, 0.0, False, 0
     for pairs in steps:
-        products, other = _products(*names, pairs)
+        products, other = _products(names, pairs)
         terms += len(products)
         special += other
         total += sum(product for product, _ in products)
         if width is not None:
-            wrapped = _wrap(total, width, _least(names[0]) * _least(names[1]))
+            wrapped = _wrap(total, width, _least(names[0]) * _least(names[1]) >> (18 if len(names) > 2 else 0))
             overflow |= wrapped != total
             total = wrapped
     c_units, c_special = _fp32(c)
@@ -209,9 +232,7 @@ def _wrap(number: int, width: int, unit: int) -> int:
     return (number + half) % (2 * half) - half
 
 
-def fused_dot(
-    names: tuple[str, str], steps: Sequence[Pairs], c: int, accumulator: Fused, seen: Counter | None = None
-) -> int:
+def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, seen: Counter | None = None) -> int:
     """FP32 bits after one aligned multi-operand addition per step.
 
     Parameters
@@ -263,8 +284,8 @@ def _fp32_sum(left: int, right: int, seen: Counter) -> int:
     return FUSED_NAN if np.isnan(total) else found if found != 0x80000000 else 0
 
 
-def _fused_step(names: tuple[str, str], pairs: Pairs, addend: int, accumulator: Fused, seen: Counter) -> int:
-    terms, special = _products(*names, pairs)
+def _fused_step(names: Names, pairs: Pairs, addend: int, accumulator: Fused, seen: Counter) -> int:
+    terms, special = _products(names, pairs)
     c_units, c_special = _fp32(addend)
     special += c_special
     if special != 0.0:

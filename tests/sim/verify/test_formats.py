@@ -17,6 +17,10 @@ FORMATS: dict[str, Any] = {
     "e4m3": "fp8_e4m3",
     "e5m2": "fp8_e5m2",
     "e4m3xe5m2": {"a": "fp8_e4m3", "b": "fp8_e5m2"},
+    "e2m3xe2m1": {"a": "fp6_e2m3", "b": "fp4_e2m1"},
+    "e3m2": "fp6_e3m2",
+    "e2m1": "fp4_e2m1",
+    "e4m3xe2m1": {"a": "fp8_e4m3", "b": "fp4_e2m1"},
     "int8": "int8",
 }
 ACCUMULATORS: dict[str, Any] = {
@@ -35,6 +39,7 @@ NUMBERS = [
     *product(("bf16", "e4m3xe5m2"), ("hopper-fp8", "blackwell-fp8", "few-bits")),
     ("bf16", "low-zero"),
     *product(("tf32",), ("hopper", "nearest", "blackwell-fp8")),
+    *product(("e2m3xe2m1", "e3m2", "e2m1", "e4m3xe2m1"), ("exact", "hopper")),
 ]
 # Each sparsity with a shape and pipeline of its own.
 SHAPES: dict[str, dict[str, Any]] = {
@@ -58,6 +63,9 @@ QUICK = (
     "e4m3xe5m2-hopper-fp8-rows-c",
     "bf16-blackwell-fp8-rows-c",
     "tf32-hopper-rows-c",
+    "e2m1-exact-rows",
+    "e2m3xe2m1-hopper-rows-c",
+    "e4m3xe2m1-exact-rows-c",
 )
 CONFIGS = {
     f"{name}-{accumulator}-{sparsity}{'-c' if initial else ''}": TileConfig(

@@ -1,6 +1,6 @@
 """Bench of the PE: what it has accumulated, bit by bit, against the golden accumulator."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import cocotb
@@ -11,16 +11,18 @@ from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
-from tensordash_sim.verify.registers import near_the_ends, set_sum
-from tensordash_sim.verify.stimulus import (
+from tensordash_sim.verify.random_values import (
     EXPONENTS,
     largest,
-    packed,
+    largest_scale,
+    random_scale,
     random_value,
     signed_value,
     special_values,
     zeros,
 )
+from tensordash_sim.verify.registers import near_the_ends, set_sum
+from tensordash_sim.verify.stimulus import packed
 
 IDLE_SPECIALS = 0.3
 
@@ -33,11 +35,19 @@ class Entry:
     """Both operands, and whether they count."""
     first: bool = False
     last: bool = False
+    scales: tuple[tuple[int, int], ...] = ()
+    """With scales: both sides' of each step of the window."""
+    chosen: tuple[int, ...] = ()
+    """Likewise: the step that each lane's operands come from."""
 
     @property
-    def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Those that count."""
-        return tuple((a, b) for a, b, counts in self.lanes if counts)
+    def pairs(self) -> tuple[tuple[int, ...], ...]:
+        """Those that count, with their scales."""
+        return tuple(
+            (a, b, *(self.scales[self.chosen[lane]] if self.scales else ()))
+            for lane, (a, b, counts) in enumerate(self.lanes)
+            if counts
+        )
 
 
 def same_block(found: int, expected: int, config: TileConfig, width: int) -> bool:
@@ -74,6 +84,7 @@ class Bench:
         cocotb.log.info("seed %s", job.seed)
         self.config, self.effort, self.random = job.config, job.effort, Random(f"{job.seed} {name}")
         self.dut, self.pins, self.golden = dut, Pins(dut), make_accumulator(self.config)
+        self.scale, self.steps = self.config.numerics.scale, self.config.window_depth
         self.has_c = self.config.initial and isinstance(self.config.numerics.accumulator, Fused)
         self.blocks = self.overflows = 0
         self._width = len(dut.sum_value)
@@ -83,7 +94,46 @@ class Bench:
     async def start(self) -> None:
         """Reset."""
         c = {"sum_c": 0} if self.has_c else {}
-        await self.pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **c)
+        scales = self._scale_pins(Entry())
+        await self.pins.reset(a=0, b=0, active=0, sum_hold=0, sum_start=0, sum_take=0, **c, **scales)
+
+    def scaled(self, entry: Entry, specials: float = 0.0, *, neutral: bool = True) -> Entry:
+        """An entry with scales, if the PE has them, and steps of the window that its operands come from.
+
+        `neutral`: powers of two that together change nothing, numbers that are positive; else any, a share of them NaN.
+        """
+        scale, random = self.scale, self.random
+        if scale is None:
+            return entry
+        pairs = []
+        for _ in range(self.steps):
+            a, b = (random_scale(random, scale, 0 if neutral else specials) for _ in range(2))
+            if scale.number is None and (neutral or random.random() < 0.7):
+                b = min(max(2 * scale.bias - a + (0 if neutral else random.randint(-12, 12)), 0), scale.nan - 1)
+            elif neutral:
+                a, b = max(a & scale.nan, 1), max(b & scale.nan, 1)
+            pairs.append((a, b))
+        chosen = tuple(random.randrange(self.steps) for _ in range(self.config.lanes))
+        return replace(entry, scales=tuple(pairs), chosen=chosen)
+
+    def _scale_pins(self, entry: Entry) -> dict[str, int]:
+        if self.scale is None:
+            return {}
+        pairs = entry.scales or ((0, 0),) * self.steps
+        pins = {
+            f"{side}_scales": packed(each, self.scale.width)
+            for side, each in zip("ab", zip(*pairs, strict=True), strict=True)
+        }
+        if self.steps > 1:
+            pins["chosen"] = packed([1 << step for step in entry.chosen], self.steps)
+        return pins
+
+    def largest_scales(self) -> dict[str, int]:
+        """Pins of the largest scales."""
+        if self.scale is None:
+            return {}
+        scales = ((largest_scale(self.scale),) * 2,) * self.steps
+        return self._scale_pins(Entry(scales=scales, chosen=(0,) * self.config.lanes))
 
     async def cycle(self, entering: Entry, *, hold: bool = False, c: int = 0) -> None:
         """What enters now is accumulated stages - 1 cycles later, together with its marks."""
@@ -93,6 +143,7 @@ class Bench:
             a=packed([a for a, _, _ in entering.lanes], config.a_format.width),
             b=packed([b for _, b, _ in entering.lanes], config.b_format.width),
             active=packed([counts for _, _, counts in entering.lanes], 1),
+            **self._scale_pins(entering),
             sum_hold=int(hold),
             sum_start=int(due.first and not hold),
             sum_take=int(due.last and not hold),
@@ -146,7 +197,10 @@ async def run(dut, name: str, specials: float, extreme: bool = False) -> None:
             (a, b, True) if counts else (random_value(random, formats[0], IDLE_SPECIALS), b, False)
             for a, b, counts in lanes
         )
-        entering = Entry(lanes, first, random.random() < 0.3)
+        # Of the largest operands the largest scales.
+        entering = bench.scaled(Entry(lanes, first, random.random() < 0.3), specials, neutral=False)
+        if extreme and bench.scale is not None:
+            entering = replace(entering, scales=((largest_scale(bench.scale),) * 2,) * bench.steps)
         hold = random.random() < 0.2
         c = random_value(random, FP32, specials, c_exponents) if random.random() < 0.7 else random.choice(zeros(FP32))
         await bench.cycle(entering, hold=hold, c=c)
@@ -199,13 +253,13 @@ async def ends_of_the_range(dut) -> None:
                     True,
                 )
             )
-        final = Entry(tuple(lanes), last=True)
+        final = bench.scaled(Entry(tuple(lanes), last=True))
         alone = make_accumulator(config)
         alone.accumulate(final.pairs, first=True)
         added = alone.total if isinstance(alone, ExactAccumulator | IntegerAccumulator) else 0
         before = bench.overflows
         for number in near_the_ends(random, config, bench.golden, added):
-            for entering in (Entry(tuple(lanes), first=True), *[nothing] * (config.stages - 1)):
+            for entering in (replace(final, first=True, last=False), *[nothing] * (config.stages - 1)):
                 await bench.cycle(entering)
             set_sum(dut.accumulator, bench.golden, number)
             for entering in (final, *[nothing] * config.stages):
@@ -238,7 +292,7 @@ async def small_differences(dut) -> None:
         lanes[0] = (sign | fields["a"] | a, fields["b"] | b, True)
         lanes[1] = (sign ^ 1 << (a_format.width - 1) | fields["a"] | near_a, fields["b"] | near_b, True)
         random.shuffle(lanes)
-        for entering in (Entry(tuple(lanes), first=True, last=True), *[Entry()] * config.stages):
+        for entering in (bench.scaled(Entry(tuple(lanes), first=True, last=True)), *[Entry()] * config.stages):
             await bench.cycle(entering)
 
 
@@ -288,7 +342,7 @@ async def powers_of_two(dut) -> None:
                 continue
             lanes = [*((a, b, True) for a, b in pairs), *[(0, 0, False)] * (config.lanes - len(pairs))]
             random.shuffle(lanes)
-            for entering in (Entry(tuple(lanes), first=True, last=True), *[Entry()] * config.stages):
+            for entering in (bench.scaled(Entry(tuple(lanes), first=True, last=True)), *[Entry()] * config.stages):
                 await bench.cycle(entering)
 
 
@@ -301,18 +355,24 @@ async def specials_at_the_ends(dut) -> None:
     if not isinstance(bench.golden, ExactAccumulator):
         return
     nothing = Entry()
+    kinds: tuple[int | None, ...] = special_values(config.a_format)
+    if bench.scale is not None:
+        kinds = (*kinds, None)  # the scale is NaN
     for lane in range(config.lanes):
-        for kind in special_values(config.a_format):
+        for kind in kinds:
             for sign in (0, 1):
-                special = kind | sign << (config.a_format.width - 1)
+                special = (largest(config.a_format) if kind is None else kind) | sign << (config.a_format.width - 1)
                 lanes = [(0, 0, False)] * config.lanes
                 lanes[lane] = (special, largest(config.b_format), True)
                 ordinary = tuple((random_value(random, config.a_format), 0, True) for _ in range(config.lanes))
-                for entering in (Entry(ordinary, first=True), *[nothing] * (config.stages - 1)):
+                for entering in (bench.scaled(Entry(ordinary, first=True)), *[nothing] * (config.stages - 1)):
                     await bench.cycle(entering)
                 half = 1 << (bench.golden.width - 1)
                 set_sum(dut.accumulator, bench.golden, -half if sign else half - 1)
-                for entering in (Entry(tuple(lanes), last=True), *[nothing] * config.stages):
+                final = bench.scaled(Entry(tuple(lanes), last=True))
+                if kind is None and bench.scale is not None:
+                    final = replace(final, scales=((bench.scale.nan, largest_scale(bench.scale)),) * bench.steps)
+                for entering in (final, *[nothing] * config.stages):
                     await bench.cycle(entering)
     assert not bench.overflows
 
@@ -334,6 +394,7 @@ async def reset_at_the_ends(dut) -> None:
             sum_hold=0,
             sum_start=0,
             sum_take=0,
+            **bench.largest_scales(),
         )
         for reset in (*[0] * config.stages, 1):
             pins.drive(rst=reset)

@@ -7,40 +7,58 @@ from random import Random
 import cocotb
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat
+from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat, Format
 from tensordash.configuration.numerics import Exact
 from tensordash_sim.golden import ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.job import Job, current_job
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.random_values import EXPONENTS, largest, largest_scale, scale_of_one, signed_value, zeros
 from tensordash_sim.verify.registers import accumulator_in, near_the_ends, set_sum
 from tensordash_sim.verify.stimulus import (
-    EXPONENTS,
     Arrival,
-    largest,
     random_inputs,
     random_lengths,
-    signed_value,
-    zeros,
 )
 
 STREAMS = 80
 FixedPoint = ExactAccumulator | IntegerAccumulator
 
 
-def constant_inputs(job, lengths: list[int], a: int, b: int, c: int):
-    """Streams of one value for each side: (a, b, c)."""
+def constant_inputs(job, lengths: list[int], a: int, b: int, c: int, scale: int | None = None):
+    """Streams of one value for each side: (a, b, c); with a scale, that of 1 if it is not given."""
     config = job.config
     columns, rows = (
-        [[[[value] * config.lanes] * length for length in lengths]] * count
+        [[[step_of(config, [value] * config.lanes, scale)] * length for length in lengths]] * count
         for value, count in ((a, config.columns), (b, config.rows))
     )
     return columns, rows, [[[c] * config.columns] * config.rows] * len(lengths) if config.initial else []
 
 
+def step_of(config: TileConfig, values: list[int], scale: int | None = None) -> list[int]:
+    """A step of values, and with a scale that of 1 if it is not given."""
+    kind = config.numerics.scale
+    if kind is None:
+        return values
+    return [*values, scale_of_one(kind) if scale is None else scale]
+
+
+def special_step(random: Random, config: TileConfig, fmt: Format) -> list[int] | None:
+    """A step of NaN: its values, or its scale. None if a tile has none such."""
+    kind = config.numerics.scale
+    if kind is not None and (random.random() < 0.5 or not has_nan(fmt)):
+        return step_of(config, [1] * config.lanes, kind.nan)
+    return step_of(config, [nan(fmt)] * config.lanes) if isinstance(fmt, FloatFormat) and fmt.nan else None
+
+
+def has_nan(fmt: Format) -> bool:
+    """Whether a format has NaN."""
+    return isinstance(fmt, FloatFormat) and fmt.nan
+
+
 def nan(fmt: FloatFormat) -> int:
-    """A NaN of a format: every format's pattern of ones below the sign is one."""
+    """A NaN of a format that has any: the pattern of ones below the sign is one."""
     return (1 << (fmt.width - 1)) - 1
 
 
@@ -122,14 +140,16 @@ async def largest_values(dut) -> None:
     job, random, lockstep = await started(dut, "largest", idle=0.2)
     config, result = job.config, RESULT_FORMATS[job.config.numerics.result]
     operands = largest(config.a_format), largest(config.b_format)
-    lockstep.feed(*constant_inputs(job, [40], *operands, 0))
+    kind = config.numerics.scale
+    scale = None if kind is None else largest_scale(kind)
+    lockstep.feed(*constant_inputs(job, [40], *operands, 0, scale))
     await lockstep.run()
     accumulator = config.numerics.accumulator
     if isinstance(accumulator, Exact) and accumulator.headroom_bits <= 5:
         assert lockstep.golden.overflow
     await lockstep.cycle(clear=True)
     c = result.largest if isinstance(result, FloatFormat) else (1 << (result.width - 1)) - 1
-    lockstep.feed(*constant_inputs(job, [1], *operands, c))
+    lockstep.feed(*constant_inputs(job, [1], *operands, c, scale))
     await lockstep.run()
     if config.initial and result.name == "int32":
         assert lockstep.golden.overflow
@@ -171,7 +191,7 @@ async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], f
     config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
     lockstep.arrival = gate
     # A window's worth, of which nothing stays there, so that nothing but the last step is missing in the sums.
-    nothing = [[0] * config.lanes] * (config.window_depth - 1)
+    nothing = [step_of(config, [0] * config.lanes)] * (config.window_depth - 1)
     a, b = ([[[step, *nothing, step]] for step in side] for side in final)
     lockstep.feed(a, b, [[[0] * config.columns] * config.rows] if config.initial else [])
     gate.allowed = config.window_depth
@@ -190,7 +210,10 @@ def signed_steps(random: Random, config: TileConfig, sign: int) -> tuple[list, l
     """A step for every port of both sides, (columns, lanes) and (rows, lanes), whose products all have a sign."""
     exponents, flipped = random.choice(EXPONENTS)[0], random.getrandbits(1)
     return tuple(  # type: ignore[return-value]
-        [[signed_value(random, fmt, side, exponents) for _ in range(config.lanes)] for _ in range(count)]
+        [
+            step_of(config, [signed_value(random, fmt, side, exponents) for _ in range(config.lanes)])
+            for _ in range(count)
+        ]
         for fmt, side, count in (
             (config.a_format, flipped, config.columns),
             (config.b_format, flipped ^ sign, config.rows),
@@ -205,7 +228,8 @@ def products(config: TileConfig, final: tuple[list, list]) -> dict[tuple[int, in
         for column, a in enumerate(final[0]):
             accumulator = make_accumulator(config)
             assert isinstance(accumulator, FixedPoint)
-            accumulator.accumulate(zip(a, b, strict=True), first=True)
+            lanes, scales = config.lanes, (a[-1], b[-1]) if config.numerics.scale is not None else ()
+            accumulator.accumulate([(*pair, *scales) for pair in zip(a[:lanes], b[:lanes], strict=True)], first=True)
             sums[row, column] = accumulator
     return sums
 
@@ -283,14 +307,19 @@ async def special_values(dut) -> None:
     job, random, lockstep = await started(dut, "special", idle=0.2, stall=0.2)
     lengths = random_lengths(random, max(8, round(STREAMS * job.effort)), job.config.window_depth)
     a, b, c = random_inputs(random, job.config, lengths, specials=0.01)
-    has_specials = isinstance(job.config.a_format, FloatFormat)
-    if has_specials:
-        a[0][-1][-1][0] = nan(job.config.a_format)  # whatever the seed, it meets no zero
-        for port in b:
-            port[-1][-1][0] = 1
+    sides = [
+        (step, special, others)
+        for fmt, special, others in ((job.config.a_format, a, b), (job.config.b_format, b, a))
+        if (step := special_step(random, job.config, fmt)) is not None
+    ]
+    for step, special, others in sides[:1]:
+        special[0][-1][-1] = step  # whatever the seed, it meets no zero
+        for port in others:
+            port[-1][-1] = step_of(job.config, [1] * job.config.lanes)
     lockstep.feed(a, b, c)
     await lockstep.run()
-    assert lockstep.golden.non_finite == lockstep.golden.result_non_finite == has_specials
+    if sides or not (c and job.config.numerics.result == "fp32"):  # C alone may have some, or none
+        assert lockstep.golden.non_finite == lockstep.golden.result_non_finite == bool(sides)
 
 
 @cocotb.test()
@@ -301,24 +330,26 @@ async def special_results(dut) -> None:
     """
     job, random, lockstep = await started(dut, "special results", idle=0.1, stall=0.6)
     config = job.config
-    if not isinstance(config.a_format, FloatFormat):
+    scaled = config.numerics.scale is not None
+    ports = [("a", index) for index in range(config.columns)] * (scaled or has_nan(config.a_format))
+    ports += [("b", index) for index in range(config.rows)] * (scaled or has_nan(config.b_format))
+    if not ports:
         return
-    ports = [("a", index) for index in range(config.columns)] + [("b", index) for index in range(config.rows)]
     lengths = [random.randint(1, 3) for _ in range(2 * len(ports))]
     a, b, c = random_inputs(random, config, lengths)
     for (side, index), stream in zip(ports, range(0, len(lengths), 2), strict=True):  # of two streams, one
         special, others, fmt = (a, b, config.a_format) if side == "a" else (b, a, config.b_format)
         step = random.randrange(lengths[stream])
-        special[index][stream][step] = [nan(fmt)] * config.lanes
+        special[index][stream][step] = special_step(random, config, fmt)
         for port in others:
-            port[stream][step] = [1] * config.lanes  # which is not zero
+            port[stream][step] = step_of(config, [1] * config.lanes)  # which is not zero
     lockstep.feed(a, b, c)
     risen = 0
     while len(lockstep.results) < lockstep.due:
         seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite)
         risen += seen.result_non_finite
         assert lockstep.pins.cycle < 4000
-    assert risen > 1
+    assert risen > (len(ports) > 1)
 
 
 @cocotb.test()

@@ -1,0 +1,109 @@
+"""Step sums: the products of each step of the window, added up before they are scaled."""
+
+from functools import reduce
+from operator import add
+
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.lib.data import ArrayLayout
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.formats import FloatFormat
+from ..configuration.numerics import Numerics
+from ..configuration.parameters import require_int
+from ..layouts import FixedPoint, product_layout
+
+__all__ = ["StepSums", "step_sum_bits"]
+
+
+def step_sum_bits(numerics: Numerics, lanes: int) -> int:
+    """Bits of the sum of `lanes` products of elements, sign included."""
+    a, b = numerics.a_format, numerics.b_format
+    assert isinstance(a, FloatFormat)
+    assert isinstance(b, FloatFormat)
+    return (lanes * a.largest_units * b.largest_units).bit_length() + 1
+
+
+class StepSums(Block):
+    """Adds the products of a cycle by the step of the window that their pairs come from.
+
+    All values of a step share a scale, so that only sums need be scaled: as many as the window has steps.
+
+    Timing: combinational.
+
+    Parameters
+    ----------
+    numerics : Numerics
+        Floating-point formats without infinities and NaN.
+    lanes : int
+        Products.
+    steps : int
+        Steps of the window.
+
+    Members
+    -------
+    products : In(product_layout, lanes)
+    active : In(lanes)
+        Which of the products count.
+    chosen : In(steps, lanes)
+        Only with more than one step: which one each lane's pair comes from, one-hot.
+    sums : Out(signed(step_sum_bits), steps)
+        In units of the least product.
+    counted : Out(steps)
+        Whether any product of the step counts.
+
+    Raises
+    ------
+    ValueError
+        For a parameter out of range, or formats of another kind.
+
+    Source: docs/numerics.md, "Scales"; the distributive law.
+    """
+
+    def __init__(self, *, numerics: Numerics, lanes: int, steps: int) -> None:
+        a, b = numerics.a_format, numerics.b_format
+        self.lanes, self.steps = require_int("lanes", lanes, 1), require_int("steps", steps, 1)
+        if not isinstance(a, FloatFormat) or not isinstance(b, FloatFormat) or a.nan or b.nan:
+            raise ValueError(f"numerics must be of formats in which every pattern is a number, not {numerics}")
+        self.product_bits = FixedPoint(a, b, 0).product_bits
+        super().__init__(
+            {
+                "products": In(ArrayLayout(product_layout(a, b), lanes)),
+                "active": In(lanes),
+                **({"chosen": In(ArrayLayout(steps, lanes))} if steps > 1 else {}),
+                "sums": Out(ArrayLayout(signed(step_sum_bits(numerics, lanes)), steps)),
+                "counted": Out(steps),
+            }
+        )
+
+    def elaborate(self, platform):
+        """Products in their places, as (one's complement number, sign), and an addition of those of each step."""
+        m = Module()
+        terms, signs = [], []
+        for lane, product in enumerate(self.products):
+            negative, term = Signal(name=f"negative_{lane}"), Signal(self.product_bits + 1, name=f"term_{lane}")
+            bits = list(product.significand ^ product.sign.replicate(len(product.significand)))
+            for stage, selected in enumerate(product.shift):
+                reach = 1 << stage
+                grown = min(len(bits) + reach, self.product_bits)
+                padded = [product.sign] * reach + bits + [product.sign] * (grown - len(bits))
+                shifted = Signal(grown, name=f"shifted_{lane}_{stage}")
+                m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
+                bits = list(shifted)
+            m.d.comb += [negative.eq(product.sign), term.eq(Cat(*bits, product.sign))]
+            terms.append(term)
+            signs.append(negative)
+        for step in range(self.steps):
+            counts = [
+                self.active[lane] & self.chosen[lane][step] if self.steps > 1 else self.active[lane]
+                for lane in range(self.lanes)
+            ]
+            masked = [
+                (term & count.replicate(len(term))).as_signed() for term, count in zip(terms, counts, strict=True)
+            ]
+            ones = [sign & count for sign, count in zip(signs, counts, strict=True)]
+            m.d.comb += [
+                self.sums[step].eq(reduce(add, masked) + reduce(add, ones)),
+                self.counted[step].eq(Cat(counts).any()),
+            ]
+        return m
