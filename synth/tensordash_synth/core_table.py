@@ -18,7 +18,7 @@ NOTES = (
 MEMORY_NOTES = (
     "memories: one port to read and one to write, or one for both; CACTI 7 at 45 nm, low operating power, widths in "
     "whole bytes",
-    "macros: published ones for Nangate 45 (fakeram45), which have one port; with a second one, times what CACTI says of it",
+    "macros: published ones for Nangate 45 (fakeram45), which have one port; a second one costs what CACTI says of it",
 )
 STEP_NOTES = (
     "training step: the digits CNN's of the shipped trace, 16 images, on the netlists, which leave the golden core's "
