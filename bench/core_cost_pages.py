@@ -59,7 +59,7 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
         f"{energy[0]['dram']:.1f} uJ and {energy[1]['dram']:.1f} uJ; with it the ratio is "
         f"{ratio['energy_with_dram']:.3f}.",
         f"- **What is left**: with one port in each bank of the buffer, both cores would lose {1e-6 * freed:.3f} mm2 "
-        f"(and the ratio would be {(areas[0] - freed) / (areas[1] - freed):.3f}); but then loads and layouts would wait "
-        "for each other where they meet in a region, as they do when the next part of a tensor is loaded. And the output "
-        f"unit reads partial sums for each block, added or not: {reads:,} reads for {writes:,} writes.",
+        f"(and the ratio would be {(areas[0] - freed) / (areas[1] - freed):.3f}); but then loads and layouts would "
+        "wait for each other where they meet in a region, as they do when the next part of a tensor is loaded. And the "
+        f"output unit reads partial sums for each block, added or not: {reads:,} reads for {writes:,} writes.",
     ]
