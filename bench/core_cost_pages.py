@@ -47,14 +47,15 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
         "every cycle: it has even words in one memory and odd ones in another, also with one port each, and "
         f"{1e-6 * streams[1] / 2:.4f} mm2 on a side instead of {1e-6 * document['dense_stream_um2']:.4f} in one memory "
         f"with two ports. With two ports in both cores the ratio was {before[0] / before[1]:.3f}; it would be "
-        f"{dense_as_it_was:.3f} had the dense core kept them.",
+        f"{dense_as_it_was:.3f} had the dense core kept its own. What it costs in cycles: "
+        "[decisions.md](decisions.md#the-core).",
         f"- **Energy** of a training step is {ratio['energy_with_memories']:.3f} times the dense core's by CACTI, "
         f"{ratio['energy_with_macros']:.3f} by macros, {ratio['energy']:.3f} of the logic alone. "
         f"{wished['energy_with_memories']} It takes {ratio['cycles']:.3f} of the cycles; meanwhile logic draws "
         f"{1e3 * watts[0]:.0f} mW, in the dense core {1e3 * watts[1]:.0f} ({1e3 * around[0]:.0f} and "
         f"{1e3 * around[1]:.0f} of it around the tile).",
         f"- Memories take {memories[0]:.0%} of that energy, in the dense core {memories[1]:.0%} (by CACTI): a step of "
-        "a stream is read once for each pass in both, but from a bank that is a quarter as deep.",
+        "a stream is read once for each pass in both, from a bank that is half as deep.",
         "- **DRAM** is apart: both move the same tensors, but for what is loaded again. At 8 pJ a bit it takes "
         f"{energy[0]['dram']:.1f} uJ and {energy[1]['dram']:.1f} uJ; with it the ratio is "
         f"{ratio['energy_with_dram']:.3f}.",
