@@ -65,14 +65,6 @@ OF_PROGRAMS = {
     "beats that are read are not counted": (DATA_READ, "unit_counters__events[7] = 1'h0"),
     "fetches are counted as data": (DATA_READ, "unit_counters__events[7] = _22_"),
     "beats that are written are not counted": ("= m_axi_wvalid & m_axi_wready;", "= 1'h0;"),
-    "steps are taken that a bank could not read": (
-        ".b_read_ready(stream_buffer_b__read_ready)",
-        ".b_read_ready(4'hf)",
-    ),
-    "a layout's writes are lost where a bank is read": (
-        ".read_ready(stream_buffer_b__read_ready),\n    .write_bank(layout_b__write_bank)",
-        ".read_ready(stream_buffer_b__read_ready),\n    .write_bank(layout_b__write_bank & ~multiply__b_read_enable)",
-    ),
     "stores are not counted": ("events[8:7], sequencer__running[5:4],", "events[8:7], 1'h0, sequencer__running[4],"),
 }
 
