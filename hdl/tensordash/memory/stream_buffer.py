@@ -80,8 +80,8 @@ class StreamBuffer(Block):
 
     All memories have one port, and writes go first: whoever lays out never waits. A read that is not `ready` is asked
     for again by its reader, who has `depth` - 1 other steps at hand. With a single bank it has none; so even words of
-    that are in one memory and odd ones in another, and who writes or reads word after word alternates between the two: if
-    both go on in every cycle, they collide once and then pass each other by.
+    that are in one memory and odd ones in another, and who writes or reads word after word alternates between the two:
+    if both go on in every cycle, they collide once and then pass each other by.
 
     Timing: a write can be read in the next cycle. A bank's word is on `data` from the cycle after its read on, and
     stays there until the bank's next read.
