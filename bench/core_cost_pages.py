@@ -5,7 +5,7 @@ from typing import Any
 
 __all__ = ["core_table", "core_words"]
 
-STREAM_BANK, PARTIAL_SUMS = "128x256", "512x198"
+STREAM_BANK, DENSE_BANK, BUFFER_BANK, PARTIAL_SUMS = "128x256_1_port", "256x256_1_port", "512x64", "512x198"
 GOALS = {"area_with_memories": 1.05, "energy_with_memories": 0.65}
 
 
@@ -26,30 +26,41 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
     watts = [sum(design["step"]["watts"].values()) for design in (ours, theirs)]
     around = [sum(watts for unit, watts in each["step"]["watts"].items() if unit != "tile") for each in (ours, theirs)]
     reached = {name: "reached" if ratio[name] <= goal else "missed" for name, goal in GOALS.items()}
-    bank, one_port = ours["memory_costs"][STREAM_BANK], document["one_port_um2"][STREAM_BANK]
-    two_ports = bank["cacti"]["area_um2"]
+    bank, dense_bank = ours["memory_costs"][STREAM_BANK], theirs["memory_costs"][DENSE_BANK]
+    one_port, two_ports = bank["cacti"]["area_um2"], document["other_ports_um2"][STREAM_BANK]
     areas = [design["area_um2"]["logic and memories, cacti"] for design in (ours, theirs)]
-    freed = areas[0] - bank["count"] * (two_ports - one_port)
+    streams = [each["count"] * each["cacti"]["area_um2"] for each in (bank, dense_bank)]
+    before = areas[0] + bank["count"] * two_ports - streams[0], areas[1] + 2 * document["dense_stream_um2"] - streams[1]
+    dense_as_it_was = areas[0] / before[1]
+    buffer = ours["memory_costs"][BUFFER_BANK]
+    freed = buffer["count"] * (buffer["cacti"]["area_um2"] - document["other_ports_um2"][BUFFER_BANK])
     reads, writes = ours["step"]["accesses"][f"output_unit {PARTIAL_SUMS}"]
     wished = {name: f"The wish was {goal}: {reached[name]}." for name, goal in GOALS.items()}
     return [
         f"- **Area** with memories is {ratio['area_with_memories']:.3f} times the dense core's by CACTI, "
         f"{ratio['area_with_macros']:.3f} by macros, {ratio['area']:.3f} of the logic alone. "
         f"{wished['area_with_memories']} Buffer and partial sums are the same in both; but a stream buffer of four "
-        "banks that are read apart takes more than one bank of the same size.",
+        f"banks that are read apart takes {1e-6 * streams[0] / 2:.4f} mm2, and one of two {1e-6 * streams[1] / 2:.4f}.",
+        "- **One port** is enough for a stream buffer: a layout writes one of four banks in a cycle, and a bank that "
+        "is written when it should be read reads a cycle later, when the tile mostly has enough steps of the others. A "
+        f"bank has {1e-6 * one_port:.4f} mm2, with two ports {1e-6 * two_ports:.4f}. The dense core reads a step in "
+        "every cycle: it has even words in one memory and odd ones in another, also with one port each, and "
+        f"{1e-6 * streams[1] / 2:.4f} mm2 on a side instead of {1e-6 * document['dense_stream_um2']:.4f} in one memory "
+        f"with two ports. With two ports in both cores the ratio was {before[0] / before[1]:.3f}; it would be "
+        f"{dense_as_it_was:.3f} had the dense core kept its own. What it costs in cycles: "
+        "[decisions.md](decisions.md#the-core).",
         f"- **Energy** of a training step is {ratio['energy_with_memories']:.3f} times the dense core's by CACTI, "
         f"{ratio['energy_with_macros']:.3f} by macros, {ratio['energy']:.3f} of the logic alone. "
         f"{wished['energy_with_memories']} It takes {ratio['cycles']:.3f} of the cycles; meanwhile logic draws "
         f"{1e3 * watts[0]:.0f} mW, in the dense core {1e3 * watts[1]:.0f} ({1e3 * around[0]:.0f} and "
         f"{1e3 * around[1]:.0f} of it around the tile).",
         f"- Memories take {memories[0]:.0%} of that energy, in the dense core {memories[1]:.0%} (by CACTI): a step of "
-        "a stream is read once for each pass in both, but from a bank that is a quarter as deep.",
+        "a stream is read once for each pass in both, from a bank that is half as deep.",
         "- **DRAM** is apart: both move the same tensors, but for what is loaded again. At 8 pJ a bit it takes "
         f"{energy[0]['dram']:.1f} uJ and {energy[1]['dram']:.1f} uJ; with it the ratio is "
         f"{ratio['energy_with_dram']:.3f}.",
-        "- **What is left**: a layout writes one of the four banks of a stream buffer in a cycle. With one port each, "
-        f"and writes that wait where a bank is read, a bank would have {1e-6 * one_port:.4f} mm2 instead of "
-        f"{1e-6 * two_ports:.4f}, and the area with memories would be {freed / areas[1]:.3f} times the dense core's, "
-        "whose one bank is read in every cycle. And the output unit reads partial sums for each block, added or not: "
-        f"{reads:,} reads for {writes:,} writes.",
+        f"- **What is left**: with one port in each bank of the buffer, both cores would lose {1e-6 * freed:.3f} mm2 "
+        f"(and the ratio would be {(areas[0] - freed) / (areas[1] - freed):.3f}); but then loads and layouts would "
+        "wait for each other where they meet in a region, as they do when the next part of a tensor is loaded. And the "
+        f"output unit reads partial sums for each block, added or not: {reads:,} reads for {writes:,} writes.",
     ]

@@ -46,6 +46,7 @@ from tensordash_synth import (
 )
 from tensordash_synth.cache import recipe_digest
 from tensordash_synth.cacti import cacti_array, cacti_digest
+from tensordash_synth.core_training import memory_ports, memory_size
 from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.memories import MACROS
 
@@ -137,9 +138,15 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     if reason := report.memories_reason or report.step_reason:
         raise SystemExit(f"core: {reason}")
     document = report.to_json()
-    shapes = {shape: map(int, shape.split("x")) for shape in document["tensordash"]["memory_costs"]}
-    one_port = {shape: round(cacti_array(*size, ports=(1, 0, 0)).area_um2, 1) for shape, size in shapes.items()}
-    return {**document, "one_port_um2": one_port, "table": core_cost_table(report)}
+    # What memories would take with the other number of ports; and the dense core's streams in one memory with two.
+    other = {}
+    for shape in {**document["tensordash"]["memory_costs"], **document["baseline"]["memory_costs"]}:
+        words, bits = memory_size(shape)
+        ports = (1, 0, 0) if memory_ports(shape) == 2 else (0, 1, 1)
+        other[shape] = round(cacti_array(words, bits, ports=ports).area_um2, 1)
+    words, bits = config.baseline.stream_words("a"), config.baseline.step_bits("a")
+    whole = round(cacti_array(words, bits).area_um2, 1)
+    return {**document, "other_ports_um2": other, "dense_stream_um2": whole, "table": core_cost_table(report)}
 
 
 def _scaling(jobs: int) -> Any:
@@ -179,7 +186,7 @@ def parts() -> dict[str, Part]:
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
-    found["core"] = Part((core,), partial(_core, core), f"core {cacti_digest()} {MACROS}, one port")
+    found["core"] = Part((core,), partial(_core, core), f"core {cacti_digest()} {MACROS}, other ports")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 

@@ -1,6 +1,5 @@
 """What a core costs: logic unit by unit, memories, and energy of a training step, next to the dense core's."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -14,7 +13,7 @@ from tensordash.configuration.core_config import CoreConfig
 from .cacti import CactiError
 from .canonical import canonical, interface
 from .core_energy import CoreMemories, StepEnergy, energy_ratios
-from .core_training import MEMORY, NoEnergyError, memory_shape, training_energies
+from .core_training import MEMORY, NoEnergyError, memory_ports, memory_shape, memory_size, training_energies
 from .hierarchy import Hierarchy, role
 from .mapping import Mapped
 from .memories import SOURCES, memory_costs
@@ -230,7 +229,7 @@ def synthesize_core(
 
 def _memories(hierarchy: Hierarchy) -> CoreMemories:
     counts = Counter(memory_shape(place.module) for place in hierarchy.placements if place.role == MEMORY)
-    costs = {shape: memory_costs(*map(int, re.findall(r"\d+", shape)[:2])) for shape in counts}
+    costs = {shape: memory_costs(*memory_size(shape), ports=memory_ports(shape)) for shape in counts}
     return CoreMemories(counts=dict(counts), costs=costs)
 
 
@@ -254,7 +253,7 @@ def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> Cor
             delays[place.module] = found.delay_ns
     memories = {}
     for name, count in sorted(kinds.items()):
-        words, bits = map(int, re.findall(r"\d+", memory_shape(name))[:2])
+        words, bits = memory_size(memory_shape(name))
         memories[name] = count, words * bits
     slowest = max(delays, key=delays.__getitem__)
     return CoreDesign(units=units, memories=memories, slowest=(slowest, delays[slowest]))

@@ -66,22 +66,24 @@ class _Box:
     """A memory as bits: `sample` before a clock edge, `shown` after it."""
 
     def __init__(self, netlist: GateNetlist, path: str) -> None:
-        self._nets = {
-            name: netlist.ports[f"{path}.{name}"][1]
-            for name in ("write_enable", "write_address", "write_data", "read_enable", "read_address")
-        }
+        self._one = f"{path}.enable" in netlist.ports  # port
+        names = ("enable", "address") if self._one else ("write_address", "read_enable", "read_address")
+        nets = {name: netlist.ports[f"{path}.{name}"][1] for name in ("write_enable", "write_data", *names)}
+        if self._one:
+            nets |= {"write_address": nets["address"], "read_enable": nets["enable"], "read_address": nets["address"]}
+        self._nets = nets
         self.read_data = netlist.ports[f"{path}.read_data"][1]
         self.shown = np.zeros(len(self.read_data), np.uint8)
-        self._words = np.zeros((1 << len(self._nets["read_address"]), len(self.shown)), np.uint8)
+        self._words = np.zeros((1 << len(nets["read_address"]), len(self.shown)), np.uint8)
         self.reads = self.writes = 0
 
     def sample(self, values: NDArray[np.uint8]) -> None:
-        """What the edge does: a word is read as it was before it is written."""
-        if values[self._nets["read_enable"]][0]:
+        """What the edge does: a word is read as it was before it is written; at one port, if it is not."""
+        enables, enabled = values[self._nets["write_enable"]], values[self._nets["read_enable"]][0]
+        if enabled and not (self._one and enables.any()):
             self.reads += 1
             self.shown = self._words[self._number(values, "read_address")].copy()
-        enables = values[self._nets["write_enable"]]
-        if enables.any():
+        if enables.any() and (enabled or not self._one):
             self.writes += 1
             written = np.repeat(enables.astype(bool), len(self.shown) // len(enables))
             self._words[self._number(values, "write_address"), written] = values[self._nets["write_data"]][written]

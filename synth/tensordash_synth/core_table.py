@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from .core_cost import CoreCostReport
 from .core_energy import DRAM_PJ_PER_BIT, StepEnergy
+from .core_training import memory_ports
 from .memories import SOURCES
 
 __all__ = ["core_cost_table"]
@@ -15,8 +16,9 @@ NOTES = (
     "setup and wires",
 )
 MEMORY_NOTES = (
-    "memories: one port to read and one to write; CACTI 7 at 45 nm, low operating power, widths in whole bytes",
-    "macros: published ones for Nangate 45 (fakeram45), which have one port, times what CACTI says of a second one",
+    "memories: one port to read and one to write, or one for both; CACTI 7 at 45 nm, low operating power, widths in "
+    "whole bytes",
+    "macros: published ones for Nangate 45 (fakeram45), which have one port; a second one costs what CACTI says of it",
 )
 STEP_NOTES = (
     "training step: the digits CNN's of the shipped trace, 16 images, on the netlists, which leave the golden core's "
@@ -61,13 +63,14 @@ def _memories(report: CoreCostReport) -> Iterator[str]:
             yield f"memory {kind.rpartition('__')[2]:>10}: {count:3} of {bits:,} bits"
         yield f"no cost of memories: {report.memories_reason}"
         return
-    yield "memory   TensorDash  baseline     mm2  read pJ  write pJ  leakage mW  access ns  by       built as"
+    yield "memory   ports TensorDash  baseline     mm2  read pJ  write pJ  leakage mW  access ns  by       built as"
     ours, theirs = report.memories
     for shape in sorted({**ours.counts, **theirs.counts}):
         for source, cost in {**ours.costs, **theirs.costs}[shape].items():
             counts = f"{ours.counts.get(shape, 0):10} {theirs.counts.get(shape, 0):9} {1e-6 * cost.area_um2:7.4f}"
             figures = f"{cost.read_pj:8.2f} {cost.write_pj:9.2f} {cost.leakage_mw:11.3f} {cost.access_ns:10.2f}"
-            yield f"{shape:8} {counts} {figures}  {HEADS[source]:8} {cost.built}"
+            size, ports = shape.partition("_")[0], memory_ports(shape)
+            yield f"{size:8} {ports:5} {counts} {figures}  {HEADS[source]:8} {cost.built}"
     yield ""
     yield f"{'area, mm2':34} {'TensorDash':>11} {'baseline':>11}"
     logic = [1e-6 * each.gates * report.gate_area for each in (report.tensordash, report.baseline)]

@@ -17,9 +17,9 @@ from .run import Run
 from .tile_power import named
 from .yosys import SynthesisError
 
-__all__ = ["MEMORY", "NoEnergyError", "memory_shape", "training_energies"]
+__all__ = ["MEMORY", "NoEnergyError", "memory_ports", "memory_shape", "memory_size", "training_energies"]
 
-MEMORY = "memory"
+MEMORY, ONE_PORT = "memory", "_1_port"
 
 
 class NoEnergyError(TensorDashError, RuntimeError):
@@ -33,6 +33,25 @@ def memory_shape(module: str) -> str:
     '512x64'
     """
     return module.rpartition("__")[2]
+
+
+def memory_size(shape: str) -> tuple[int, int]:
+    """Words, and bits of each.
+
+    >>> memory_size("256x512_in_2_parts_1_port")
+    (256, 512)
+    """
+    words, bits = map(int, shape.partition("_")[0].split("x"))
+    return words, bits
+
+
+def memory_ports(shape: str) -> int:
+    """Ports: one to write and one to read, or one for both.
+
+    >>> memory_ports("512x64"), memory_ports("128x256_1_port")
+    (2, 1)
+    """
+    return 1 if shape.endswith(ONE_PORT) else 2
 
 
 def training_energies(

@@ -47,7 +47,7 @@ MACROS = (
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryCost:
-    """A memory with one port to read and one to write.
+    """A memory with one port to read and one to write, or one for both.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ class MemoryCost:
     access_ns: float
 
 
-def memory_costs(words: int, bits: int) -> Mapping[str, MemoryCost]:
+def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCost]:
     """A memory by each of `SOURCES`.
 
     Macros are put side by side until they are as wide and as deep; of one kind, the one that takes the least area.
@@ -81,30 +81,33 @@ def memory_costs(words: int, bits: int) -> Mapping[str, MemoryCost]:
     ----------
     words, bits : int
         Its shape.
+    ports : int
+        2, one to read and one to write; or 1 for both.
 
     Raises
     ------
     CactiError
         As of `cacti_array`.
     """
-    two, one = cacti_array(words, bits), cacti_array(words, bits, ports=(1, 0, 0))
+    one = cacti_array(words, bits, ports=(1, 0, 0))
+    its = cacti_array(words, bits) if ports == 2 else one
     cacti = MemoryCost(
-        built=f"{two.words}x{two.bits}",
-        area_um2=two.area_um2,
-        read_pj=two.read_pj,
-        write_pj=two.write_pj,
-        leakage_mw=two.leakage_mw,
-        access_ns=two.access_ns,
+        built=f"{its.words}x{its.bits}",
+        area_um2=its.area_um2,
+        read_pj=its.read_pj,
+        write_pj=its.write_pj,
+        leakage_mw=its.leakage_mw,
+        access_ns=its.access_ns,
     )
     macro = min(MACROS, key=lambda each: each.area_um2 * _wide(each, bits) * _deep(each, words))
     wide, deep = _wide(macro, bits), _deep(macro, words)
     macros = MemoryCost(
         built=f"{wide * deep} of {macro.words}x{macro.bits}",
-        area_um2=macro.area_um2 * wide * deep * two.area_um2 / one.area_um2,
-        read_pj=macro.access_pj * wide * two.read_pj / one.read_pj,
-        write_pj=macro.access_pj * wide * two.write_pj / one.write_pj,
-        leakage_mw=macro.leakage_mw * wide * deep * two.leakage_mw / one.leakage_mw,
-        access_ns=macro.access_ns * two.access_ns / one.access_ns,
+        area_um2=macro.area_um2 * wide * deep * its.area_um2 / one.area_um2,
+        read_pj=macro.access_pj * wide * its.read_pj / one.read_pj,
+        write_pj=macro.access_pj * wide * its.write_pj / one.write_pj,
+        leakage_mw=macro.leakage_mw * wide * deep * its.leakage_mw / one.leakage_mw,
+        access_ns=macro.access_ns * its.access_ns / one.access_ns,
     )
     return dict(zip(SOURCES, (cacti, macros), strict=True))
 

@@ -77,6 +77,46 @@ def test_a_memory_beside_gates(tmp_path):
     assert simulation.accesses == {"inner": (0, 0)}
 
 
+ONE_PORT = """(* blackbox *)
+module tensordash_memory__4x6_1_port(clk, enable, address, write_enable, write_data, read_data);
+  input clk;
+  input enable;
+  input [1:0] address;
+  input write_enable;
+  input [5:0] write_data;
+  output [5:0] read_data;
+endmodule
+module tensordash_core(clk, works, write, at, data, shown);
+  input clk;
+  input works;
+  input write;
+  input [1:0] at;
+  input [5:0] data;
+  output [5:0] shown;
+  tensordash_memory__4x6_1_port inner (.clk(clk), .enable(works), .address(at), .write_enable(write),
+    .write_data(data), .read_data(shown));
+endmodule
+"""
+
+
+def test_a_memory_with_one_port(tmp_path):
+    gates = read_netlist(ONE_PORT, "tensordash_core", load_liberty(), tmp_path)
+    simulation = CoreSimulation(gates)
+
+    def cycle(**inputs: int) -> int:
+        simulation.drive(**{"works": 1, "write": 0, "at": 0, "data": 0, **inputs})
+        complete(simulation.tick())
+        return simulation.read("shown")
+
+    assert cycle(write=1, at=2, data=0b101101) == 0
+    assert cycle(at=2) == 0b101101
+    assert cycle(write=1, at=2, data=0b010010) == 0b101101, "what was read stays"
+    assert cycle(write=1, at=2, data=0, works=0) == 0b101101
+    assert cycle(at=1, works=0) == 0b101101
+    assert cycle(at=2) == 0b010010
+    assert simulation.accesses == {"inner": (2, 2)}
+
+
 def test_the_step_is_all_of_it():
     config = core("core")
     works = list(recorded_operations(config))

@@ -83,6 +83,13 @@ class TestCacti:
         assert memory_costs(128, 256)["macros"].built == "1 of 128x256"
         assert memory_costs(64, 128)["macros"].built == "2 of 64x124"
 
+    def test_one_port(self):
+        costs, one = memory_costs(128, 256, ports=1), cacti_array(128, 256, ports=(1, 0, 0))
+        assert (costs["cacti"].area_um2, costs["cacti"].write_pj) == (one.area_um2, one.write_pj)
+        (macro,) = [each for each in MACROS if (each.words, each.bits) == (128, 256)]
+        assert costs["macros"].area_um2 == pytest.approx(macro.area_um2)
+        assert costs["macros"].read_pj == pytest.approx(macro.access_pj)
+
 
 def test_what_does_not_compile(tmp_path, monkeypatch):
     (tmp_path / "main.cc").write_text("int main() { return nothing; }")

@@ -25,8 +25,9 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     """A command queue between a ring in memory and a sequencer that takes what it likes.
 
     The ring stays where it is, `tail` grows and is never more than the largest ring ahead of what was fetched. Memory
-    keeps the rules of AXI4, and a beat of it is what it was asked for: `descriptors_come_from_their_places` says what
-    was asked for, and `beats_pass_once_and_in_order` that the beats, which come in the order of the reads, pass.
+    keeps the rules of AXI4, but that a beat stays until it is taken, and a beat of it is what it was asked for:
+    `descriptors_come_from_their_places` says what was asked for, and `beats_pass_once_and_in_order` that the beats,
+    which come in the order of the reads, pass.
 
     Source: docs/core.md, "Registers" (a program's life); the docstring of `CommandQueue`.
     """
@@ -38,7 +39,8 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     for name in axi.signature.members:
         m.d.comb += getattr(rules.bus, name).eq(Value.cast(getattr(axi, name)))
     for rule in rules.rules:
-        if rule.name.startswith(("ar_", "r_")):
+        # The arbiter takes beats back while the other reader is not ready.
+        if rule.name.startswith(("ar_", "r_")) and rule.name not in ("r_stays", "r_stable"):
             (harness.assume if rule.side == "slave" else harness.lemma)(getattr(rules.holds, rule.name))
     base, size = (harness.constant(len(value), f"ring_{name}") for name, value in _ring(dut).items())
     harness.drive(dut.queue_base, base)

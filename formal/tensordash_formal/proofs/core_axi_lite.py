@@ -47,6 +47,9 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.lemma(dut.s_axi.rvalid == (reads != 0))
     harness.lemma(dut.s_axi.bvalid == (addresses != 0))
     harness.lemma(addresses == data)
+    # A write is taken in the cycle after both of its halves were there, and with it no other one is on its way.
+    taken = dut.s_axi.awready
+    harness.lemma(dut.s_axi.awvalid & dut.s_axi.wvalid & (addresses == 0), when=taken & ~ResetSignal())
     return harness
 
 

@@ -1,6 +1,6 @@
 """Command queue: fetches descriptors from their ring in memory."""
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out, connect, flipped
@@ -26,7 +26,9 @@ def fetched_layout() -> StructLayout:
 class CommandQueue(Block):
     """Asks for a descriptor as soon as it is in the ring and there is a place for it, so that it can always be taken.
 
-    Timing: a descriptor in as many cycles as it has beats of the bus, or in 4 if there are less.
+    Timing: a descriptor in as many cycles as it has beats of the bus, or in 4 if there are less. Of a beat of the bus
+    that has several of a descriptor the first passes through, and the others wait here; when the next one can be taken
+    is known at the cycle's begin.
 
     Parameters
     ----------
@@ -129,14 +131,21 @@ class CommandQueue(Block):
                 m.d.sync += wrong.eq(~last & (wrong | beats.payload.error))
             return
         count = axi_bits // COMMAND_BITS
-        m.d.comb += [out.valid.eq(beats.valid), out.payload.error.eq(beats.payload.error)]
         if count == 1:
+            m.d.comb += [out.valid.eq(beats.valid), out.payload.error.eq(beats.payload.error)]
             m.d.comb += [out.payload.data.eq(data), beats.ready.eq(out.ready)]
             return
-        index = Signal(range(count))
+        index = Signal(range(count))  # of the next one; others than the first wait in `rest`
+        rest = Signal(axi_bits - COMMAND_BITS, reset_less=True)
+        failed = Signal(reset_less=True)
+        first = index == 0
         m.d.comb += [
-            out.payload.data.eq(data.word_select(index, COMMAND_BITS)),
-            beats.ready.eq(out.ready & (index == count - 1)),
+            out.valid.eq(beats.valid | ~first),
+            out.payload.data.eq(Mux(first, data[:COMMAND_BITS], rest[:COMMAND_BITS])),
+            out.payload.error.eq(Mux(first, beats.payload.error, failed)),
+            beats.ready.eq(out.ready & first),
         ]
         with m.If(out.valid & out.ready):
-            m.d.sync += index.eq(index + 1)
+            m.d.sync += [index.eq(index + 1), rest.eq(Mux(first, data[COMMAND_BITS:], rest[COMMAND_BITS:]))]
+            with m.If(first):
+                m.d.sync += failed.eq(beats.payload.error)

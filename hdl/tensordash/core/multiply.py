@@ -24,11 +24,15 @@ class Multiply(Block):
     No step is held but by the banks, which show what they read last: as soon as a step is taken, its bank reads the one
     that it offers next. Streams are as long in every bank, so that each bank reads word after word, from pass to pass,
     and is never more than one word ahead of another: banks before the *head*, from which the next step is taken, are.
+    A bank that cannot read, for it is written, is *late*: it reads in one of the next cycles, and until then neither
+    its step nor one behind it is offered.
 
     Timing: the first steps are offered 2 cycles after the descriptor's last beat was taken, and then as many in every
-    cycle as the tile holds, or all up to the end of the pass, without a bubble between passes. `done` comes in the
-    cycle after the last step was taken. `available` and `last` are functions of registers; the banks that
-    read depend on `taken` in the same cycle, what they read does not.
+    cycle as the tile holds, or all up to the end of the pass, or to a bank that is late, without a bubble between
+    passes. Banks just taken from are the last to be wanted again: one that is late for a cycle holds up a tile that
+    takes `n` steps, and `m` in the next cycle, only if `n + m` is more than `depth`. `done` comes in the cycle after
+    the last step was taken. `available` and `last` are functions of registers; the banks that read depend on `taken` in
+    the same cycle, what they read does not.
 
     Parameters
     ----------
@@ -97,30 +101,61 @@ class Multiply(Block):
             m.d.sync += running.eq(1)
         with m.Elif(passed & final):
             m.d.sync += running.eq(0)
-        self._offer(m, running, ends, head, takes)
+        # Banks before the head show the next word, or are about to. At the start there are none.
+        ahead = Signal(self.depth)
+        late = {side: Signal(self.depth, name=f"{side}_late") for side in "ab"}
+        any_late = Signal(self.depth)
+        m.d.comb += [
+            ahead.eq(Cat(head[bank + 1 :].any() for bank in range(self.depth))),
+            any_late.eq(late["a"] | late["b"]),
+        ]
+        self._offer(m, running, head, takes, (ends, ahead, any_late))
         next_ends, next_final, words = self._next_word(m, descriptor, running, starts, after)
         with m.If(after):
             m.d.sync += [ends.eq(next_ends), final.eq(next_final)]
-        # Banks before the head show the next word already, and read the one behind it. At the start there are none.
-        ahead = [head[bank + 1 :].any() for bank in range(self.depth)]
+        begins = Signal(self.depth)  # banks that shall read another word
+        m.d.comb += begins.eq(
+            starts.replicate(self.depth) | (takes & ~Mux(next_final, ahead, 0) & ~Mux(final, ~ahead, 0))
+        )
         for side, (address, behind) in words.items():
-            read = getattr(self, f"{side}_read")
-            for bank in range(self.depth):
-                none = Mux(ahead[bank], next_final, final)
-                m.d.comb += [
-                    read.enable[bank].eq(starts | (takes[bank] & ~none)),
-                    read.address[bank].eq(Mux(ahead[bank], behind, address)),
-                ]
+            self._read(m, side, late[side], begins, ahead, (address, behind, after))
         return m
 
-    def _offer(self, m: Module, running: Signal, ends: Signal, head: Signal, takes: Signal) -> None:
-        """Offer steps from the head on, up to the end of the pass, and move it past those that are taken."""
+    def _read(
+        self, m: Module, side: str, late: Signal, begins: Signal, ahead: Signal, words: tuple[Any, Any, Signal]
+    ) -> None:
+        """Read what a side's banks show next: of those before the head the word after the next, of others the next."""
+        address, behind, after = words
+        read, current = getattr(self, f"{side}_read"), Signal.like(address, name=f"{side}_current", reset_less=True)
+        with m.If(after):
+            m.d.sync += current.eq(address)
+        # A bank that is late reads what it should show by now, which is a word less far.
+        far, near = (Signal(self.depth, name=f"{side}_{name}") for name in ("far", "near"))
+        m.d.comb += [read.enable.eq(begins | late), far.eq(ahead & ~late), near.eq(~ahead & late)]
+        m.d.sync += late.eq(read.enable & ~read.ready)
+        for bank in range(self.depth):
+            m.d.comb += read.address[bank].eq(Mux(far[bank], behind, Mux(near[bank], current, address)))
+
+    def _offer(
+        self, m: Module, running: Signal, head: Signal, takes: Signal, limits: tuple[Signal, Signal, Any]
+    ) -> None:
+        """Offer steps from the head on, up to the end of the pass or a late bank, and move it past those taken."""
         depth, taken = self.depth, self.taken
-        to_the_end = reduce(or_, (Const(depth - k, len(taken)) & head[k].replicate(len(taken)) for k in range(depth)))
-        offered = Mux(ends, to_the_end, depth)
+        ends, ahead, late = limits
+        shut = Signal(depth)  # banks whose step is not offered
+        short = Signal()  # a late bank is before the end of the pass, if it is near
+        m.d.comb += [shut.eq(late | Mux(ends, ahead, 0)), short.eq((late & ~ahead).any())]
+        # Bit k: step k from the head on, and so all before it.
+        open_ = Signal(depth, name="offered")
+        for k in range(depth):
+            barred = (head[bank] & Cat(shut[(bank + j) % depth] for j in range(k + 1)).any() for bank in range(depth))
+            m.d.comb += open_[k].eq(running & ~reduce(or_, barred))
+        count = Cat(open_, Const(0, 1))
         m.d.comb += [
-            self.available.eq(Mux(running, offered, 0)),
-            self.last.eq(running & ends),
+            self.available.eq(
+                reduce(or_, (Mux(count[k - 1] & ~count[k], Const(k, len(taken)), 0) for k in range(1, depth + 1)))
+            ),
+            self.last.eq(running & ends & ~short),
         ]
         at_least = [taken > count for count in range(depth)]
         for bank in range(depth):

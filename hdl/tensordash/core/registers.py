@@ -26,8 +26,9 @@ class Registers(Block):
     It is not reset by a soft reset: it runs it. `halt` is high from the write of `control.reset` until nothing is on
     its way (`idle`); then `restart` is high for a cycle, in which all else is reset, and with it what is told here.
 
-    Timing: a read is answered in the cycle after its address was taken, a write in the cycle after address and data
-    were, which are taken together; one read and one write in two cycles.
+    Timing: a read is answered in the cycle after its address was taken. Address and data of a write are taken together,
+    in the cycle after both are there, and answered in the next one; one read and one write in two cycles. Every output
+    follows registers alone.
 
     Parameters
     ----------
@@ -162,10 +163,10 @@ class Registers(Block):
     def _written(self, m: Module) -> tuple[dict[str, Signal], Value, Signal]:
         """Which register is written in this cycle, the data, and the bits of the bytes that are."""
         axi = self.axi
-        taken = Signal()
+        taken = Signal()  # both are there, and stay until they are taken: in this cycle
         mask = Signal(WORD)
+        m.d.sync += taken.eq(axi.awvalid & axi.wvalid & ~taken & (~axi.bvalid | axi.bready))
         m.d.comb += [
-            taken.eq(axi.awvalid & axi.wvalid & ~axi.bvalid),
             axi.awready.eq(taken),
             axi.wready.eq(taken),
             mask.eq(Cat(strobe.replicate(8) for strobe in axi.wstrb)),

@@ -24,13 +24,9 @@ TILE: Rules = {
 CORE: Rules = {
     "input": (
         (r"rst", 10, "from a tree of its own"),
-        (r"m_axi_r(valid|id)|s_axi_a?wvalid", 40, "from an interconnect; rready, or awready and wready, are behind it"),
         (r".*", 50, "from registers of an interconnect"),
     ),
-    "output": (
-        (r"m_axi_rready|s_axi_a?wready", 30, "combinational from rid and rvalid, or awvalid and wvalid"),
-        (r".*", 50, "to registers of an interconnect"),
-    ),
+    "output": ((r".*", 50, "to registers of an interconnect"),),
 }
 OUTSIDE = {"tile": TILE, "core": CORE}
 """Of each kind of top and direction: ports, the per cent of the period that passes outside the top, and why. Of rules

@@ -126,7 +126,7 @@ def _memories(library: Library, top: str, verilog: str) -> list[dict[str, Any]]:
             "module": name,
             "words": block.words,
             "bits": block.bits,
-            "ports": {"write": 1, "read": 1, "write_enables": block.enables},
+            "ports": {**({"both": 1} if block.ports == 1 else {"write": 1, "read": 1}), "write_enables": block.enables},
             "instances": (instances := count(name, top)),
             "bits_total": instances * block.words * block.bits,
         }

@@ -21,9 +21,9 @@ class Buffer(Block):
     the lowest first, except that one of them, in turn, goes before all others: the turn passes on with every request
     that has to wait, so that none waits for more than as many as there are ports.
 
-    Timing: `ready` depends on `valid`, `enable` and `address` of all ports of its kind in the same cycle. A read's data
-    are there in the cycle after it was taken; a read that is taken in a cycle after a write sees it. A read of a
-    position that is written in the same cycle gives any value.
+    Timing: `ready` depends on `valid`, `enable` and `address` of all ports of its kind in the same cycle, but, of two
+    ports, not on its own `valid`. A read's data are there in the cycle after it was taken; a read that is taken in a
+    cycle after a write sees it. A read of a position that is written in the same cycle gives any value.
 
     Parameters
     ----------
@@ -104,8 +104,11 @@ class Buffer(Block):
                 clashes[i, j] = clashes[j, i] = clash = Signal(name=f"{kind}_clash_{j}_{i}")
                 m.d.comb += clash.eq(self._clash(ports[j], ports[i]))
         for i, port in enumerate(ports):
+            # Of two ports, the one whose turn it is not waits for whatever the other wants.
             blocked = [
-                clashes[i, j] & (goes[j] if j < i else turn[j] & other.valid) for j, other in enumerate(ports) if j != i
+                clashes[i, j] & (other.valid if count == 2 else goes[j] if j < i else turn[j] & other.valid)
+                for j, other in enumerate(ports)
+                if j != i
             ]
             m.d.comb += [port.ready.eq(turn[i] | ~Cat(blocked).any()), goes[i].eq(port.valid & port.ready)]
         with m.If((Cat(port.valid for port in ports) & ~goes).any()):

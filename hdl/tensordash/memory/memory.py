@@ -11,11 +11,12 @@ __all__ = ["Memory"]
 
 
 class Memory(Block):
-    """A memory with one write port and one synchronous read port; a macro with these ports can replace it.
+    """A memory that is written and read synchronously, at two ports or at one; a macro with these can replace it.
 
     Timing: a word that is written in a cycle can be read from the next cycle on. What is read in a cycle is on
-    `read_data` from the next cycle on, and stays there until another read. A read of a word in the very cycle in which
-    it is written gives any value: nobody here makes one. Contents are any at power-up, and a reset leaves them alone.
+    `read_data` from the next cycle on, and stays there until another read, whatever is written. A read of a word in the
+    very cycle in which it is written gives any value: nobody here makes one. With one port a word is either written or
+    read in a cycle. Contents are any at power-up, and a reset leaves them alone.
 
     Parameters
     ----------
@@ -25,16 +26,24 @@ class Memory(Block):
         Bits of a word.
     enables : int
         Parts of a word that are written apart from each other, all of as many bits.
+    ports : int
+        2, one to write and one to read; or 1 for both.
 
     Members
     -------
     write_enable : In(enables)
         Which parts of a word are written, the lowest bits first.
     write_address : In(0..words - 1)
+        With two ports.
     write_data : In(bits)
     read_enable : In(1)
-        A word is read.
+        With two ports: a word is read.
     read_address : In(0..words - 1)
+        With two ports.
+    enable : In(1)
+        With one port: a word is written, or, if none of its parts is, read.
+    address : In(0..words - 1)
+        With one port.
     read_data : Out(bits)
 
     Raises
@@ -45,22 +54,24 @@ class Memory(Block):
     Source: docs/core.md, "Memories".
     """
 
-    def __init__(self, *, words: int, bits: int, enables: int = 1) -> None:
+    def __init__(self, *, words: int, bits: int, enables: int = 1, ports: int = 2) -> None:
         self.words = require_int("words", words, 2)
         self.bits = require_int("bits", bits, 1)
         self.enables = require_int("enables", enables, 1)
         if bits % enables:
             raise ValueError(f"bits must be a multiple of enables = {enables}, not {bits}")
+        self.ports = require_int("ports", ports, 1, 2)
+        at = In(range(words))
         super().__init__(
             {
+                **({"enable": In(1), "address": at} if ports == 1 else {}),
                 "write_enable": In(enables),
-                "write_address": In(range(words)),
+                **({"write_address": at} if ports == 2 else {}),
                 "write_data": In(bits),
-                "read_enable": In(1),
-                "read_address": In(range(words)),
+                **({"read_enable": In(1), "read_address": at} if ports == 2 else {}),
                 "read_data": Out(bits),
             },
-            variant=f"{words}x{bits}" + f"_in_{enables}_parts" * (enables > 1),
+            variant=f"{words}x{bits}" + f"_in_{enables}_parts" * (enables > 1) + "_1_port" * (ports == 1),
         )
 
     def elaborate(self, platform):
@@ -70,12 +81,13 @@ class Memory(Block):
         m.submodules.memory = array = memory.Memory(shape=self.bits, depth=self.words, init=[])
         write = array.write_port(granularity=self.bits // self.enables if self.enables > 1 else None)
         read = array.read_port()
+        one = self.ports == 1
         m.d.comb += [
-            write.en.eq(self.write_enable),
-            write.addr.eq(self.write_address),
+            write.en.eq(self.write_enable & self.enable.replicate(self.enables) if one else self.write_enable),
+            write.addr.eq(self.address if one else self.write_address),
             write.data.eq(self.write_data),
-            read.en.eq(self.read_enable),
-            read.addr.eq(self.read_address),
+            read.en.eq(self.enable & ~self.write_enable.any() if one else self.read_enable),
+            read.addr.eq(self.address if one else self.read_address),
             self.read_data.eq(read.data),
         ]
         return m

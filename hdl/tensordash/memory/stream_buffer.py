@@ -1,6 +1,8 @@
 """Stream buffer: the steps of a side's streams, in as many banks as the tile holds steps."""
 
-from amaranth.hdl import Module
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -9,6 +11,9 @@ from ..configuration.parameters import require_int
 from .memory import Memory
 
 __all__ = ["StreamBuffer", "StreamReadSignature", "StreamWriteSignature"]
+
+WAYS = 2
+"""Memories of a bank that is alone: one of them can be written while the other is read."""
 
 
 class StreamReadSignature(Signature):
@@ -22,14 +27,17 @@ class StreamReadSignature(Signature):
     Members
     -------
     enable : Out(depth)
-        Which banks read.
+        Which banks shall read.
     address : Out(0..words - 1, depth)
-        The word; of banks that do not read any.
+        The word; of banks that shall not read any.
+    ready : In(depth)
+        Banks that can: of the others the memory is written in this cycle, and they read nothing. With a single bank
+        it depends on the address.
     """
 
     def __init__(self, *, depth: int, words: int) -> None:
         bits = (words - 1).bit_length()
-        super().__init__({"enable": Out(depth), "address": Out(ArrayLayout(bits, depth))})
+        super().__init__({"enable": Out(depth), "address": Out(ArrayLayout(bits, depth)), "ready": In(depth)})
 
 
 class StreamWriteSignature(Signature):
@@ -69,6 +77,11 @@ class StreamWriteSignature(Signature):
 
 class StreamBuffer(Block):
     """Steps of a side, each a word of all ports in one of `depth` banks; contents survive resets.
+
+    All memories have one port, and writes go first: whoever lays out never waits. A read that is not `ready` is asked
+    for again by its reader, who has `depth` - 1 other steps at hand. With a single bank it has none; so even words of
+    that are in one memory and odd ones in another, and who writes or reads word after word alternates between the two:
+    if both go on in every cycle, they collide once and then pass each other by.
 
     Timing: a write can be read in the next cycle. A bank's word is on `data` from the cycle after its read on, and
     stays there until the bank's next read.
@@ -112,19 +125,47 @@ class StreamBuffer(Block):
             },
             variant=f"{words}x{parts * group_bits}",
         )
-        self.banks = [Memory(words=words, bits=parts * group_bits, enables=parts) for _ in range(depth)]
+        self.ways = WAYS if depth == 1 else 1
+        self.banks = [
+            [
+                Memory(words=max(2, -(-words // self.ways)), bits=parts * group_bits, enables=parts, ports=1)
+                for _ in range(self.ways)
+            ]
+            for _ in range(depth)
+        ]
 
     def elaborate(self, platform):
-        """A memory for each bank."""
+        """A memory for each bank, or one for each of its ways, written or read."""
         m = Module()
-        for k, bank in enumerate(self.banks):
-            m.submodules[f"bank_{k}"] = placed(bank, platform)
-            m.d.comb += [
-                bank.write_enable.eq(self.write.part & self.write.bank[k].replicate(self.parts)),
-                bank.write_address.eq(self.write.word),
-                bank.write_data.eq(self.write.data.replicate(self.parts)),
-                bank.read_enable.eq(self.read.enable[k]),
-                bank.read_address.eq(self.read.address[k]),
-                self.data[k].eq(bank.read_data),
-            ]
+        write, read = self.write, self.read
+        for k, (memory, *others) in enumerate(self.banks):
+            if not others:
+                self._use(m, f"bank_{k}", placed(memory, platform), memory, (write.bank[k], read.enable[k]), k)
+                m.d.comb += self.data[k].eq(memory.read_data)
+        if self.ways == 1:
+            m.d.comb += read.ready.eq(~write.bank)
+            return m
+        (even, odd), word, address = self.banks[0], write.word, read.address[0]
+        for way, memory in enumerate((even, odd)):
+            here = write.bank & (word[0] == way), read.enable & (address[0] == way)
+            self._use(m, f"way_{way}", placed(memory, platform), memory, here, 0)
+        came_from = Signal(name="came_from", reset_less=True)
+        m.d.comb += [
+            read.ready.eq(~(write.bank & (word[0] == address[0]))),
+            self.data[0].eq(Mux(came_from, odd.read_data, even.read_data)),
+        ]
+        with m.If(read.enable & read.ready):
+            m.d.sync += came_from.eq(address[0])
         return m
+
+    def _use(self, m: Module, name: str, place: Any, memory: Memory, wanted: tuple[Any, Any], bank: int) -> None:
+        """Write a memory, or else read it."""
+        writes, reads = wanted
+        skipped = self.ways.bit_length() - 1  # bits of a word that say which memory
+        m.submodules[name] = place
+        m.d.comb += [
+            memory.enable.eq(writes | reads),
+            memory.write_enable.eq(self.write.part & writes.replicate(self.parts)),
+            memory.address.eq(Mux(writes, self.write.word[skipped:], self.read.address[bank][skipped:])),
+            memory.write_data.eq(self.write.data.replicate(self.parts)),
+        ]

@@ -12,9 +12,11 @@ __all__ = ["ReadArbiter"]
 class ReadArbiter(Block):
     """Lets the first reader's addresses go before the second's, and tells their data apart by ID: 0 and 1.
 
-    The first may not ask so often that the second never can.
+    The first may not ask so often that the second never can. A beat is taken only while both are ready, whosever it is:
+    so `rready` follows nothing that memory says in the same cycle, and nothing is kept here. A reader must not wait
+    for the other one's data, and one that is not ready sees its beat again later.
 
-    Timing: none; everything passes through.
+    Timing: everything passes through in the same cycle; `rready` depends on the readers' alone.
 
     Parameters
     ----------
@@ -28,7 +30,8 @@ class ReadArbiter(Block):
     axi : Out(AxiReadSignature)
         To memory, with an ID of one bit. Data of the two may come in any order.
 
-    Source: AMBA AXI Protocol (IHI 0022), "Transaction ordering".
+    Source: AMBA AXI Protocol (IHI 0022), "Transaction ordering" and "Handshake process" (no combinational paths
+    between inputs and outputs).
     """
 
     def __init__(self, *, data_bits: int, address_bits: int) -> None:
@@ -54,12 +57,12 @@ class ReadArbiter(Block):
             axi.araddr.eq(Mux(chosen, second.araddr, first.araddr)),
             axi.arlen.eq(Mux(chosen, second.arlen, first.arlen)),
             axi.arvalid.eq(Mux(chosen, second.arvalid, first.arvalid)),
-            axi.rready.eq(Mux(axi.rid, second.rready, first.rready)),
+            axi.rready.eq(first.rready & second.rready),
         ]
-        for number, reader in enumerate((first, second)):
+        for number, (reader, other) in enumerate(((first, second), (second, first))):
             m.d.comb += [
                 reader.arready.eq(axi.arready & (chosen == number)),
-                reader.rvalid.eq(axi.rvalid & (axi.rid == number)),
+                reader.rvalid.eq(axi.rvalid & (axi.rid == number) & other.rready),
                 reader.rdata.eq(axi.rdata),
                 reader.rresp.eq(axi.rresp),
                 reader.rlast.eq(axi.rlast),

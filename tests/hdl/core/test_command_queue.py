@@ -34,6 +34,23 @@ def test_both_readers_get_their_data():
     assert run_unit(arbiter(), "read_arbiter", CONFIGS["default"], seed=1) == []
 
 
-def test_a_broken_arbiter_is_found():
-    broken = [("waits <= _", "waits <= 1'h0 & _")]  # the choice changes while an address waits
-    assert run_unit(arbiter(), "read_arbiter", CONFIGS["default"], replaced=broken)
+BROKEN_ARBITERS = {
+    "the choice changes while an address waits": ("waits <= _", "waits <= 1'h0 & _"),
+    "a beat is taken that its reader does not take": ("first_rready & second_rready", "second_rready"),
+    "a reader takes a beat that stays": ("first_rvalid = _03_ & second_rready", "first_rvalid = _03_"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ARBITERS)
+def test_a_broken_arbiter_is_found(name):
+    assert run_unit(arbiter(), "read_arbiter", CONFIGS["default"], replaced=[BROKEN_ARBITERS[name]])
+
+
+def test_a_broken_wide_queue_is_found():
+    """What waits of a beat must not be lost, nor the next one be taken on top of it."""
+    config = CONFIGS["wide"]
+    for broken in [
+        ("rest[255:0] <= _08_[255:0]", "rest[255:0] <= 0"),
+        ("= descriptors_ready & _02_", "= descriptors_ready"),
+    ]:
+        assert run_unit(CommandQueue(config=config), "command_queue", config, replaced=[broken])

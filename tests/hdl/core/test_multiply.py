@@ -33,11 +33,14 @@ def test_wrong_parameters():
 
 
 BROKEN = {
-    "a bank ahead reads its word again": (
-        "a_read_address[8:6] = head[3] ? a_word_after : a_word",
-        "a_read_address[8:6] = a_word",
-    ),
-    "a bank reads though its step is not taken": ("a_read_enable[3] = after", "a_read_enable[3] = 1'h1"),
+    "a bank ahead reads its word again": ("a_far[0] ? a_word_after : ", ""),
+    "a bank reads though its step is not taken": ("a_read_enable = begins |", "a_read_enable = 4'h8 | begins |"),
+    "a bank that could not read does not ask again": ("a_read_enable = begins | a_late", "a_read_enable = begins"),
+    "a step is offered that its bank does not show": ("assign shut = any_late | ", "assign shut = "),
+    "one side's late banks are not looked at": ("a_late | b_late", "a_late"),
+    "a late bank reads the word after its own": ("a_near[1] ? a_current :", ""),
+    "last though the end is not offered": ("assign short = ", "assign short = 1'h0 & "),
+    "only the head waits for late banks": ("any_late = a_late | b_late", "any_late = head & (a_late | b_late)"),
     "last comes a word early": ("running & word_ends", "running & last_word"),
     "steps are offered beyond the end": ("word_ends ? ", "1'h0 ? "),
     "the row's stream does not begin anew": ("? b_begin :", "? b_word :"),

@@ -82,7 +82,7 @@ def test_modules(name: str):
     rest, memories = (modules(texts[file]) for file in VERILOG)
     assert not set(rest) & set(memories)
     assert {module for module in rest if "_memory_" in module} == set()
-    assert all(re.fullmatch(r"tensordash_memory__\d+x\d+(_in_\d+_parts)?", module) for module in memories)
+    assert all(re.fullmatch(r"tensordash_memory__\d+x\d+(_in_\d+_parts)?(_1_port)?", module) for module in memories)
     used = {kind for text in rest.values() for kind in re.findall(r"^  (tensordash_\w+) \w+ \($", text, re.M)}
     assert used | {"tensordash_core"} == set(rest) | set(memories)
     assert all(re.fullmatch(r"tensordash_[a-z0-9_]+", module) for module in rest)
@@ -156,12 +156,14 @@ def test_memories_in_the_json():
     piece = 2 * 99  # exact sums with their marks, of half a row of four columns
     assert totals == {
         "512x64": (16, 64 * 8192),
-        "128x256": (8, 2 * 16 * 8192),
+        "128x256_1_port": (8, 2 * 16 * 8192),
         "64x128": (1, 16 * 512),
         f"512x{piece}": (1, 64 * 4 * 2 * piece),
     }
     assert set(memories) == set(modules(emitted_core("core")["tensordash_memories.v"]))
-    assert all(each["ports"] == {"write": 1, "read": 1, "write_enables": 1} for each in memories.values())
+    for name, each in memories.items():
+        ports = {"both": 1} if name.endswith("_1_port") else {"write": 1, "read": 1}
+        assert each["ports"] == {**ports, "write_enables": 1}
 
 
 def test_tables_of_ports_are_the_verilogs():
@@ -194,7 +196,7 @@ def test_prefix_and_generate(tmp_path: Path):
         assert not re.search("tensordash_", texts[name], re.IGNORECASE)
     # Of a side of two parts, a word is written in two parts.
     parts = {each["module"]: each["ports"]["write_enables"] for each in json.loads(texts["config.json"])["memories"]}
-    assert {name: count for name, count in parts.items() if count > 1} == {"mine_memory__256x512_in_2_parts": 2}
+    assert {name: count for name, count in parts.items() if count > 1} == {"mine_memory__128x512_in_2_parts_1_port": 2}
     with pytest.raises(ValueError, match="prefix must be a letter"):
         generate(config, tmp_path / "out", "my-core")
     assert not (tmp_path / "out").exists()

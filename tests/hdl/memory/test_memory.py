@@ -10,14 +10,15 @@ from tensordash_sim.verify.unit_run import run_unit
 SHAPES = [(512, 64, 1), (12, 6, 3), (2, 1, 1)]
 
 
-def run(words, bits, enables, *replaced):
-    options = {"words": words, "bits": bits, "enables": enables}
+def run(words, bits, enables, ports, *replaced):
+    options = {"words": words, "bits": bits, "enables": enables, "ports": ports}
     return run_unit(Memory(**options), "memory", CoreConfig(), seed=1, replaced=replaced, options=options)
 
 
+@pytest.mark.parametrize("ports", [1, 2])
 @pytest.mark.parametrize(("words", "bits", "enables"), [(12, 6, 3), (2, 1, 1), (40, 16, 1)])
-def test_words(words, bits, enables):
-    assert run(words, bits, enables) == []
+def test_words(words, bits, enables, ports):
+    assert run(words, bits, enables, ports) == []
 
 
 BROKEN = {
@@ -29,7 +30,19 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name):
-    assert run(12, 6, 3, BROKEN[name])
+    assert run(12, 6, 3, 2, BROKEN[name])
+
+
+BROKEN_ONE_PORT = {
+    "writes without enable": ("assign write__en = write_enable & {3{enable}}", "assign write__en = write_enable"),
+    "reads what is written": ("assign read__en = enable & ", "assign read__en = enable; wire nobody = "),
+    "never reads": ("assign read__en = enable & ", "assign read__en = 1'h0 & "),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ONE_PORT)
+def test_broken_with_one_port(name):
+    assert run(12, 6, 3, 1, BROKEN_ONE_PORT[name])
 
 
 @pytest.mark.parametrize(("words", "bits", "enables"), SHAPES)
@@ -38,13 +51,18 @@ def test_verilog(words, bits, enables):
     assert f"memory [{words - 1}:0];" in text
     assert "initial" not in text
     assert "_0_" not in text
-    assert f"module tensordash_memory__{words}x{bits}" in text
+    assert f"module tensordash_memory__{words}x{bits}(" in text or enables > 1
+    one = emit(Memory(words=words, bits=bits, enables=enables, ports=1))
+    assert one.count("memory[address]") >= 2
+    assert f"module tensordash_memory__{words}x{bits}" in one
+    assert "_1_port(" in one
 
 
 WRONG = [
     ({"words": 1, "bits": 4}, "words must be an integer of at least 2, not 1"),
     ({"words": 2, "bits": 0}, "bits must be an integer of at least 1, not 0"),
     ({"words": 2, "bits": 4, "enables": 3}, "bits must be a multiple of enables = 3, not 4"),
+    ({"words": 2, "bits": 4, "ports": 3}, "ports must be an integer from 1 to 2, not 3"),
 ]
 
 

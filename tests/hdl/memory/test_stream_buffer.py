@@ -13,20 +13,46 @@ def run(shape, *replaced):
     return run_unit(StreamBuffer(**shape), "stream_buffer", CoreConfig(), seed=4, replaced=replaced, options=shape)
 
 
-@pytest.mark.parametrize("shape", [USUAL, USUAL | {"depth": 1, "parts": 1}, USUAL | {"depth": 3, "parts": 3}])
+ALONE = USUAL | {"depth": 1, "parts": 1, "words": 7}
+
+
+@pytest.mark.parametrize("shape", [USUAL, ALONE, USUAL | {"depth": 1, "words": 2}, USUAL | {"depth": 3, "parts": 3}])
 def test_groups(shape):
     assert run(shape) == []
 
 
 BROKEN = {
-    "reads another bank's word": (".read_address(read_address[5:3])", ".read_address(read_address[2:0])"),
+    "reads another bank's word": ("write_word : read_address[5:3]", "write_word : read_address[2:0]"),
     "writes all parts": ("bank_2__write_enable = write_part & ", "bank_2__write_enable = "),
+    "a collision loses the write": (
+        "bank_1__address = write_bank[1] ? write_word : read_address[5:3]",
+        "bank_1__address = read_enable[1] ? read_address[5:3] : write_word",
+    ),
+    "says that it reads what it cannot": ("assign read_ready = ~ write_bank", "assign read_ready = 4'hf"),
+    "is only read where nothing is written": (
+        "assign read_ready = ~ write_bank",
+        "assign read_ready = {4{~(|write_bank)}}",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name):
     assert run(USUAL, BROKEN[name])
+
+
+BROKEN_ALONE = {
+    "shows the other way's word": ("came_from ? ", "~came_from ? "),
+    "the way is that of a read that was none": ("read_enable & read_ready", "read_enable"),
+    "a collision is not seen": ("assign read_ready = ~ ", "assign read_ready = 1'h1 | "),
+    "no word is read while one is written": ("write_word[0] == read_address[0]", "1'h1"),
+    "even words are written everywhere": ("write_bank & write_word[0]", "write_bank"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN_ALONE)
+def test_broken_alone(name):
+    assert run(ALONE, BROKEN_ALONE[name])
 
 
 @pytest.mark.parametrize("name", ["depth", "words", "parts", "group_bits"])

@@ -14,22 +14,28 @@ async def random_words(dut) -> None:
     job = current_job()
     random = Random(f"{job.seed} memory")
     cocotb.log.info("seed %s", job.seed)
-    words, bits, enables = (job.options[name] for name in ("words", "bits", "enables"))
+    words, bits, enables, ports = (job.options[name] for name in ("words", "bits", "enables", "ports"))
     part = bits // enables
     known: list[int | None] = [None] * words  # once all parts of a word have been written
     written = [[False] * enables for _ in range(words)]
     held = [0] * words
     shown: int | None = None
     pins, checked = Pins(dut), 0
-    await pins.reset(write_enable=0, write_address=0, write_data=0, read_enable=0, read_address=0)
+    idle = {"enable": 0, "address": 0} if ports == 1 else {"read_enable": 0, "write_address": 0, "read_address": 0}
+    await pins.reset(write_enable=0, write_data=0, **idle)
     for _ in range(round(600 * job.effort)):
         enable = random.getrandbits(enables) & random.getrandbits(enables) if random.random() < 0.5 else 0
         write, data = random.randrange(words), random.getrandbits(bits)
         read = random.random() < 0.5
-        address = random.choice([each for each in range(words) if each != write])
-        pins.drive(
-            write_enable=enable, write_address=write, write_data=data, read_enable=int(read), read_address=address
-        )
+        if ports == 1:
+            # What is written is not read; without `enable` nothing is done, whatever the others say.
+            address, works = write, random.random() < 0.8
+            pins.drive(enable=int(works), write_enable=enable, write_data=data, address=write)
+            read, enable = works and not enable, enable if works else 0
+        else:
+            address = random.choice([each for each in range(words) if each != write])
+            pins.drive(write_enable=enable, write_address=write, write_data=data)
+            pins.drive(read_enable=int(read), read_address=address)
         await pins.settle()
         if shown is not None:
             assert pins.read("read_data") == shown, f"cycle {pins.cycle}: read_data is not {shown:#x}"

@@ -15,7 +15,7 @@ SIDES = "ab"
 
 
 class Bench:
-    """Stream buffers of which only the addresses matter, and a tile that takes any number of steps.
+    """Stream buffers of which only addresses matter, and who can be read; and a tile that takes any number of steps.
 
     Parameters
     ----------
@@ -27,11 +27,13 @@ class Bench:
         How many steps the tile takes of those offered: "all", "one" or "any".
     rate : float
         How often a beat is offered.
+    written : float
+        How often a bank cannot be read.
     """
 
-    def __init__(self, dut: Any, label: str, taking: str, rate: float) -> None:
+    def __init__(self, dut: Any, label: str, taking: str, rate: float, written: float) -> None:
         job = current_job()
-        self.config, self.taking = job.config, taking
+        self.config, self.taking, self.written = job.config, taking, written
         self.random = Random(f"{job.seed} multiply {label}")
         cocotb.log.info("seed %s", job.seed)
         self.pins = Pins(dut)
@@ -39,23 +41,26 @@ class Bench:
         self.depth = self.config.tile.window_depth
         self.words = {side: self.config.stream_words(side) for side in SIDES}
         self.shown: dict[str, list[int | None]] = {}
+        self.waited = 0  # cycles in which a late bank kept steps from being offered
         self.forget()
 
     def forget(self) -> None:
         """What banks show is of no use any more."""
         self.shown = {side: [None] * self.depth for side in SIDES}
         self.reads = {side: [0] * self.depth for side in SIDES}
+        self.late = dict.fromkeys(SIDES, 0)  # banks that could not read in the cycle before
 
     async def begin(self) -> None:
         """Start in reset."""
         self.beats.drive()
-        await self.pins.reset(taken=0, command_descriptor_valid=0)
+        await self.pins.reset(taken=0, command_descriptor_valid=0, a_read_ready=0, b_read_ready=0)
 
     async def cycle(self, *, reset: bool = False) -> tuple[int, int, int | None]:
         """One cycle: how many steps were offered, whether the last of them ends, and the error if it is done."""
         pins, random = self.pins, self.random
         self.beats.drive()
-        pins.drive(taken=0, rst=int(reset))
+        ready = {side: sum((random.random() >= self.written) << k for k in range(self.depth)) for side in SIDES}
+        pins.drive(taken=0, rst=int(reset), **{f"{side}_read_ready": banks for side, banks in ready.items()})
         await pins.settle()
         available, last = pins.read("available"), pins.read("last")
         self.took = {
@@ -69,13 +74,16 @@ class Bench:
         await pins.settle()
         assert (available, last) == (pins.read("available"), pins.read("last")), "available depends on taken"
         self.before = {side: list(words) for side, words in self.shown.items()}
+        self.shut = self.late["a"] | self.late["b"]
         for side in SIDES:
             enable = pins.read(f"{side}_read_enable")
+            assert not self.late[side] & ~enable, f"cycle {pins.cycle}: a bank of side {side} forgets its word"
+            self.late[side] = enable & ~ready[side]
             if not enable:
                 continue
             bits = (self.words[side] - 1).bit_length()
             for bank, address in enumerate(split(pins.read(f"{side}_read_address"), bits, self.depth)):
-                if enable >> bank & 1:
+                if enable & ready[side] & 1 << bank:
                     self.reads[side][bank] += 1
                     assert address < self.words[side], f"cycle {pins.cycle}: word {address} of side {side} is read"
                     self.shown[side][bank] = address
@@ -104,8 +112,10 @@ class Bench:
                 where = f"cycle {self.pins.cycle - 1}, pass {p} {q}, step {step} of {values}"
                 left = words * self.depth - step
                 assert done is None, f"{where}: done too early"
-                assert available == min(left, self.depth), f"{where}: {available} steps are offered"
+                shown = next((k for k in range(self.depth) if self.shut >> (step + k) % self.depth & 1), self.depth)
+                assert available == min(left, shown), f"{where}: {available} steps are offered"
                 assert last == (available == left), f"{where}: last is {last}"
+                self.waited += shown < min(left, self.depth)
                 for k in range(0 if beyond else available):
                     bank, word = (step + k) % self.depth, (step + k) // self.depth
                     expected = {
@@ -155,8 +165,9 @@ def drawn(bench: Bench) -> dict[str, int]:
 @cocotb.test()
 @cocotb.parametrize(taking=["all", "one", "any"], rate=[1.0, 0.6])
 async def random_passes(dut, taking: str, rate: float) -> None:
-    """Descriptors one after the other, and a reset in the midst of some."""
-    bench = Bench(dut, f"{taking} {rate}", taking, rate)
+    """Descriptors one after the other, and a reset in the midst of some; banks are written where beats are rare."""
+    written = 0.0 if rate == 1.0 else 0.3
+    bench = Bench(dut, f"{taking} {rate}", taking, rate, written)
     await bench.begin()
     for number in range(round(30 * max(current_job().effort, 0.1))):
         values = drawn(bench)
@@ -168,3 +179,4 @@ async def random_passes(dut, taking: str, rate: float) -> None:
             await bench.cycle(reset=True)
         else:
             await bench.run(values)
+    assert bool(bench.waited) == bool(written)
