@@ -59,8 +59,7 @@ def test_stochastic_rounding(verilator: Device) -> None:
     config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
     results = []
     for backend in BACKENDS:
-        more = {"memory_bytes": 1 << 20} if backend == "verilator" else {}
-        with Device(config, backend, rounding="stochastic", rounding_seed=5, **more) as device:
+        with Device(config, backend, memory_bytes=1 << 20, rounding="stochastic", rounding_seed=5) as device:
             results.append([device.matmul(a, b) for _ in range(2)])
             assert torch.equal(device.matmul(a.float(), b.float()), verilator.matmul(a.float(), b.float()))
             assert device.operations == 3

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,15 @@ NARROW = ("fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 PAIRS = list(product(NARROW, NARROW))
 WIDER = [("fp8_e4m3", "fp4_e2m1"), ("fp6_e3m2", "fp8_e5m2"), ("fp16", "fp4_e2m1")]
 FUSED = {"hopper": Fused(25, "zero"), "narrow": Fused(10, "nearest"), "after": ACCUMULATORS["blackwell-fp8"]}
-pairs_of_formats = pytest.mark.parametrize("names", PAIRS, ids="-".join)
+QUICK = (("fp6_e2m3", "fp6_e3m2"), ("fp4_e2m1", "fp4_e2m1"))
+"""The others at night."""
+
+
+def at_night(names: tuple[str, str]) -> Any:
+    return pytest.param(names, marks=[] if names in QUICK else pytest.mark.slow, id="-".join(names))
+
+
+pairs_of_formats = pytest.mark.parametrize("names", [at_night(names) for names in PAIRS])
 
 
 def config_of(names: tuple[str, str], **more) -> TileConfig:
@@ -116,7 +125,7 @@ def test_every_product_of_the_verilog(names, lanes, accumulator, tmp_path):
 
 
 @pytest.mark.parametrize("count", [500, pytest.param(50_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("names", [*PAIRS, *WIDER], ids="-".join)
+@pytest.mark.parametrize("names", [at_night(names) for names in (*PAIRS, *WIDER)])
 def test_sums(names, count):
     """Sums of golden are those of rational arithmetic, with C."""
     seen = Counter[str]()
