@@ -238,7 +238,8 @@ def _cells(text: str, load_unit: float) -> Iterator[Cell]:
             if _attribute(contents, "direction") == "input":
                 inputs[pin] = _number(_attribute(contents, "capacitance")) * load_unit
                 continue
-            outputs[pin] = _number(_attribute(contents, "max_capacitance")) * load_unit
+            if _attribute(contents, "direction") == "output":
+                outputs[pin] = _number(_attribute(contents, "max_capacitance")) * load_unit
             if function := _attribute(contents, "function"):
                 functions.append(function)
         yield Cell(

@@ -7,13 +7,12 @@ import numpy as np
 
 from .gates import GateNetlist, read_netlist
 from .growth import Grown, grow
-from .hierarchy import Hierarchy, Placement
+from .hierarchy import Hierarchy, Placement, named
 from .lef import Lef
 from .mapping import Mapped
 from .pins import PinTable, cell_sites, pin_table
 from .placement import DENSITY, Placed, floorplan, place
 from .run import Run
-from .tile_power import named
 from .wire_timing import Timing, measure_timing
 from .wires import Wires, annotations, wire_load, wires
 

@@ -29,6 +29,7 @@ DENSITY = 0.78
 EFFORT, SEED = 1, 1
 TIME_LIMIT = 3600.0  # seconds
 WORKER = Path(__file__).with_name("placer_worker.py")
+WORKER_VERSION = 1  # of what it answers, which is kept
 FLIPPED_Y, FLIPPED_X = (1, 3), (2, 3)  # orientations FS and S, FN and S
 
 
@@ -228,7 +229,7 @@ def _problem(pins: PinTable, widths: NDArray[np.int64], floor: Floorplan) -> dic
 
 def _solved(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray, NDArray]:
     """Answer of the worker, from the cache if it is there."""
-    digest = hashlib.sha256(f"{find_placer()} ".encode() + WORKER.read_bytes())
+    digest = hashlib.sha256(f"{find_placer()} {WORKER_VERSION} ".encode())
     for name, values in problem.items():
         digest.update(name.encode() + values.astype(np.int64).tobytes())
     kept = cache_folder() / f"{digest.hexdigest()}.npz"

@@ -7,15 +7,15 @@ site across, and a fraction of a row upwards that is as near to a site as can be
 import sys
 from itertools import pairwise
 
-import coloquinte as placer
 import numpy as np
 
-N, FS = placer.CellOrientation.N, placer.CellOrientation.FS
 ORIENTATIONS = ("N", "FS", "FN", "S")
 
 
 def main(problem: str, solution: str) -> None:
     """Place what `problem` has, and write columns, rows and orientations of its movable cells."""
+    import coloquinte as placer  # which nothing but this process needs
+
     with np.load(problem) as file:
         given = {name: file[name] for name in file.files}
     height, rows, sites = (int(given[name]) for name in ("height", "rows", "sites"))
@@ -33,8 +33,9 @@ def main(problem: str, solution: str) -> None:
         circuit.add_net(places[start:end], xs[start:end], ys[start:end])
     circuit.cell_x = [*[sites // 2] * cells, *pad_x.tolist()]
     circuit.cell_y = [*[rows * height // 2] * cells, *pad_y.tolist()]
+    upright = placer.CellOrientation.N, placer.CellOrientation.FS
     circuit.rows = [
-        placer.Row(placer.Rectangle(0, sites, row * height, (row + 1) * height), (N, FS)[row % 2])
+        placer.Row(placer.Rectangle(0, sites, row * height, (row + 1) * height), upright[row % 2])
         for row in range(rows)
     ]
     circuit.check()
