@@ -92,7 +92,7 @@ def synthesize(
                 shapes,
             )
             if power:
-                placed = replace(placed, power=wire_powers(run, config, placed.designs))
+                placed = replace(placed, power=wire_powers(run, config, placed.designs, shapes))
             report = replace(report, wires=placed)
         return report
 

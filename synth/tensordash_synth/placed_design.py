@@ -4,17 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from .gates import GateNetlist, read_netlist
 from .growth import Grown, grow
 from .hierarchy import Hierarchy, Placement, named
 from .lef import Lef
+from .liberty import Liberty
 from .mapping import Mapped
 from .pins import PinTable, cell_sites, pin_table
 from .placement import DENSITY, Placed, floorplan, place
 from .run import Run
 from .wire_timing import Timing, measure_timing
-from .wires import Wires, annotations, wire_load, wires
+from .wires import NO_WIRE, Wires, annotations, wire_load, wires
 
 __all__ = ["PlacedDesign", "place_design"]
 
@@ -41,7 +43,7 @@ class PlacedDesign:
     wires : Wires
         Of all nets.
     without, with_wires : Timing
-        The longest path as it was mapped, without wires; and as it is placed.
+        The longest path as it was mapped, without any wire; and as it is placed.
     faster : tuple of str
         Modules that were mapped for speed, since a path across modules was too long without any wire.
     """
@@ -88,8 +90,17 @@ class PlacedDesign:
     def commands(self) -> str:
         """Commands that give OpenSTA the wires for power, those of gated clocks among them."""
         at = self.placed.pins_um(self.pins)
-        unclocked = replace(self.pins, clocks=np.zeros_like(self.pins.clocks))
-        return annotations(unclocked, at, self.wires, len(self.gates.cells), inputs="s{}/Q", outputs=False)
+        return _for_power(self.pins, at, self.wires, len(self.gates.cells))
+
+    def no_commands(self, library: Liberty, lef: Lef) -> str:
+        """Commands that give OpenSTA wires without a length for the netlist as it was mapped, for power."""
+        pins = pin_table(self.before, library, lef)
+        return _for_power(pins, pins.offsets, wires(pins, pins.offsets, NO_WIRE), len(self.before.cells))
+
+
+def _for_power(pins: PinTable, at: NDArray[np.float64], found: Wires, cells: int) -> str:
+    unclocked = replace(pins, clocks=np.zeros_like(pins.clocks))
+    return annotations(unclocked, at, found, cells, inputs="s{}/Q", outputs=False)
 
 
 def place_design(
@@ -128,9 +139,11 @@ def place_design(
         If the library does not say what is needed.
     """
     load = wire_load(run.library)
-    timed, gates, faster = _closed(run, hierarchy, dict(modules), boxes, label, placements or hierarchy.placements)
+    gates, faster = _closed(run, hierarchy, dict(modules), boxes, label, placements or hierarchy.placements)
     folder = run.room()
     pins = pin_table(gates, run.library, lef)
+    none = annotations(pins, pins.offsets, wires(pins, pins.offsets, NO_WIRE), len(gates.cells))
+    timed = measure_timing(gates, run.library, run.clock_ns, folder, none)
     widths = cell_sites(gates, lef)
     first = place(pins, widths, floorplan(lef, sum(widths), DENSITY), folder, rough=True)
     grown = grow(gates, run.library, lef, first, load)
@@ -167,8 +180,10 @@ def _closed(
     boxes: Sequence[str],
     label: str,
     placements: Sequence[Placement],
-) -> tuple[Timing, GateNetlist, tuple[str, ...]]:
-    """A design whose paths across modules are within the clock before there are wires, if mapping for speed helps.
+) -> tuple[GateNetlist, tuple[str, ...]]:
+    """A design whose paths across modules are within the clock before it is placed, if mapping for speed helps.
+
+    OpenSTA then takes the library's wire load by fan-out, as synthesis does for want of a placement.
 
     Modules were mapped one by one, as if each had the whole period: of a path that is too long, the module that takes
     most cells of it, and was not mapped for speed, is.
@@ -192,4 +207,4 @@ def _closed(
         faster.append(late)
         modules[late] = run.module_fastest(hierarchy, late, f"{label}, {late}")
     assert best is not None
-    return best
+    return best[1:]

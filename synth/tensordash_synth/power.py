@@ -283,7 +283,7 @@ def opensta_power(
     folder : Path
         Where `read_netlist` was given, with the library.
     wires : str
-        Commands that give OpenSTA wires, if there are any.
+        Commands that give OpenSTA wires; for "", it takes the library's wire load by fan-out, if it has one.
 
     Returns
     -------

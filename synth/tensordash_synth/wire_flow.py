@@ -63,7 +63,9 @@ def place_designs(run: Run, ours: Parts, theirs: Parts, lef: Lef) -> WireReport:
     return WireReport(designs=(pending[0].result(), pending[1].result()))
 
 
-def wire_powers(run: Run, config: TileConfig, designs: tuple[PlacedDesign, PlacedDesign]) -> tuple[WirePower, ...]:
+def wire_powers(
+    run: Run, config: TileConfig, designs: tuple[PlacedDesign, PlacedDesign], lef: Lef
+) -> tuple[WirePower, ...]:
     """Power of both placed tiles, without and with their wires, on random and on recorded operands.
 
     The netlists are simulated as they were mapped, and must equal the golden model; stronger cells and buffers have the
@@ -76,7 +78,7 @@ def wire_powers(run: Run, config: TileConfig, designs: tuple[PlacedDesign, Place
     """
     activities = [random_streams(config, 0.0), random_streams(config, 0.5), recorded_streams(config)]
     pending = [
-        run.submit(_powers, run, of, design, activities)
+        run.submit(_powers, run, of, design, activities, lef)
         for of, design in zip((config, config.baseline), designs, strict=True)
     ]
     run.wait()
@@ -88,7 +90,7 @@ def wire_powers(run: Run, config: TileConfig, designs: tuple[PlacedDesign, Place
 
 
 def _powers(
-    run: Run, config: TileConfig, design: PlacedDesign, activities: Sequence[Activity]
+    run: Run, config: TileConfig, design: PlacedDesign, activities: Sequence[Activity], lef: Lef
 ) -> list[tuple[float, float, int]]:
     """(Watts without wires, with wires, cycles) on each."""
     toggles, cycles = [], []
@@ -99,7 +101,7 @@ def _powers(
         cycles.append(simulation.cycles)
     origins = design.grown.origins
     on_wires = [Toggles(activity=each.activity[origins], duty=each.duty[origins]) for each in toggles]
-    without = _watts(run, design, design.before, toggles, "")
+    without = _watts(run, design, design.before, toggles, design.no_commands(run.library, lef))
     with_wires = _watts(run, design, design.gates, on_wires, design.commands())
     return list(zip(without, with_wires, cycles, strict=True))
 

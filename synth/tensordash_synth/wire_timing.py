@@ -92,7 +92,7 @@ def measure_timing(gates: GateNetlist, library: Liberty, clock_ns: float, folder
     folder : Path
         An existing folder for temporary files.
     wires : str
-        Commands as `annotations` gives them; "" for none.
+        Commands as `annotations` gives them; for "", OpenSTA takes the library's wire load by fan-out, if it has one.
 
     Raises
     ------

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from .liberty import Liberty, LibertyError
 from .pins import PinTable
 
-__all__ = ["WireLoad", "Wires", "annotations", "length_factors", "wire_load", "wires"]
+__all__ = ["NO_WIRE", "WireLoad", "Wires", "annotations", "length_factors", "wire_load", "wires"]
 
 # How much longer the shortest tree of a net is than half its perimeter, by its pins: means over random places.
 FACTOR_PINS = (3, 4, 5, 6, 7, 8, 9, 10, 15, 20, 25, 30, 35, 40, 45, 50)
@@ -32,6 +32,9 @@ class WireLoad:
 
     ff_per_um: float
     ohm_per_um: float
+
+
+NO_WIRE = WireLoad(ff_per_um=0.0, ohm_per_um=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
