@@ -10,7 +10,7 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import write_whole
 
-from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress
+from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress, writable_folder
 
 if TYPE_CHECKING:
     from tensordash_synth.wire_report import WireReport
@@ -86,6 +86,8 @@ def command(
     placing = Placing(wires=wires, lef=lef or None, output=output)
     if not wires and (lef or output is not None):
         raise click.UsageError(f"{'--lef' if lef else '--output'} goes with --wires only")
+    if output is not None:
+        writable_folder(output, "--output")
     if isinstance(config, CoreConfig):
         _core(context, config, liberty, clock_ns, power, placing, as_json)
         return

@@ -228,7 +228,7 @@ def synthesize_core(
             gate_area=run.library.gate_area,
         )
         if shapes is not None:
-            placed = place_designs(run, *(_parts(hierarchy, mapped) for hierarchy in hierarchies), lef=shapes)
+            placed = place_designs(run, _parts(hierarchies[0], mapped), _parts(hierarchies[1], mapped), shapes)
             report = replace(report, wires=placed)
         try:
             memories = _memories(hierarchies[0]), _memories(hierarchies[1])

@@ -69,7 +69,7 @@ class PinTable:
     @cached_property
     def loads_ff(self) -> NDArray[np.float64]:
         """Capacitance of all pins on each net, in femtofarads."""
-        return np.bincount(self.nets, self.loads, len(self.clocks))
+        return np.bincount(self.nets, self.loads, len(self.clocks)).astype(float)
 
     def half_perimeters(self, at: NDArray[np.float64]) -> NDArray[np.float64]:
         """Half the perimeter of the smallest rectangle around each net's pins, given all pins' places, in um."""

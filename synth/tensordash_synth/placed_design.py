@@ -1,5 +1,6 @@
 """A mapped design with its wires: placed, its cells grown for what they drive, placed again, and measured."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from .gates import GateNetlist, read_netlist
 from .growth import Grown, grow
-from .hierarchy import Hierarchy, Placement, named
+from .hierarchy import Hierarchy, named
 from .lef import Lef
 from .liberty import Liberty
 from .mapping import Mapped
@@ -20,7 +21,9 @@ from .wires import NO_WIRE, Wires, annotations, wire_load, wires
 
 __all__ = ["PlacedDesign", "place_design"]
 
-MOST_EXCHANGES = 6
+MOST_EXCHANGES = 4
+PART_OF_PATH = 0.1  # of its cells, from which on a module is mapped for speed
+MOST_OF_AREA = 0.5
 NM = 1e-3  # micrometres
 
 
@@ -110,7 +113,6 @@ def place_design(
     boxes: Sequence[str],
     lef: Lef,
     label: str,
-    placements: Sequence[Placement] | None = None,
 ) -> PlacedDesign:
     """Place a design whose modules were mapped one by one.
 
@@ -128,8 +130,6 @@ def place_design(
         Shapes of cells.
     label : str
         What `run.progress` calls it.
-    placements : sequence of Placement, optional
-        Its instances; by default all of the hierarchy.
 
     Raises
     ------
@@ -139,11 +139,9 @@ def place_design(
         If the library does not say what is needed.
     """
     load = wire_load(run.library)
-    gates, faster = _closed(run, hierarchy, dict(modules), boxes, label, placements or hierarchy.placements)
+    timed, gates, faster = _closed(run, hierarchy, dict(modules), boxes, lef, label)
     folder = run.room()
     pins = pin_table(gates, run.library, lef)
-    none = annotations(pins, pins.offsets, wires(pins, pins.offsets, NO_WIRE), len(gates.cells))
-    timed = measure_timing(gates, run.library, run.clock_ns, folder, none)
     widths = cell_sites(gates, lef)
     first = place(pins, widths, floorplan(lef, sum(widths), DENSITY), folder, rough=True)
     grown = grow(gates, run.library, lef, first, load)
@@ -178,33 +176,36 @@ def _closed(
     hierarchy: Hierarchy,
     modules: dict[str, Mapped],
     boxes: Sequence[str],
+    lef: Lef,
     label: str,
-    placements: Sequence[Placement],
-) -> tuple[GateNetlist, tuple[str, ...]]:
-    """A design whose paths across modules are within the clock before it is placed, if mapping for speed helps.
+) -> tuple[Timing, GateNetlist, tuple[str, ...]]:
+    """A design whose paths across modules are within the clock before there are wires, if mapping for speed helps.
 
-    OpenSTA then takes the library's wire load by fan-out, as synthesis does for want of a placement.
-
-    Modules were mapped one by one, as if each had the whole period: of a path that is too long, the module that takes
-    most cells of it, and was not mapped for speed, is.
+    Modules were mapped one by one, as if each had the whole period: of a path that is too long, modules that take a
+    part of it are mapped for speed. What is most of the area stays as it was: its own paths are within the clock.
     """
-    of = {place.path: place.module for place in placements}
-    names = sorted(set(of.values()))
+    of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
+    areas = {name: count * modules[name].area_um2 for name, count in Counter(of.values()).items()}
+    kept = {name for name, area in areas.items() if area > MOST_OF_AREA * sum(areas.values())}
     faster: list[str] = []
     best: tuple[Timing, GateNetlist, tuple[str, ...]] | None = None
     for _ in range(MOST_EXCHANGES + 1):
         folder = run.room()
-        text = "\n".join([*boxes, *(named(modules[name].netlist, name) for name in names)])
+        text = "\n".join([*boxes, *(named(modules[name].netlist, name) for name in sorted(modules))])
         gates = read_netlist(text, hierarchy.top, run.library, folder)
-        timed = measure_timing(gates, run.library, run.clock_ns, folder)
+        pins = pin_table(gates, run.library, lef)
+        none = annotations(pins, pins.offsets, wires(pins, pins.offsets, NO_WIRE), len(gates.cells))
+        timed = measure_timing(gates, run.library, run.clock_ns, folder, none)
         if best is None or timed.period_ns < best[0].period_ns:
             best = timed, gates, tuple(faster)
-        on_path = [of[gates.cells[i].path] for i in timed.cells]
-        left = [name for name in dict.fromkeys(on_path) if name not in faster]
-        if timed.period_ns <= run.clock_ns or not left:
+        on_path = Counter(of[gates.cells[i].path] for i in timed.cells)
+        late = [name for name, count in on_path.items() if count >= PART_OF_PATH * on_path.total()]
+        late = sorted(set(late).difference(faster, kept))
+        run.progress(f"{label}: {timed.period_ns:.2f} ns without wires, through {', '.join(sorted(on_path))}")
+        if timed.period_ns <= run.clock_ns or not late:
             break
-        late = max(left, key=on_path.count)
-        faster.append(late)
-        modules[late] = run.module_fastest(hierarchy, late, f"{label}, {late}")
+        faster += late
+        for name in late:
+            modules[name] = run.module_fastest(hierarchy, name, f"{label}, {name}")
     assert best is not None
-    return best[1:]
+    return best

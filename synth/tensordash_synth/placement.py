@@ -24,7 +24,7 @@ from .yosys import SynthesisError
 __all__ = ["DENSITY", "EFFORT", "NO_PLACER", "SEED", "Floorplan", "Placed", "find_placer", "floorplan", "place"]
 
 PLACER = "coloquinte"
-NO_PLACER = "no placer is installed: pip install coloquinte==0.4.1"
+NO_PLACER = "no placer is installed: pip install '.[wires]' in TensorDash's checkout (coloquinte 0.4.1)"
 DENSITY = 0.78
 EFFORT, SEED = 1, 1
 TIME_LIMIT = 3600.0  # seconds
@@ -236,7 +236,7 @@ def _solved(problem: dict[str, NDArray], folder: Path) -> tuple[NDArray, NDArray
     with suppress(OSError, ValueError, KeyError):
         return _read(kept)
     given, answer = folder / "problem.npz", folder / "solution.npz"
-    np.savez(given, **problem)
+    np.savez(given, allow_pickle=False, **problem)
     _run(given, answer, folder)
     found = _read(answer)
     with suppress(OSError):

@@ -37,14 +37,15 @@ def check_wires(run: Run, liberty: str | Path | None, lef: Sequence[str | Path] 
     LibertyError
         If the library does not say what a micrometre of wire has.
     """
+    if liberty is not None and lef is None:
+        raise LefError(f"{liberty}: wires need shapes of its cells, too (LEF)")
+    shapes = load_lef(lef)
+    wire_load(run.library)
     if find_opensta() is None:
         raise SynthesisError(NO_OPENSTA)
     if find_placer() is None:
         raise SynthesisError(NO_PLACER)
-    if liberty is not None and lef is None:
-        raise LefError(f"{liberty}: wires need shapes of its cells, too (LEF)")
-    wire_load(run.library)
-    return load_lef(lef)
+    return shapes
 
 
 def place_designs(run: Run, ours: Parts, theirs: Parts, lef: Lef) -> WireReport:
