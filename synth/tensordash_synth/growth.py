@@ -15,7 +15,7 @@ from .wires import WireLoad, length_factors, wires
 
 __all__ = ["LOAD_SHARE", "Grown", "grow", "ladders"]
 
-LOAD_SHARE = 0.2  # of the load that a cell may drive at most by its library: what it drives here
+LOAD_SHARE = 0.35  # of the load that a cell may drive at most by its library: what it drives here
 PASSES = 2  # inputs of cells that have grown are larger, too
 MOST_IN_BUFFER = 0.5  # of the strongest buffer's part: how much a group of pins is split down to
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from .gates import GateNetlist, read_netlist
 from .growth import Grown, grow
-from .hierarchy import Hierarchy, named
+from .hierarchy import Hierarchy, named, role
 from .lef import Lef
 from .liberty import Liberty
 from .mapping import Mapped
@@ -23,7 +23,7 @@ __all__ = ["PlacedDesign", "place_design"]
 
 MOST_EXCHANGES = 4
 PART_OF_PATH = 0.1  # of its cells, from which on a module is mapped for speed
-MOST_OF_AREA = 0.5
+KEPT = "pe"  # most of the area, in both designs; its own paths are within the clock
 NM = 1e-3  # micrometres
 
 
@@ -182,11 +182,9 @@ def _closed(
     """A design whose paths across modules are within the clock before there are wires, if mapping for speed helps.
 
     Modules were mapped one by one, as if each had the whole period: of a path that is too long, modules that take a
-    part of it are mapped for speed. What is most of the area stays as it was: its own paths are within the clock.
+    part of it are mapped for speed; but not PEs, of which both designs have the same.
     """
     of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
-    areas = {name: count * modules[name].area_um2 for name, count in Counter(of.values()).items()}
-    kept = {name for name, area in areas.items() if area > MOST_OF_AREA * sum(areas.values())}
     faster: list[str] = []
     best: tuple[Timing, GateNetlist, tuple[str, ...]] | None = None
     for _ in range(MOST_EXCHANGES + 1):
@@ -200,7 +198,7 @@ def _closed(
             best = timed, gates, tuple(faster)
         on_path = Counter(of[gates.cells[i].path] for i in timed.cells)
         late = [name for name, count in on_path.items() if count >= PART_OF_PATH * on_path.total()]
-        late = sorted(set(late).difference(faster, kept))
+        late = sorted(name for name in late if name not in faster and role(name) != KEPT)
         run.progress(f"{label}: {timed.period_ns:.2f} ns without wires, through {', '.join(sorted(on_path))}")
         if timed.period_ns <= run.clock_ns or not late:
             break
