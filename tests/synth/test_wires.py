@@ -19,6 +19,7 @@ from tensordash_synth.wire_timing import Timing, measure_timing, timing_verilog
 from tensordash_synth.wires import NO_WIRE, WireLoad, annotations, length_factors, wire_load, wires
 from tensordash_synth.yosys import SynthesisError
 
+from .test_core_power import MEMORY, TOP
 from .wire_netlists import random_netlist
 
 needs_placer = pytest.mark.skipif(find_placer() is None, reason="coloquinte is not installed")
@@ -227,6 +228,22 @@ def test_a_buffer_on_another_net_is_found(gates, library, grown, tmp_path: Path)
 def test_growing_helps(gates, library, lef, placed, grown, tmp_path: Path) -> None:
     before = timing(gates, library, lef, placed, tmp_path, LOAD).period_ns
     assert timing(grown.gates, library, lef, grown.near, tmp_path, LOAD).period_ns < before
+
+
+@needs_placer
+@needs_opensta
+def test_memories_stand_around_a_core(library, lef, tmp_path: Path) -> None:
+    gates = read_netlist(MEMORY + TOP, "tensordash_core", library, tmp_path)
+    pins, widths = pin_table(gates, library, lef), cell_sites(gates, lef)
+    assert pins.ports == sum(int((nets > 1).sum()) for _, nets in gates.ports.values()) - 1, "all but the clock"
+    placed = place(pins, widths, floorplan(lef, 40 * sum(widths), 0.8), tmp_path)
+    assert placed.faults == []
+    found = wires(pins, placed.pins_um(pins), LOAD)
+    (inverter,) = gates.cells
+    assert found.length_um[inverter.pins["A"]] > 0
+    commands = annotations(pins, placed.pins_um(pins), found, len(gates.cells))
+    near, far = (measure_timing(gates, library, PERIOD, tmp_path, text).period_ns for text in (commands[:0], commands))
+    assert 0 < near < far
 
 
 def test_without_opensta(gates, library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
