@@ -76,7 +76,7 @@ def test_wire_loads(library, tmp_path: Path) -> None:
 
     assert of((r"default_wire_load .*", "")).ff_per_um == 0.1774, "without a default the first one"
     in_ohms = of(("1kohm", "1ohm"), (r"\(1,ff\)", "(10,ff)"))
-    assert in_ohms == WireLoad(ff_per_um=pytest.approx(1.774), ohm_per_um=3.571429e-3)
+    assert (in_ohms.ff_per_um, in_ohms.ohm_per_um) == pytest.approx((1.774, 3.571429e-3))
     with pytest.raises(LibertyError, match="no wire_load"):
         of(("wire_load", "wires"))
     with pytest.raises(LibertyError, match="its wire_load has no capacitance"):
