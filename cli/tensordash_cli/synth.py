@@ -1,15 +1,43 @@
 """`tensordash synth`: area, delay and power next to the dense baseline, or of every kind of numbers."""
 
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.storage.files import write_whole
 
-from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress
+from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress, writable_folder
+
+if TYPE_CHECKING:
+    from tensordash_synth.wire_report import WireReport
 
 __all__ = ["command"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placing:
+    """What is asked for of wires: whether, with which shapes of cells, and where pictures go."""
+
+    wires: bool
+    lef: tuple[Path, ...] | None
+    output: Path | None
+
+    def draw(self, report: "WireReport | None") -> None:
+        """Write a picture of each placement, if that is asked for."""
+        if self.output is None or report is None:
+            return
+        from tensordash_synth import placement_svg
+
+        self.output.mkdir(parents=True, exist_ok=True)
+        for name, title, design in zip(
+            ("tensordash", "baseline"), ("TensorDash", "baseline"), report.designs, strict=True
+        ):
+            picture = placement_svg(design.placed, design.gates.cells, title)
+            write_whole(self.output / f"placement-{name}.svg", picture)
 
 
 @click.command("synth")
@@ -17,6 +45,9 @@ __all__ = ["command"]
 @click.option("--liberty", metavar="FILE.lib", type=Path, help="Your own cell library (default: Nangate 45 nm).")
 @click.option("--clock", "clock_ns", metavar="NS", type=FiniteRange(0.05, 100), default=2.0, show_default=True)
 @click.option("--power/--no-power", default=True, help="Measure power, if OpenSTA is installed (minutes; default).")
+@click.option("--wires", is_flag=True, help="Place both as well: area, clock and power with wires (many minutes).")
+@click.option("--lef", metavar="FILE.lef", type=Path, multiple=True, help="Shapes of your own library's cells.")
+@click.option("--output", "-o", metavar="DIR", type=Path, help="With --wires: pictures of both placements go here.")
 @click.option("--sweep", metavar="NS,NS...", help="Instead: area and delay for several clocks.")
 @click.option("--target", metavar="FAMILY", help="Instead: LUTs, flip-flops and multipliers of an FPGA; ecp5.")
 @click.option("--numerics", is_flag=True, help="Instead: the PE for every format and accumulator (minutes).")
@@ -29,6 +60,9 @@ def command(
     liberty: Path | None,
     clock_ns: float,
     power: bool,
+    wires: bool,
+    lef: tuple[Path, ...],
+    output: Path | None,
     sweep: str | None,
     target: str | None,
     numerics: bool,
@@ -38,7 +72,10 @@ def command(
     """Map a tile and its dense baseline to a cell library and print both in the shape of the paper's Table IV.
 
     Of a core, whose configuration has a table [core]: logic of each unit and memories next to the core around the dense
-    tile, and, with power, energy of a training step on both. --liberty, --clock and --json go with it.
+    tile, and, with power, energy of a training step on both. --liberty, --clock, --wires and --json go with it.
+
+    With --wires, both designs are placed flat on rows, cells grow for the wires that they drive, and OpenSTA measures
+    clock and power with them. Placements are kept in the cache.
 
     Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
 
@@ -46,8 +83,13 @@ def command(
 
     With --equivalence, the netlist of every module is compared with its Verilog, from any state and for any inputs.
     """
+    placing = Placing(wires=wires, lef=lef or None, output=output)
+    if not wires and (lef or output is not None):
+        raise click.UsageError(f"{'--lef' if lef else '--output'} goes with --wires only")
+    if output is not None:
+        writable_folder(output, "--output")
     if isinstance(config, CoreConfig):
-        _core(context, config, liberty, clock_ns, power, as_json)
+        _core(context, config, liberty, clock_ns, power, placing, as_json)
         return
     from tensordash_synth import (
         TARGETS,
@@ -89,8 +131,17 @@ def command(
             reports = [synthesize(config, liberty=liberty, clock_ns=ns, progress=status.update) for ns in clocks]
             document, text = {"sweep": [report.to_json() for report in reports]}, sweep_table(reports)
         else:
-            report = synthesize(config, liberty=liberty, clock_ns=clock_ns, power=power, progress=status.update)
+            report = synthesize(
+                config,
+                liberty=liberty,
+                clock_ns=clock_ns,
+                power=power,
+                wires=wires,
+                lef=placing.lef,
+                progress=status.update,
+            )
             document, text = report.to_json(), cost_table(report)
+            placing.draw(report.wires)
     if as_json:
         print_json(document)
     else:
@@ -100,7 +151,13 @@ def command(
 
 
 def _core(
-    context: click.Context, config: CoreConfig, liberty: Path | None, clock_ns: float, power: bool, as_json: bool
+    context: click.Context,
+    config: CoreConfig,
+    liberty: Path | None,
+    clock_ns: float,
+    power: bool,
+    placing: "Placing",
+    as_json: bool,
 ) -> None:
     from tensordash_synth import core_cost_table, synthesize_core
 
@@ -109,10 +166,19 @@ def _core(
         given = context.get_parameter_source(str(option.name)) is not default
         if given and option.name in ("sweep", "target", "numerics", "equivalence"):
             raise click.UsageError(
-                f"{option.opts[0]} does not go with a core: --liberty, --clock, --power and --json do"
+                f"{option.opts[0]} does not go with a core: --liberty, --clock, --power, --wires and --json do"
             )
     with progress.status("synthesizing") as status:
-        report = synthesize_core(config, liberty=liberty, clock_ns=clock_ns, power=power, progress=status.update)
+        report = synthesize_core(
+            config,
+            liberty=liberty,
+            clock_ns=clock_ns,
+            power=power,
+            wires=placing.wires,
+            lef=placing.lef,
+            progress=status.update,
+        )
+        placing.draw(report.wires)
     if as_json:
         print_json(report.to_json())
     else:
@@ -125,10 +191,10 @@ def _check(context: click.Context, instead: dict[str, bool]) -> None:
         raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
     # What the others leave out of account.
     without = {
-        "--sweep": ("clock_ns", "power"),
-        "--target": ("clock_ns", "power", "liberty"),
-        "--numerics": ("power",),
-        "--equivalence": ("power",),
+        "--sweep": ("clock_ns", "power", "wires"),
+        "--target": ("clock_ns", "power", "liberty", "wires"),
+        "--numerics": ("power", "wires"),
+        "--equivalence": ("power", "wires"),
     }
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:

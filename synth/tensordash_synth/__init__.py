@@ -6,8 +6,10 @@ from .equivalence import EquivalenceReport, prove_equivalence
 from .flow import measure_areas, synthesize
 from .fpga import TARGETS, FpgaReport, synthesize_fpga
 from .gate_level import POWER_UP, gate_level_files
+from .lef import LefError, default_lef, load_lef
 from .liberty import LibertyError, default_liberty, load_liberty
 from .numerics import NumericsReport, every_numerics, numerics_costs
+from .placement_picture import placement_svg
 from .report import Areas, CostReport
 from .table import cost_table, fpga_table, numerics_table, sweep_table
 from .yosys import SynthesisError
@@ -20,19 +22,23 @@ __all__ = [
     "CostReport",
     "EquivalenceReport",
     "FpgaReport",
+    "LefError",
     "LibertyError",
     "NumericsReport",
     "SynthesisError",
     "core_cost_table",
     "cost_table",
+    "default_lef",
     "default_liberty",
     "every_numerics",
     "fpga_table",
     "gate_level_files",
+    "load_lef",
     "load_liberty",
     "measure_areas",
     "numerics_costs",
     "numerics_table",
+    "placement_svg",
     "prove_equivalence",
     "sweep_table",
     "synthesize",

@@ -15,7 +15,7 @@ from tensordash.storage.user_cache import usable_cache
 from . import mapping
 from .mapping import Mapped
 
-__all__ = ["cache_folder", "cached", "recipe_digest"]
+__all__ = ["cache_folder", "cached", "kept_numbers", "recipe_digest"]
 
 
 def cache_folder() -> Path:
@@ -48,3 +48,22 @@ def cached(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapp
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
         write_whole(path, json.dumps([asdict(each) for each in mapped]))
     return mapped
+
+
+def kept_numbers(key: list[str], make: Callable[[], list[float]]) -> list[float]:
+    """Numbers under a key, which is everything that decides them; they are made where they are not kept yet.
+
+    Parameters
+    ----------
+    key : list of str
+        What they are, and all that goes in.
+    make : callable
+        Makes them.
+    """
+    path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.numbers.json"
+    with suppress(OSError, ValueError, TypeError):
+        return [float(each) for each in json.loads(path.read_text(encoding="utf-8"))]
+    numbers = make()
+    with suppress(OSError):
+        write_whole(path, json.dumps(numbers))
+    return numbers

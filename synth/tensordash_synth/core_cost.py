@@ -1,7 +1,7 @@
 """What a core costs: logic unit by unit, memories, and energy of a training step, next to the dense core's."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,8 @@ from .hierarchy import Hierarchy, role
 from .mapping import Mapped
 from .memories import SOURCES, memory_costs
 from .run import Progress, Run, running
+from .wire_flow import check_wires, place_designs
+from .wire_report import WireReport, wires_json
 
 __all__ = ["CoreCostReport", "CoreDesign", "synthesize_core"]
 
@@ -84,6 +86,8 @@ class CoreCostReport:
         A training step on both, if it was measured.
     step_reason : str
         Why not.
+    wires : WireReport, optional
+        Both cores placed, their memories around them, if they were.
     """
 
     digest: str
@@ -97,6 +101,7 @@ class CoreCostReport:
     memories_reason: str = ""
     step: tuple[StepEnergy, StepEnergy] | None = None
     step_reason: str = "not asked for"
+    wires: WireReport | None = None
 
     @property
     def logic_ratio(self) -> float:
@@ -126,7 +131,8 @@ class CoreCostReport:
             for name, source in zip(("area_with_memories", "area_with_macros"), SOURCES, strict=True):
                 ours, theirs = self.area_um2(source)
                 found[name] = ours / theirs
-        return found | (energy_ratios(*self.step) if self.step is not None else {})
+        found |= energy_ratios(*self.step) if self.step is not None else {}
+        return found | (self.wires.ratios if self.wires is not None else {})
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -157,6 +163,7 @@ class CoreCostReport:
             "area_ratio": round(self.ratio, 3),
             "around_ns": self.around_ns,
             "ratio": {name: round(ratio, 4) for name, ratio in self.ratios.items()},
+            **({} if self.wires is None else wires_json(self.wires)),
             "memories_reason": self.memories_reason,
             "step_reason": self.step_reason,
         }
@@ -168,6 +175,8 @@ def synthesize_core(
     liberty: str | Path | None = None,
     clock_ns: float = 2.0,
     power: bool = False,
+    wires: bool = False,
+    lef: Sequence[str | Path] | None = None,
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> CoreCostReport:
@@ -177,10 +186,12 @@ def synthesize_core(
     ----------
     config : CoreConfig
         A core whose tile skips zeros; its baseline is derived from it.
-    liberty, clock_ns, progress, jobs
+    liberty, clock_ns, lef, progress, jobs
         As for `synthesize`.
     power : bool
         Measure energy of a training step, too, if CACTI and OpenSTA are there.
+    wires : bool
+        Place both cores' logic, too, and measure area and clock with wires.
 
     Raises
     ------
@@ -194,6 +205,7 @@ def synthesize_core(
     from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
 
     with running(liberty, clock_ns, progress, jobs) as run:
+        shapes = check_wires(run, liberty, lef) if wires else None
         hierarchies = Hierarchy(core_verilog(config), CORE), Hierarchy(core_verilog(config.baseline), CORE)
         whole = run.submit(_around, run, hierarchies[0])
         pending: dict[str, Future[Mapped]] = {}
@@ -214,6 +226,9 @@ def synthesize_core(
             around_ns=whole.result().delay_ns,
             gate_area=run.library.gate_area,
         )
+        if shapes is not None:
+            placed = place_designs(run, _parts(hierarchies[0], mapped), _parts(hierarchies[1], mapped), shapes)
+            report = replace(report, wires=placed)
         try:
             memories = _memories(hierarchies[0]), _memories(hierarchies[1])
         except CactiError as error:
@@ -225,6 +240,13 @@ def synthesize_core(
             return replace(report, step=training_energies(run, config, hierarchies, mapped, memories), step_reason="")
         except NoEnergyError as error:
             return replace(report, step_reason=str(error))
+
+
+def _parts(hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> tuple[Hierarchy, dict[str, Mapped], list[str]]:
+    """A core as `place_designs` takes it."""
+    boxes = sorted({place.module for place in hierarchy.placements if place.role == MEMORY})
+    texts = [interface(hierarchy.modules[name].text) for name in boxes]
+    return hierarchy, {name: mapped[hierarchy.digest(name)] for name in _logic(hierarchy)}, texts
 
 
 def _memories(hierarchy: Hierarchy) -> CoreMemories:

@@ -6,6 +6,7 @@ from .core_cost import CoreCostReport
 from .core_energy import DRAM_PJ_PER_BIT, StepEnergy
 from .core_training import memory_ports
 from .memories import SOURCES
+from .wire_report import WIRE_NOTES, wire_table
 
 __all__ = ["core_cost_table"]
 
@@ -40,6 +41,9 @@ def core_cost_table(report: CoreCostReport) -> str:
     lines += ["", "TensorDash over the dense core:"]
     names = {"area": "area, logic", "energy": "energy, logic"}
     lines += [f"  {names.get(name, name.replace('_', ' ')):20} {ratio:.3f}" for name, ratio in report.ratios.items()]
+    if report.wires is not None:
+        lines += ["", *wire_table(report.wires)]
+        notes += WIRE_NOTES
     return "\n".join([*lines, "", *(f"- {note}" for note in notes)])
 
 

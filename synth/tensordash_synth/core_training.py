@@ -9,12 +9,11 @@ from .canonical import interface
 from .core_energy import CoreMemories, StepEnergy, StepOperation
 from .core_power import GateRun, core_power, run_gates
 from .gates import read_netlist
-from .hierarchy import Hierarchy
+from .hierarchy import Hierarchy, named
 from .mapping import Mapped
 from .power import find_opensta
 from .power_report import NO_OPENSTA
 from .run import Run
-from .tile_power import named
 from .yosys import SynthesisError
 
 __all__ = ["MEMORY", "NoEnergyError", "memory_ports", "memory_shape", "memory_size", "training_energies"]

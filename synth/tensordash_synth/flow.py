@@ -1,5 +1,6 @@
 """The flow: a configuration and its dense baseline, mapped module by module through one recipe."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import fields, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from .power_report import NO_OPENSTA
 from .report import Areas, CostReport, Design
 from .run import Progress, Run, running
 from .tile_power import measure_power
+from .wire_flow import check_wires, place_designs, wire_powers
 
 __all__ = ["measure_areas", "synthesize"]
 
@@ -27,6 +29,8 @@ def synthesize(
     clock_ns: float = 2.0,
     transposers: int = 1,
     power: bool = False,
+    wires: bool = False,
+    lef: Sequence[str | Path] | None = None,
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> CostReport:
@@ -44,6 +48,10 @@ def synthesize(
         Transposers that are counted with a tile, the same for both.
     power : bool
         Measure power, too, if OpenSTA is installed.
+    wires : bool
+        Place both tiles, too, and measure area, clock and (with `power`) power with wires.
+    lef : sequence of path, optional
+        Shapes of the library's cells; by default those of Nangate 45 nm.
     progress : callable, optional
         Is called with one line of text for every module that is done.
     jobs : int, optional
@@ -62,18 +70,31 @@ def synthesize(
         If a number is out of range.
     LibertyError
         If the library cannot be used.
+    LefError
+        If shapes of its cells cannot be used, or are missing, with `wires`.
     SynthesisError
-        If Yosys or ABC fails; nothing is left behind.
+        If Yosys or ABC fails, or, with `wires`, the placer or OpenSTA is missing or fails; nothing is left behind.
 
     Source: paper, Table IV.
     """
     _check(config, transposers)
     with running(liberty, clock_ns, progress, jobs) as run:
-        report = _compare(run, config, transposers)
-        if not power:
-            return report
-        measured = measure_power(run, config, report)
-        return replace(report, power=measured, power_reason=NO_OPENSTA)
+        shapes = check_wires(run, liberty, lef) if wires else None
+        modules = _Modules(run, config, transposers)
+        report = _compare(run, modules)
+        if power:
+            report = replace(report, power=measure_power(run, config, report), power_reason=NO_OPENSTA)
+        if shapes is not None:
+            placed = place_designs(
+                run,
+                (modules.sparse, *_parts(report, "tensordash")),
+                (modules.dense, *_parts(report, "baseline")),
+                shapes,
+            )
+            if power:
+                placed = replace(placed, power=wire_powers(run, config, placed.designs, shapes))
+            report = replace(report, wires=placed)
+        return report
 
 
 def measure_areas(
@@ -149,8 +170,13 @@ class _Modules:
         )
 
 
-def _compare(run: Run, config: TileConfig, transposers: int) -> CostReport:
-    modules = _Modules(run, config, transposers)
+def _parts(report: CostReport, name: str) -> tuple[dict[str, Mapped], list[str]]:
+    """Mapped modules of a tile by name, and its black boxes, of which there are none; no transposer is placed."""
+    design: Design = getattr(report, name)
+    return {module: report.modules[key] for module, key in design.keys.items()}, []
+
+
+def _compare(run: Run, modules: _Modules) -> CostReport:
     # The longest first, so that no core waits for them at the end.
     whole = {
         name: run.submit(run.whole, tile, f"{label} tile")

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from .canonical import canonical, interface
 
-__all__ = ["PREFIX", "Hierarchy", "Module", "Placement", "role"]
+__all__ = ["PREFIX", "Hierarchy", "Module", "Placement", "named", "role"]
 
 PREFIX = "tensordash_"
 # Small parts of one component: mapped with the module around them, where their logic can merge with its own.
@@ -34,6 +34,12 @@ def role(module: str) -> str:
     'operand_flags'
     """
     return module.removeprefix(PREFIX).partition("__")[0]
+
+
+def named(netlist: str, name: str) -> str:
+    """A mapped module under a name of its own."""
+    head, _, rest = netlist.partition("module ")
+    return f"{head}module {name}{rest[rest.index('(') :]}"
 
 
 @dataclass(frozen=True)

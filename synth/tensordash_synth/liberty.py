@@ -1,9 +1,10 @@
 """Cell libraries in Liberty format: which one to use, and the few facts of it that the flow needs."""
 
+import hashlib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, files
 from itertools import product
@@ -58,6 +59,8 @@ class Cell:
         Whether it has an `ff` group.
     clock_gate : ClockGate, optional
         Its pins, if it lets a clock through or stops it.
+    outputs : dict of str to float
+        The load that every output pin may drive, in femtofarads; 0 where the library gives none.
     """
 
     name: str
@@ -66,6 +69,7 @@ class Cell:
     functions: tuple[str, ...]
     is_flip_flop: bool
     clock_gate: ClockGate | None = None
+    outputs: dict[str, float] = field(default_factory=dict)
 
     def truth_table(self) -> str | None:
         """Output over all inputs in order, "1110" for a NAND2; None unless it is a gate of one or two inputs.
@@ -121,11 +125,20 @@ class Liberty:
             raise LibertyError(f"{self.path}: neither a buffer nor an inverter with an area")
         return cell
 
+    @cached_property
+    def digest(self) -> str:
+        """Of the file."""
+        return hashlib.sha256(self.path.read_bytes()).hexdigest()
+
+    @property
+    def output_load(self) -> float:
+        """What every output of a module drives, in femtofarads."""
+        return LOAD_OF_OUTPUTS * max(self.driving_cell.inputs.values())
+
     @property
     def constraints(self) -> str:
         """ABC's constraint file: what drives inputs, and the load of outputs in femtofarads."""
-        load = LOAD_OF_OUTPUTS * max(self.driving_cell.inputs.values())
-        return f"set_driving_cell {self.driving_cell.name}\nset_load {load:.4f} [all_outputs]\n"
+        return f"set_driving_cell {self.driving_cell.name}\nset_load {self.output_load:.4f} [all_outputs]\n"
 
 
 def default_liberty() -> Path:
@@ -216,7 +229,7 @@ def _load_unit(text: str) -> float:
 
 def _cells(text: str, load_unit: float) -> Iterator[Cell]:
     for name, body in _groups(text, "cell"):
-        inputs, functions = {}, []
+        inputs, outputs, functions = {}, {}, []
         gate: dict[str, list[str]] = {}
         for pin, contents in _groups(body, "pin"):
             for use in ("clock", "enable", "test", "out"):
@@ -224,7 +237,10 @@ def _cells(text: str, load_unit: float) -> Iterator[Cell]:
                     gate.setdefault(use, []).append(pin)
             if _attribute(contents, "direction") == "input":
                 inputs[pin] = _number(_attribute(contents, "capacitance")) * load_unit
-            elif function := _attribute(contents, "function"):
+                continue
+            if _attribute(contents, "direction") == "output":
+                outputs[pin] = _number(_attribute(contents, "max_capacitance")) * load_unit
+            if function := _attribute(contents, "function"):
                 functions.append(function)
         yield Cell(
             name=name,
@@ -233,6 +249,7 @@ def _cells(text: str, load_unit: float) -> Iterator[Cell]:
             functions=tuple(functions),
             is_flip_flop=re.search(r"\bff\s*\(", body) is not None,
             clock_gate=_clock_gate(gate),
+            outputs=outputs,
         )
 
 

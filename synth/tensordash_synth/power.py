@@ -1,7 +1,5 @@
 """Power from activity: the mapped netlist simulated on operands, what toggles handed to OpenSTA pin by pin."""
 
-import shutil
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +15,7 @@ from .gate_simulation import GateSimulation, Toggles, complete
 from .gates import GateNetlist, read_netlist
 from .hierarchy import PREFIX
 from .liberty import Liberty
+from .opensta import find_opensta, run_opensta
 from .yosys import SynthesisError
 
 __all__ = [
@@ -29,11 +28,10 @@ __all__ = [
     "power_by_instance",
     "random_streams",
     "recorded_streams",
+    "simulate",
     "waiting",
 ]
 
-OPENSTA = "sta"
-TIME_LIMIT = 1800.0  # seconds
 STREAMS, STEPS = 4, 64
 WAITS = 256  # all of what a counter of 32 bits does in its lowest eight
 RECORDED_LAYER, RECORDED_PASSES = "CNN.conv2", 2
@@ -69,12 +67,13 @@ library (sources) {{
 # A line for each cell: internal, switching, leakage and total power in watts. OpenSTA lets gated clocks run in all
 # cycles; the second table is what the cells behind them take for that alone.
 SCRIPT = """\
-set_cmd_units -time ns
+set_cmd_units -time ns -capacitance fF -resistance kOhm
 read_liberty cells.lib
 read_liberty sources.lib
 read_verilog flat.v
 link_design {top}
 create_clock -name clk -period {period} clk
+{wires}
 set pins {{}}
 set file [open pins.txt]
 while {{[gets $file name] >= 0}} {{ lappend pins [::sta::find_pin $name] }}
@@ -164,11 +163,6 @@ class DesignPower:
     def watts(self) -> float:
         """Of the whole design."""
         return sum(power.total for power in self.parts.values())
-
-
-def find_opensta() -> str | None:
-    """Path of OpenSTA's program, if it is installed."""
-    return shutil.which(OPENSTA)
 
 
 def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
@@ -272,7 +266,7 @@ def design_power(
     runs = []
     for activity in activities:
         simulation = GateSimulation(gates)
-        _simulate(simulation, config, activity)
+        simulate(simulation, config, activity)
         runs.append(simulation)
     paths = [cell.path for cell in gates.cells]
     return [
@@ -282,7 +276,12 @@ def design_power(
 
 
 def opensta_power(
-    gates: GateNetlist, runs: Sequence[GateSimulation | Toggles], top: str, clock_ns: float, folder: Path
+    gates: GateNetlist,
+    runs: Sequence[GateSimulation | Toggles],
+    top: str,
+    clock_ns: float,
+    folder: Path,
+    wires: str = "",
 ) -> list[NDArray[np.float64]]:
     """Power of every cell in simulations of a netlist.
 
@@ -298,6 +297,8 @@ def opensta_power(
         Period.
     folder : Path
         Where `read_netlist` was given, with the library.
+    wires : str
+        Commands that give OpenSTA wires; for "", it takes the library's wire load by fan-out, if it has one.
 
     Returns
     -------
@@ -323,8 +324,10 @@ def opensta_power(
     for i, run in enumerate(runs):
         np.savetxt(folder / f"activity_{i}.txt", np.stack([run.activity[nets], run.duty[nets]], axis=1), fmt="%.6g")
         np.savetxt(folder / f"duty_{i}.txt", run.duty[[net for _, net in gated_pins]], fmt="%.6g")
+    (folder / "wires.tcl").write_text(wires, encoding="utf-8")
     numbers = {"cells": len(gates.cells), "runs": len(runs), "gated": " ".join(map(str, gated))}
-    _opensta(SCRIPT.format(top=top, period=clock_ns, **numbers), folder, top)
+    numbers["wires"] = "source wires.tcl" if wires else ""
+    run_opensta(SCRIPT.format(top=top, period=clock_ns, **numbers), folder, f"power of {top}")
     tables = []
     for i, run in enumerate(runs):
         watts = np.loadtxt(folder / f"power_{i}.txt", ndmin=2)
@@ -347,8 +350,14 @@ class _Still(Random):
         return 0
 
 
-def _simulate(simulation: GateSimulation, config: TileConfig, activity: Activity) -> None:
-    """One run from reset; toggles are counted from the first operand to the last result, or while it waits then."""
+def simulate(simulation: GateSimulation, config: TileConfig, activity: Activity) -> None:
+    """One run from reset; toggles are counted from the first operand to the last result, or while it waits then.
+
+    Raises
+    ------
+    SynthesisError
+        If the netlist differs from the golden model in any cycle.
+    """
     from tensordash_sim.verify.lockstep import Lockstep
 
     random = _Still(0) if activity.waits else Random(0)
@@ -368,18 +377,6 @@ def _simulate(simulation: GateSimulation, config: TileConfig, activity: Activity
                 complete(lockstep.cycle())
     except AssertionError as error:
         raise SynthesisError(f"the netlist differs from the golden model on {activity.name}: {error}") from error
-
-
-def _opensta(script: str, folder: Path, top: str) -> None:
-    (folder / "power.tcl").write_text(script, encoding="utf-8")
-    command = [OPENSTA, "-no_splash", "-exit", "power.tcl"]
-    try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=TIME_LIMIT)
-    except subprocess.TimeoutExpired:
-        raise SynthesisError(f"power of {top} took OpenSTA more than {TIME_LIMIT:.0f} seconds") from None
-    words = " ".join((done.stdout + done.stderr).split())
-    if done.returncode or "Error" in words:
-        raise SynthesisError(f"power of {top} failed (OpenSTA ended with {done.returncode}): {words[-500:]}")
 
 
 def power_by_instance(watts: NDArray[np.float64], paths: Sequence[tuple[str, ...]]) -> dict[tuple[str, ...], Power]:

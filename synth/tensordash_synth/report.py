@@ -9,6 +9,7 @@ from typing import Any
 from .hierarchy import Placement
 from .mapping import LOGIC_SHARE, Mapped
 from .power_report import PowerReport
+from .wire_report import WireReport, rounded, wires_json
 
 __all__ = ["COMPONENTS", "DELAY_NOTES", "NOTES", "Areas", "CostReport", "Design"]
 
@@ -158,11 +159,14 @@ class CostReport(Areas):
         Of both tiles, if it was measured.
     power_reason : str
         Why it was not.
+    wires : WireReport, optional
+        Both tiles placed, if they were.
     """
 
     delays: dict[str, tuple[Mapped, Mapped]]
     power: PowerReport | None = None
     power_reason: str = "not asked for"
+    wires: WireReport | None = None
 
     @property
     def clock_ratio(self) -> float:
@@ -211,7 +215,9 @@ class CostReport(Areas):
                 "chip": round(self.chip_ratio, 4),
                 "power": None if self.power is None else round(self.power.ratio, 4),
                 "energy": None if self.power is None else self.power.energy_ratios,
+                **({} if self.wires is None else rounded(self.wires.ratios)),
             },
+            **({} if self.wires is None else wires_json(self.wires)),
             "power": None if self.power is None else self.power.to_json(),
             "idle": None if self.power is None else self.power.idle_json(),
             "power_reason": self.power_reason if self.power is None else None,

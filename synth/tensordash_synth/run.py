@@ -1,6 +1,5 @@
 """Runs of the recipe: modules of generated Verilog, several at a time, in a scratch folder."""
 
-import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -112,7 +111,7 @@ class Run:
     @cached_property
     def _key(self) -> list[str]:
         """What decides every mapping: the library."""
-        return [hashlib.sha256(self.library.path.read_bytes()).hexdigest()]
+        return [self.library.digest]
 
     def power(self, config: TileConfig, netlist: str, activities: Sequence[Activity], label: str) -> list[DesignPower]:
         """Power of a mapped tile on operands."""

@@ -6,6 +6,7 @@ from .fpga import FpgaReport
 from .numerics import NUMERICS_NOTES, NumericsReport
 from .power_report import LIMITS
 from .report import DELAY_NOTES, NOTES, CostReport
+from .wire_report import WIRE_NOTES, wire_table
 
 __all__ = ["PAPER_MM2", "cost_table", "fpga_table", "numerics_table", "sweep_table"]
 
@@ -77,6 +78,9 @@ def cost_table(report: CostReport) -> str:
         rows.append((LABELS[name], *_cells(report, name, areas)))
     notes = NOTES if report.power is None else (*NOTES, *LIMITS)
     parts = [*_head(report), *_aligned(rows, labels=1), "", *_power(report), *_summary(report), ""]
+    if report.wires is not None:
+        parts += [*wire_table(report.wires), ""]
+        notes = (*notes, *WIRE_NOTES)
     return "\n".join([*parts, *(f"- {note}" for note in notes)])
 
 

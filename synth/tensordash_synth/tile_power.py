@@ -4,13 +4,13 @@ from concurrent.futures import Future
 
 from tensordash import TileConfig
 
-from .hierarchy import Placement
+from .hierarchy import Placement, named
 from .power import DesignPower, find_opensta, random_streams, recorded_streams, waiting
 from .power_report import PowerReport, PowerRun
 from .report import CostReport, Design, component_sums, table_rows
 from .run import Run
 
-__all__ = ["measure_power", "named"]
+__all__ = ["measure_power"]
 
 ZEROS = (0.0, 0.5, 0.8, 0.9)
 
@@ -62,12 +62,6 @@ def _netlist(design: Design, report: CostReport) -> str:
     """Mapped modules of a tile under their own names: equal ones of both tiles were mapped once, under one."""
     names = sorted({placement.module for placement in design.placements})
     return "\n".join(named(report.modules[design.keys[name]].netlist, name) for name in names)
-
-
-def named(netlist: str, name: str) -> str:
-    """A mapped module under a name of its own."""
-    head, _, rest = netlist.partition("module ")
-    return f"{head}module {name}{rest[rest.index('(') :]}"
 
 
 def _sums(design: Design, power: DesignPower) -> dict[str, float]:

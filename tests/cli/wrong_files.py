@@ -38,6 +38,7 @@ TEXTS = {
     "zip.npy": "PK\x03\x04 not an archive",
     "words.lib": "this is no Liberty file\n",
     "empty.lib": "",
+    "words.lef": "these are no shapes\n",
     "train.py": "",
 }
 

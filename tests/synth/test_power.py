@@ -14,11 +14,11 @@ from tensordash_synth.gates import read_netlist
 from tensordash_synth.power import (
     WAITS,
     Activity,
-    _simulate,
     design_power,
     find_opensta,
     opensta_power,
     random_streams,
+    simulate,
     waiting,
 )
 from tensordash_synth.power_report import NO_OPENSTA
@@ -205,7 +205,7 @@ def test_a_tile_that_waits(report, library, tmp_path: Path) -> None:
         assert document["idle"]["share"][design] == pytest.approx(idle / busy, rel=1e-3)
     gates = read_netlist(netlist_of(report), "tensordash_tile", library, tmp_path)
     simulation = GateSimulation(gates)
-    _simulate(simulation, SMALL, waiting(SMALL))
+    simulate(simulation, SMALL, waiting(SMALL))
     assert simulation.cycles == WAITS
     for name in ("a_0_steps", "b_0_steps", "b_0_available", "out_payload", "steps", "effectual"):
         assert not simulation.activity[gates.ports[name][1]].any()
@@ -257,7 +257,7 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
         run.wait()
     text = "\n".join(each.result().netlist for each in mapped)
     simulation = GateSimulation(read_netlist(text, "tensordash_tile", library, tmp_path))
-    _simulate(simulation, config, random_streams(config, 0.6))
+    simulate(simulation, config, random_streams(config, 0.6))
     assert simulation.cycles > 64
     # In the PE or what is written behind it, where a gate makes sums; else any.
     module = next(placement.module for placement in hierarchy.placements if placement.role.endswith("pe"))
@@ -267,7 +267,7 @@ def test_netlists_equal_golden(kind: dict, library, tmp_path: Path) -> None:
     (tmp_path / "wrong").mkdir()
     simulation = GateSimulation(read_netlist(wrong, "tensordash_tile", library, tmp_path / "wrong"))
     with pytest.raises(SynthesisError, match="the netlist differs from the golden model on .*golden says"):
-        _simulate(simulation, config, random_streams(config, 0.6))
+        simulate(simulation, config, random_streams(config, 0.6))
 
 
 @needs_opensta

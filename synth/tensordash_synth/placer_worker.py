@@ -1,0 +1,57 @@
+"""Coloquinte in a process of its own, run by path: `python placer_worker.py PROBLEM.npz SOLUTION.npz`.
+
+An error in compiled code must not end our process, and what the placer prints is nobody's. Lengths are whole units: a
+site across, and a fraction of a row upwards that is as near to a site as can be.
+"""
+
+import sys
+from itertools import pairwise
+
+import numpy as np
+
+ORIENTATIONS = ("N", "FS", "FN", "S")
+
+
+def main(problem: str, solution: str) -> None:
+    """Place what `problem` has, and write columns, rows and orientations of its movable cells."""
+    import coloquinte as placer  # which nothing but this process needs
+
+    with np.load(problem) as file:
+        given = {name: file[name] for name in file.files}
+    height, rows, sites = (int(given[name]) for name in ("height", "rows", "sites"))
+    widths, pad_x, pad_y = given["widths"], given["pad_x"], given["pad_y"]
+    cells, pads = len(widths), len(pad_x)
+    circuit = placer.Circuit(cells + pads)
+    circuit.cell_width = [*widths.tolist(), *[0] * pads]
+    circuit.cell_height = [height] * cells + [0] * pads
+    circuit.cell_is_fixed = [False] * cells + [True] * pads
+    circuit.cell_is_obstruction = [True] * cells + [False] * pads
+    circuit.cell_row_polarity = [placer.CellRowPolarity.SAME] * (cells + pads)
+    starts = given["starts"].tolist()
+    places, xs, ys = (given[name].tolist() for name in ("places", "offset_x", "offset_y"))
+    for start, end in pairwise(starts):
+        circuit.add_net(places[start:end], xs[start:end], ys[start:end])
+    circuit.cell_x = [*[sites // 2] * cells, *pad_x.tolist()]
+    circuit.cell_y = [*[rows * height // 2] * cells, *pad_y.tolist()]
+    upright = placer.CellOrientation.N, placer.CellOrientation.FS
+    circuit.rows = [
+        placer.Row(placer.Rectangle(0, sites, row * height, (row + 1) * height), upright[row % 2])
+        for row in range(rows)
+    ]
+    circuit.check()
+    parameters = placer.ColoquinteParameters(int(given["effort"]), int(given["seed"]))
+    circuit.place_global(parameters)
+    if given["rough"]:
+        circuit.legalize(parameters)
+    else:
+        circuit.place_detailed(parameters)
+    np.savez(
+        solution,
+        x=np.array(circuit.cell_x[:cells], np.int64),
+        y=np.array(circuit.cell_y[:cells], np.int64),
+        orientation=np.array([ORIENTATIONS.index(each.name) for each in circuit.cell_orientation[:cells]], np.int8),
+    )
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,252 @@
+"""Wires: lengths to capacitance, delay and power by OpenSTA; cells that grow for them and still do the same."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pytest
+
+from tensordash_synth import LibertyError, load_lef, load_liberty
+from tensordash_synth.gate_simulation import GateSimulation, Toggles
+from tensordash_synth.gates import GateNetlist, read_netlist
+from tensordash_synth.growth import LOAD_SHARE, Grown, grow, ladders
+from tensordash_synth.pins import cell_sites, pin_table
+from tensordash_synth.placement import Placed, find_placer, floorplan, place
+from tensordash_synth.power import find_opensta, opensta_power
+from tensordash_synth.wire_timing import Timing, measure_timing, timing_verilog
+from tensordash_synth.wires import NO_WIRE, WireLoad, annotations, length_factors, wire_load, wires
+from tensordash_synth.yosys import SynthesisError
+
+from .test_core_power import MEMORY, TOP
+from .wire_netlists import random_netlist
+
+needs_placer = pytest.mark.skipif(find_placer() is None, reason="coloquinte is not installed")
+needs_opensta = pytest.mark.skipif(find_opensta() is None, reason="OpenSTA is not installed")
+VOLTS, PERIOD = 1.1, 2.0
+LOAD = WireLoad(ff_per_um=0.1774, ohm_per_um=3.571429)
+
+
+@pytest.fixture(scope="module")
+def library():
+    return load_liberty()
+
+
+@pytest.fixture(scope="module")
+def lef():
+    return load_lef()
+
+
+@pytest.fixture(scope="module")
+def gates(library, tmp_path_factory: pytest.TempPathFactory) -> GateNetlist:
+    return random_netlist(library, tmp_path_factory.mktemp("netlist"), fanout=200)
+
+
+@pytest.fixture(scope="module")
+def placed(gates, library, lef, tmp_path_factory: pytest.TempPathFactory) -> Placed:
+    widths = cell_sites(gates, lef)
+    floor = floorplan(lef, sum(widths), 0.8)
+    return place(pin_table(gates, library, lef), widths, floor, tmp_path_factory.mktemp("placed"))
+
+
+@pytest.fixture(scope="module")
+def grown(gates, library, lef, placed) -> Grown:
+    return grow(gates, library, lef, placed, LOAD)
+
+
+def timing(gates: GateNetlist, library, lef, placed: Placed, folder: Path, load: WireLoad, scale: float = 1) -> Timing:
+    pins = pin_table(gates, library, lef)
+    at = scale * placed.pins_um(pins)
+    commands = annotations(pins, at, wires(pins, at, load), len(gates.cells))
+    return measure_timing(gates, library, PERIOD, folder, commands)
+
+
+def test_wire_loads(library, tmp_path: Path) -> None:
+    assert wire_load(library) == LOAD
+    text = library.path.read_text(encoding="utf-8")
+    other = tmp_path / "other.lib"
+
+    def of(*changes: tuple[str, str]) -> WireLoad:
+        changed = text
+        for old, new in changes:
+            changed = re.sub(old, new, changed)
+        other.write_text(changed, encoding="utf-8")
+        return wire_load(replace(library, path=other))
+
+    assert of((r"default_wire_load .*", "")).ff_per_um == 0.1774, "without a default the first one"
+    in_ohms = of(("1kohm", "1ohm"), (r"\(1,ff\)", "(10,ff)"))
+    assert (in_ohms.ff_per_um, in_ohms.ohm_per_um) == pytest.approx((1.774, 3.571429e-3))
+    with pytest.raises(LibertyError, match="no wire_load"):
+        of(("wire_load", "wires"))
+    with pytest.raises(LibertyError, match="its wire_load has no capacitance"):
+        of((r"capacitance : 1.774000e-01;", "capacitance : 0;"))
+
+
+def test_lengths() -> None:
+    assert length_factors(np.array([1, 2, 3, 4, 50])).tolist() == [1, 1, 1, 1.0828, 2.7933]
+    assert (np.diff(length_factors(np.arange(2, 300))) >= 0).all()
+
+
+@needs_placer
+@needs_opensta
+def test_longer_wires_take_longer(gates, library, lef, placed, tmp_path: Path) -> None:
+    by_fanout = measure_timing(gates, library, PERIOD, tmp_path)
+    periods = [timing(gates, library, lef, placed, tmp_path, LOAD, scale).period_ns for scale in (0, 1, 2, 4)]
+    none = timing(gates, library, lef, placed, tmp_path, NO_WIRE).period_ns
+    assert periods[0] == pytest.approx(none), "wires without a length are none"
+    assert by_fanout.period_ns > none, "without commands OpenSTA takes the library's wire load"
+    assert periods == sorted(periods)
+    assert periods[-1] > 1.1 * periods[0]
+    resistive = replace(LOAD, ohm_per_um=100 * LOAD.ohm_per_um)
+    assert timing(gates, library, lef, placed, tmp_path, resistive).period_ns > periods[1]
+    slower = measure_timing(gates, library, 3 * PERIOD, tmp_path)
+    assert slower.period_ns == pytest.approx(by_fanout.period_ns, abs=1e-6), "whatever period it is measured at"
+
+
+@needs_placer
+@needs_opensta
+def test_delay_of_an_input_is_what_it_is_told(gates, library, lef, placed, tmp_path: Path) -> None:
+    pins = pin_table(gates, library, lef)
+    at = placed.pins_um(pins)
+    commands = annotations(pins, at, wires(pins, at, LOAD), len(gates.cells))
+    before = measure_timing(gates, library, PERIOD, tmp_path, commands)
+    last = before.cells[-1]
+    lines = commands.splitlines()
+    (line,) = (line for line in lines if line.startswith("::sta::set_elmore") and f" g{last}/D " in f"{line} ")
+    driver, sink, delay = line.split()[1:]
+    later = commands.replace(line, f"::sta::set_elmore {driver} {sink} {float(delay) + 0.5}")
+    assert measure_timing(gates, library, PERIOD, tmp_path, later).period_ns > before.period_ns + 0.3
+
+
+@needs_placer
+@needs_opensta
+def test_power_of_wires_is_half_of_capacitance_times_voltage_squared(
+    gates, library, lef, placed, tmp_path: Path
+) -> None:
+    """For each toggle; and nothing but switching changes by much, by OpenSTA."""
+    pins = pin_table(gates, library, lef)
+    at = placed.pins_um(pins)
+    found = wires(pins, at, LOAD)
+    commands = annotations(pins, at, found, len(gates.cells), inputs="s{}/Q", outputs=False)
+    toggles = Toggles(activity=np.full(gates.nets, 0.5), duty=np.full(gates.nets, 0.5))
+    (tmp_path / "cells.lib").symlink_to(library.path.resolve())
+    nothing = annotations(pins, at, wires(pins, at, NO_WIRE), len(gates.cells), inputs="s{}/Q", outputs=False)
+    (without,) = opensta_power(gates, [toggles], "top", PERIOD, tmp_path, nothing)
+    (with_wires,) = opensta_power(gates, [toggles], "top", PERIOD, tmp_path, commands)
+    outputs = ("Z", "ZN", "Q")
+    driven = {net for cell in gates.cells for name, net in cell.pins.items() if name in outputs and net != gates.clock}
+    farads = 1e-15 * sum(found.ff[net] for net in driven if pins.counts[net] > 1)
+    expected = 0.5 * farads * VOLTS**2 * 0.5 / (PERIOD * 1e-9)
+    assert (with_wires - without)[:, 1].sum() == pytest.approx(expected, rel=0.01)
+    assert with_wires[:, 2] == pytest.approx(without[:, 2]), "leakage"
+
+
+def test_ladders(library, lef) -> None:
+    found = ladders(library, lef)
+    assert [cell.name for cell in found["INV_X1"]] == [f"INV_X{n}" for n in (1, 2, 4, 8, 16, 32)]
+    assert [cell.name for cell in found["DFF_X1"]] == ["DFF_X1", "DFF_X2"]
+    assert found["NAND2_X4"][0].name == "NAND2_X1"
+    assert "BUF_X32" in {cell.name for cell in found["CLKBUF_X1"]}
+
+
+def overloaded(grown_gates: GateNetlist, library, lef, placed: Placed, load: WireLoad) -> list[int]:
+    """Nets, but for clocks, on which a driver that could be stronger drives more than its share."""
+    pins = pin_table(grown_gates, library, lef)
+    total = pins.loads_ff + wires(pins, placed.pins_um(pins), load).ff
+    cells, ladder = {cell.name: cell for cell in library.cells}, ladders(library, lef)
+    found = []
+    for cell in grown_gates.cells:
+        strong = min(cells[cell.kind].outputs.values())
+        for name in cells[cell.kind].outputs:
+            net = cell.pins.get(name, 0)
+            loaded = net > 1 and pins.counts[net] > 1 and not pins.clocks[net]
+            if loaded and total[net] > strong * LOAD_SHARE and cell.kind != ladder[cell.kind][-1].name:
+                found.append(net)
+    return found
+
+
+@needs_placer
+def test_cells_grow_for_what_they_drive(gates, library, lef, placed, grown) -> None:
+    assert overloaded(gates, library, lef, placed, LOAD), "there is something to do"
+    assert overloaded(grown.gates, library, lef, grown.near, LOAD) == []
+    assert grown.stronger > 0
+    assert grown.buffers > 0
+    assert len(grown.gates.cells) == len(gates.cells) + grown.buffers
+    assert grown.near.density > placed.density
+    assert grown.sites_before == placed.widths.sum()
+    assert grown.origins[: gates.nets].tolist() == list(range(gates.nets))
+    assert set(grown.origins[gates.nets :]) <= set(range(gates.nets))
+    heavier = grow(gates, library, lef, placed, replace(LOAD, ff_per_um=4 * LOAD.ff_per_um))
+    assert heavier.near.density > grown.near.density
+    again = grow(gates, library, lef, placed, LOAD)
+    assert [cell.kind for cell in again.gates.cells] == [cell.kind for cell in grown.gates.cells]
+
+
+def same(one: GateNetlist, other: GateNetlist, library, folder: Path, steps: int = 40) -> bool:
+    """Whether both have the same values at their outputs on random inputs."""
+    simulations = []
+    for name, gates in (("one", one), ("other", other)):
+        (folder / name).mkdir()
+        text = timing_verilog(gates)
+        simulations.append(GateSimulation(read_netlist(text, "placed", library, folder / name)))
+    bits = {way: [int(n) for w, nets in one.ports.values() if w == way for n in nets] for way in ("input", "output")}
+    after = [int(n) for w, nets in other.ports.values() if w == "output" for n in nets]
+    random = Random(1)
+    for _ in range(steps):
+        inputs = {f"i{net}": random.getrandbits(1) for net in bits["input"] if net != one.clock and net > 1}
+        seen = []
+        for simulation, outputs in zip(simulations, (bits["output"], after), strict=True):
+            simulation.drive(**inputs, clk=0)
+            with pytest.raises(StopIteration):
+                simulation.settle().send(None)
+            seen.append([simulation.read(f"o{net}") for net in outputs if net > 1])
+            with pytest.raises(StopIteration):
+                simulation.tick().send(None)
+        if seen[0] != seen[1]:
+            return False
+    return True
+
+
+@needs_placer
+def test_what_has_grown_does_the_same(gates, library, grown, tmp_path: Path) -> None:
+    assert same(gates, grown.gates, library, tmp_path)
+
+
+@needs_placer
+def test_a_buffer_on_another_net_is_found(gates, library, grown, tmp_path: Path) -> None:
+    cells = list(grown.gates.cells)
+    buffer = cells[len(gates.cells)]
+    (source, net), (result, behind) = buffer.pins.items()
+    elsewhere = next(cell.pins["Q"] for cell in cells if cell.kind.startswith("DFF") and cell.pins.get("Q", net) != net)
+    cells[len(gates.cells)] = replace(buffer, pins={source: elsewhere, result: behind})
+    assert not same(gates, replace(grown.gates, cells=cells), library, tmp_path)
+
+
+@needs_placer
+@needs_opensta
+def test_growing_helps(gates, library, lef, placed, grown, tmp_path: Path) -> None:
+    before = timing(gates, library, lef, placed, tmp_path, LOAD).period_ns
+    assert timing(grown.gates, library, lef, grown.near, tmp_path, LOAD).period_ns < before
+
+
+@needs_placer
+@needs_opensta
+def test_memories_stand_around_a_core(library, lef, tmp_path: Path) -> None:
+    gates = read_netlist(MEMORY + TOP, "tensordash_core", library, tmp_path)
+    pins, widths = pin_table(gates, library, lef), cell_sites(gates, lef)
+    assert pins.ports == sum(int((nets > 1).sum()) for _, nets in gates.ports.values()) - 1, "all but the clock"
+    placed = place(pins, widths, floorplan(lef, 40 * sum(widths), 0.8), tmp_path)
+    assert placed.faults == []
+    found = wires(pins, placed.pins_um(pins), LOAD)
+    (inverter,) = gates.cells
+    assert found.length_um[inverter.pins["A"]] > 0
+    commands = annotations(pins, placed.pins_um(pins), found, len(gates.cells))
+    near, far = (measure_timing(gates, library, PERIOD, tmp_path, text).period_ns for text in (commands[:0], commands))
+    assert 0 < near < far
+
+
+def test_without_opensta(gates, library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tensordash_synth.wire_timing.find_opensta", lambda: None)
+    with pytest.raises(SynthesisError, match="OpenSTA is not installed"):
+        measure_timing(gates, library, PERIOD, tmp_path)

@@ -1,0 +1,38 @@
+"""Netlists to place: some hundred gates that read each other at random, with registers and ports."""
+
+from pathlib import Path
+from random import Random
+
+from tensordash_synth.gates import GateNetlist, read_netlist
+from tensordash_synth.liberty import Liberty
+
+GATES = {"NAND2_X1": ("A1", "A2"), "NOR2_X1": ("A1", "A2"), "XOR2_X1": ("A", "B"), "AND2_X2": ("A1", "A2")}
+OUTPUTS = {"NAND2_X1": "ZN", "NOR2_X1": "ZN", "XOR2_X1": "Z", "AND2_X2": "ZN"}
+
+
+def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int = 0, seed: int = 0) -> str:
+    """Verilog of a module `top`: gates that mostly read what was made shortly before, the last ones registered.
+
+    `fanout` registers more read its first input.
+    """
+    random = Random(seed)
+    nets = [f"x[{i}]" for i in range(ports)] + [f"q[{i}]" for i in range(registers)]
+    lines = []
+    for i in range(gates):
+        kind = random.choice(sorted(GATES))
+        sources = [random.choice(nets[-24:] if random.random() < 0.9 else nets) for _ in range(2)]
+        pins = [f".{pin}({net})" for pin, net in zip(GATES[kind], sources, strict=True)]
+        lines.append(f"  {kind} u{i} ({', '.join(pins)}, .{OUTPUTS[kind]}(w[{i}]));")
+        nets.append(f"w[{i}]")
+    lines += [f"  DFF_X1 r{i} (.D({random.choice(nets[-60:])}), .CK(clk), .Q(q[{i}]));" for i in range(registers)]
+    lines += [f"  DFF_X1 f{i} (.D(x[0]), .CK(clk), .Q(p[{i}]));" for i in range(fanout)]
+    head = ["module top(clk, x, y, p);", "  input clk;", f"  input [{ports - 1}:0] x;"]
+    head += [f"  output [{registers - 1}:0] y;", f"  output [{max(fanout, 1) - 1}:0] p;"]
+    head += [f"  wire [{registers - 1}:0] q;", f"  wire [{gates - 1}:0] w;", "  assign y = q;"]
+    head += [] if fanout else ["  assign p = 1'b0;"]
+    return "\n".join([*head, *lines, "endmodule", ""])
+
+
+def random_netlist(library: Liberty, folder: Path, gates: int = 240, **shape: int) -> GateNetlist:
+    """Such a netlist; `folder` must be empty."""
+    return read_netlist(random_verilog(gates, **shape), "top", library, folder)
