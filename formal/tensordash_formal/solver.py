@@ -18,10 +18,9 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-import pyosys
-
 from tensordash import TensorDashError
 from tensordash.storage.files import write_whole
+from tensordash_synth.yosys import ABC
 
 __all__ = ["Answer", "ProofError", "Question", "Solver"]
 
@@ -159,7 +158,7 @@ class Solver:
     def _run(self, place: Path) -> Answer:
         path = f"{SCRIPTS}{os.pathsep}{os.environ.get('PATH', '')}"
         options = [part for tool, name in PROGRAMS.items() for part in (f"--{tool}", _program(name, path))]
-        options += ["--abc", str(Path(pyosys.__file__).parent / "yosys-abc")]
+        options += ["--abc", str(ABC)]
         options += ["--yosys", shlex.join([sys.executable, str(YOSYS)])]
         _program("z3", path)
         log = place / "log.txt"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyosys
 
 from tensordash import TileConfig
 
@@ -18,14 +17,13 @@ from .hierarchy import Hierarchy
 from .liberty import Liberty
 from .mapping import Mapped
 from .run import Progress, Run, running
-from .yosys import SynthesisError, run_yosys
+from .yosys import ABC, SynthesisError, run_yosys
 
 __all__ = ["Equivalence", "EquivalenceReport", "prove_equivalence"]
 
 TILE = "tensordash_tile"
 PLAIN_SECONDS, SECONDS = 45, 900
 VECTORS, SEED = 1 << 20, 0
-ABC = Path(pyosys.__file__).parent / "yosys-abc"
 PLAIN = ["proc", "flatten", "opt_clean"]
 ELABORATED = "synth -flatten -noabc -booth -top {top}"
 # A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable behind a clock gate.

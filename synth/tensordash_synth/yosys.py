@@ -6,11 +6,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib.metadata import distribution
 from pathlib import Path
 
 from tensordash import TensorDashError
 
-__all__ = ["SynthesisError", "run_yosys"]
+__all__ = ["ABC", "SynthesisError", "run_yosys"]
 
 # Commands come by standard input, one a line; everything that Yosys and ABC print is kept in a file.
 # Python would let the pass that runs finish first when the user interrupts.
@@ -22,6 +23,9 @@ design = libyosys.Design()
 for command in sys.stdin.read().splitlines():
     libyosys.run_pass(command, design)
 """
+# Found without importing its package, which would load every later library (PyTorch's, matplotlib's) with global
+# symbols: exceptions of one are then not understood by another.
+ABC = Path(str(distribution("pyosys").locate_file("pyosys/yosys-abc")))
 TIME_LIMIT = 1800.0  # seconds
 LAST_LINES = 5
 

@@ -57,6 +57,7 @@ UNUSED = {
     "most": "Its lowest bits are zero: a group's units at most, times groups.",
     "moves_*": "What would move beyond the end does not.",
     "queue_base": "The ring of descriptors begins at a multiple of 64.",
+    "ahead": "The last bank is before no head.",
     "read_data": "The sign of a mask's value does not matter.",
     "read_ready": "The output unit is built without biases and masks, and reads nothing.",
     "relu": "The core is built without it.",

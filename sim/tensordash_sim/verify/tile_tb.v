@@ -130,7 +130,7 @@ module @PREFIX@_tile_tb;
     end
   end
 @C_DRIVER@
-  task check(input [8*16-1:0] name, input [31:0] found, input [31:0] expected);
+  task check(input [8*24-1:0] name, input [31:0] found, input [31:0] expected);
     if (found !== expected) begin
       errors = errors + 1;
       $display("%0t: %0s is %0d, expected %0d", $time, name, found, expected);

@@ -26,10 +26,13 @@ SIZE = 1 << 22
 
 @pytest.mark.parametrize("name", ["core", pytest.param("core-dense", marks=pytest.mark.slow)])
 def test_cycles_and_busy_units(name):
-    """Random layers: schedules are counted exactly, layouts nearly, cycles within a tenth."""
+    """Random layers: schedules are counted exactly, layouts nearly, cycles within a tenth.
+
+    A sparse tile schedules with what it has while a bank is late, because a layout wrote it: those count as well.
+    """
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
-    errors = []
+    errors, late = [], []
     with VerilatedCore(config, SIZE + (1 << 18)) as core:
         for seed in range(50, 58):
             work = random_work(Random(seed), config, (50_000, 300_000))
@@ -41,7 +44,8 @@ def test_cycles_and_busy_units(name):
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
             run = core.run(program, SIZE)
             counters, said = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
-            assert round(counters["steps"] / speedup) == counters["scheduled"], said
+            late.append(counters["scheduled"] - round(counters["steps"] / speedup))
+            assert 0 <= late[-1] <= (counters["layout_a_busy"] + counters["layout_b_busy"]) / 16, said
             expected = timing(config, program, speedup=speedup)
             assert expected.cycles == estimate(replace(contraction, speedup=speedup), blocking)
             for unit, share in (("layout_a", 0.05), ("layout_b", 0.05), ("store", 0.05), ("load", 0.12)):
@@ -49,6 +53,7 @@ def test_cycles_and_busy_units(name):
             errors.append(abs(expected.cycles / run.cycles - 1))
             assert errors[-1] < (0.1 if run.cycles > 3000 else 0.2), said
     assert np.median(errors) < 0.03
+    assert late.count(0) >= (8 if config.tile.sparsity == "none" else 5)
 
 
 @pytest.mark.parametrize("operation", OPERANDS)

@@ -11,7 +11,7 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     sparsity = str(rng.choice(["none", "rows", "rows", "both"]))
     if rng.random() < 0.2:
         preset = load_preset(preset_names()[rng.integers(len(preset_names()))])
-        return TileConfig(**(preset.to_mapping()["tile"] | {"format": "int8", "accumulator": "exact"}))
+        return TileConfig(**(preset.to_mapping()["tile"] | {"format": "int8", "accumulator": "exact", "scale": "none"}))
     rows, lanes, depth = int(rng.integers(1, 7)), int(rng.integers(2, 10)), int(rng.integers(2, 7))
     if rng.random() < 0.1:
         lanes = int(rng.choice([16, 31, 32]))
