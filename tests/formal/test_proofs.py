@@ -66,7 +66,7 @@ CASES += [
         proof,
         load_any_preset(name),
         id=f"{proof.name}-{name}",
-        marks=() if f"{proof.name}-{name}" in ("core_axi-core", "core_axi_lite-core") else pytest.mark.slow,
+        marks=() if f"{proof.name}-{name}" == "core_axi_lite-core" else pytest.mark.slow,
     )
     for name in preset_names("core")
     for proof in CORE_PROOFS

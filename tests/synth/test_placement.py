@@ -8,25 +8,15 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from tensordash_synth import LefError, load_lef, load_liberty, placement_svg
+from tensordash_synth import LefError, placement_svg
 from tensordash_synth import placement as module
 from tensordash_synth.pins import cell_sites, pin_table
 from tensordash_synth.placement import NO_PLACER, SEED, Placed, find_placer, floorplan, place
 from tensordash_synth.yosys import SynthesisError
 
-from .wire_netlists import random_netlist
+from .wire_netlists import placed_netlist, random_netlist
 
 needs_placer = pytest.mark.skipif(find_placer() is None, reason="coloquinte is not installed")
-
-
-@pytest.fixture(scope="module")
-def library():
-    return load_liberty()
-
-
-@pytest.fixture(scope="module")
-def lef():
-    return load_lef()
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +30,8 @@ def pins(gates, library, lef):
 
 
 @pytest.fixture(scope="module")
-def placed(gates, pins, lef, tmp_path_factory: pytest.TempPathFactory) -> Placed:
-    widths = cell_sites(gates, lef)
-    return place(pins, widths, floorplan(lef, sum(widths), 0.8), tmp_path_factory.mktemp("placed"))
+def placed(gates, library, lef, tmp_path_factory: pytest.TempPathFactory) -> Placed:
+    return placed_netlist(gates, library, lef, tmp_path_factory.mktemp("placed"))
 
 
 def half_perimeters(gates, lef, placed: Placed) -> dict[int, float]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash_synth import load_liberty, synthesize
+from tensordash_synth import synthesize
 from tensordash_synth.gate_simulation import GateSimulation
 from tensordash_synth.gates import read_netlist
 from tensordash_synth.power import (
@@ -48,11 +48,6 @@ module top(clk, x, q, y);
   DFF_X1 state (.D(d), .CK(clk), .Q(q));
 endmodule
 """
-
-
-@pytest.fixture(scope="module")
-def library():
-    return load_liberty()
 
 
 def completed(bench) -> None:

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from tensordash_synth import LibertyError, load_lef, load_liberty
+from tensordash_synth import LibertyError
 from tensordash_synth.gate_simulation import GateSimulation, Toggles
 from tensordash_synth.gates import GateNetlist, read_netlist
 from tensordash_synth.growth import LOAD_SHARE, Grown, grow, ladders
@@ -20,22 +20,12 @@ from tensordash_synth.wires import NO_WIRE, WireLoad, annotations, length_factor
 from tensordash_synth.yosys import SynthesisError
 
 from .test_core_power import MEMORY, TOP
-from .wire_netlists import random_netlist
+from .wire_netlists import placed_netlist, random_netlist
 
 needs_placer = pytest.mark.skipif(find_placer() is None, reason="coloquinte is not installed")
 needs_opensta = pytest.mark.skipif(find_opensta() is None, reason="OpenSTA is not installed")
 VOLTS, PERIOD = 1.1, 2.0
 LOAD = WireLoad(ff_per_um=0.1774, ohm_per_um=3.571429)
-
-
-@pytest.fixture(scope="module")
-def library():
-    return load_liberty()
-
-
-@pytest.fixture(scope="module")
-def lef():
-    return load_lef()
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +35,7 @@ def gates(library, tmp_path_factory: pytest.TempPathFactory) -> GateNetlist:
 
 @pytest.fixture(scope="module")
 def placed(gates, library, lef, tmp_path_factory: pytest.TempPathFactory) -> Placed:
-    widths = cell_sites(gates, lef)
-    floor = floorplan(lef, sum(widths), 0.8)
-    return place(pin_table(gates, library, lef), widths, floor, tmp_path_factory.mktemp("placed"))
+    return placed_netlist(gates, library, lef, tmp_path_factory.mktemp("placed"))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,10 @@ from pathlib import Path
 from random import Random
 
 from tensordash_synth.gates import GateNetlist, read_netlist
+from tensordash_synth.lef import Lef
 from tensordash_synth.liberty import Liberty
+from tensordash_synth.pins import cell_sites, pin_table
+from tensordash_synth.placement import Placed, floorplan, place
 
 GATES = {"NAND2_X1": ("A1", "A2"), "NOR2_X1": ("A1", "A2"), "XOR2_X1": ("A", "B"), "AND2_X2": ("A1", "A2")}
 OUTPUTS = {"NAND2_X1": "ZN", "NOR2_X1": "ZN", "XOR2_X1": "Z", "AND2_X2": "ZN"}
@@ -36,3 +39,9 @@ def random_verilog(gates: int, registers: int = 8, ports: int = 6, fanout: int =
 def random_netlist(library: Liberty, folder: Path, gates: int = 240, **shape: int) -> GateNetlist:
     """Such a netlist; `folder` must be empty."""
     return read_netlist(random_verilog(gates, **shape), "top", library, folder)
+
+
+def placed_netlist(gates: GateNetlist, library: Liberty, lef: Lef, folder: Path) -> Placed:
+    """A netlist where it was placed, at a density of 0.8."""
+    widths = cell_sites(gates, lef)
+    return place(pin_table(gates, library, lef), widths, floorplan(lef, sum(widths), 0.8), folder)

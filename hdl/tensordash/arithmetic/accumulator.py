@@ -15,7 +15,37 @@ from ..configuration.parameters import require_int
 from ..layouts import FixedPoint, RawSumLayout, product_layout
 from .sum_ports import SumSignature
 
-__all__ = ["ExactAccumulator"]
+__all__ = ["ExactAccumulator", "shifted_up"]
+
+
+def shifted_up(
+    m: Module, bits: list[Value], shift: Value, *, below: Value, above: Value | None = None, width: int, name: str
+) -> list[Value]:
+    """A barrel shifter to the left, whose result has no more than `width` bits: what leaves it is lost.
+
+    Parameters
+    ----------
+    m : Module
+        Gets a signal for each of its levels.
+    bits : list of Value
+        What is shifted, the lowest first.
+    shift : Value
+        By how many.
+    below, above : Value
+        What comes in at both ends; above, if left out, the highest bit: that of a number with a sign.
+    width : int
+        Bits, at least as many as there are.
+    name : str
+        Of the signals, with the level behind it.
+    """
+    for level, selected in enumerate(shift):
+        reach, top = 1 << level, bits[-1] if above is None else above
+        grown = min(len(bits) + reach, width)
+        padded = [below] * reach + bits + [top] * (grown - len(bits))
+        shifted = Signal(grown, name=f"{name}_{level}")
+        m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
+        bits = list(shifted)
+    return bits
 
 
 class ExactAccumulator(Block):
@@ -86,14 +116,15 @@ class ExactAccumulator(Block):
         ]
         # Complemented before the shift, with the sign shifted in at both ends: fewer gates than after it.
         width = self.shape.significand_bits
-        bits = list((product.significand & counts.replicate(width)) ^ negative.replicate(width))
-        for stage, selected in enumerate(product.shift):
-            reach = 1 << stage
-            grown = min(len(bits) + reach, self.shape.product_bits)
-            padded = [negative] * reach + bits + [negative] * (grown - len(bits))
-            shifted = Signal(grown, name=f"shifted_{lane}_{stage}")
-            m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
-            bits = list(shifted)
+        bits = shifted_up(
+            m,
+            list((product.significand & counts.replicate(width)) ^ negative.replicate(width)),
+            product.shift,
+            below=negative,
+            above=negative,
+            width=self.shape.product_bits,
+            name=f"shifted_{lane}",
+        )
         term = Signal(signed(self.shape.product_bits + 1), name=f"term_{lane}")
         m.d.comb += term.eq(Cat(*bits, negative).as_signed())
         return term, negative

@@ -4,14 +4,14 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In
 
 from ..configuration.numerics import Numerics
 from ..configuration.parameters import require_int
 from ..layouts import product_layout
-from .accumulator import ExactAccumulator
+from .accumulator import ExactAccumulator, shifted_up
 from .step_sums import step_sum_bits
 from .sum_ports import SumSignature
 
@@ -89,16 +89,14 @@ class ScaledAccumulator(ExactAccumulator):
         ]
         # Complemented before the shift, with the sign shifted in below, as products are.
         width = self.total_bits
-        bits = list(
-            (multiplied.as_unsigned() & counts.replicate(len(multiplied))) ^ negative.replicate(len(multiplied))
+        bits = shifted_up(
+            m,
+            list((multiplied.as_unsigned() & counts.replicate(len(multiplied))) ^ negative.replicate(len(multiplied))),
+            scale.shift,
+            below=negative,
+            width=width,
+            name=f"shifted_{step}",
         )
-        for stage, selected in enumerate(scale.shift):
-            reach, top = 1 << stage, bits[-1]
-            grown = min(len(bits) + reach, width)
-            padded = [negative] * reach + bits + [top] * (grown - len(bits))
-            shifted = Signal(grown, name=f"shifted_{step}_{stage}")
-            m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
-            bits = list(shifted)
         term = Signal(signed(width), name=f"term_{step}")
         m.d.comb += term.eq(Cat(*bits).as_signed())
         return term, negative

@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import add
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Module, Signal, signed
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
@@ -12,6 +12,7 @@ from ..configuration.formats import FloatFormat
 from ..configuration.numerics import Numerics
 from ..configuration.parameters import require_int
 from ..layouts import FixedPoint, product_layout
+from .accumulator import shifted_up
 
 __all__ = ["StepSums", "step_sum_bits"]
 
@@ -82,14 +83,15 @@ class StepSums(Block):
         terms, signs = [], []
         for lane, product in enumerate(self.products):
             negative, term = Signal(name=f"negative_{lane}"), Signal(self.product_bits + 1, name=f"term_{lane}")
-            bits = list(product.significand ^ product.sign.replicate(len(product.significand)))
-            for stage, selected in enumerate(product.shift):
-                reach = 1 << stage
-                grown = min(len(bits) + reach, self.product_bits)
-                padded = [product.sign] * reach + bits + [product.sign] * (grown - len(bits))
-                shifted = Signal(grown, name=f"shifted_{lane}_{stage}")
-                m.d.comb += shifted.eq(Mux(selected, Cat(padded[:grown]), Cat(padded[reach:])))
-                bits = list(shifted)
+            bits = shifted_up(
+                m,
+                list(product.significand ^ product.sign.replicate(len(product.significand))),
+                product.shift,
+                below=product.sign,
+                above=product.sign,
+                width=self.product_bits,
+                name=f"shifted_{lane}",
+            )
             m.d.comb += [negative.eq(product.sign), term.eq(Cat(*bits, product.sign))]
             terms.append(term)
             signs.append(negative)

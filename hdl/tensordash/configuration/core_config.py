@@ -127,8 +127,7 @@ class CoreConfig:
             raise ValueError(
                 f"tile.format must be floating-point formats of one width in a core, not {a.name} and {b.name}"
             )
-        if tile.numerics.scale is not None:
-            raise ValueError(f'tile.scale must be "none" in a core, not "{tile.scale}"')
+        tile.require_no_scale("in a core")
         if a.width not in (8, 16):
             raise ValueError(f"tile.format must be of 8 or 16 bits in a core, not {a.name}")
         if not isinstance(tile.numerics.accumulator, Exact):

@@ -15,7 +15,16 @@ from .golden import Memory
 from .layer import OPERANDS, RESULTS, Layer
 from .tensors import bias_length, from_groups, to_groups, value_type
 
-__all__ = ["FLOATS", "TensorImage", "bit_patterns", "expected", "geometry_values", "layer_values"]
+__all__ = [
+    "FLOATS",
+    "TensorImage",
+    "bit_patterns",
+    "expected",
+    "geometry_values",
+    "grouped_shape",
+    "layer_values",
+    "of_groups",
+]
 
 BEGIN, ALIGNED = 0x1000, 64
 FLOATS = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
@@ -81,16 +90,11 @@ class TensorImage:
         if "mask" in values:
             mask = bit_patterns(values["mask"], config.tile.a_format, name="mask")
             self._put("mask", self._grouped("mask", mask, self._made))
-        *outer, channels, positions = (self._whole(self._made)[k] for k in _order(self._made))
-        lanes = config.tile.lanes
-        self._shape = [*outer, -(-channels // lanes), -(-positions // lanes)]
+        self._shape = grouped_shape(config, layer, self._made)
         width = config.fp32_groups if fp32 else 1
         self._place("result", int(np.prod(self._shape)) * width * config.group_bytes)
         if self.end > memory.base + len(memory.bytes):
             raise ValueError(f"memory must have room for the result, up to {self.end:#x}")
-
-    def _whole(self, name: str) -> tuple[int, ...]:
-        return (self.layer.products, *self.layer.shape(name))
 
     def _grouped(self, name: str, bits: NDArray, like: str) -> bytes:
         """A tensor shaped and ordered like A, W or G."""
@@ -120,20 +124,47 @@ class TensorImage:
     def result(self) -> NDArray:
         """The result in the order of PyTorch: float32, or side A's format, fp16 as float16 and others as bits."""
         config, bits = self.config, 32 if self.fp32 else self.config.value_bits
-        order = _order(self._made)
-        shape = self._whole(self._made)
         width = config.fp32_groups if self.fp32 else 1
         data = self.memory.read(self.tensors["result"], int(np.prod(self._shape)) * width * config.group_bytes)
         assert data is not None
         groups = np.frombuffer(data, value_type(config.value_bits)).reshape(*self._shape, -1)
-        made = from_groups(groups, config, shape[order[3]], shape[order[4]], bits=bits)
-        made = made.transpose(np.argsort(order)).reshape(self.layer.whole_shape(self._made))
+        made = of_groups(groups, config, self.layer, self._made, bits=bits)
         return made.view(np.float32) if self.fp32 else _shown(made, config.tile.a_format)
 
 
 def _order(name: str) -> tuple[int, ...]:
     """Axes of a tensor of PyTorch, products before them, in the order of docs/core.md, "Tensors"."""
     return (0, 3, 4, 2, 1) if name == "W" else (0, 1, 3, 2, 4)
+
+
+def _ordered_shape(layer: Layer, name: str) -> tuple[int, ...]:
+    """What leads, channels and positions of a tensor in that order."""
+    shape = (layer.products, *layer.shape(name))
+    return tuple(shape[axis] for axis in _order(name))
+
+
+def grouped_shape(config: CoreConfig, layer: Layer, name: str) -> tuple[int, ...]:
+    """How many groups a tensor has in each direction, in the order in which they stand in memory."""
+    *outer, channels, positions = _ordered_shape(layer, name)
+    return (*outer, -(-channels // config.tile.lanes), -(-positions // config.tile.lanes))
+
+
+def of_groups(groups: NDArray, config: CoreConfig, layer: Layer, name: str, *, bits: int = 0) -> NDArray:
+    """A tensor in the order of PyTorch.
+
+    Parameters
+    ----------
+    groups : array, (*grouped_shape, values of a group)
+        As they stand in memory.
+    config, bits
+        As `from_groups` takes them.
+    layer : Layer
+        Its shape.
+    name : str
+        "A", "W" or "G".
+    """
+    whole = from_groups(groups, config, *_ordered_shape(layer, name)[-2:], bits=bits)
+    return whole.transpose(np.argsort(_order(name))).reshape(layer.whole_shape(name))
 
 
 def _shown(bits: NDArray, fmt: Format) -> NDArray:

@@ -138,18 +138,23 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
         values = random_values(random, config, (made * width * lanes, positions * lanes), 0.5)
         _load(program, random, config, writer, to_groups(values, config), places["mask"], "")
     program.add("load", memory=DATA, address=config.groups - 1, count_0=1, signal=["output"])
+    # Where the stream buffers hold two chunks, one is laid out while the other is multiplied.
+    words = -(-chunk // depth)
+    halves = {side: config.stream_words(side) // 2 for side in "ab"}
+    turns = 2 if words * a_streams <= halves["a"] and words * b_streams <= halves["b"] else 1
     for index in range(chunks):
         first = index * chunk
         steps = min(chunk, channel_groups - first)
-        again = ["multiply"] if index else []
+        base = {side: index % turns * half for side, half in halves.items()}
         laid = [("b", b_groups, b_streams, b_positions), ("a", a_groups, a_streams, a_positions)]
         for side, groups, streams, count in random.sample(laid, 2):
             program.add(
                 f"layout_{side}",
-                wait=[*(["load"] if not index else []), *again],
+                wait=[*(["load"] if not index else []), *(["multiply"] if index >= turns else [])],
                 signal=["multiply"],
                 steps=steps,
                 streams=streams,
+                base=base[side],
                 address=places[side] + first * groups,
                 x_size=count,
                 loops=[Loop(count=steps, address=groups), Loop(count=streams * config.parts(side), x=lanes)],
@@ -158,12 +163,14 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
         program.add(
             "multiply",
             wait=["layout_a", "layout_b"],
-            signal=[] if final else ["layout_a", "layout_b"],
+            signal=["layout_a", "layout_b"] if index + turns < chunks else [],
             output_wait=["load"] if not index else [],
             output_signal=["store"] if final else [],
             a_streams=a_streams,
             b_streams=b_streams,
             steps=steps,
+            a_base=base["a"],
+            b_base=base["b"],
             add=int(index > 0),
             emit=int(final),
             **(_result(config, flags, places, a_positions, b_positions) if final else {}),

@@ -74,14 +74,17 @@ def from_groups(
     ----------
     groups : array of int, (..., channel groups, position groups, values of a group)
         As `to_groups` gives them.
-    config, bits
-        As there.
+    config : CoreConfig
+        Gives the lanes.
+    bits : int
+        Of a value: 32, of FP32 ones; as wide as the array's if 0.
     channels, positions : int
         How many there are.
     """
-    lanes, width = config.tile.lanes, bits or config.value_bits
-    parts = width // config.value_bits
-    array = np.ascontiguousarray(np.asarray(groups, value_type(config.value_bits))).view(value_type(width))
+    lanes, array = config.tile.lanes, np.asarray(groups)
+    parts = bits // config.value_bits if bits else 1
+    if bits:
+        array = np.ascontiguousarray(array, value_type(config.value_bits)).view(value_type(bits))
     *outer, channel_groups, position_groups, _ = array.shape
     k = len(outer)
     cut = array.reshape(*outer, channel_groups, position_groups, parts, lanes, lanes // parts)

@@ -4,7 +4,6 @@ import ctypes
 import hashlib
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -330,7 +329,6 @@ def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -
         f"OPT_FAST={'-O0' if quick else '-O3 -fno-semantic-interposition'}",
         "OPT_SLOW=-O0",
         f"OPT_GLOBAL={'-O0' if quick else '-O1'}",
-        f"PYTHON3={sys.executable}",
     ]
     with log.open("w", encoding="utf-8") as file:
         for command in (verilate, make):

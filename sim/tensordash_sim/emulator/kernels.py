@@ -22,7 +22,6 @@ __all__ = [
     "add_numbers",
     "convert",
     "cut",
-    "draw",
     "mark_specials",
     "round_sums",
     "wrap",
@@ -31,6 +30,8 @@ __all__ = [
 EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
 FRACTION, LEAST, BEYOND = FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1
 HALF = np.uint64(1 << 63)
+TOWARD_ZERO, NEAREST = 0, -1
+"""Roundings, beside 16 random bits: those reach 2^16 together with what is cut off, or all of it is."""
 FAR = 1 << 14
 """Exponent of infinities; NaN have four times as much, so that the sum of two exponents tells what there is."""
 TOGETHER = 128
@@ -54,11 +55,12 @@ def _bit_length(magnitude):
 
 
 @njit(cache=True, nogil=True)
-def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond, nearest):
+def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond, rounding):
     """Round ``magnitude * 2**exponent`` to the pattern of a format without its sign (IEEE 754-2019, section 4.3).
 
     `magnitude` is a uint64. Bits that were cut off below it may be marked in its lowest bit, if its highest one is set.
-    `beyond` is the pattern of what is too large. Rounded to nearest, ties to even, or toward zero.
+    `beyond` is the pattern of what is too large. `rounding`: NEAREST, ties to even, TOWARD_ZERO, or 16 random bits: up
+    if they and what is cut off, in 16 bits, reach 2^16.
     """
     if magnitude == 0:
         return 0
@@ -72,26 +74,11 @@ def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond,
     else:
         significand = np.int64(magnitude >> np.uint64(shift - 1) >> np.uint64(1))
         rest = magnitude << np.uint64(64 - shift)
-        if nearest and (rest > HALF or (rest == HALF and significand & 1)):
+        if rounding != NEAREST:
+            significand += (np.int64(rest >> np.uint64(48)) + np.int64(rounding)) >> 16
+        elif rest > HALF or (rest == HALF and significand & 1):
             significand += 1
     # The hidden bit, where there is one, adds 1 to the exponent field, and a significand rounded up to 2 another 1.
-    return min(((least - least_exponent) << fraction_bits) + significand, beyond)
-
-
-@njit(cache=True, nogil=True)
-def _round_randomly(magnitude, exponent, fraction_bits, least_exponent, beyond, random):
-    """At random, of a magnitude below 2^47: up if what is cut off, in 16 bits, and `random` reach 2^16."""
-    if magnitude == 0:
-        return 0
-    least = max(exponent + _bit_length(magnitude) - fraction_bits - 1, least_exponent)
-    shift = least - exponent
-    if shift <= 0:
-        significand = np.int64(magnitude << np.uint64(-shift))
-    else:
-        away = np.uint64(min(shift, 63))  # all of it, if it is far below the least bit
-        significand = np.int64(magnitude >> away)
-        rest = magnitude - (np.uint64(significand) << away)
-        significand += (np.int64(rest << np.uint64(16) >> away) + np.int64(random)) >> 16
     return min(((least - least_exponent) << fraction_bits) + significand, beyond)
 
 
@@ -118,58 +105,11 @@ def convert(bits, source, target, signed_nan, relu, random, out):
             field = magnitude >> fraction_bits
             significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
             exponent = max(field, 1) - 1 + least_exponent
-            if random.size:
-                made = _round_randomly(
-                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_beyond, random[index]
-                )
-            else:
-                made = _round_magnitude(
-                    np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_beyond, True
-                )
+            rounding = np.int64(random[index]) if random.size else NEAREST
+            made = _round_magnitude(
+                np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_beyond, rounding
+            )
         out[index] = sign << (to_width - 1) | made
-
-
-@njit(cache=True, nogil=True)
-def draw(seed, blocks, transposed, place, size, counts, steps, shape, buffer):
-    """Put the random bits of a multiply's results where they go.
-
-    `place` is (address, x), `size` (x_size, stride), `steps` what a turn of each loop adds to address and x, `shape`
-    (rows, columns, lanes). `buffer`: (groups, positions, channels).
-    """
-    rows, columns, lanes = shape
-    address, x = place
-    extent, stride = size
-    states = np.empty(columns, np.int64)
-    for j in range(columns):
-        start = seed ^ (j + 1) * 0x9E3779B9 & 0xFFFFFFFF
-        states[j] = start if start else 1
-    turns = np.zeros(len(steps), np.int64)
-    drawn = np.empty((rows, columns), np.uint16)
-    for _ in range(blocks):
-        for i in range(rows):
-            for j in range(columns):
-                state = states[j]
-                state ^= state << 13 & 0xFFFFFFFF
-                state ^= state >> 17
-                state ^= state << 5 & 0xFFFFFFFF
-                states[j] = state
-                drawn[i, j] = state & 0xFFFF
-        for first_row in range(0, rows, lanes):
-            for first_column in range(0, columns, lanes):
-                for i in range(lanes):
-                    at = x + i * stride
-                    group = (address + at // lanes) & 0xFFFF
-                    if 0 <= at < extent and group < len(buffer):
-                        for c in range(lanes):
-                            row, column = (c, i) if transposed else (i, c)
-                            buffer[group, at % lanes, c] = drawn[first_row + row, first_column + column]
-                k = 0
-                while k < len(counts) and turns[k] == counts[k] - 1:
-                    turns[k] = 0
-                    k += 1
-                turns[k] += 1
-                address = (address + steps[k, 0]) & 0xFFFF
-                x = (x + steps[k, 1] + (1 << 15)) % (1 << 16) - (1 << 15)
 
 
 @njit(parallel=True, cache=True, nogil=True)
@@ -256,7 +196,7 @@ def _round_pair(upper, lower, unit):
         moved = np.int64(64) - np.int64(_bit_length(upper))
         unit += np.int64(64) - moved
         _, lower = _moved(upper, lower, moved - np.int64(64))
-    return _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, True)
+    return _round_magnitude(lower, unit, FRACTION, LEAST, BEYOND, NEAREST)
 
 
 @njit(parallel=True, cache=True, nogil=True)
@@ -350,7 +290,8 @@ def _rounded(high, low, least, nearest, kept):
             sign = np.int64(1)
         magnitude = np.uint64(abs(low))
     cut = FRACTION - kept
-    return sign, _round_magnitude(magnitude, least, kept, LEAST + cut, BEYOND >> cut, nearest) << cut
+    rounding = NEAREST if nearest else TOWARD_ZERO
+    return sign, _round_magnitude(magnitude, least, kept, LEAST + cut, BEYOND >> cut, rounding) << cut
 
 
 @njit(cache=True, nogil=True)
@@ -371,7 +312,7 @@ def _fp32_sum(sign, pattern, other_sign, other):
     down = min(exponent - less_exponent, 62)
     moved = (less << 32 >> down) | np.int64((less << 32) & ((np.int64(1) << down) - 1) != 0)
     total = (significand << 32) + (moved if sign == other_sign else -moved)
-    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, LEAST, BEYOND, True)
+    made = _round_magnitude(np.uint64(total), exponent - 32, FRACTION, LEAST, BEYOND, NEAREST)
     return (sign if made else np.int64(0)), made
 
 

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 
+from ..core.images import grouped_shape, of_groups
 from ..core.layer import RESULTS, Layer
 from ..core.stochastic import mixed
-from .kernels import draw
 
 __all__ = ["RandomBits"]
 
@@ -61,9 +62,7 @@ class RandomBits:
         config, layer = self._config, self._layer
         tile = config.tile
         buffer = np.zeros((config.groups, tile.lanes, tile.lanes), np.uint16)
-        order = (0, 3, 4, 2, 1) if self._made == "W" else (0, 1, 3, 2, 4)
-        *outer, channels, positions = ((layer.products, *layer.shape(self._made))[axis] for axis in order)
-        shape = (*outer, -(-channels // tile.lanes), -(-positions // tile.lanes))
+        shape = grouped_shape(config, layer, self._made)
         memory = np.zeros((int(np.prod(shape)), tile.lanes, tile.lanes), np.uint16)
         for name, values in self._moves:
             if name == "store":
@@ -71,12 +70,8 @@ class RandomBits:
             else:
                 number = values["number"]
                 how = {key: each for key, each in values.items() if key != "number"}
-                draw(mixed(seed + number), shape=(tile.rows, tile.columns, tile.lanes), buffer=buffer, **how)
-        k, lanes = len(outer), tile.lanes
-        ordered = memory.reshape(*shape, lanes, lanes).transpose(*range(k), k, k + 3, k + 1, k + 2)
-        filled = ordered.reshape(*outer, shape[k] * lanes, shape[k + 1] * lanes)
-        whole = filled[..., :channels, :positions].transpose(np.argsort(order))
-        return np.ascontiguousarray(whole).reshape(layer.whole_shape(self._made))
+                _draw(mixed(seed + number), shape=(tile.rows, tile.columns, tile.lanes), buffer=buffer, **how)
+        return of_groups(memory.reshape(*shape, -1), config, layer, self._made)
 
     def _store(self, values: dict[str, int], result: int) -> dict[str, Any]:
         """Groups in the buffer, and in the result."""
@@ -90,7 +85,7 @@ class RandomBits:
 
 
 def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
-    """What `draw` takes of a multiply, and its number among them."""
+    """What `_draw` takes of a multiply, and its number among them."""
     loops = range(OUTPUT_LOOPS)
     return {
         "number": number,
@@ -101,3 +96,46 @@ def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
         "counts": np.array([values[f"count_{k}"] for k in loops[:-1]], np.int64),
         "steps": np.array([[values[f"address_{k}"], values[f"x_{k}"]] for k in loops], np.int64),
     }
+
+
+@njit(cache=True, nogil=True)
+def _draw(seed, blocks, transposed, place, size, counts, steps, shape, buffer):
+    """Put the random bits of a multiply's results where they go.
+
+    `place` is (address, x), `size` (x_size, stride), `steps` what a turn of each loop adds to address and x, `shape`
+    (rows, columns, lanes). `buffer`: (groups, positions, channels).
+    """
+    rows, columns, lanes = shape
+    address, x = place
+    extent, stride = size
+    states = np.empty(columns, np.int64)
+    for j in range(columns):
+        start = seed ^ (j + 1) * 0x9E3779B9 & 0xFFFFFFFF
+        states[j] = start if start else 1
+    turns = np.zeros(len(steps), np.int64)
+    drawn = np.empty((rows, columns), np.uint16)
+    for _ in range(blocks):
+        for i in range(rows):
+            for j in range(columns):
+                state = states[j]
+                state ^= state << 13 & 0xFFFFFFFF
+                state ^= state >> 17
+                state ^= state << 5 & 0xFFFFFFFF
+                states[j] = state
+                drawn[i, j] = state & 0xFFFF
+        for first_row in range(0, rows, lanes):
+            for first_column in range(0, columns, lanes):
+                for i in range(lanes):
+                    at = x + i * stride
+                    group = (address + at // lanes) & 0xFFFF
+                    if 0 <= at < extent and group < len(buffer):
+                        for c in range(lanes):
+                            row, column = (c, i) if transposed else (i, c)
+                            buffer[group, at % lanes, c] = drawn[first_row + row, first_column + column]
+                k = 0
+                while k < len(counts) and turns[k] == counts[k] - 1:
+                    turns[k] = 0
+                    k += 1
+                turns[k] += 1
+                address = (address + steps[k, 0]) & 0xFFFF
+                x = (x + steps[k, 1] + (1 << 15)) % (1 << 16) - (1 << 15)

@@ -119,7 +119,7 @@ class Program:
 
     def _make(self) -> list[str]:
         jobs = os.cpu_count() or 1
-        return ["make", "-j", str(jobs), "-f", "Vtop.mk", f"VM_TRACE={int(self.waves)}", f"PYTHON3={sys.executable}"]
+        return ["make", "-j", str(jobs), "-f", "Vtop.mk", f"VM_TRACE={int(self.waves)}"]
 
     def _run(self, command: Sequence[str], folder: Path, log: IO[str]) -> None:
         run = subprocess.run(command, cwd=folder, env=verilator_environment(), stdout=log, stderr=subprocess.STDOUT)
@@ -135,7 +135,7 @@ def verilator_environment() -> dict[str, str]:
         root = Path(next(iter(spec.submodule_search_locations)))
         environment["VERILATOR_ROOT"] = str(root)
         environment["PATH"] = f"{root / 'bin'}{os.pathsep}{environment['PATH']}"
-    environment["MAKEFLAGS"] = " ".join(MAKE)
+    environment["MAKEFLAGS"] = " ".join([*MAKE, f"PYTHON3={sys.executable}"])  # `python` is not everywhere
     return environment
 
 

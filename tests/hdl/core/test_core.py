@@ -28,7 +28,7 @@ QUICK = ("usual",)
 )
 def test_programs(name):
     config = CoreConfig.from_toml("", CONFIGS[name])
-    unit, effort = emitted(Core(config)), 0.5 if name in QUICK else 2
+    unit, effort = emitted(Core(config)), 0.25 if name in QUICK else 2
     failures = [run_unit(unit, bench, config, seed=2, effort=effort, simulator="auto") for bench in BENCHES]
     assert failures == [[]] * len(BENCHES)
 
