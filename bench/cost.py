@@ -55,7 +55,16 @@ RESULTS = ROOT / "docs" / "cost.json"
 OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # apt: qflow-tech-osu018
 
 PAPER, RECOMMENDED = load_preset("paper"), load_preset("recommended")
-PRESETS = ("paper", "recommended", "paper-bf16", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
+PRESETS = (
+    "paper",
+    "recommended",
+    "recommended-2x8",
+    "paper-bf16",
+    "paper-depth2",
+    "paper-depth3",
+    "paper-depth5",
+    "paper-16lane",
+)
 WITH_POWER = {name: load_preset(name) for name in PRESETS} | {
     "fp8_e4m3": replace(PAPER, format="fp8_e4m3"),
     "int8": replace(PAPER, format="int8"),

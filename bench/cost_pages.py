@@ -26,6 +26,7 @@ ROWS = {
 NAMES = {
     "paper": "`paper`",
     "recommended": "`recommended`",
+    "recommended-2x8": "`recommended-2x8`",
     "paper-bf16": "`paper-bf16`",
     "paper-depth2": "`paper-depth2`",
     "paper-depth3": "`paper-depth3`",
@@ -146,7 +147,16 @@ def now(results: Results) -> str:
 def presets(results: Results) -> str:
     heads = ["preset", "baseline", "added", "total", "ratio", "highest clock, MHz", "ratio"]
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
-    for name in ("paper", "recommended", "ring-3", "paper-bf16", "paper-16lane", "ring-3-16lane-9", "ring-3-16lane"):
+    for name in (
+        "paper",
+        "recommended",
+        "recommended-2x8",
+        "ring-3",
+        "paper-bf16",
+        "paper-16lane",
+        "ring-3-16lane-9",
+        "ring-3-16lane",
+    ):
         document = results[name]
         gates = [_per_pe(document, "total", "baseline"), document["tensordash"]["added_ge_per_pe"]]
         cells = [f"{each:,.0f}" for each in (*gates, _per_pe(document, "total"))]

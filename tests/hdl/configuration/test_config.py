@@ -250,7 +250,7 @@ class TestErrors:
             TileConfig.load(str(path))
 
     def test_unknown_preset(self):
-        with pytest.raises(ConfigError, match=r"preset must be one of paper, .*recommended, not 'papper'"):
+        with pytest.raises(ConfigError, match=r"preset must be one of paper, .*recommended-2x8, not 'papper'"):
             load_preset("papper")
 
     def test_preset_is_no_path(self):
@@ -355,6 +355,7 @@ class TestFiles:
             "paper-depth3",
             "paper-depth5",
             "recommended",
+            "recommended-2x8",
         ]
 
     @pytest.mark.parametrize(
@@ -399,7 +400,7 @@ class TestFiles:
             load_preset("core")
         with pytest.raises(ValueError, match="kind must be one of tile, core, not 'chip'"):
             preset_names("chip")
-        with pytest.raises(ConfigError, match="recommended, core, .*, not 'cores'"):
+        with pytest.raises(ConfigError, match="recommended-2x8, core, .*, not 'cores'"):
             load_any_preset("cores")
 
     @pytest.mark.parametrize("name", preset_names("core"))

@@ -1,5 +1,7 @@
 """The core: programs, legal and illegal, from a ring of any kind, leave in memory what the golden core does."""
 
+from typing import Any
+
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
@@ -28,8 +30,9 @@ QUICK = ("usual",)
 )
 def test_programs(name):
     config = CoreConfig.from_toml("", CONFIGS[name])
-    unit, effort = emitted(Core(config)), 0.25 if name in QUICK else 2
-    failures = [run_unit(unit, bench, config, seed=2, effort=effort, simulator="auto") for bench in BENCHES]
+    unit = emitted(Core(config))
+    how: dict[str, Any] = {"effort": 0.25} if name in QUICK else {"effort": 2, "simulator": "auto"}
+    failures = [run_unit(unit, bench, config, seed=2, **how) for bench in BENCHES]
     assert failures == [[]] * len(BENCHES)
 
 

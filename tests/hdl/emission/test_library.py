@@ -131,7 +131,7 @@ def test_other_domains_are_refused():
         emit(Alone())
 
 
-SLOW = {"paper-16lane", "paper-depth5", "mxfp4", "nvfp4"}
+SLOW = {"paper-16lane", "paper-depth5", "mxfp4", "nvfp4", "recommended-2x8"}
 
 
 @pytest.mark.parametrize(

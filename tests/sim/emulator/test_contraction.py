@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tensordash import TileConfig
+from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
@@ -161,6 +161,7 @@ BIAS, MASK = np.ones(1, np.float32), np.ones((1, 1, 1, 1), np.uint16)
         ({"bias": 1.0}, r"bias must be float32 of shape \(1,\), not 1.0"),
         ({"mask": MASK[0]}, r"mask must be of shape \(1, 1, 1, 1\), not of shape \(1, 1, 1\)"),
         ({"mask": MASK, "fp32": True}, "mask must be none for FP32 results"),
+        ({"config": load_preset("nvfp4")}, 'tile.scale must be "none" for operations of layers, not "e4m3"'),
         ({"mask": MASK.astype(np.float16)}, "mask must be an array of fp16 bit patterns"),
     ],
 )

@@ -57,8 +57,12 @@ def found(caught):
     return run
 
 
+WRAPPED = pytest.param("axi_stream", marks=pytest.mark.slow)
+"""The wrapper is the same whatever the numbers."""
+
+
 class TestC:
-    @pytest.mark.parametrize("bench", ["tile", "axi_stream"])
+    @pytest.mark.parametrize("bench", ["tile", WRAPPED])
     @pytest.mark.parametrize("name", ["exact", "int8", "volta"])
     def test_not_added(self, name, bench, found, sabotage):
         sabotage(InitialStore, lambda self: self.values.eq(0))
@@ -287,7 +291,7 @@ class TestE4M3:
 
 
 class TestInt8:
-    @pytest.mark.parametrize("bench", ["pe", "tile", "axi_stream"])
+    @pytest.mark.parametrize("bench", ["pe", "tile", WRAPPED])
     def test_sign_is_lost(self, bench, found, sabotage):
         sabotage(IntegerMultiplier, lambda self: self.product.eq(self.a.as_unsigned() * self.b))
         assert says(found(bench, INT8), "golden says")

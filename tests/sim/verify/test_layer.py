@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tensordash import TileConfig
+from tensordash import ConfigError, TileConfig, load_preset
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation, multiply_out
 from tensordash_sim.trace import Trace, TraceError, TraceWriter
 from tensordash_sim.verify.layer import layer_passes
@@ -81,6 +81,13 @@ def test_bit_patterns_of_bfloat16_are_decoded(tmp_path):
     (record,) = Trace.open(tmp_path / "run.trace").records
     ((_, b),) = layer_passes(record, TileConfig(), sample=10_000, seed=0)
     assert set(np.unique(b.astype(np.uint16).view(np.float16))) == set(values)
+
+
+def test_scales_are_refused(tmp_path):
+    ones = {name: np.ones(shape, np.float32) for name, shape in PRODUCT.shapes.items()}
+    record = recorded(tmp_path, PRODUCT, ones, Operation.FORWARD)
+    with pytest.raises(ConfigError, match='tile.scale must be "none" for operations of a trace, not "e8m0"'):
+        layer_passes(record, load_preset("mxfp4"), sample=1, seed=0)
 
 
 def test_infinities_are_refused(tmp_path):
