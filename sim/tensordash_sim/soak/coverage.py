@@ -9,7 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, FP32, INT32, FloatFormat, Format, IntegerFormat
+from tensordash.configuration.formats import (
+    FORMATS,
+    FP32,
+    INT32,
+    SCALES,
+    FloatFormat,
+    Format,
+    IntegerFormat,
+    ScaleFormat,
+)
 from tensordash.configuration.numerics import ACCUMULATORS, Exact
 
 from ..golden.numbers import Kind, decode
@@ -76,6 +85,13 @@ class Coverage:
         """Note values that are fed to a side, "a", "b" or "c"."""
         for kind, count in _kinds(fmt, values).items():
             self.add("operand", f"{fmt.name} {side} {kind}", count)
+
+    def scales(self, side: str, values: Iterable[int]) -> None:
+        """Note scales that are fed to a side, "a" or "b"."""
+        scale = self.config.numerics.scale
+        for bits, count in Counter(values).items():
+            assert scale is not None
+            self.add("scale", f"{scale.name} {side} {_kind_of_scale(scale, bits)}", count)
 
     def results(self, values: Iterable[int]) -> None:
         """Note results, which the Verilog's equalled."""
@@ -180,6 +196,17 @@ def _kind(fmt: Format, bits: int) -> str:
     return f"{sign}{number.kind.value}"
 
 
+def _kind_of_scale(scale: ScaleFormat, bits: int) -> str:
+    """What coverage calls a scale."""
+    if scale.number is not None:
+        return _kind(scale.number, bits)
+    return {0: "least", scale.nan - 1: "largest", scale.nan: "NaN"}.get(bits, "between")
+
+
+def _kinds_of_scale(scale: ScaleFormat) -> list[str]:
+    return ["least", "largest", "NaN", "between"] if scale.number is None else _all_kinds(scale.number)
+
+
 def _kinds(fmt: Format, values: Iterable[int]) -> Counter[str]:
     found: Counter[str] = Counter()
     for bits, count in Counter(values).items():
@@ -208,6 +235,7 @@ def _config_points(config: TileConfig) -> list[str]:
         f"window of {config.window_depth}",
         f"options {connectivity_style(config)}",
         f"format {a}" if a == b else "format of each side",
+        f"scale {config.scale}",
         f"accumulator {numbers}",
         f"initial {config.initial}",
         f"pipeline {config.stages}",
@@ -235,6 +263,7 @@ def universe() -> Mapping[str, tuple[str, ...]]:
         *(f"window of {depth}" for depth in DEPTHS),
         *(f"options {name}" for name in ("dense", "paper", "any", "rotation-invariant")),
         *numbers,
+        *(f"scale {name}" for name in ("none", *SCALES)),
         *(f"accumulator {name}" for name in accumulators),
         *(f"initial {flag}" for flag in (False, True)),
         *(f"pipeline {stages}" for stages in (1, 2, 3)),
@@ -255,6 +284,12 @@ def universe() -> Mapping[str, tuple[str, ...]]:
         "steps present": tuple(f"{count} of {depth}" for depth, count in up_to),
         "steps taken": tuple(f"{count} of {depth}" for depth, count in up_to),
         "operand": tuple(operands),
+        "scale": tuple(
+            f"{scale.name} {side} {kind}"
+            for scale in SCALES.values()
+            for side in "ab"
+            for kind in _kinds_of_scale(scale)
+        ),
         "result": (
             *(f"{how} {kind}" for how in ("exact", "fused") for kind in finite),
             *(f"int32 {kind}" for kind in ("zero", "positive", "negative")),

@@ -8,6 +8,7 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
+from tensordash.configuration.formats import SCALES
 from tensordash.configuration.numerics import ACCUMULATORS, FUSED_ONLY
 
 __all__ = ["SoakJob", "draw_job", "jobs_for"]
@@ -19,7 +20,8 @@ MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles take long to build
 LARGE_EVERY, LARGE_SIDES, LARGE_LANES = 64, (8, 12, 15, 16, 16), (2, 4, 8, 16, 31, 32)
 MOST_LARGE_POSITIONS = 400_000
 FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
-OTHERS = ("int8", "sides")
+NARROW = FLOATS[3:]  # MX's elements
+OTHERS = ("int8", "sides", *SCALES)
 # Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
 LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
 
@@ -116,11 +118,12 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
         settings["connectivity"] = _invariant_options(random, lanes, depth)
         if "staging" in TileConfig.__dataclass_fields__:
             settings["staging"] = random.choice(("shift", "ring"))
-    settings["format"] = name = random.choice((*FLOATS, *OTHERS))
-    if name == "sides":
-        settings["format"] = dict(zip("ab", random.sample(FLOATS, 2), strict=True))
-    exact = name == "int8" or (
-        not any(wide in str(settings["format"]) for wide in FUSED_ONLY) and random.random() < 0.5
+    name = random.choice((*FLOATS, *OTHERS))
+    if name in SCALES and SCALES[name].block % settings["lanes"]:
+        name = "sides"  # a block is of whole steps
+    settings |= _draw_formats(random, name)
+    exact = name in ("int8", "e4m3") or (
+        name != "e8m0" and not any(wide in str(settings["format"]) for wide in FUSED_ONLY) and random.random() < 0.5
     )
     if not exact:
         other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}
@@ -136,6 +139,17 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
     settings["registered_ready"] = random.random() < 0.4
     settings["counters"] = random.choice((True, True, "snapshot", "snapshot", False))
     return TileConfig(**settings)
+
+
+def _draw_formats(random: Random, name: str) -> dict[str, Any]:
+    """Formats of both sides, and a scale: of what `FLOATS` and `OTHERS` name."""
+    if name == "sides":
+        return {"format": dict(zip("ab", random.sample(FLOATS, 2), strict=True))}
+    if name == "e4m3":
+        return {"format": "fp4_e2m1", "scale": name}
+    if name == "e8m0":
+        return {"format": dict(zip("ab", random.choices(NARROW, k=2), strict=True)), "scale": name}
+    return {"format": name}
 
 
 def _any_options(random: Random, lanes: int, depth: int) -> tuple[Option, ...]:

@@ -7,7 +7,7 @@ from random import Random
 from tensordash import TileConfig
 from tensordash.configuration.formats import RESULT_FORMATS, Format, IntegerFormat
 
-from ..verify.stimulus import EXPONENTS, Arrival, largest, random_value, zeros
+from ..verify.stimulus import EXPONENTS, Arrival, largest, random_value, scaled, zeros
 
 __all__ = ["ARRIVALS", "STALLS", "ZEROS", "Inputs", "draw_arrival", "draw_inputs", "draw_stalls", "zero_mask"]
 
@@ -31,6 +31,7 @@ class Inputs:
     Parameters
     ----------
     a, b : list of list of list of list of int, (columns or rows, stream, T, lanes)
+        With a scale, it stands behind the values of each step: lanes + 1.
     c : list of list of list of int, (stream, rows, columns)
         Bit patterns; no C if the tile takes none.
     styles : dict of str to list of str
@@ -59,15 +60,16 @@ def draw_inputs(random: Random, config: TileConfig, lengths: Sequence[int]) -> I
                     for mask, (exponents, _) in zip(masks, ends, strict=True)
                 ]
             )
+    a, b = scaled(random, config, sides["a"], sides["b"], specials)
     if not config.initial:
-        return Inputs(**sides, c=[], styles=styles)
+        return Inputs(a=a, b=b, c=[], styles=styles)
     result = RESULT_FORMATS[config.numerics.result]
     shape = config.rows, config.columns
     blocks = [
         _filled(random, result, zero_mask(random, random.choice(ZEROS), *shape), exponents, specials, at_the_end)
         for _, exponents in ends
     ]
-    return Inputs(**sides, c=blocks, styles=styles)
+    return Inputs(a=a, b=b, c=blocks, styles=styles)
 
 
 def _filled(

@@ -33,7 +33,7 @@ __all__ = [
     "random_scale",
     "random_streams",
     "random_value",
-    "scaled_blocks",
+    "scaled",
     "signed_value",
     "special_values",
     "zeros",
@@ -42,8 +42,21 @@ __all__ = [
 DENSITIES = (0.0, 0.1, 0.3, 0.5, 0.9, 1.0)
 
 
-def scaled_blocks(
-    random: Random, config: TileConfig, streams: list[list[list[int]]], specials: float = 0.0, around: int | None = None
+def scaled(random: Random, config: TileConfig, a: list, b: list, specials: float = 0.0) -> tuple[list, list]:
+    """Both sides' streams, port by port, with scales; as they are for a tile without."""
+    if config.numerics.scale is None:
+        return a, b
+    # Both sides' scales come to about 1, or to an end of FP32's range; or are any.
+    middle = random.choice((127, 127, random.randint(0, 254)))
+    other = min(max(random.choice((254, 254, 254 - 130, 254 + 125)) - middle, 0), 254)
+    return (
+        [_scaled_blocks(random, config, streams, specials, middle) for streams in a],
+        [_scaled_blocks(random, config, streams, specials, other) for streams in b],
+    )
+
+
+def _scaled_blocks(
+    random: Random, config: TileConfig, streams: list[list[list[int]]], specials: float, around: int
 ) -> list[list[list[int]]]:
     """One port's streams with a scale behind the values of each step: blocks, and steps that have their own."""
     scale = config.numerics.scale
@@ -119,12 +132,7 @@ def random_inputs(
         ]
         for fmt, count in ((config.a_format, config.columns), (config.b_format, config.rows))
     )
-    if config.numerics.scale is not None:
-        # Both sides' scales come to about 1, or to an end of FP32's range; or are any.
-        middle = random.choice((127, 127, random.randint(0, 254)))
-        other = min(max(random.choice((254, 254, 254 - 130, 254 + 125)) - middle, 0), 254)
-        a = [scaled_blocks(random, config, streams, specials, middle) for streams in a]
-        b = [scaled_blocks(random, config, streams, specials, other) for streams in b]
+    a, b = scaled(random, config, a, b, specials)
     if not config.initial:
         return a, b, []
     c = random_streams(

@@ -97,6 +97,15 @@ def test_inputs_have_the_shapes_of_the_ports(initial):
     assert {side: len(styles) for side, styles in inputs.styles.items()} == {"a": 2, "b": 2}
 
 
+def test_inputs_of_a_tile_with_scales():
+    config = TileConfig(format="fp6_e3m2", accumulator="volta", scale="e8m0", rows=2, columns=1)
+    inputs = draw_inputs(Random(1), config, [40, 3])
+    steps = [step for port in inputs.a + inputs.b for stream in port for step in stream]
+    assert {len(step) for step in steps} == {5}
+    assert len({step[-1] for step in steps}) > 10
+    assert max(bits for step in steps for bits in step[:4]) < 64
+
+
 @pytest.mark.parametrize("kind", ARRIVALS)
 def test_arrival(kind):
     config = TileConfig()

@@ -5,9 +5,11 @@ import shlex
 
 import pytest
 
+from tensordash.schedule.step_select import StepSelect
 from tensordash.tile.counters import Counters
 from tensordash_cli.main import run
 from tensordash_sim.soak import Campaign, run_job
+from tensordash_sim.soak.draw import draw_job
 
 from .conftest import FOR_SMALL
 
@@ -62,3 +64,15 @@ def test_a_fault_is_found_and_found_again(tmp_path, capfd, monkeypatch, sabotage
     status, _, err = call(shlex.join(arguments), capfd)
     assert status == 1
     assert f"differ in job {SEED}:0: {failure}" in err
+
+
+@pytest.mark.slow
+def test_a_fault_of_scales_is_found(tmp_path, sabotage):
+    """A promoted value has the scale of the first step."""
+    job = draw_job(11, 8)
+    assert (job.config.scale, job.config.sparsity) == ("e4m3", "rows")
+    assert run_job(job, tmp_path / "sound", simulator=FOR_SMALL).failure is None
+    sabotage(StepSelect, lambda self: [self.steps[0].eq(self.select[0].any())])
+    failure = run_job(job, tmp_path / "broken", simulator=FOR_SMALL).failure
+    assert failure is not None
+    assert "out_payload is" in failure

@@ -88,7 +88,9 @@ class Player:
         config, result = self.config, RESULT_FORMATS[self.config.numerics.result]
         for side, fmt, ports in (("a", config.a_format, inputs.a), ("b", config.b_format, inputs.b)):
             for streams in ports:
-                self.coverage.operands(side, fmt, (bits for stream in streams for step in stream for bits in step))
+                steps = [step for stream in streams for step in stream]
+                self.coverage.operands(side, fmt, (bits for step in steps for bits in step[: config.lanes]))
+                self.coverage.scales(side, (bits for step in steps for bits in step[config.lanes :]))
         self.coverage.operands("c", result, (bits for block in inputs.c for row in block for bits in row))
         for place, styles in inputs.styles.items():
             for style in styles:
