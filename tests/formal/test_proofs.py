@@ -34,6 +34,8 @@ LONG = (
     "accumulator-paper",
     "axi_stream-paper",
     "tile-ring",
+    "tile_control-ring",
+    "axi_stream-ring",
 )
 CASES = [
     pytest.param(

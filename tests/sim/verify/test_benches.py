@@ -121,7 +121,7 @@ def test_paper_tile_on_icarus(bench, check):
 SAME_MODULES = {("1x1-4lanes-depth4", bench) for bench in ("scheduler", "staging_buffer", "transposer", "pe")}
 SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
 """The very modules of the first geometry: once more at night, with another seed."""
-LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "pe")}
+LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "staging_buffer", "pe")}
 """As long as all others together: a night's."""
 
 

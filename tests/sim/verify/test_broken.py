@@ -26,6 +26,7 @@ from tensordash_sim.verify import run_bench
 from .conftest import CONFIG, FOR_SMALL, says
 
 
+@pytest.mark.slow  # what test_benches.py runs of the same benches suffices in CI
 @pytest.mark.parametrize("bench", ["scheduler", "staging_buffer", "transposer", "pe", "tile", "axi_stream"])
 def test_sound_verilog_passes(bench, tmp_path):
     """What the faults below are measured against: the same bench, seed and effort on Verilog without a fault."""
@@ -94,6 +95,7 @@ class TestRing:
         rows=2, columns=1, depth=3, connectivity=((0, 0), (1, 1), (1, 0), (2, 0), (2, 1)), staging="ring"
     )
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("bench", ["staging_ring", "tile", "axi_stream"])
     def test_sound_verilog_passes(self, bench, tmp_path):
         generate(self.CONFIG, tmp_path / "verilog")

@@ -38,6 +38,7 @@ CONFIGS = {"exact": EXACT, "e4m3": E4M3, "int8": INT8, "volta": VOLTA, "nearest"
 CONFIGS |= {"after": AFTER, "narrow": NARROW, "low": LOW}
 
 
+@pytest.mark.slow  # what test_formats.py and test_benches.py run of the same benches suffices in CI
 @pytest.mark.parametrize(("bench", "name"), [*(("pe", name) for name in CONFIGS), ("tile", "e4m3"), ("tile", "int8")])
 def test_sound_verilog_passes(name, bench, tmp_path):
     """What the faults below are measured against."""

@@ -21,6 +21,7 @@ def verilog(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow  # `verify` runs them in tests/cli
 @icarus
 @pytest.mark.parametrize("bench", CORE_BENCHES)
 def test_passes(bench: str, verilog: Path, tmp_path: Path) -> None:
