@@ -80,6 +80,8 @@ def offload(
     mode = _Mode(device, run, _Names(model), strict, watcher)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:
+        # Dynamo does not compile under a mode, and would never again compile what it meets here.
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         stack.enter_context(sdpa_kernel(SDPBackend.MATH))  # attention as its two products
         stack.callback(torch._C._set_mkldnn_enabled, torch._C._get_mkldnn_enabled())
         torch._C._set_mkldnn_enabled(False)  # recurrent layers, likewise

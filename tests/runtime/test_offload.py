@@ -190,6 +190,15 @@ def test_compiled(device: Device) -> None:
         got = gradients(torch.compile(model, backend="aot_eager"), autocast=False)  # type: ignore[arg-type]
     assert all(map(torch.equal, got, rounded_gradients(model, autocast=False)))
     assert len(run.contractions) == 5
+    # What ran here is compiled elsewhere.
+    graphs: list[Any] = []
+
+    def backend(graph: torch.fx.GraphModule, _: Any) -> Callable[..., Any]:
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compile(model, backend=backend)(images())
+    assert len(graphs) == 1
 
 
 CASES: list[tuple[Callable[[], Any], str]] = [
