@@ -44,7 +44,7 @@ WIDTH = 100
     type=click.Choice(("nearest", "stochastic")),
     default="nearest",
     show_default=True,
-    help="Of results in the operands' format, with --seed.",
+    help="Of results in the operands' format, or of gradients that get scales; with --seed.",
 )
 @click.option("--compare", type=click.Choice(BACKENDS[1:]), help="Run all on this, too; stop where a bit differs.")
 @click.option(

@@ -16,7 +16,7 @@ from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.stochastic import stochastic
 from tensordash_sim.core.verilated import VerilatedCore
-from tensordash_sim.emulator import RandomBits, contract
+from tensordash_sim.emulator import RandomBits, contract, contract_scaled
 
 from .errors import DeviceError, NoRoomError
 from .jobs import Job, Ran, Work
@@ -59,6 +59,9 @@ class Emulator:
     def run(self, job: Job) -> Ran:
         """Do it; nothing is measured."""
         work = job.work
+        if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
+            made = contract_scaled(self._config, work.layer, work.operation, work.rows, job.values, seed=job.seed)
+            return Ran(bits=made.view(np.uint32))
         how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu}
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not work.fp32:

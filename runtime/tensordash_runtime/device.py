@@ -28,6 +28,7 @@ from .errors import DeviceError, NoRoomError
 from .expected import Expectations
 from .jobs import Done, Executed, Job, Work
 from .output import output_values
+from .scaled import scaled_non_zeros
 from .shapes import Pair, broadcast, convolution_of
 from .values import FLOAT32, bits_of, like, plain, type_of
 
@@ -44,7 +45,8 @@ class Device:
 
     Results are defined to the bit (docs/numerics.md), and the same for every backend. Of tensors of the device's
     operand type a result is the exact sum, rounded to FP32 and then to that type. Values of float32 tensors are rounded
-    to the operand type, and the result is the sum rounded to FP32. Other types are an error.
+    to the operand type, and the result is the sum rounded to FP32. Other types are an error. A tile with scales takes
+    float32 alone, whose values become elements and scales (`contract_scaled`); its results have no bias, ReLU or mask.
 
     Parameters
     ----------
@@ -62,9 +64,10 @@ class Device:
     seed : int
         Of what is random in that memory.
     rounding : str
-        Of results of the operand type: "nearest", ties to even, or "stochastic", which wants a core that can.
+        Of results of the operand type: "nearest", ties to even, or "stochastic", which wants a core that can. With
+        scales, of gradients that are quantised.
     rounding_seed : int
-        Of stochastic rounding: the n-th operation, counted from 0, has a program with the seed `mixed` (this + n).
+        Of stochastic rounding: the n-th operation, counted from 0, has the seed `mixed` (this + n).
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
@@ -113,11 +116,10 @@ class Device:
         require_int("memory_bytes", memory_bytes, 1 << 12)
         self._memory_bytes = memory_bytes
         self._place = os.getpid(), threading.get_ident()
-        self.tile.require_no_scale("for tensors")
         if not isinstance(self.tile.a_format, FloatFormat):
             raise ValueError(f"preset must have floating-point operands, not {self.tile.a_format.name}")
         for fmt in (self.tile.a_format, self.tile.b_format):
-            if fmt.name not in FLOATS:
+            if fmt.name not in FLOATS and not self._scaled:
                 raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
         self.operations = 0
         self._rounding_seed = self._checked_seed(rounding, rounding_seed)
@@ -156,8 +158,18 @@ class Device:
     @property
     def types(self) -> tuple[str, ...]:
         """The types of tensors that it takes."""
-        operands = dict.fromkeys((FLOATS[self.tile.a_format.name], FLOATS[self.tile.b_format.name]))
-        return (*operands, FLOAT32)
+        return tuple(dict.fromkeys((*self._operand_types, FLOAT32)))
+
+    @property
+    def _scaled(self) -> bool:
+        return self.tile.numerics.scale is not None
+
+    @property
+    def _operand_types(self) -> tuple[str, str]:
+        """Of the column side and of the row side."""
+        if self._scaled:
+            return FLOAT32, FLOAT32
+        return FLOATS[self.tile.a_format.name], FLOATS[self.tile.b_format.name]
 
     # What it computes
 
@@ -307,12 +319,17 @@ class Device:
                 )
         possible = self._possible_rows(kinds)
         arrays = {name: plain(operands[name]) for name in pair}
-        patterns = cache(lambda name, fmt: bits_of(arrays[name], fmt))
+        patterns = cache(lambda name, fmt: arrays[name] if self._scaled else bits_of(arrays[name], fmt))
         rows = possible[0] if len(possible) == 1 else self._best_rows(pair, patterns)
         layer = Layer.of(geometry)
         formats = {name: self.tile.b_format if name == rows else self.tile.a_format for name in pair}
         bits = {name: patterns(name, fmt) for name, fmt in formats.items()}
-        there = {name: non_zeros(bits[name], fmt) for name, fmt in formats.items()}
+        number = self.operations
+        seed = None if self._rounding_seed is None else mixed(self._rounding_seed + number)
+        if self._scaled:
+            there = scaled_non_zeros(self.tile, geometry, operation, rows, bits, seed)
+        else:
+            there = {name: non_zeros(bits[name], fmt) for name, fmt in formats.items()}
         kept = fp32 or FLOAT32 in kinds.values()
         found = counted(geometry, operation, there, rows, self.tile)
         thought = round(found.speedup * LEVELS) / LEVELS
@@ -321,8 +338,7 @@ class Device:
         values = output_values(self.config, geometry, work, bias, mask)
         self._see_room(work)
         values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
-        number, seed = self.operations, self._rounding_seed
-        ran = backend.run(Job(work=work, values=values, seed=None if seed is None else mixed(seed + number)))
+        ran = backend.run(Job(work=work, values=values, seed=seed))
         self.operations += 1
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
@@ -384,8 +400,10 @@ class Device:
         require_int("rounding_seed", seed, 0)
         if require_choice("rounding", rounding, ROUNDINGS) == "nearest":
             return None
-        if not isinstance(self.config, CoreConfig) or not self.config.stochastic:
-            raise ValueError("rounding must be nearest for a tile, and for a core with core.stochastic = false")
+        if not self._scaled and (not isinstance(self.config, CoreConfig) or not self.config.stochastic):
+            raise ValueError(
+                "rounding must be nearest for a tile without scales, and for a core with core.stochastic = false"
+            )
         return seed
 
     def _possible_rows(self, kinds: Mapping[str, str]) -> list[str]:
@@ -396,7 +414,7 @@ class Device:
         TypeError
             If none can.
         """
-        a, b = FLOATS[self.tile.a_format.name], FLOATS[self.tile.b_format.name]
+        a, b = self._operand_types
         first, second = kinds
         possible = [
             row
@@ -405,7 +423,8 @@ class Device:
         ]
         if not possible:
             given = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
-            raise TypeError(f"operands must both be {FLOAT32}, or {a} and {b}, not {given}")
+            other = "" if self._scaled else f", or {a} and {b}"
+            raise TypeError(f"operands must both be {FLOAT32}{other}, not {given}")
         return possible
 
     def _best_rows(self, pair: tuple[str, str], patterns: Callable[[str, Format], NDArray]) -> str:
@@ -417,12 +436,13 @@ class Device:
             assert isinstance(b, FloatFormat)
             other = first if second == "G" else second
             return "G" if b.exponent_bits >= a.exponent_bits else other
-        zeros = {name: _zeros(non_zeros(patterns(name, b), b)) for name in pair}
+        given = {name: patterns(name, b) for name in pair}
+        zeros = {name: _zeros(each != 0 if self._scaled else non_zeros(each, b)) for name, each in given.items()}
         return first if zeros[first] >= zeros[second] else second
 
     def _see_room(self, work: Work) -> None:
         """Every backend has as much memory, whether or not it needs it."""
-        layer, width = work.layer, self.tile.a_format.width // 8
+        layer, width = work.layer, 4 if self._scaled else self.tile.a_format.width // 8
         sizes = [width * int(np.prod(layer.whole_shape(name))) for name in OPERANDS[work.operation]]
         made = int(np.prod(layer.whole_shape(RESULTS[work.operation])))
         sizes += [(4 if work.fp32 else width) * made, width * made * work.mask]

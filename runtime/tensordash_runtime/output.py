@@ -50,6 +50,8 @@ def output_values(
         if isinstance(config, CoreConfig) and not getattr(config, name):
             raise ValueError(f"{name} must be left out: core.{name} is false")
     tile = config.tile if isinstance(config, CoreConfig) else config
+    for name in work.fused:
+        tile.require_no_scale(f"for {name}")
     made: dict[str, NDArray] = {}
     if bias is not None:
         made["bias"] = _biases(tile, geometry, work, bias)

@@ -4,6 +4,7 @@ Written from docs/numerics.md, "Quantisation", apart from `block_formats`, which
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,15 +43,27 @@ def scale_values(bits: ArrayLike, scale: ScaleFormat) -> NDArray[np.float64]:
     >>> scale_values([0x7F, 0x81, 0xFF], SCALES["e8m0"]).tolist(), scale_values([0x38], SCALES["e4m3"]).tolist()
     ([1.0, 4.0, nan], [1.0])
     """
-    if scale.number is None:
-        table = np.ldexp(1.0, np.arange(256) - scale.bias)
-        table[scale.nan] = np.nan
-    else:
-        table = np.array([to_float(pattern, scale.number) for pattern in range(256)])
-    return np.asarray(table[np.asarray(bits)], np.float64)
+    return np.asarray(_worth(scale)[np.asarray(bits)], np.float64)
 
 
-def quantise_blocks(values: ArrayLike, fmt: FloatFormat, scale: ScaleFormat) -> Scaled:
+@cache
+def _worth(scale: ScaleFormat) -> NDArray[np.float64]:
+    """Of every pattern."""
+    if scale.number is not None:
+        return np.array([to_float(pattern, scale.number) for pattern in range(256)])
+    table = np.ldexp(1.0, np.arange(256) - scale.bias)
+    table[scale.nan] = np.nan
+    return table
+
+
+def quantise_blocks(
+    values: ArrayLike,
+    fmt: FloatFormat,
+    scale: ScaleFormat,
+    *,
+    largest: float | None = None,
+    random: NDArray[np.uint16] | None = None,
+) -> Scaled:
     """Round FP32 numbers to elements and scales.
 
     Parameters
@@ -61,6 +74,10 @@ def quantise_blocks(values: ArrayLike, fmt: FloatFormat, scale: ScaleFormat) -> 
         Of the elements.
     scale : ScaleFormat
         "e8m0": the OCP's rule. "e4m3": NVFP4's, with a scale for the tensor.
+    largest : float, optional
+        The tensor's largest magnitude, if the values are only some of it.
+    random : array of uint16, the shape of the values, optional
+        Random bits: elements are rounded stochastically. Scales never are.
 
     Returns
     -------
@@ -70,7 +87,8 @@ def quantise_blocks(values: ArrayLike, fmt: FloatFormat, scale: ScaleFormat) -> 
     Source
     ------
     OCP Microscaling Formats (MX) Specification 1.0, section 6.3; "Pretraining Large Language Models with NVFP4" (NVIDIA
-    2025, arXiv:2509.25149), appendix on quantisation; rounded to nearest, ties to even.
+    2025, arXiv:2509.25149), appendix on quantisation; rounded to nearest, ties to even, or as docs/core.md rounds
+    stochastically.
 
     Examples
     --------
@@ -86,20 +104,24 @@ def quantise_blocks(values: ArrayLike, fmt: FloatFormat, scale: ScaleFormat) -> 
     blocks = blocks.reshape(*array.shape[:-1], -1, scale.block)
     sound = np.asarray(np.isfinite(blocks).all(-1))
     blocks = np.where(sound[..., np.newaxis], blocks, 0.0)
-    largest = np.abs(blocks).max(-1)
+    magnitudes = np.abs(blocks).max(-1)
     top, tensor = to_float(fmt.largest, fmt), 1.0
     if scale.number is None:
         # The exponent of the largest magnitude, less that of the largest element.
-        exponents = np.frexp(largest)[1] - np.frexp(top)[1]
-        scales = np.where(largest > 0, np.clip(exponents + scale.bias, 0, scale.nan - 1), 0).astype(np.uint8)
+        exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
+        scales = np.where(magnitudes > 0, np.clip(exponents + scale.bias, 0, scale.nan - 1), 0).astype(np.uint8)
     else:
-        if array.size and largest.max():
-            tensor = float(np.float32(largest.max() / (to_float(scale.number.largest, scale.number) * top)))
-        scales = _saturated(largest / (top * tensor), scale.number)
+        most = magnitudes.max(initial=0.0) if largest is None else largest
+        if most:
+            tensor = float(np.float32(most / (to_float(scale.number.largest, scale.number) * top)))
+        scales = _saturated(magnitudes / (top * tensor), scale.number)
     divisors = (scale_values(scales, scale) * tensor)[..., np.newaxis]
     # A double tells a quotient of FP32 numbers from a tie: whatever is rounded is rounded once.
     scaled = np.divide(blocks, divisors, out=np.zeros_like(blocks), where=divisors != 0)
-    bits = _saturated(scaled, fmt).reshape(*array.shape[:-1], -1)[..., : array.shape[-1]]
+    scaled = scaled.reshape(*array.shape[:-1], -1)[..., : array.shape[-1]]
+    if random is not None:
+        scaled = _moved(scaled, fmt, random)
+    bits = _saturated(scaled, fmt)
     return Scaled(bits, np.where(sound, scales, scale.nan).astype(np.uint8), tensor)
 
 
@@ -107,6 +129,17 @@ def _saturated(values: NDArray[np.float64], fmt: FloatFormat) -> NDArray[np.uint
     """Bit patterns, rounded to nearest even; beyond the largest the largest."""
     top = to_float(fmt.largest, fmt)
     return np.asarray(encode(np.clip(values, -top, top), fmt), np.uint8)
+
+
+def _moved(values: NDArray[np.float64], fmt: FloatFormat, random: NDArray[np.uint16]) -> NDArray[np.float64]:
+    """Values of the format: what lies between two of its magnitudes becomes the upper one as often as it is near it.
+
+    The random bits are added behind the last place, and what is then behind it is cut off.
+    """
+    exponents = np.frexp(values)[1] - 1
+    places = np.maximum(exponents - fmt.fraction_bits, fmt.least_exponent)
+    units = np.floor(np.ldexp(np.abs(values), 16 - places)).astype(np.int64)
+    return np.copysign(np.ldexp(((units + random) >> 16).astype(np.float64), places), values)
 
 
 def scaled_steps(made: Scaled, config: TileConfig) -> NDArray[np.uint8]:

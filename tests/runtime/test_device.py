@@ -17,6 +17,7 @@ from torch.nn.grad import conv1d_input, conv2d_input, conv2d_weight
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, DeviceError, NoRoomError
+from tensordash_sim.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.core.verilated import VerilatedError
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
@@ -271,6 +272,66 @@ def test_a_tile_computes_as_a_core_does() -> None:
         assert torch.equal(device.matmul(a, b), (a.double() @ b.double()).float().bfloat16())
 
 
+@pytest.mark.parametrize("preset", ["mxfp8", "mxfp4", "nvfp4"])
+def test_a_tile_with_scales_quantises_float32(preset: str) -> None:
+    """The sums of what is left of both operands along the reduction, and its zeros."""
+    fmt = BLOCK_FORMATS[{"mxfp8": "mxfp8_e4m3"}.get(preset, preset)]
+    layer = MatrixProduct(batch=2, samples=8, in_features=80, out_features=6)
+    a = drawn((2, 8, 80), seed=1, kind=torch.float32) * torch.rand((2, 8, 80)).exp2() ** 4
+    w, g = drawn((2, 6, 80), seed=2, kind=torch.float32), drawn((2, 8, 6), seed=3, kind=torch.float32)
+    with Device(preset) as device:
+        assert device.types == ("float32",)
+        for operation, (first, second), subscripts in (
+            ("AxW", ({"A": a}, {"W": w}), "bnk,bfk->bnf"),
+            ("WxG", ({"G": g}, {"W": w}), "bnk,bkc->bnc"),
+            ("AxG", ({"G": g}, {"A": a}), "bkf,bkc->bfc"),
+        ):
+            done = device.contract(layer, operation, {**first, **second})
+            terms = subscripts.split("->")[0].split(",")
+            left = {
+                name: quantise(tensor.numpy(), fmt, axis=term.index("k"))
+                for (name, tensor), term in zip((*first.items(), *second.items()), terms, strict=True)
+            }
+            wanted = np.einsum(subscripts, *left.values())
+            assert done.result.dtype is torch.float32
+            np.testing.assert_allclose(done.result, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+            for name, values in left.items():
+                assert done.executed.zeros[name] == pytest.approx(np.mean(values == 0))
+            shares = done.executed.zeros
+            assert shares[done.executed.work.rows] == max(shares.values())
+
+
+def test_a_tile_with_scales_computes_convolutions() -> None:
+    """Stochastic rounding is of gradients alone, other bits in every operation; nothing is done behind the sums."""
+    a, w = drawn((2, 16, 6, 6), seed=1, kind=torch.float32), drawn((8, 16, 3, 3), seed=2, kind=torch.float32)
+    layer = Convolution(
+        batch=2,
+        in_channels=16,
+        out_channels=8,
+        size=(6, 6),
+        kernel=(3, 3),
+        stride=(1, 1),
+        padding=(0, 0),
+        dilation=(1, 1),
+        groups=1,
+    )
+    g = conv2d(a, w)
+    with Device("mxfp8", rounding="stochastic", rounding_seed=3) as device, Device("mxfp8") as nearest:
+        assert (device.convolution(a, w) - g).abs().mean() < 0.05 * g.abs().mean()
+        assert torch.equal(device.convolution(a, w), nearest.convolution(a, w))
+        first, second = (device.convolution_weight(a, w.shape, g) for _ in range(2))
+        assert not torch.equal(first, second)
+        wanted = conv2d_weight(a, w.shape, g)
+        for made in (first, second, nearest.convolution_weight(a, w.shape, g)):
+            assert (made - wanted).abs().mean() < 0.05 * wanted.abs().mean()
+        for more in ({"relu": True}, {"bias": torch.zeros(8)}, {"mask": g}):
+            with pytest.raises(ValueError, match=rf'tile.scale must be "none" for {next(iter(more))}, not "e8m0"'):
+                device.contract(layer, "AxW", {"A": a, "W": w}, **more)
+        with pytest.raises(TypeError, match=r"operands must both be float32, not A float16 and W float16"):
+            device.convolution(a.half(), w.half())
+        assert torch.isnan(device.matmul(torch.full((1, 3), torch.inf), torch.ones(3, 1))).all()
+
+
 @pytest.mark.parametrize(
     ("a", "b", "error", "message"),
     [
@@ -297,7 +358,7 @@ def test_operands_that_do_not_fit(a: Any, b: Any, error: type[Exception], messag
         ((3,), TypeError, "preset must be a preset's name, a CoreConfig or a TileConfig, not 3"),
         (("core", "vhdl"), ValueError, "backend must be one of emulator, golden, verilator, not 'vhdl'"),
         (("paper", "golden"), ValueError, "backend must be emulator for a tile, which has no programs, not golden"),
-        (("mxfp8",), ValueError, 'tile.scale must be "none" for tensors, not "e8m0"'),
+        (("mxfp8", "verilator"), ValueError, "backend must be emulator for a tile, which has no programs"),
         ((load_preset("paper", ['tile.format="int8"']),), ValueError, "floating-point operands, not int8"),
         (
             (load_preset("paper", ["tile.format=tf32", "tile.accumulator=ampere"]),),

@@ -33,6 +33,21 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     assert mine == pytest.approx(plain, abs=0.2)
 
 
+@pytest.mark.parametrize(
+    ("preset", "steps"),
+    [("nvfp4", 60), *(pytest.param(name, 300, marks=pytest.mark.slow) for name in ("nvfp4", "mxfp8", "mxfp4"))],
+)
+def test_losses_fall_with_scales_and_stochastic_gradients(preset: str, steps: int) -> None:
+    with Device(preset, rounding="stochastic") as device:
+        trainer = Trainer(load_task("mlp", seed=1), device)
+        run = trainer.train(steps)
+    assert run.missed == []
+    losses = np.array([(step.loss, step.plain_loss) for step in trainer.history])
+    first, last = losses[:20].mean(axis=0), losses[-20:].mean(axis=0)
+    assert last[0] - last[1] < 0.15 * (first[1] - last[1])  # of what plain PyTorch has learnt
+    assert not np.array_equal(losses[:, 0], losses[:, 1])
+
+
 @pytest.mark.parametrize("rounding", ["nearest", pytest.param("stochastic", marks=pytest.mark.slow)])
 def test_a_resumed_run_is_the_same(tmp_path: Path, rounding: str) -> None:
     def train(folder: Path | None, *stops: int) -> Trainer:

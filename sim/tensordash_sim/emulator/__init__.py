@@ -4,5 +4,6 @@ from .contraction import contract
 from .conversions import decode, encode, result_bits
 from .products import matrix_product
 from .random_bits import RandomBits
+from .scaled import contract_scaled
 
-__all__ = ["RandomBits", "contract", "decode", "encode", "matrix_product", "result_bits"]
+__all__ = ["RandomBits", "contract", "contract_scaled", "decode", "encode", "matrix_product", "result_bits"]

@@ -16,10 +16,7 @@ from .lowering import Fill, activations, filled, gradient, weights, windows
 from .products import matrix_product
 from .tables import checked_bits
 
-__all__ = ["contract"]
-
-GATHERED = 1 << 25
-"""Values of windows at a time: windows overlap, all of them may be more than there is room for."""
+__all__ = ["Sides", "all_sums", "contract"]
 
 
 def contract(
@@ -114,12 +111,7 @@ def contract(
     if random is not None and (fp32 or random.shape != layer.whole_shape(RESULTS[operation])):
         wanted = "none for FP32 results" if fp32 else f"of shape {layer.whole_shape(RESULTS[operation])}"
         raise ValueError(f"random must be {wanted}, not of shape {random.shape}")
-    multiply = _over_taps if operation == "AxG" else _over_positions
-    if layer.products > 1:
-        each = ({name: array[k] for name, array in operands.items()} for k in range(layer.products))
-        sums = np.stack([multiply(tile, layer, operation, rows, one) for one in each])
-    else:
-        sums = multiply(tile, layer, operation, rows, operands)
+    sums = all_sums(Sides(tile, rows == OPERANDS[operation][0]), layer, operation, operands)
     if tile.numerics.result == "int32":
         return sums
     assert isinstance(tile.a_format, FloatFormat)
@@ -138,29 +130,54 @@ def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> ND
     return bias
 
 
-def _fill(tile: TileConfig, placed_on_rows: bool) -> Fill:
-    """What is filled up; exact sums do not depend on zeros that meet zeros, nor on what other rows do."""
-    if isinstance(tile.numerics.accumulator, Exact):
-        return Fill(channels=1, ports=1, lanes=tile.lanes)
-    return Fill(channels=tile.lanes, ports=tile.rows if placed_on_rows else tile.columns, lanes=tile.lanes)
+class Sides:
+    """A tile that is given vectors of both operands.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        The tile.
+    placed_on_rows : bool
+        Whether the first of an operation's `OPERANDS` is on the row side.
+
+    Attributes
+    ----------
+    fill : Fill
+        What is filled up: exact sums do not depend on zeros that meet zeros, nor on what other rows do.
+    gathered : int
+        Values of windows at a time: windows overlap, all of them may be more than there is room for.
+    """
+
+    gathered = 1 << 25
+
+    def __init__(self, tile: TileConfig, placed_on_rows: bool) -> None:
+        self.tile, self.placed_on_rows = tile, placed_on_rows
+        ports = tile.rows if placed_on_rows else tile.columns
+        if isinstance(tile.numerics.accumulator, Exact):
+            self.fill = Fill(channels=1, ports=1, lanes=tile.lanes)
+        else:
+            self.fill = Fill(channels=tile.lanes, ports=ports, lanes=tile.lanes)
+
+    def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
+        """Sums for each vector of `placed` and each one of `other`, whose biases are added."""
+        if self.placed_on_rows:
+            return matrix_product(other, placed, self.tile, bias)
+        return matrix_product(placed, other, self.tile, None if bias is None else bias[:, None]).T
 
 
-def _multiplied(
-    tile: TileConfig, placed: NDArray, other: NDArray, placed_on_rows: bool, bias: NDArray | None = None
-) -> NDArray[np.uint32]:
-    """Sums for each vector of `placed` and each one of `other`, whose biases are added."""
-    if placed_on_rows:
-        return matrix_product(other, placed, tile, bias)
-    return matrix_product(placed, other, tile, None if bias is None else bias[:, None]).T
+def all_sums(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
+    """An operation's sums in the order of PyTorch; of operands, and "bias" if there is one, as the layer has them."""
+    one = _over_taps if operation == "AxG" else _over_positions
+    if layer.products == 1:
+        return one(sides, layer, operation, values)
+    products = ({name: array[k] for name, array in values.items()} for k in range(layer.products))
+    return np.stack([one(sides, layer, operation, product) for product in products])
 
 
-def _over_positions(
-    tile: TileConfig, layer: Layer, operation: str, rows: str, values: Mapping[str, NDArray]
-) -> NDArray[np.uint32]:
+def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
     """AxW and WxG: sums of a layer's positions, phase by phase."""
     placed, other = OPERANDS[operation]
-    placed_on_rows = rows == placed
-    fill, bias = _fill(tile, placed_on_rows), values.get("bias")
+    fill, bias = sides.fill, values.get("bias")
     samples, made, down, across = layer.shape(RESULTS[operation])
     out = np.zeros((samples, made, down, across), np.uint32)
     tensor = values[placed]
@@ -170,21 +187,19 @@ def _over_positions(
             continue
         counts = place.shape[2], filled(place.shape[3], fill.ports)
         theirs = weights(values[other], phase, operation, fill)
-        at_once = max(1, GATHERED // (counts[0] * counts[1] * theirs.shape[1]))
+        at_once = max(1, sides.gathered // (counts[0] * counts[1] * theirs.shape[1]))
         for n in range(0, samples, at_once):
             part = tensor[n : n + at_once]
             vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
-            sums = _multiplied(tile, vectors, theirs, placed_on_rows, bias).reshape(len(part), *counts, made)
+            sums = sides.sums(vectors, theirs, bias).reshape(len(part), *counts, made)
             place[n : n + at_once] = sums[:, :, : place.shape[3]].transpose(0, 3, 1, 2)
     return out
 
 
-def _over_taps(
-    tile: TileConfig, layer: Layer, operation: str, rows: str, values: Mapping[str, NDArray]
-) -> NDArray[np.uint32]:
+def _over_taps(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
     """AxG: sums for each filter, channel and tap."""
-    fill = _fill(tile, rows == "G")
+    fill = sides.fill
     mine, theirs = gradient(values["G"], fill), activations(values["A"], layer, fill)
-    sums = _multiplied(tile, mine, theirs, rows == "G")
+    sums = sides.sums(mine, theirs)
     grouped = sums.reshape(len(mine), -1, *layer.kernel, fill.channels).transpose(0, 1, 4, 2, 3)
     return grouped.reshape(len(mine), -1, *layer.kernel)[:, : layer.channels]

@@ -294,7 +294,8 @@ def test_the_page_of_systems_has_the_plans_of_the_evaluation() -> None:
         measures = [cell.strip() for cell in table[0].split("|")[:-1]]
         rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table[2:]]
         found[metric] = {
-            row[0]: {name: float(cell) for name, cell in zip(measures, row[1:], strict=True) if cell != "-"} for row in rows
+            row[0]: {name: float(cell) for name, cell in zip(measures, row[1:], strict=True) if cell != "-"}
+            for row in rows
         }
     page = (ROOT / "docs" / "system.md").read_text(encoding="utf-8").split("## A step as a whole")[1].split("\n## ")[0]
     lines = [[cell.strip() for cell in row.split("|")[1:-1]] for row in page.splitlines() if row.startswith("| ")]
@@ -307,7 +308,17 @@ def test_the_page_of_systems_has_the_plans_of_the_evaluation() -> None:
     by_name = {line[0]: line[1:] for line in lines if len(line) == 10}
     for workload in dict.fromkeys(workloads):
         wanted = found["million cycles"][f"{workload}, 25.6 GB/s"]
-        named = ["none", "+ fuse", "+ share", "+ depth-first", "+ recompute", "+ keep", "+ compress", "+ overlap", "+ order"]
+        named = [
+            "none",
+            "+ fuse",
+            "+ share",
+            "+ depth-first",
+            "+ recompute",
+            "+ keep",
+            "+ compress",
+            "+ overlap",
+            "+ order",
+        ]
         assert by_name[workload] == [str(round(wanted[name])) if name in wanted else "-" for name in named]
 
 

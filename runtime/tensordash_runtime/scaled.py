@@ -1,0 +1,60 @@
+"""Operations on tiles with scales: float32 tensors, quantised on the way (MXFP8, MXFP6, MXFP4, NVFP4)."""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash_sim.block_scales import quantise_blocks
+from tensordash_sim.core.images import geometry_values, layer_values
+from tensordash_sim.core.layer import OPERANDS
+from tensordash_sim.emulator.scaled import drawn
+from tensordash_sim.lowering import Geometry
+from tensordash_sim.quantization import non_zeros
+
+__all__ = ["scaled_non_zeros"]
+
+
+def scaled_non_zeros(
+    tile: TileConfig,
+    geometry: Geometry,
+    operation: str,
+    rows: str,
+    values: Mapping[str, NDArray[np.float32]],
+    seed: int | None,
+) -> dict[str, NDArray[np.bool_]]:
+    """Where operands are not zero once they are quantised.
+
+    Blocks run along channels, filters or positions: whatever the operation reduces. Of a convolution a stream has them
+    across taps as well; its zeros are as many but for chance.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        A tile with scales.
+    geometry : Convolution or MatrixProduct
+        The layer.
+    operation : str
+        "AxW", "WxG" or "AxG".
+    rows : str
+        The operand on the row side.
+    values : mapping of str to array of float32
+        Both operands, shaped as the geometry has them.
+    seed : int, optional
+        Of gradients, if they are rounded stochastically.
+    """
+    scale = tile.numerics.scale
+    assert scale is not None
+    made = {}
+    for name in OPERANDS[operation]:
+        fmt = tile.b_format if name == rows else tile.a_format
+        assert isinstance(fmt, FloatFormat)
+        # (products,) samples, channels, Y, X, or of W filters, channels, Y, X
+        axis = -1 if operation == "AxG" else -4 if (operation, name) == ("WxG", "W") else -3
+        last = np.moveaxis(layer_values(geometry, name, values[name]), axis, -1)
+        random = drawn(np.random.Philox(key=seed), last.shape) if name == "G" and seed is not None else None
+        there = non_zeros(quantise_blocks(last, fmt, scale, random=random).bits, fmt)
+        made[name] = geometry_values(geometry, name, np.moveaxis(there, -1, axis))
+    return made

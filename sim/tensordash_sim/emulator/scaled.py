@@ -1,0 +1,135 @@
+"""Operations of layers on a tile with scales: numbers become elements and scales as they are laid out."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.config import TileConfig
+from tensordash.configuration.formats import FloatFormat
+
+from ..block_scales import Scaled, quantise_blocks
+from ..core.layer import OPERANDS, Layer
+from .contraction import Sides, all_sums
+from .products import matrix_product
+
+__all__ = ["contract_scaled", "drawn"]
+
+
+def contract_scaled(
+    tile: TileConfig,
+    layer: Layer,
+    operation: str,
+    rows: str,
+    values: Mapping[str, NDArray[np.float32]],
+    *,
+    seed: int | None = None,
+) -> NDArray[np.float32]:
+    """One of the three operations of a layer on a tile with scales.
+
+    Vectors are reductions in the order of a core's streams; blocks run along them, from their beginning, so that a
+    value may have another scale in each operation, and in each window of a convolution. A block with an infinity or
+    NaN makes every result NaN that it is multiplied for.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        A tile with scales, without C input.
+    layer : Layer
+        Shapes.
+    operation : str
+        "AxW", "WxG" or "AxG".
+    rows : str
+        The operand on the tile's row side, whose zeros are skipped: its elements are of side B's format.
+    values : mapping of str to array of float32
+        Both operands ("A", "W" or "G"), in the order of PyTorch.
+    seed : int, optional
+        If given, elements of G are rounded stochastically, as gradients have to be: with NumPy's Philox of this key.
+
+    Returns
+    -------
+    array of float32, in the order of PyTorch
+        Sums, for NVFP4 times the product of both tensors' scales, each of these steps rounded to FP32.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Naming the field, what is allowed and what was given.
+
+    Source: docs/numerics.md, "Scales". Gradients: arXiv:2509.25149, section 4.4.
+
+    Examples
+    --------
+    >>> from tensordash import load_preset
+    >>> layer = Layer(samples=1, channels=2, filters=1, size=(1, 3), kernel=(1, 3), padding=0)
+    >>> ones = {name: np.ones(layer.shape(name), np.float32) for name in "AW"}
+    >>> contract_scaled(load_preset("mxfp8"), layer, "AxW", "A", ones)
+    array([[[[6.]]]], dtype=float32)
+    """
+    if not isinstance(tile, TileConfig) or tile.numerics.scale is None:
+        raise TypeError(f"tile must be a TileConfig with scales, not {tile!r}")
+    if operation not in OPERANDS:
+        raise ValueError(f"operation must be one of {', '.join(OPERANDS)}, not {operation!r}")
+    pair = OPERANDS[operation]
+    if rows not in pair:
+        raise ValueError(f"rows must be one of {', '.join(pair)}, not {rows!r}")
+    for name in pair:
+        given = values.get(name)
+        if not isinstance(given, np.ndarray) or given.dtype != np.float32 or given.shape != layer.whole_shape(name):
+            kind = f"{given.dtype} of shape {given.shape}" if isinstance(given, np.ndarray) else repr(given)
+            raise ValueError(f"{name} must be float32 of shape {layer.whole_shape(name)}, not {kind}")
+    sides = _ScaledSides(tile, pair, rows, values, seed)
+    sums = all_sums(sides, layer, operation, values).view(np.float32)
+    made: NDArray[np.float32] = sums * np.float32(sides.factors[0] * sides.factors[1])
+    return made
+
+
+class _ScaledSides(Sides):
+    """Vectors of numbers, quantised on their way to the tile."""
+
+    gathered = 1 << 22
+
+    def __init__(
+        self,
+        tile: TileConfig,
+        pair: tuple[str, str],
+        rows: str,
+        values: Mapping[str, NDArray[np.float32]],
+        seed: int | None,
+    ) -> None:
+        super().__init__(tile, rows == pair[0])
+        self._formats = [tile.b_format if name == rows else tile.a_format for name in pair]
+        self._largest = [_largest(values[name]) for name in pair]
+        self._draws = [name == "G" and seed is not None for name in pair]
+        self._random = np.random.Philox(key=seed or 0)
+        self.factors = [np.float32(1.0), np.float32(1.0)]
+
+    def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
+        assert bias is None
+        made = [self._quantised(which, vectors) for which, vectors in enumerate((placed, other))]
+        columns, rows = made[::-1] if self.placed_on_rows else made
+        sums = matrix_product(columns.bits, rows.bits, self.tile, scales=(columns.scales, rows.scales))
+        return sums if self.placed_on_rows else sums.T
+
+    def _quantised(self, which: int, vectors: NDArray[np.float32]) -> Scaled:
+        fmt, scale = self._formats[which], self.tile.numerics.scale
+        assert isinstance(fmt, FloatFormat)
+        assert scale is not None
+        random = drawn(self._random, vectors.shape) if self._draws[which] else None
+        made = quantise_blocks(vectors, fmt, scale, largest=self._largest[which], random=random)
+        self.factors[which] = np.float32(made.tensor)
+        bad = np.repeat(made.scales == scale.nan, scale.block, axis=-1)[..., : vectors.shape[-1]]
+        # Zeros would be skipped, and the NaN of their scale with them.
+        return replace(made, bits=np.where(bad, 1, made.bits).astype(np.uint8)) if bad.any() else made
+
+
+def drawn(random: np.random.Philox, shape: tuple[int, ...]) -> NDArray[np.uint16]:
+    """The next bits, 16 for each value: each number of the generator has those of four, its lowest ones first."""
+    size = int(np.prod(shape))
+    return random.random_raw(-(-size // 4)).astype("<u8").view("<u2")[:size].reshape(shape)
+
+
+def _largest(values: NDArray[np.float32]) -> float:
+    """The largest magnitude that is finite."""
+    return float(np.abs(values, where=np.isfinite(values), out=np.zeros_like(values)).max(initial=0.0))

@@ -1,0 +1,205 @@
+"""Operations of layers on tiles with scales, against windows laid out by hand and formats that know no bit patterns."""
+
+import numpy as np
+import pytest
+
+from tensordash import ConfigError, TileConfig, load_preset
+from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
+from tensordash_sim.block_formats import BLOCK_FORMATS, quantise
+from tensordash_sim.block_scales import quantise_blocks, scale_values
+from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.emulator import contract, contract_scaled
+from tensordash_sim.golden import to_float
+
+NVFP4 = load_preset("nvfp4")
+WIDE = TileConfig(
+    format={"a": "fp8_e4m3", "b": "fp4_e2m1"}, scale="e8m0", accumulator={"fused": 28, "rounding": "nearest"}
+)
+LAYERS = {
+    "matrix": Layer(samples=1, channels=70, filters=5, size=(1, 9)),
+    "products": Layer(samples=1, channels=33, filters=3, size=(1, 4), products=3),
+    "convolution": Layer(samples=2, channels=5, filters=6, size=(6, 7), kernel=(3, 2), padding=1),
+    "strided": Layer(samples=3, channels=9, filters=4, size=(7, 8), kernel=(3, 3), stride=2, padding=1),
+}
+
+
+def drawn(layer: Layer, operation: str, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    made = {}
+    for name in OPERANDS[operation]:
+        values = rng.standard_normal(layer.whole_shape(name)) * np.exp2(rng.integers(-6, 6, layer.whole_shape(name)))
+        made[name] = np.where(rng.random(values.shape) < 0.4, 0, values).astype(np.float32)
+    return made
+
+
+def by_hand(
+    layer: Layer, operation: str, values: dict[str, np.ndarray], kinds: dict[str, str], filled: int
+) -> np.ndarray:
+    """Every result from its own two vectors: lists of what meets, taps down, taps across, channels or filters."""
+    out = np.zeros(layer.whole_shape({"AxW": "G", "WxG": "A", "AxG": "W"}[operation]))
+    for index in np.ndindex(out.shape):
+        pairs = list(meet(layer, operation, values, index, filled))
+        sides = []
+        for which, name in enumerate(OPERANDS[operation]):
+            vector = np.array([pair[which] for pair in pairs])
+            # The tensor's largest value in front, in a block of its own: NVFP4 has a scale for the tensor.
+            head = np.zeros(32)
+            head[0] = np.abs(values[name]).max()
+            sides.append(quantise(np.concatenate([head, vector]), BLOCK_FORMATS[kinds[name]], 0)[32:])
+        out[index] = sides[0] @ sides[1]
+    return out
+
+
+def meet(layer, operation, values, index, filled):
+    """Pairs in the order of a stream, zeros where a channel or filter is filled up."""
+    lead, index = (index[:1], index[1:]) if layer.products > 1 else ((), index)
+    first, second = (values[name][lead] if lead else values[name] for name in OPERANDS[operation])
+    rows, columns = layer.made
+    (sy, sx), (py, px) = layer.stride, layer.padding
+    if operation == "AxW":
+        n, f, y, x = index
+        for i in range(layer.kernel[0]):
+            for j in range(layer.kernel[1]):
+                at = y * sy + i - py, x * sx + j - px
+                inside = 0 <= at[0] < layer.size[0] and 0 <= at[1] < layer.size[1]
+                for c in range(-(-layer.channels // filled) * filled):
+                    there = c < layer.channels
+                    yield (first[n, c, *at] if there and inside else 0.0), (second[f, c, i, j] if there else 0.0)
+    elif operation == "WxG":
+        n, c, y, x = index
+        for i in range(layer.kernel[0]):
+            for j in range(layer.kernel[1]):
+                (oy, ry), (ox, rx) = divmod(y - i + py, sy), divmod(x - j + px, sx)
+                if ry or rx:
+                    continue  # this tap does not reach it, from nowhere
+                inside = 0 <= oy < rows and 0 <= ox < columns
+                for f in range(-(-layer.filters // filled) * filled):
+                    there = f < layer.filters
+                    yield (first[n, f, oy, ox] if there and inside else 0.0), (second[f, c, i, j] if there else 0.0)
+    else:
+        f, c, i, j = index
+        for n in range(layer.samples):
+            for y in range(rows):
+                for x in range(-(-columns // filled) * filled):
+                    at = y * sy + i - py, x * sx + j - px
+                    inside = 0 <= at[0] < layer.size[0] and 0 <= at[1] < layer.size[1]
+                    there = x < columns
+                    yield (first[n, f, y, x] if there else 0.0), (second[n, c, *at] if inside else 0.0)
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("which", [0, 1])
+def test_results_are_those_of_vectors_made_by_hand(name, operation, which):
+    layer, rows = LAYERS[name], OPERANDS[operation][which]
+    values = drawn(layer, operation, seed=which)
+    # Exact: one rounding of the sum and one of the product of it and the tensors' scales.
+    made = contract_scaled(NVFP4, layer, operation, rows, values)
+    filled = NVFP4.lanes if operation == "AxG" else 1
+    np.testing.assert_allclose(
+        made, by_hand(layer, operation, values, dict.fromkeys(values, "nvfp4"), filled), rtol=3e-7, atol=1e-30
+    )
+    # Fused: wide enough for what these numbers need.
+    made = contract_scaled(WIDE, layer, operation, rows, values)
+    kinds = {name: "mxfp4" if name == rows else "mxfp8_e4m3" for name in values}
+    wanted = by_hand(layer, operation, values, kinds, WIDE.lanes)
+    np.testing.assert_allclose(made, wanted, rtol=1e-6, atol=1e-5 * np.abs(wanted).max())
+
+
+def test_a_block_that_is_not_finite_makes_its_results_nan():
+    layer = LAYERS["matrix"]
+    for tile in (NVFP4, WIDE):
+        for rows in ("A", "W"):
+            values = drawn(layer, "AxW", seed=3)
+            values["A"][0, 40, 0, 2] = np.inf
+            values["W"][1, 3] = np.nan
+            made = contract_scaled(tile, layer, "AxW", rows, values)
+            bad = np.zeros(made.shape, bool)
+            bad[:, :, :, 2] = bad[:, 1] = True
+            np.testing.assert_array_equal(np.isnan(made), bad, err_msg=f"{tile.scale} {rows}")
+
+
+@pytest.mark.parametrize(("element", "scale"), [("fp8_e4m3", "e8m0"), ("fp4_e2m1", "e8m0"), ("fp4_e2m1", "e4m3")])
+def test_elements_are_rounded_up_as_often_as_they_are_near(element, scale):
+    """Over 4 million numbers the mean error is far below what rounding to nearest leaves."""
+    fmt, kind = FORMATS[element], SCALES[scale]
+    assert isinstance(fmt, FloatFormat)
+    rng = np.random.default_rng(5)
+    values = np.tile(rng.standard_normal(64).astype(np.float32), (1 << 16, 1))
+    random = rng.integers(0, 1 << 16, values.shape, dtype=np.uint16)
+    table = np.array([to_float(bits, fmt) for bits in range(1 << fmt.width)])
+
+    def worth(made):
+        return table[made.bits] * np.repeat(scale_values(made.scales, kind), kind.block, axis=1) * made.tensor
+
+    mine = worth(quantise_blocks(values, fmt, kind, random=random))
+    nearest = worth(quantise_blocks(values[:1], fmt, kind))[0]
+    scales = quantise_blocks(values[:1], fmt, kind).scales
+    np.testing.assert_array_equal(
+        quantise_blocks(values, fmt, kind, random=random).scales, np.tile(scales, (1 << 16, 1))
+    )
+    # Values beyond the largest element stay it, whatever is drawn.
+    top = to_float(fmt.largest, fmt) * np.repeat(scale_values(scales, kind), kind.block, axis=1)[0]
+    within = np.abs(values[0]) <= top * quantise_blocks(values[:1], fmt, kind).tensor
+    assert within.sum() > 50
+    errors = np.abs(mine.mean(axis=0) - values[0])[within]
+    gaps = mine.std(axis=0)[within] / 256  # of the mean of 2^16
+    assert (errors <= 5 * gaps + np.abs(values[0][within]) * 2.0**-16).all()
+    assert np.abs(nearest - values[0])[within].max() > 20 * errors.max()
+
+
+def test_random_bits_decide_between_neighbours_alone():
+    """All bits zero is rounding toward zero; all ones away from it, unless nothing was behind the last place."""
+    fmt, kind = FORMATS["fp4_e2m1"], SCALES["e8m0"]
+    assert isinstance(fmt, FloatFormat)
+    values = np.zeros((1, 32), np.float32)
+    values[0, :9] = [4.0, 0.3, -0.3, 1.75, -2.0, 3.5, 0.0, -0.0, 1e-9]
+    down, up = (
+        quantise_blocks(values, fmt, kind, random=np.full((1, 32), r, np.uint16)).bits[0, :9] for r in (0, 0xFFFF)
+    )
+    table = np.array([to_float(bits, fmt) for bits in range(16)])
+    assert table[down].tolist() == [4.0, 0.0, 0.0, 1.5, -2.0, 3.0, 0.0, 0.0, 0.0]
+    assert table[up].tolist() == [4.0, 0.5, -0.5, 2.0, -2.0, 4.0, 0.0, 0.0, 0.0]
+
+
+def test_gradients_alone_are_rounded_stochastically():
+    layer = LAYERS["convolution"]
+    values = drawn(layer, "AxW", seed=7)
+    np.testing.assert_array_equal(
+        contract_scaled(NVFP4, layer, "AxW", "A", values), contract_scaled(NVFP4, layer, "AxW", "A", values, seed=1)
+    )
+    for operation in ("WxG", "AxG"):
+        values = drawn(layer, operation, seed=7)
+        nearest, first, again, other = (
+            contract_scaled(NVFP4, layer, operation, "G", values, seed=seed) for seed in (None, 1, 1, 2)
+        )
+        np.testing.assert_array_equal(first, again)
+        assert (first != nearest).any()
+        assert (first != other).any()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"operation": "AxB"}, "operation must be one of AxW, WxG, AxG, not 'AxB'"),
+        ({"rows": "G"}, "rows must be one of A, W, not 'G'"),
+        ({"values": {"A": np.zeros((1, 70, 1, 9), np.float32)}}, "W must be float32 of shape (5, 70, 1, 1), not None"),
+        (
+            {"values": {"A": np.zeros((1, 70, 1, 9)), "W": None}},
+            "A must be float32 of shape (1, 70, 1, 9), not float64",
+        ),
+    ],
+)
+def test_bad_input_is_refused(change, message):
+    given = {"operation": "AxW", "rows": "A", "values": drawn(LAYERS["matrix"], "AxW", 0)} | change
+    with pytest.raises(ValueError, match="must") as error:
+        contract_scaled(NVFP4, LAYERS["matrix"], **given)
+    assert message in str(error.value)
+
+
+def test_each_function_takes_its_own_tiles():
+    layer = LAYERS["matrix"]
+    with pytest.raises(TypeError, match="tile must be a TileConfig with scales"):
+        contract_scaled(TileConfig(), layer, "AxW", "A", drawn(layer, "AxW", 0))
+    with pytest.raises(ConfigError, match="tile.scale must be"):
+        contract(NVFP4, layer, "AxW", "A", drawn(layer, "AxW", 0))
