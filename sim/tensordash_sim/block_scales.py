@@ -69,7 +69,7 @@ def quantise_blocks(
     Parameters
     ----------
     values : array of float32, (..., K)
-        Blocks run along the last axis.
+        Blocks run along the last axis. Subnormal numbers count as zeros.
     fmt : FloatFormat
         Of the elements.
     scale : ScaleFormat
@@ -77,7 +77,7 @@ def quantise_blocks(
     largest : float, optional
         The tensor's largest magnitude, if the values are only some of it.
     random : array of uint16, the shape of the values, optional
-        Random bits: elements are rounded stochastically. Scales never are.
+        Random bits: elements are rounded stochastically, with zeros toward zero. Scales never are.
 
     Returns
     -------
@@ -99,7 +99,9 @@ def quantise_blocks(
     >>> made.bits.tolist(), made.scales.tolist()
     ([7, 1, 12, 0], [127])
     """
-    array = np.asarray(values, np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        array = np.asarray(values, np.float32).astype(np.float64)
+    array = np.where(np.abs(array) < 2.0**-126, np.copysign(0.0, array), array)
     blocks = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, -array.shape[-1] % scale.block)])
     blocks = blocks.reshape(*array.shape[:-1], -1, scale.block)
     sound = np.asarray(np.isfinite(blocks).all(-1))

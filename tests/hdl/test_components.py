@@ -8,6 +8,7 @@ import pytest
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
+from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
@@ -28,6 +29,7 @@ from tensordash.schedule.scheduler import Scheduler
 from tensordash.schedule.staging_buffer import StagingBuffer
 from tensordash.schedule.staging_ring import StagingRing
 from tensordash.streams.axi_stream import AxiStreamTile
+from tensordash.streams.block_quantiser import BlockQuantiser
 from tensordash.streams.ring_feeder import RingFeeder
 from tensordash.streams.step_feeder import StepFeeder
 from tensordash.streams.transposer import Transposer
@@ -71,6 +73,8 @@ RIGHT = {
     Numerics: {"a_format": FP16, "b_format": FP16, "accumulator": Exact(16)},
     Drain: {**NUMBERS, "rows": 4, "columns": 4, "out_rows": 1},
     Transposer: {"width": 16, "lanes": 4},
+    BlockQuantiser: {"fmt": FORMATS["fp4_e2m1"], "lanes": 4},
+    Converter: {"fmt": FP16, "scaled": True, "relu": False, "stochastic": False},
     Control: {"ports": 8, "schedulers": 4, "depth": 4, "full_window": False, "initial": False},
     Counters: {"rows": 4, "depth": 4, "selections": 16},
     Flags: {},
@@ -144,6 +148,10 @@ WRONG = [
     (Drain, {"out_rows": 5}, ValueError, "out_rows must be an integer from 1 to 4, not 5"),
     (Drain, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
     (Transposer, {"width": 0}, ValueError, "width must be an integer of at least 1, not 0"),
+    (BlockQuantiser, {"fmt": FP16}, ValueError, "fmt must have at most 8 bits, not fp16 of 16"),
+    (BlockQuantiser, {"lanes": 3}, ValueError, "lanes must divide the block of 32, not 3"),
+    (BlockQuantiser, {"lanes": 32}, ValueError, "lanes must be an integer from 1 to 16, not 32"),
+    (Converter, {"fmt": FORMATS["fp4_e2m1"]}, ValueError, "saturating must be true for fp4_e2m1, which has no NaN"),
     (Transposer, {"lanes": 1}, ValueError, "lanes must be an integer of at least 2, not 1"),
     (Transposer, {"lanes": None}, TypeError, "lanes must be an integer of at least 2, not None"),
     (Control, {"ports": 0}, ValueError, "ports must be an integer of at least 1, not 0"),
@@ -315,6 +323,20 @@ def test_ports_of_an_odd_tile():
                 "out_payload": 64,
                 "out_valid": 1,
                 "out_ready": 1,
+            },
+        ),
+        (
+            BlockQuantiser(fmt=FORMATS["fp4_e2m1"], lanes=4),  # type: ignore[arg-type]
+            {
+                "values_payload": 128,
+                "values_valid": 1,
+                "values_ready": 1,
+                "out_payload": 24,
+                "out_valid": 1,
+                "out_ready": 1,
+                "rounding": 2,
+                "seed": 32,
+                "start": 1,
             },
         ),
         (

@@ -29,6 +29,8 @@ class Converter(Block):
         There is a ReLU.
     stochastic : bool
         There is stochastic rounding.
+    saturating : bool
+        A magnitude beyond the largest finite one, infinities and NaN too, becomes it. Formats without NaN ask for that.
 
     Members
     -------
@@ -48,14 +50,19 @@ class Converter(Block):
     Raises
     ------
     ValueError
-        If the format has more fraction bits than FP32.
+        If the format has more fraction bits than FP32, or neither NaN nor `saturating`.
 
     Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, section 4.3.
     """
 
-    def __init__(self, *, fmt: FloatFormat, scaled: bool, relu: bool, stochastic: bool) -> None:
+    def __init__(
+        self, *, fmt: FloatFormat, scaled: bool, relu: bool, stochastic: bool, saturating: bool = False
+    ) -> None:
         if fmt.fraction_bits > FRACTION_BITS:
             raise ValueError(f"fmt must have at most {FRACTION_BITS} fraction bits, not {fmt.fraction_bits}")
+        if not fmt.nan and not saturating:
+            raise ValueError(f"saturating must be true for {fmt.name}, which has no NaN")
+        self.saturating = saturating
         self.fmt, self.scaled, self.has_relu, self.is_stochastic = fmt, scaled, relu, stochastic
         super().__init__(
             {
@@ -119,8 +126,8 @@ class Converter(Block):
         beyond = Signal()
         m.d.comb += beyond.eq((pattern > fmt.largest) | special)
         not_a_number = Signal()
-        m.d.comb += not_a_number.eq(special & fraction.any())
-        quiet = fmt.largest + 1
+        m.d.comb += not_a_number.eq(special & fraction.any() if not self.saturating else 0)
+        quiet = fmt.largest + (not self.saturating)
         nan = quiet | 1 << (fmt.fraction_bits - 1) if fmt.infinities else quiet
         magnitude = Mux(beyond, quiet, pattern[: fmt.width - 1])
         negative = sign & ~self.relu if self.has_relu else sign

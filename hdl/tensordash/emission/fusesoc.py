@@ -15,7 +15,7 @@ description: TensorDash tile, configuration {digest}
 
 filesets:
   rtl:
-    files: [{prefix}.v, {prefix}_transposer.v]
+    files: [{files}]
     file_type: verilogSource-2005
   waivers:
     files: [{prefix}.vlt]
@@ -107,7 +107,7 @@ BENCH_TARGET = """\
 """
 
 
-def core_file(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
+def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[str] = ()) -> str:
     """The core file: targets default, axi_stream and lint, and sim where there is a testbench.
 
     Parameters
@@ -116,12 +116,15 @@ def core_file(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
         What file and module names begin with; also the core's name.
     digest : str
         Of the configuration.
+    verilog : iterable of str
+        Names of the files of its hardware.
     bench : iterable of str
         Names of a testbench's files: Verilog, whose module is ``PREFIX_tile_tb``, and what it reads.
 
     Source: FuseSoC, "CAPI2 reference".
     """
     made = {"rtl": "rtl", "top": "tile", "assertions": ", assertions", "options": "--assert, "}
+    made["files"] = ", ".join(verilog)
     return _filled(CORE, made, prefix, digest, bench)
 
 
@@ -152,4 +155,5 @@ def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, be
         digest=digest,
         bench_fileset=BENCH_FILESET.format(files="\n".join(listed)) if bench else "",
         bench_target=BENCH_TARGET.format(prefix=prefix, **made) if bench else "",
+        **made,
     )

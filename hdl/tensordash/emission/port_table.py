@@ -133,6 +133,18 @@ MEANINGS = {
         "out_valid": "there is a block; it stays until it is taken",
         "out_ready": "it is taken",
     },
+    "block_quantiser": {
+        **CLOCKED,
+        "values_payload": "FP32 numbers, as many as a step has; 32 in a row are a block",
+        "values_valid": "they are offered",
+        "values_ready": "they are taken",
+        "out_payload": "a step: elements and, on top, their block's scale",
+        "out_valid": "there is a step; it stays until it is taken",
+        "out_ready": "it is taken",
+        "rounding": "of elements: 0 to nearest even; 1 stochastically; 2 toward zero; must stay while a step waits",
+        "seed": "of the generators of random bits",
+        "start": "they begin anew with it in the next cycle",
+    },
     "core": {
         **CLOCKED,
         **AXI_LITE,

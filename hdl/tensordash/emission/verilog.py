@@ -12,9 +12,11 @@ from typing import Any
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..configuration.core_config import CoreConfig
+from ..configuration.formats import FloatFormat
 from ..layouts import accumulator_shape
 from ..storage.files import naming
 from ..streams.axi_stream import AxiStreamTile
+from ..streams.block_quantiser import BlockQuantiser
 from ..streams.transposer import Transposer
 from ..version import __version__
 from .assertions import assertions
@@ -46,8 +48,8 @@ def render(
     Returns
     -------
     dict of str to str
-        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, ``PREFIX_assertions.sv`` (rules of the ports, to
-        simulate with), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons),
+        ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, of a tile with scales of E8M0 ``PREFIX_block_quantiser.v``,
+        ``PREFIX_assertions.sv`` (rules of the ports, to simulate with), ``PREFIX.vlt`` (lint waivers, with reasons),
         ``PREFIX.f`` (file list), ``PREFIX.core`` (for FuseSoC), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc``
         (timing constraints), ``PREFIX_ports.md`` (tables of all ports), ``config.toml`` and ``config.json`` (with every
         derived size), and the bench's.
@@ -57,22 +59,25 @@ def render(
     tops = f"Tops: {prefix}_tile, {prefix}_axi_stream_tile."
     if config.ring:
         tops += f" Inputs of {prefix}_tile: {_step_order(config)} of steps."
-    transposer = _transposer(config)
+    beside = _beside(config)
     verilog = {
         f"{prefix}.v": head(config, tops) + emit(wrapper, prefix),
-        f"{prefix}_transposer.v": head(config, f"Top: {prefix}_transposer.") + emit(transposer, prefix),
+        **{
+            f"{prefix}_{name}.v": head(config, f"Top: {prefix}_{name}.") + emit(block, prefix)
+            for name, block in beside.items()
+        },
     }
     return {
         **verilog,
         f"{prefix}_assertions.sv": assertions(config, wrapper, prefix),
         f"{prefix}.vlt": waivers(prefix, verilog),
-        f"{prefix}.f": f"{prefix}.v\n{prefix}_transposer.v\n",
-        f"{prefix}.core": core_file(prefix, config.digest, bench),
+        f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
+        f"{prefix}.core": core_file(prefix, config.digest, verilog, bench),
         f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),
         f"{prefix}_axi_stream_tile.sdc": _constraints(wrapper, f"{prefix}_axi_stream_tile"),
         f"{prefix}_ports.md": port_tables(config, prefix),
         "config.toml": config.to_toml(),
-        "config.json": json.dumps(_description(config, prefix, wrapper, transposer), indent=2) + "\n",
+        "config.json": json.dumps(_description(config, prefix, wrapper), indent=2) + "\n",
         **bench,
     }
 
@@ -80,7 +85,7 @@ def render(
 def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
     """Markdown tables of the ports of all tops."""
     wrapper = AxiStreamTile(config)
-    tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, "transposer": _transposer(config)}
+    tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, **_beside(config)}
     return "\n".join(
         f"`{prefix}_{top}`\n\n"
         + port_table(top, ((name, *port.values()) for name, port in ports(block).items()), _step_order(config))
@@ -88,8 +93,15 @@ def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
     )
 
 
-def _transposer(config: TileConfig) -> Transposer:
-    return Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
+def _beside(config: TileConfig) -> dict[str, Block]:
+    """What goes with a tile, each in a file of its own, by name."""
+    made: dict[str, Block] = {
+        "transposer": Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
+    }
+    if config.scale == "e8m0":
+        assert isinstance(config.a_format, FloatFormat)
+        made["block_quantiser"] = BlockQuantiser(fmt=config.a_format, lanes=config.lanes)
+    return made
 
 
 def generate(
@@ -132,7 +144,7 @@ def _step_order(config: TileConfig) -> str:
     return f"step t since reset on line t modulo {config.window_depth}" if config.ring else "the oldest on line 0"
 
 
-def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transposer: Transposer) -> dict[str, Any]:
+def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile) -> dict[str, Any]:
     tile = wrapper.tile
     accumulator_bits, accumulator_least_exponent = accumulator_shape(config.numerics)
     return {
@@ -158,7 +170,7 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile, transp
         },
         "modules": {
             f"{prefix}_{name}": ports(block)
-            for name, block in (("tile", tile), ("axi_stream_tile", wrapper), ("transposer", transposer))
+            for name, block in {"tile": tile, "axi_stream_tile": wrapper, **_beside(config)}.items()
         },
     }
 

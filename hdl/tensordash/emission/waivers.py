@@ -16,6 +16,11 @@ MEMORIES = """\
 lint_off -rule DECLFILENAME -file "*{prefix}_memories.v"
 """
 
+QUANTISER = """\
+// A quantiser with its converters and generators.
+lint_off -rule DECLFILENAME -file "*{prefix}_block_quantiser.v"
+"""
+
 UNUSED = {
     "tkeep": "Whether a step is there shows in some bytes of it.",
     "steps": "Zeros, infinities and NaNs show in some bits of a value; the others pass by.",
@@ -128,4 +133,6 @@ def waivers(prefix: str, texts: dict[str, str]) -> str:
         if "parallel_case" in text:
             lines.append(f'// {CASES}\nlint_off -rule CASEOVERLAP -file "*{file}" -match "Case conditions overlap*"')
     head = HEAD.format(prefix=prefix, what="core" if memories else "tile")
-    return head + MEMORIES.format(prefix=prefix) * memories + "".join(f"{line}\n" for line in lines)
+    head += MEMORIES.format(prefix=prefix) * memories
+    head += QUANTISER.format(prefix=prefix) * (f"{prefix}_block_quantiser.v" in texts)
+    return head + "".join(f"{line}\n" for line in lines)

@@ -24,12 +24,14 @@ BENCHES: dict[str, tuple[str, str | None]] = {
     "staging_buffer": ("staging_buffer", 'tile.staging "shift"'),
     "staging_ring": ("staging_ring", 'tile.staging "ring" and tile.sparsity "rows" or "both"'),
     "transposer": ("transposer", None),
+    "block_quantiser": ("block_quantiser", 'tile.scale "e8m0"'),
     "pe": ("pe", None),
     "tile": ("tile", None),
     "axi_stream": ("axi_stream_tile", None),
 }
 """Benches by name: the module that each drives, and what a tile must have for its Verilog to have it."""
 
+OWN_FILES = ("transposer", "block_quantiser")
 CYCLES = {"tile": 7500, "axi_stream": 700, "pe": 3000}
 """How long benches are with an effort of 1, roughly; the others' modules are small."""
 
@@ -76,6 +78,8 @@ def applicable(config: TileConfig) -> list[str]:
     missing = {"staging_buffer" if config.ring else "staging_ring"}
     if config.sparsity == "none":
         missing.add("scheduler")
+    if config.scale != "e8m0":
+        missing.add("block_quantiser")
     return [name for name in BENCHES if name not in missing]
 
 
@@ -141,7 +145,7 @@ def run_bench(
     folder.mkdir(parents=True, exist_ok=True)
     job = folder / "job.json"
     top = f"{PREFIX}_{BENCHES[bench][0]}"
-    file = f"{PREFIX}_transposer.v" if bench == "transposer" else f"{PREFIX}.v"
+    file = f"{top}.v" if bench in OWN_FILES else f"{PREFIX}.v"
     files = list(sources) or [verilog / f"{PREFIX}.vlt", *beside, verilog / file]
     positions = config.lanes * (1 if bench == "pe" else config.rows * config.columns)
     cycles = CYCLES.get(bench, 0) * effort

@@ -9,7 +9,6 @@ from tensordash.configuration.formats import SCALES
 from tensordash.emission.verilog import _description
 from tensordash.layouts import accumulator_shape
 from tensordash.streams.axi_stream import AxiStreamTile
-from tensordash.streams.transposer import Transposer
 
 NVFP4 = 'format = "fp4_e2m1"\nscale = "e4m3"'
 MXFP8 = 'format = "fp8_e4m3"\naccumulator = "hopper"\nscale = "e8m0"'
@@ -80,7 +79,7 @@ def test_widths():
     assert accumulator_shape(mxfp8.numerics) == (32, None)
     assert [config.step_bytes("a") for config in (nvfp4, mxfp8)] == [2 + 1, 4 + 1]
     assert [config.step_values for config in (nvfp4, mxfp8, TileConfig())] == [5, 5, 4]
-    described = _description(nvfp4, "t", AxiStreamTile(nvfp4), Transposer(width=4, lanes=4))
+    described = _description(nvfp4, "t", AxiStreamTile(nvfp4))
     assert (described["derived"]["scale_bits"], described["derived"]["scale_block"]) == (8, 16)
     ports = {name: port["width"] for name, port in described["modules"]["t_tile"].items()}
     assert (ports["a_0_scales"], ports["b_3_scales"], ports["a_0_steps"]) == (32, 32, 64)

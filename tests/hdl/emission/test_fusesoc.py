@@ -125,8 +125,8 @@ def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
 
 
 def test_sim_only_with_a_testbench() -> None:
-    assert "\n  sim" not in core_file("mine", "0")  # a target
-    assert "sim:" in core_file("mine", "0", ["mine_tile_tb.v", "mine_tile_tb_a.hex"])
+    assert "\n  sim" not in core_file("mine", "0", ["mine.v"])  # a target
+    assert "sim:" in core_file("mine", "0", ["mine.v"], ["mine_tile_tb.v", "mine_tile_tb_a.hex"])
 
 
 SMALL_CORE = CoreConfig.from_toml(

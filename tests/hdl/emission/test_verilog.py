@@ -37,6 +37,7 @@ CONFIGS = {
         accumulator={"fused": 24, "result_bits": 13, "zero_exponent": -132},
         initial=True,
     ),
+    "mxfp6": TileConfig(rows=1, columns=2, format="fp6_e3m2", scale="e8m0", accumulator="volta"),
 }
 TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")
 
@@ -58,9 +59,14 @@ def folder(rendered, tmp_path):
     return tmp_path
 
 
+def beside(config: TileConfig) -> list[str]:
+    """Tops with files of their own."""
+    return ["tensordash_transposer", *["tensordash_block_quantiser"][: config.scale == "e8m0"]]
+
+
 def tops_to_lint(config) -> list[tuple[str, str]]:
     """Tops and their files; the wrapper holds the tile, which need not be checked alone as well each time."""
-    tops = [("tensordash_axi_stream_tile", "tensordash.v"), ("tensordash_transposer", "tensordash_transposer.v")]
+    tops = [("tensordash_axi_stream_tile", "tensordash.v"), *((name, f"{name}.v") for name in beside(config))]
     return [*tops, ("tensordash_tile", "tensordash.v")] if config == CONFIGS["paper"] else tops
 
 
@@ -78,7 +84,7 @@ def test_files(rendered):
     config, texts = rendered
     assert list(texts) == [
         "tensordash.v",
-        "tensordash_transposer.v",
+        *(f"{name}.v" for name in beside(config)),
         "tensordash_assertions.sv",
         "tensordash.vlt",
         "tensordash.f",
@@ -89,7 +95,7 @@ def test_files(rendered):
         "config.toml",
         "config.json",
     ]
-    assert texts["tensordash.f"].split() == ["tensordash.v", "tensordash_transposer.v"]
+    assert texts["tensordash.f"].split() == ["tensordash.v", *(f"{name}.v" for name in beside(config))]
     assert all(text.endswith("\n") and "\r" not in text for text in texts.values())
     assert config.digest in texts["tensordash.v"].splitlines()[0]
 
@@ -298,10 +304,12 @@ def test_config_json(rendered):
 
 
 def test_json_ports_are_the_verilog_ports(rendered):
-    _, texts = rendered
-    defined = modules(texts["tensordash.v"]) | modules(texts["tensordash_transposer.v"])
+    config, texts = rendered
+    defined = {
+        name: text for file in ("tensordash", *beside(config)) for name, text in modules(texts[f"{file}.v"]).items()
+    }
     described = json.loads(texts["config.json"])["modules"]
-    assert set(described) == {*TOPS, "tensordash_transposer"}
+    assert set(described) == {*TOPS, *beside(config)}
     for module, ports in described.items():
         text = defined[module]
         found = {

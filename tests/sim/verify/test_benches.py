@@ -121,6 +121,7 @@ def test_paper_tile_on_icarus(bench, check):
 SAME_MODULES = {("1x1-4lanes-depth4", bench) for bench in ("scheduler", "staging_buffer", "transposer", "pe")}
 SAME_MODULES.add(("2x2-4lanes-depth2", "transposer"))
 """The very modules of the first geometry: once more at night, with another seed."""
+QUANTISED = (("fp8_e5m2", 8), ("fp6_e2m3", 1), ("fp6_e3m2", 2), ("fp4_e2m1", 4))
 LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "staging_buffer", "pe")}
 """As long as all others together: a night's."""
 
@@ -136,6 +137,15 @@ LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "staging_buffe
 )
 def test_component(bench, geometry, check):
     check(bench, GEOMETRIES[geometry], effort=0.5, simulator=FOR_SMALL)
+
+
+@pytest.mark.parametrize(
+    ("fmt", "lanes"),
+    [("fp8_e4m3", 4), ("fp4_e2m1", 16), *(pytest.param(*both, marks=pytest.mark.slow) for both in QUANTISED)],
+)
+def test_block_quantiser(fmt, lanes, check):
+    scaled = {"format": fmt, "lanes": lanes, "depth": 2, "scale": "e8m0", "accumulator": "hopper"}
+    check("block_quantiser", TileConfig(rows=1, columns=1, **scaled), effort=1.0, simulator=FOR_SMALL)
 
 
 @pytest.mark.parametrize("bench", ["staging_buffer", "pe"])

@@ -8,12 +8,13 @@ import pytest
 from amaranth.hdl import Cat
 
 from tensordash import TileConfig, generate
+from tensordash.arithmetic.converter import Converter
 from tensordash.block import placed
 from tensordash.schedule import staging_buffer
 from tensordash.schedule.row_scheduler import RowScheduler
 from tensordash.schedule.scheduler import Scheduler
 from tensordash.schedule.staging_ring import StagingRing
-from tensordash.streams import transposer
+from tensordash.streams import block_quantiser, transposer
 from tensordash.streams.axi_stream import AxiStreamTile
 from tensordash.streams.feeder import Feeder
 from tensordash.streams.ring_feeder import RingFeeder
@@ -132,6 +133,36 @@ class TestTransposer:
     def test_ready_too_early(self, caught, sabotage):
         sabotage(transposer.Transposer, lambda self: self.blocks.ready.eq(1))
         assert says(caught("transposer"), "golden says ready False")
+
+
+class TestBlockQuantiser:
+    CONFIG = TileConfig(rows=1, columns=1, lanes=8, format="fp4_e2m1", scale="e8m0", accumulator="hopper")
+
+    @pytest.mark.parametrize(
+        ("fault", "domain", "message"),
+        [
+            (lambda self, inside: inside["seen"].eq(0), "sync", "step is"),
+            (lambda self, inside: inside["scale"].eq(127), "sync", "step is"),
+            (lambda self, inside: inside["ahead"].eq(0), "sync", "golden says ready True"),
+            (lambda self, inside: self.values.ready.eq(1), "comb", "golden says ready False"),
+            (lambda self, inside: self._converters[7].scale.eq(0), "comb", "step is"),
+            (lambda self, inside: self._converters[3].stochastic.eq(0), "comb", "step is"),
+            (lambda self, inside: self._converters[3].random.eq(self._generators[3].bits), "comb", "step is"),
+            (lambda self, inside: self._generators[2].start.eq(0), "comb", "payload is undefined"),
+            (lambda self, inside: self._generators[5].step.eq(1), "comb", "step is"),
+            (lambda self, inside: self._generators[5].seed.eq(self.seed), "comb", "step is"),
+        ],
+    )
+    def test_faults(self, caught, sabotage, fault, domain, message):
+        sabotage(block_quantiser.BlockQuantiser, fault, domain=domain)
+        assert says(caught("block_quantiser", config=self.CONFIG), message)
+
+    def test_largest_is_an_infinity(self, caught, monkeypatch):
+        monkeypatch.setattr(
+            Converter, "saturating", property(lambda self: False, lambda self, given: None), raising=False
+        )
+        config = replace(self.CONFIG, format="fp8_e4m3")
+        assert says(caught("block_quantiser", config=config), "step is", "golden says")
 
 
 def placed_original(block: Any, platform: Any) -> Any:

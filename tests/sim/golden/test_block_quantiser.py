@@ -1,0 +1,66 @@
+"""The golden quantiser against `quantise_blocks`, which is written apart, and against numbers worked by hand."""
+
+import numpy as np
+import pytest
+
+from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
+from tensordash_sim.block_scales import quantise_blocks
+from tensordash_sim.golden.block_quantiser import BlockQuantiser, quantised_block
+
+ONE, INFINITY, LEAST_NORMAL = 0x3F800000, 0x7F800000, 0x00800000
+
+
+def element(name: str) -> FloatFormat:
+    fmt = FORMATS[name]
+    assert isinstance(fmt, FloatFormat)
+    return fmt
+
+
+def drawn(seed: int, blocks: int) -> np.ndarray:
+    """FP32 patterns: of any size, near each other, with few bits, near both ends of the range."""
+    rng = np.random.default_rng(seed)
+    top = rng.choice(np.array([3, 12, 60, 127, 200, 253]), (blocks, 1))
+    fields = np.maximum(top - rng.integers(0, 40, (blocks, 32)) * (rng.random((blocks, 32)) < 0.7), 0)
+    fractions = rng.integers(0, 1 << 23, (blocks, 32))
+    fractions = np.where(rng.random((blocks, 1)) < 0.5, fractions >> 19 << 19, fractions)
+    made = (rng.integers(0, 2, (blocks, 32)) << 31 | fields << 23 | fractions).astype(np.uint32)
+    made[rng.random(made.shape) < 0.1] &= 1 << 31
+    made[0] = 0
+    made[1, 7] = INFINITY
+    made[2, 31] = INFINITY + 5
+    return made
+
+
+@pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1"])
+def test_blocks_are_those_of_the_other_writing(name):
+    blocks = drawn(4, 300)
+    random = np.random.default_rng(5).integers(0, 1 << 16, blocks.shape, dtype=np.uint16)
+    ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
+    for rounding, bits in ways.items():
+        wanted = quantise_blocks(blocks.view(np.float32), element(name), SCALES["e8m0"], random=bits)
+        for k, block in enumerate(blocks.tolist()):
+            elements, scale = quantised_block(block, element(name), rounding, random[k].tolist())
+            assert (list(elements), scale) == (wanted.bits[k].tolist(), int(wanted.scales[k, 0])), (rounding, k)
+
+
+def test_ends_of_the_range():
+    fmt = element("fp8_e4m3")
+    subnormal = LEAST_NORMAL - 1
+    assert quantised_block([subnormal, subnormal | 1 << 31] + 30 * [0], fmt) == ((0, 0x80) + 30 * (0,), 0)
+    # 2**-126 over the least scale, 2**-127, is 2.
+    assert quantised_block([LEAST_NORMAL] + 31 * [0], fmt) == ((0x40,) + 31 * (0,), 0)
+    largest = INFINITY - 1  # over 2**119: near 512, beyond 448
+    assert quantised_block([largest] + 31 * [0], fmt)[0][0] == fmt.largest
+    assert quantised_block([largest] + 31 * [0], fmt, "zero") == ((fmt.largest,) + 31 * (0,), 127 + 119)
+    assert quantised_block(31 * [ONE] + [INFINITY | 1 << 31], fmt) == (32 * (0,), 0xFF)
+
+
+def test_beats_enter_where_others_leave():
+    """With a consumer that never waits, there is a beat in every cycle once the first block is there."""
+    quantiser = BlockQuantiser(element("fp4_e2m1"), lanes=8)
+    seen = [quantiser.cycle(True, 8 * [ONE], True) for _ in range(13)]
+    assert [ports.in_ready for ports in seen] == 13 * [True]
+    assert [ports.out_valid for ports in seen] == 4 * [False] + 9 * [True]
+    quantiser.reset()
+    seen = [quantiser.cycle(True, 8 * [ONE], False) for _ in range(6)]
+    assert [ports.in_ready for ports in seen] == 4 * [True] + 2 * [False]
