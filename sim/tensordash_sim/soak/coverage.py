@@ -88,9 +88,9 @@ class Coverage:
 
     def scales(self, side: str, values: Iterable[int]) -> None:
         """Note scales that are fed to a side, "a" or "b"."""
-        scale = self.config.numerics.scale
+        if (scale := self.config.numerics.scale) is None:
+            return
         for bits, count in Counter(values).items():
-            assert scale is not None
             self.add("scale", f"{scale.name} {side} {_kind_of_scale(scale, bits)}", count)
 
     def results(self, values: Iterable[int]) -> None:

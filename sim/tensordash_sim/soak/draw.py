@@ -8,7 +8,7 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import PAPER_OPTIONS, Option
-from tensordash.configuration.formats import SCALES
+from tensordash.configuration.formats import FORMATS, SCALES
 from tensordash.configuration.numerics import ACCUMULATORS, FUSED_ONLY
 
 __all__ = ["SoakJob", "draw_job", "jobs_for"]
@@ -20,7 +20,7 @@ MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles take long to build
 LARGE_EVERY, LARGE_SIDES, LARGE_LANES = 64, (8, 12, 15, 16, 16), (2, 4, 8, 16, 31, 32)
 MOST_LARGE_POSITIONS = 400_000
 FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
-NARROW = FLOATS[3:]  # MX's elements
+NARROW = tuple(name for name in FLOATS if FORMATS[name].width <= 8)  # MX's elements
 OTHERS = ("int8", "sides", *SCALES)
 # Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
 LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
