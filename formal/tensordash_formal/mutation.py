@@ -370,13 +370,20 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     # Minutes where there are PEs below: last.
     if equal := _equivalent(mutants, mutant, whole):
         return "equivalent", equal
+    # What a module gives and nothing takes shows where the module stands: in a PE, all of which can be compared.
+    if work.component == "pe" and mutant.module != mutants.top and _equivalent(mutants, mutant, (), mutants.top):
+        return "equivalent", "cec of the PE"
     return "survives", ""
 
 
-def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str]) -> str:
-    """How a mutant is proven to do what was emitted does, with modules below it cut off; empty if it is not."""
+def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str = "") -> str:
+    """How a mutant is proven to do what was emitted does, with modules below it cut off; empty if it is not.
+
+    `module`: that has the mutant's somewhere in it, and is compared instead.
+    """
     with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
-        if same_logic(mutants.verilog(None), mutants.verilog(mutant), mutant.module, Path(scratch), cut):
+        texts = mutants.verilog(None), mutants.verilog(mutant)
+        if same_logic(*texts, module or mutant.module, Path(scratch), cut):
             return f"cec of its module{' without what is in it' if cut else ''}"
     return ""
 

@@ -135,6 +135,17 @@ class TestTransposer:
         assert says(caught("transposer"), "golden says ready False")
 
 
+def test_reset_of_a_pe_is_dropped(tmp_path):
+    """What is on its way in a PE is added after a reset of one cycle, and leaves the range."""
+    generate(CONFIG, tmp_path / "verilog")
+    path = tmp_path / "verilog" / "tensordash.v"
+    head, pe, rest = path.read_text(encoding="utf-8").partition("  tensordash_scheduled_pe pe_1_0 (")
+    assert pe
+    path.write_text(head + pe + rest.replace(".rst(rst)", ".rst(1'h0)", 1), encoding="utf-8")
+    result = run_bench("tile", CONFIG, tmp_path / "verilog", tmp_path / "run", seed=7, effort=0.15, simulator=FOR_SMALL)
+    assert says(result.failures, "reset_before_an_overflow", "overflow is 1, golden says 0")
+
+
 class TestBlockQuantiser:
     CONFIG = TileConfig(rows=1, columns=1, lanes=8, format="fp4_e2m1", scale="e8m0", accumulator="hopper")
 

@@ -378,6 +378,32 @@ async def specials_at_the_ends(dut) -> None:
 
 
 @cocotb.test()
+async def one_special(dut) -> None:
+    """An infinity of either sign or a NaN in each lane of either side, beside ordinary numbers."""
+    bench = Bench(dut, "one special")
+    await bench.start()
+    config, random = bench.config, bench.random
+    for side, fmt in enumerate((config.a_format, config.b_format)):
+        for special in special_values(fmt) if isinstance(fmt, FloatFormat) else ():
+            for lane in range(config.lanes):
+                for signs in range(4):
+                    lanes = [
+                        (random_value(random, config.a_format), random_value(random, config.b_format), True)
+                        for _ in range(config.lanes)
+                    ]
+                    pair = [largest(config.a_format), largest(config.b_format)]
+                    pair[side] = special
+                    pair = [
+                        bits | (signs >> which & 1) << (each.width - 1)
+                        for which, (bits, each) in enumerate(zip(pair, (config.a_format, config.b_format), strict=True))
+                    ]
+                    lanes[lane] = (pair[0], pair[1], True)
+                    final = bench.scaled(Entry(tuple(lanes), first=True, last=True))
+                    for entering in (final, *[Entry()] * config.stages):
+                        await bench.cycle(entering)
+
+
+@cocotb.test()
 async def reset_at_the_ends(dut) -> None:
     """What was on its way is gone after a reset: nothing is added to a sum at the accumulator's end."""
     bench = Bench(dut, "reset at the ends")

@@ -174,7 +174,13 @@ class Gate(Arrival):
         return min(self.allowed, depth)
 
 
-async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], final: tuple[list, list]) -> None:
+async def from_sums(
+    dut,
+    lockstep: Lockstep,
+    sums: dict[tuple[int, int], int],
+    final: tuple[list, list],
+    reset_after: int | None = None,
+) -> None:
     """One stream, whose sums are set before its `final` step enters.
 
     Parameters
@@ -187,6 +193,8 @@ async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], f
         As `set_sum` has them.
     final : tuple of two lists, (columns or rows, lanes)
         Bit patterns of the last step of both sides.
+    reset_after : int, optional
+        Cycles until a reset of one cycle, from when the last step is offered.
     """
     config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
     lockstep.arrival = gate
@@ -202,7 +210,15 @@ async def from_sums(dut, lockstep: Lockstep, sums: dict[tuple[int, int], int], f
         golden = lockstep.golden.datapath.accumulators[row][column]
         set_sum(accumulator_in(dut, row, column), golden, number)
     gate.allowed = 1
-    await lockstep.run()
+    if reset_after is None:
+        await lockstep.run()
+    else:
+        for _ in range(reset_after):
+            gate.allowed -= (await lockstep.cycle()).taken
+        await lockstep.cycle(reset=True)
+        gate.allowed = 0
+        for _ in range(config.stages + 2):
+            await lockstep.cycle()
     lockstep.arrival = arrival
 
 
@@ -256,6 +272,26 @@ async def one_overflow(dut) -> None:
             await from_sums(dut, lockstep, sums, final)
             assert lockstep.golden.overflow
             await lockstep.cycle(clear=True)
+
+
+@cocotb.test()
+async def reset_before_an_overflow(dut) -> None:
+    """A step with which every PE would leave the range is lost in a reset of one cycle, whichever stage it is in."""
+    job, random, lockstep = await started(dut, "reset before an overflow")
+    config = job.config
+    if not has_a_range(job):
+        return
+    for cycles in range(config.stages + 3):
+        sign = random.getrandbits(1)
+        final = signed_steps(random, config, sign)
+        sums = {}
+        for place, golden in products(config, final).items():
+            half = 1 << (golden.width - 1)
+            sums[place] = (-half - 1 if sign else half) - golden.total
+        await from_sums(dut, lockstep, sums, final, reset_after=cycles)
+        assert not lockstep.golden.overflow
+    await from_sums(dut, lockstep, sums, final)
+    assert lockstep.golden.overflow
 
 
 @cocotb.test()
