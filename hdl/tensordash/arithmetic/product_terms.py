@@ -4,13 +4,14 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Signal, Value
 from amaranth.lib.data import ArrayLayout, StructLayout
 
 from ..configuration.formats import FloatFormat
 from ..configuration.numerics import Fused, Numerics
 from ..layouts import product_layout
 from .float_sum import LEAST, scaled, shifted_right
+from .largest import largest_of
 
 __all__ = ["ProductTerms"]
 
@@ -163,10 +164,4 @@ class ProductTerms:
         rest: list[Value] = [*levels]
         if not self.shared:
             rest.append(Const(self.below - self.beneath, len(levels[0])))
-        while len(rest) > 1:
-            pairs, rest = [rest[i : i + 2] for i in range(0, len(rest), 2)], []
-            for pair in pairs:
-                larger = Signal(len(levels[0]), name=f"higher_{len(pairs)}_{len(rest)}")
-                m.d.comb += larger.eq(Mux(pair[0] > pair[-1], pair[0], pair[-1]))
-                rest.append(larger)
-        return rest[0]
+        return largest_of(m, rest, "higher")

@@ -9,6 +9,7 @@ from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.converter import Converter
+from ..arithmetic.largest import largest_of
 from ..arithmetic.random_bits import RandomBits
 from ..block import Block, placed
 from ..configuration.formats import FP32, SCALES, FloatFormat
@@ -116,7 +117,7 @@ class BlockQuantiser(Block):
 
         seen = Signal(FP32.exponent_bits, reset_less=True)
         scale = Signal(E8M0.width, reset_less=True)
-        largest = reduce(_larger, (_field(value) for value in self.values.payload), Mux(write[0], 0, seen))
+        largest = largest_of(m, [Mux(write[0], 0, seen), *(_field(value) for value in self.values.payload)], "larger")
         # The exponent of the largest magnitude, less that of the largest element; E8M0 and FP32 have one bias.
         most = (self.fmt.largest >> self.fmt.fraction_bits) - self.fmt.bias
         with m.If(moves_in):
@@ -149,7 +150,3 @@ class BlockQuantiser(Block):
 def _field(value: Value) -> Value:
     """The exponent field of an FP32 number."""
     return value[FP32.fraction_bits : FP32.fraction_bits + FP32.exponent_bits]
-
-
-def _larger(one: Value, other: Value) -> Value:
-    return Mux(one > other, one, other)
