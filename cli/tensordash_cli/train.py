@@ -28,6 +28,7 @@ __all__ = ["command"]
 
 MODELS = ("digits", "mlp", "gpt")
 BACKENDS = ("emulator", "golden", "verilator")
+ROUNDINGS = ("nearest", "zero", "stochastic")
 WIDTH = 100
 """Characters of the table."""
 
@@ -41,7 +42,7 @@ WIDTH = 100
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of weights and order.")
 @click.option(
     "--rounding",
-    type=click.Choice(("nearest", "stochastic")),
+    type=click.Choice(ROUNDINGS),
     default="nearest",
     show_default=True,
     help="Of results in the operands' format, or of gradients that get scales; with --seed.",

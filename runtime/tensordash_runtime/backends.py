@@ -14,7 +14,7 @@ from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.program import Program
-from tensordash_sim.core.stochastic import stochastic
+from tensordash_sim.core.rounding import stochastic, toward_zero
 from tensordash_sim.core.verilated import VerilatedCore
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
 
@@ -62,7 +62,7 @@ class Emulator:
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
             made = contract_scaled(self._config, work.layer, work.operation, work.rows, job.values, seed=job.seed)
             return Ran(bits=made.view(np.uint32))
-        how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu}
+        how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu, "toward_zero": job.toward_zero}
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not work.fp32:
             assert isinstance(self._config, CoreConfig)
@@ -106,9 +106,9 @@ class _Programs:
         except ValueError as error:  # shapes are right, so it is about room
             raise NoRoomError(f"out of device memory: {error}") from None
         program = self._program(work, image)
-        if job.seed is not None:
-            seeded, program = program, Program()
-            program.descriptors = stochastic(seeded.descriptors, job.seed)
+        if job.seed is not None or job.toward_zero:
+            nearest, program = program.descriptors, Program()
+            program.descriptors = toward_zero(nearest) if job.seed is None else stochastic(nearest, job.seed)
         ring = -(-(image.end + RECORD) // ALIGNED) * ALIGNED
         end = ring + BYTES * len(program.descriptors)
         if end > len(self._memory.bytes):

@@ -18,7 +18,7 @@ from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.core.stochastic import mixed
+from tensordash_sim.core.rounding import mixed
 from tensordash_sim.lowering import Geometry, MatrixProduct
 from tensordash_sim.quantization import non_zeros
 
@@ -35,7 +35,7 @@ from .values import FLOAT32, bits_of, like, plain, type_of
 __all__ = ["Device"]
 
 MEMORY_BYTES = 64 << 20
-ROUNDINGS = ("nearest", "stochastic")
+ROUNDINGS = ("nearest", "zero", "stochastic")
 LEVELS = 2
 """Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
 
@@ -64,8 +64,8 @@ class Device:
     seed : int
         Of what is random in that memory.
     rounding : str
-        Of results of the operand type: "nearest", ties to even, or "stochastic", which wants a core that can. With
-        scales, of gradients that are quantised.
+        Of results of the operand type: "nearest", ties to even, "zero", toward it, or "stochastic", which wants a core
+        that can. With scales, of gradients that are quantised: to nearest or stochastically.
     rounding_seed : int
         Of stochastic rounding: the n-th operation, counted from 0, has the seed `mixed` (this + n).
     quick : bool
@@ -123,6 +123,7 @@ class Device:
                 raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
         self.operations = 0
         self._rounding_seed = self._checked_seed(rounding, rounding_seed)
+        self._toward_zero = rounding == "zero"
         self._backend: Backend | None = None
         self.expectations: Expectations | None = None
         if waves and backend != "verilator":
@@ -338,7 +339,7 @@ class Device:
         values = output_values(self.config, geometry, work, bias, mask)
         self._see_room(work)
         values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
-        ran = backend.run(Job(work=work, values=values, seed=seed))
+        ran = backend.run(Job(work=work, values=values, seed=seed, toward_zero=self._toward_zero))
         self.operations += 1
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
@@ -396,9 +397,11 @@ class Device:
         return self._backend
 
     def _checked_seed(self, rounding: str, seed: int) -> int | None:
-        """None if results are rounded to nearest."""
+        """None if results are not rounded stochastically."""
         require_int("rounding_seed", seed, 0)
-        if require_choice("rounding", rounding, ROUNDINGS) == "nearest":
+        if require_choice("rounding", rounding, ROUNDINGS) == "zero" and self._scaled:
+            raise ValueError("rounding must be nearest or stochastic for a tile with scales, not zero")
+        if rounding != "stochastic":
             return None
         if not self._scaled and (not isinstance(self.config, CoreConfig) or not self.config.stochastic):
             raise ValueError(

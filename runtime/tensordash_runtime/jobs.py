@@ -60,11 +60,14 @@ class Job:
         Bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them.
     seed : int, optional
         Of its program, if results of the operand format are rounded stochastically.
+    toward_zero : bool
+        Results of the operand format are rounded toward zero.
     """
 
     work: Work
     values: Mapping[str, NDArray]
     seed: int | None = None
+    toward_zero: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

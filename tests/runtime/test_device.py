@@ -72,6 +72,19 @@ def test_stochastic_rounding(verilator: Device) -> None:
     assert ((results[0][0].double() - exact).abs() <= exact.abs() * gap).all()
 
 
+def test_rounding_toward_zero(verilator: Device) -> None:
+    """Magnitudes never grow, on every backend; float32 results do not know it."""
+    config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
+    exact = a.double() @ b.double()
+    for backend in BACKENDS:
+        with Device(config, backend, memory_bytes=1 << 20, rounding="zero") as device:
+            found = device.matmul(a, b)
+            assert torch.equal(device.matmul(a.float(), b.float()), exact.float())
+        nearest = exact.float().half()
+        gap = torch.nextafter(nearest, torch.zeros_like(nearest))
+        assert torch.equal(found, torch.where(nearest.double().abs() > exact.abs(), gap, nearest))
+
+
 def test_float32_is_rounded_first_and_stays(device: Device) -> None:
     a, b = drawn((5, 9), seed=1, kind=torch.float32), drawn((9, 6), seed=2, kind=torch.float32)
     got = device.matmul(a, b)

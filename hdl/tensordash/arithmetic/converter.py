@@ -15,7 +15,7 @@ FARTHEST = 31  # places to the right at which nothing is left but what rounds to
 
 
 class Converter(Block):
-    """Rounds FP32 to a format with no more fraction bits, to nearest even or stochastically; ReLU on the way.
+    """Rounds FP32 to a format with no more fraction bits, to nearest even, toward zero or stochastically; ReLU.
 
     Timing: none, it is combinational.
 
@@ -29,6 +29,8 @@ class Converter(Block):
         There is a ReLU.
     stochastic : bool
         There is stochastic rounding.
+    truncating : bool
+        There is rounding toward zero.
     saturating : bool
         A magnitude beyond the largest finite one, infinities and NaN too, becomes it. Formats without NaN ask for that.
 
@@ -42,8 +44,11 @@ class Converter(Block):
         Only if `relu`: what has its sign set becomes +0, but not NaN.
     stochastic : In(1), random : In(16)
         Only if `stochastic`: round up with the probability of what is cut off.
+    toward_zero : In(1)
+        Only if `truncating`: round toward zero, whatever `stochastic` is.
     result : Out(fmt.width)
-        The number: a magnitude beyond the largest finite one is an infinity, or NaN if the format has none.
+        The number: a magnitude beyond the largest finite one is an infinity, or NaN if the format has none; toward zero
+        a finite one is the largest.
     zero, non_finite : Out(1)
         What it is.
 
@@ -52,17 +57,24 @@ class Converter(Block):
     ValueError
         If the format has more fraction bits than FP32, or neither NaN nor `saturating`.
 
-    Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, section 4.3.
+    Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, sections 4.3 and 7.4.
     """
 
     def __init__(
-        self, *, fmt: FloatFormat, scaled: bool, relu: bool, stochastic: bool, saturating: bool = False
+        self,
+        *,
+        fmt: FloatFormat,
+        scaled: bool,
+        relu: bool,
+        stochastic: bool,
+        truncating: bool = False,
+        saturating: bool = False,
     ) -> None:
         if fmt.fraction_bits > FRACTION_BITS:
             raise ValueError(f"fmt must have at most {FRACTION_BITS} fraction bits, not {fmt.fraction_bits}")
         if not fmt.nan and not saturating:
             raise ValueError(f"saturating must be true for {fmt.name}, which has no NaN")
-        self.saturating = saturating
+        self.saturating, self.truncating = saturating, truncating
         self.fmt, self.scaled, self.has_relu, self.is_stochastic = fmt, scaled, relu, stochastic
         super().__init__(
             {
@@ -70,6 +82,7 @@ class Converter(Block):
                 **({"scale": In(signed(8))} if scaled else {}),
                 **({"relu": In(1)} if relu else {}),
                 **({"stochastic": In(1), "random": In(RANDOM_BITS)} if stochastic else {}),
+                **({"toward_zero": In(1)} if truncating else {}),
                 "result": Out(fmt.width),
                 "zero": Out(1),
                 "non_finite": Out(1),
@@ -111,13 +124,13 @@ class Converter(Block):
         kept = shifted[FARTHEST + rest_bits :]
         rest = shifted[FARTHEST : FARTHEST + rest_bits]
         lost = shifted[:FARTHEST].any()
-        nearest = rest[-1] & (rest[:-1].any() | lost | kept[0])
-        up = Signal()
+        carries = rest[-1] & (rest[:-1].any() | lost | kept[0])
         if self.is_stochastic:
             drawn = rest[-RANDOM_BITS:] + self.random
-            m.d.comb += up.eq(Mux(self.stochastic, drawn[-1], nearest))
-        else:
-            m.d.comb += up.eq(nearest)
+            carries = Mux(self.stochastic, drawn[-1], carries)
+        toward_zero = self.toward_zero if self.truncating else Const(0, 1)
+        up = Signal()
+        m.d.comb += up.eq(carries & ~toward_zero)
 
         # The hidden bit adds 1 to the exponent field, and a significand rounded up to 2 another 1.
         pattern = Signal(fmt.fraction_bits + 11)
@@ -129,7 +142,8 @@ class Converter(Block):
         m.d.comb += not_a_number.eq(special & fraction.any() if not self.saturating else 0)
         quiet = fmt.largest + (not self.saturating)
         nan = quiet | 1 << (fmt.fraction_bits - 1) if fmt.infinities else quiet
-        magnitude = Mux(beyond, quiet, pattern[: fmt.width - 1])
+        kept_finite = toward_zero & ~special
+        magnitude = Mux(beyond, Mux(kept_finite, fmt.largest, quiet), pattern[: fmt.width - 1])
         negative = sign & ~self.relu if self.has_relu else sign
         cleared = sign & self.relu if self.has_relu else Const(0)
         with m.If(not_a_number):
@@ -138,6 +152,6 @@ class Converter(Block):
             m.d.comb += self.result.eq(Cat(magnitude[: fmt.width - 1], negative))
         m.d.comb += [
             self.zero.eq(~not_a_number & (cleared | (~special & (pattern == 0)))),
-            self.non_finite.eq(not_a_number | (beyond & ~cleared)),
+            self.non_finite.eq(not_a_number | (beyond & ~kept_finite & ~cleared)),
         ]
         return m

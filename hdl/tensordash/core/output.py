@@ -19,7 +19,7 @@ from ..movers.walk import Walk
 from ..one_hot import one_hot_mux
 from .bias_fetch import BiasFetch
 from .group_writer import GroupWriter
-from .result_pipeline import ResultPipeline
+from .result_pipeline import FLAGS, ResultPipeline
 
 __all__ = ["COUNTS", "Output"]
 
@@ -200,7 +200,7 @@ class Output(Block):
         """The descriptor's fields to whom they are for, and results to the writer."""
         config, pipeline, writer, descriptor = self.config, self.pipeline, self.writer, self._descriptor
         built = {"relu": config.relu, "stochastic": config.stochastic}
-        for name in ("add", "emit", "fp32", "relu", "stochastic"):
+        for name in FLAGS:
             m.d.comb += getattr(pipeline, name).eq(descriptor[name] if built.get(name, True) else 0)
         m.d.comb += [
             pipeline.scale.eq(descriptor["scale"] if config.scale else 0),

@@ -18,7 +18,10 @@ from ..one_hot import one_hot_mux
 
 GOLDEN_RATIO = 0x9E3779B9
 
-__all__ = ["ResultPipeline", "row_layout"]
+__all__ = ["FLAGS", "ResultPipeline", "row_layout"]
+
+FLAGS = ("add", "emit", "fp32", "relu", "stochastic", "toward_zero")
+"""Fields of a descriptor that the pipeline takes, of one bit."""
 
 
 def row_layout(columns: int) -> StructLayout:
@@ -49,7 +52,7 @@ class ResultPipeline(Block):
         Only with biases: what is added to the piece that was taken last, as FP32; it waits for `bias_valid`.
     bias_taken : Out(1)
         Likewise: it is added in this cycle.
-    add, emit, fp32, relu, stochastic : In(1), scale : In(signed(8))
+    add, emit, fp32, relu, stochastic, toward_zero : In(1), scale : In(signed(8))
         The descriptor's fields. They stay as they are while something is in the pipeline.
     seed : In(32), start : In(1)
         Random bits begin anew with this seed.
@@ -82,7 +85,7 @@ class ResultPipeline(Block):
                     if config.bias
                     else {}
                 ),
-                **{name: In(1) for name in ("add", "emit", "fp32", "relu", "stochastic", "start")},
+                **{name: In(1) for name in (*FLAGS, "start")},
                 "scale": In(signed(8)),
                 "seed": In(32),
                 "kept": Out(self.piece_bits),
@@ -103,7 +106,13 @@ class ResultPipeline(Block):
         ]
         fmt = tile.a_format
         self._narrow = [
-            Converter(fmt=fmt, scaled=config.scale, relu=config.relu, stochastic=config.stochastic)  # type: ignore[arg-type]
+            Converter(
+                fmt=fmt,  # type: ignore[arg-type]
+                scaled=config.scale,
+                relu=config.relu,
+                stochastic=config.stochastic,
+                truncating=True,
+            )
             for _ in range(columns)
         ]
         self._wide = [
@@ -197,6 +206,7 @@ class ResultPipeline(Block):
                 m.d.comb += converter.scale.eq(self.scale)
             if config.relu:
                 m.d.comb += converter.relu.eq(self.relu)
+        m.d.comb += narrow.toward_zero.eq(self.toward_zero)
         if config.stochastic:
             draws = [generator.bits for generator in self._generators[column :: config.result_columns]]
             m.d.comb += [narrow.stochastic.eq(self.stochastic), narrow.random.eq(one_hot_mux(piece, draws))]

@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import C, Module, Mux, Signal, Value, signed
+from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In, Out
@@ -15,10 +15,8 @@ from ..block import Block, placed
 from ..configuration.formats import FP32, SCALES, FloatFormat
 from ..configuration.parameters import require_int
 
-__all__ = ["NEAREST", "STOCHASTIC", "TOWARD_ZERO", "BlockQuantiser", "step_layout"]
+__all__ = ["BlockQuantiser", "step_layout"]
 
-NEAREST, STOCHASTIC, TOWARD_ZERO = range(3)
-"""What `rounding` is."""
 E8M0 = SCALES["e8m0"]
 GOLDEN_RATIO = 0x9E3779B9
 
@@ -72,7 +70,8 @@ class BlockQuantiser(Block):
         if E8M0.block % lanes:
             raise ValueError(f"lanes must divide the block of {E8M0.block}, not {lanes}")
         self._converters = [
-            Converter(fmt=fmt, scaled=True, relu=False, stochastic=True, saturating=True) for _ in range(lanes)
+            Converter(fmt=fmt, scaled=True, relu=False, stochastic=True, truncating=True, saturating=True)
+            for _ in range(lanes)
         ]
         self._generators = [RandomBits() for _ in range(lanes)]
         super().__init__(
@@ -132,16 +131,14 @@ class BlockQuantiser(Block):
             m.submodules[f"converter_{lane}"] = placed(converter, platform)
             m.submodules[f"generator_{lane}"] = placed(generator, platform)
             value = reduce(or_, (cell[lane] & read[k].replicate(FP32.width) for k, cell in enumerate(cells)))
-            drawn = self.rounding == STOCHASTIC
             m.d.comb += [
                 generator.seed.eq(self.seed ^ C((lane + 1) * GOLDEN_RATIO % (1 << 32), 32)),
                 generator.start.eq(self.start),
                 generator.step.eq(moves_out),
                 converter.value.eq(value),
                 converter.scale.eq(factor),
-                converter.stochastic.eq(self.rounding.any()),
-                # Nothing behind the last place carries without random bits: toward zero.
-                converter.random.eq(generator.bits & drawn.replicate(len(generator.bits))),
+                Cat(converter.stochastic, converter.toward_zero).eq(self.rounding),
+                converter.random.eq(generator.bits),
                 self.out.payload.elements[lane].eq(converter.result & (~scale.all()).replicate(self.fmt.width)),
             ]
         return m

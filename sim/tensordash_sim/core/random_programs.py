@@ -212,6 +212,7 @@ def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
         name: int(random.random() < 0.4 and getattr(config, name, True))
         for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic")
     }
+    flags["toward_zero"] = int(random.random() < 0.2)
     flags["scale"] = random.randint(-3, 3) if config.scale and random.random() < 0.4 else 0
     flags["seed"] = random.getrandbits(32) if flags["stochastic"] else 0
     return flags

@@ -68,7 +68,7 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     Examples
     --------
     >>> from tensordash.configuration.formats import FORMATS
-    >>> fields = {"scale": 1, "relu": 0, "mask": 0, "fp32": 0, "stochastic": 0}
+    >>> fields = {"scale": 1, "relu": 0, "mask": 0, "fp32": 0, "stochastic": 0, "toward_zero": 0}
     >>> hex(result_bits(0x3F800000, fields, FORMATS["fp16"], masked=False, random=0))  # 1.0 * 2
     '0x4000'
     """
@@ -87,5 +87,9 @@ def result_bits(fp32: int, values: Mapping[str, int], fmt: FloatFormat, *, maske
     if number.kind is Kind.ZERO or (values["scale"] and number.kind is Kind.SUBNORMAL):
         return number.sign << (target.width - 1)
     exponent = number.exponent + values["scale"]
-    rounding = "stochastic" if values["stochastic"] and not values["fp32"] else "nearest"
-    return round_fixed(signed, exponent, target, rounding, random)
+    if values["fp32"]:
+        return round_fixed(signed, exponent, target)
+    if values["toward_zero"]:  # never beyond the largest (IEEE 754-2019, section 7.4)
+        pattern, sign = round_fixed(abs(signed), exponent, target, "zero"), number.sign << (target.width - 1)
+        return sign | min(pattern, target.largest)
+    return round_fixed(signed, exponent, target, "stochastic" if values["stochastic"] else "nearest", random)

@@ -30,6 +30,7 @@ def contract(
     bias: NDArray[np.float32] | None = None,
     relu: bool = False,
     mask: ArrayLike | None = None,
+    toward_zero: bool = False,
     random: NDArray[np.uint16] | None = None,
 ) -> NDArray:
     """One of the three operations of a layer, as a core computes it.
@@ -55,6 +56,8 @@ def contract(
     mask : array of unsigned, optional
         Bit patterns of side A's format, shaped like the result, which becomes +0 where they are zeros of either sign.
         FP32 results have none.
+    toward_zero : bool
+        The result is rounded toward zero, whatever random bits there are. FP32 results are not.
     random : array of uint16, optional
         Random bits shaped like the result, which is rounded stochastically: `RandomBits` has a program's. FP32 results
         have none.
@@ -117,7 +120,7 @@ def contract(
     assert isinstance(tile.a_format, FloatFormat)
     if fp32:
         return result_bits(sums, FP32, relu=relu)
-    return result_bits(sums, tile.a_format, relu=relu, mask=mask, random=random)
+    return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random)
 
 
 def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:

@@ -31,12 +31,13 @@ def _converted(
     *,
     signed_nan: bool,
     relu: bool = False,
+    toward_zero: bool = False,
     random: NDArray[np.uint16] = NOT_RANDOM,
 ) -> NDArray:
     out = np.empty(bits.shape, pattern_type(target))
     flat = np.ascontiguousarray(bits).reshape(-1)
     drawn = np.ascontiguousarray(random).reshape(-1)
-    convert(flat, _fields(source), _fields(target), signed_nan, relu, drawn, out.reshape(-1))
+    convert(flat, _fields(source), _fields(target), signed_nan, relu, toward_zero, drawn, out.reshape(-1))
     return out
 
 
@@ -129,6 +130,7 @@ def result_bits(
     *,
     relu: bool = False,
     mask: NDArray | None = None,
+    toward_zero: bool = False,
     random: NDArray[np.uint16] | None = None,
 ) -> NDArray:
     """What a core's output unit makes of sums with their bias, without scale.
@@ -143,13 +145,15 @@ def result_bits(
         Negative results become zero.
     mask : array of unsigned, the same shape, optional
         Patterns of the format: where they are zeros of either sign, results are +0.
+    toward_zero : bool
+        Results are rounded toward zero, whatever random bits there are; not to FP32.
     random : array of uint16, the same shape, optional
         Random bits: results are rounded stochastically.
 
     Returns
     -------
     array of unsigned, the same shape
-        Rounded to nearest, ties to even, or stochastically; one NaN for all, without sign.
+        Rounded to nearest, ties to even, toward zero or stochastically; one NaN for all, without sign.
 
     Raises
     ------
@@ -166,7 +170,8 @@ def result_bits(
     """
     if random is not None and random.shape != sums.shape:
         raise ValueError(f"random must have the shape of the sums, {sums.shape}, not {random.shape}")
-    made = _converted(sums, FP32, fmt, signed_nan=False, relu=relu, random=NOT_RANDOM if random is None else random)
+    how = {"relu": relu, "toward_zero": toward_zero and fmt != FP32}
+    made = _converted(sums, FP32, fmt, signed_nan=False, random=NOT_RANDOM if random is None else random, **how)
     if mask is not None:
         made[mask & ((1 << (fmt.width - 1)) - 1) == 0] = 0
     return made

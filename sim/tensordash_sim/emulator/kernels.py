@@ -83,13 +83,15 @@ def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond,
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def convert(bits, source, target, signed_nan, relu, random, out):
+def convert(bits, source, target, signed_nan, relu, toward_zero, random, out):
     """Round patterns of one format to another; `relu`: those with their sign set, but for NaN, give +0.
 
-    `random` are 16 random bits for each, to be rounded stochastically, or none at all: to nearest, ties to even.
+    `random` are 16 random bits for each, to be rounded stochastically, or none at all: to nearest, ties to even; but
+    `toward_zero` if that is set, where no finite number becomes an infinity.
     """
     width, fraction_bits, least_exponent, largest, infinities, _ = source
-    to_width, to_fraction_bits, to_least_exponent, _, _, to_beyond = target
+    to_width, to_fraction_bits, to_least_exponent, to_largest, _, to_beyond = target
+    most = to_largest if toward_zero else to_beyond
     for index in prange(bits.size):
         pattern = np.uint64(bits[index])
         sign = np.int64(pattern >> np.uint64(width - 1))
@@ -105,9 +107,10 @@ def convert(bits, source, target, signed_nan, relu, random, out):
             field = magnitude >> fraction_bits
             significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
             exponent = max(field, 1) - 1 + least_exponent
-            rounding = np.int64(random[index]) if random.size else NEAREST
+            drawn = np.int64(random[index]) if random.size else NEAREST
+            rounding = TOWARD_ZERO if toward_zero else drawn
             made = _round_magnitude(
-                np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, to_beyond, rounding
+                np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, most, rounding
             )
         out[index] = sign << (to_width - 1) | made
 

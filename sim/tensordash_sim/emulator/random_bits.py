@@ -12,7 +12,7 @@ from tensordash.configuration.descriptors import decode
 
 from ..core.images import grouped_shape, of_groups
 from ..core.layer import RESULTS, Layer
-from ..core.stochastic import mixed
+from ..core.rounding import mixed
 
 __all__ = ["RandomBits"]
 

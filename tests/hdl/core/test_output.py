@@ -51,6 +51,7 @@ BROKEN = {
         "sums_payload[395:297] & {99{piece[1]}}",
         "sums_payload[197:99] & {99{piece[1]}}",
     ),
+    "what is rounded toward zero is rounded to nearest": (".toward_zero(toward_zero)", ".toward_zero(1'h0)"),
     "generators step once": ("first ^ { 17'h00000, first[31:17] }", "first"),
 }
 

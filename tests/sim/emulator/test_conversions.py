@@ -50,14 +50,16 @@ def test_decode(name):
     np.testing.assert_array_equal(np.signbit(got), np.signbit(wanted) & ~np.isnan(got))
 
 
+@pytest.mark.parametrize("toward_zero", [False, True])
 @pytest.mark.parametrize("relu", [False, True])
 @pytest.mark.parametrize("name", [*WITH_NAN, "fp32"])
-def test_results(name, relu):
+def test_results(name, relu, toward_zero):
     fmt = FORMATS.get(name, FP32)
     sums = drawn(np.float32, fmt, np.random.default_rng(0)).view(np.uint32)
     fields = {"scale": 0, "relu": relu, "mask": 0, "fp32": name == "fp32", "stochastic": 0}
+    fields["toward_zero"] = toward_zero
     wanted = [golden_result_bits(int(bits), fields, fmt, masked=False, random=0) for bits in sums]
-    np.testing.assert_array_equal(result_bits(sums, fmt, relu=relu), wanted)
+    np.testing.assert_array_equal(result_bits(sums, fmt, relu=relu, toward_zero=toward_zero), wanted)
 
 
 def test_shapes_and_integers():

@@ -13,7 +13,7 @@ from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.layer import RESULTS, Layer
 from tensordash_sim.core.results import Generators
-from tensordash_sim.core.stochastic import mixed, stochastic
+from tensordash_sim.core.rounding import mixed, stochastic
 from tensordash_sim.emulator import RandomBits, contract, encode, result_bits
 from tensordash_sim.emulator import decode as values_of
 from tensordash_sim.golden.numbers import round_fixed

@@ -53,7 +53,7 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
         "seed": random.choice((0, random.getrandbits(32))),
     }
     fields["mask_address"] = fields["address"] + config.groups // 2
-    for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic"):
+    for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic", "toward_zero"):
         fields[name] = int(random.random() < 0.5 and getattr(config, name, True))
     if config.scale and random.random() < 0.5:
         fields["scale"] = random.choice((random.randint(-128, 127), random.randint(-6, 6)))

@@ -1,10 +1,10 @@
-"""Programs whose results are rounded stochastically: a seed for each of their descriptors."""
+"""Programs whose results are rounded stochastically, with a seed for each of their descriptors, or toward zero."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 
-__all__ = ["mixed", "stochastic"]
+__all__ = ["mixed", "stochastic", "toward_zero"]
 
 
 def mixed(seed: int) -> int:
@@ -45,12 +45,31 @@ def stochastic(descriptors: Sequence[int], seed: int) -> list[int]:
     >>> decode(stochastic(program.descriptors, 1)[0])[1]["seed"] == mixed(1)
     True
     """
+    return _rounded(descriptors, lambda k: {"stochastic": 1, "seed": mixed(seed + k)})
+
+
+def toward_zero(descriptors: Sequence[int]) -> list[int]:
+    """A program with all results of the operand format rounded toward zero.
+
+    Examples
+    --------
+    >>> from tensordash_sim.core.program import Program
+    >>> program = Program()
+    >>> _ = program.add("multiply", steps=4, a_streams=1, b_streams=1, emit=1, x_size=4)
+    >>> decode(toward_zero(program.descriptors)[0])[1]["toward_zero"]
+    1
+    """
+    return _rounded(descriptors, lambda k: {"toward_zero": 1})
+
+
+def _rounded(descriptors: Sequence[int], fields: Callable[[int], dict[str, int]]) -> list[int]:
+    """A program whose k-th multiply, if it makes results of the operand format, has more fields."""
     made, multiplies = [], 0
     for bits in descriptors:
         operation, values = decode(bits)
         if operation is OPERATIONS["multiply"]:
             if values["emit"] and not values["fp32"]:
-                bits = encode(operation, {**values, "stochastic": 1, "seed": mixed(seed + multiplies)})
+                bits = encode(operation, {**values, **fields(multiplies)})
             multiplies += 1
         made.append(bits)
     return made
