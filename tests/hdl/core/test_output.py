@@ -51,7 +51,11 @@ BROKEN = {
         "sums_payload[395:297] & {99{piece[1]}}",
         "sums_payload[197:99] & {99{piece[1]}}",
     ),
-    "what is rounded toward zero is rounded to nearest": (".toward_zero(toward_zero)", ".toward_zero(1'h0)"),
+    "what is rounded toward zero is rounded to nearest": (
+        ".toward_zero(descriptor[28])",
+        ".toward_zero(1'h0)",
+    ),
+    "what is too large becomes an infinity toward zero": ("= toward_zero & _21_", "= 1'h0 & _21_"),
     "generators step once": ("first ^ { 17'h00000, first[31:17] }", "first"),
 }
 
