@@ -5,7 +5,7 @@ from math import prod
 from amaranth.hdl import Const, Shape, signed, unsigned
 from amaranth.lib.data import ArrayLayout, StructLayout, View
 
-from .configuration.formats import FP32, FloatFormat, IntegerFormat, ScaleFormat
+from .configuration.formats import FloatFormat, IntegerFormat, ScaleFormat
 from .configuration.numerics import Fused, Numerics
 
 __all__ = [
@@ -128,7 +128,7 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
     """
     a, b = numerics.a_format, numerics.b_format
     if isinstance(numerics.accumulator, Fused):
-        return 1 + FP32.exponent_bits + numerics.accumulator.result_bits, None
+        return 1 + numerics.accumulator.result_exponent_bits + numerics.accumulator.result_bits, None
     if isinstance(a, IntegerFormat) or isinstance(b, IntegerFormat):
         return a.width + b.width + numerics.accumulator.headroom_bits, 0
     shape = FixedPoint(a, b, numerics.accumulator.headroom_bits, numerics.scale)
@@ -136,7 +136,9 @@ def accumulator_shape(numerics: Numerics) -> tuple[int, int | None]:
 
 
 class RawSumLayout(StructLayout):
-    """A sum before rounding: two's complement, or FP32's upper bits (no sign if zero), and whether it is a number.
+    """A sum before rounding, and whether it is a number.
+
+    Two's complement, FP32's upper bits, or FP16; a zero of these two has no sign.
 
     `positive` and `negative` say that an infinity of that sign came in, or (both) that the sum is NaN.
     """

@@ -10,11 +10,16 @@ from amaranth.lib.data import View
 from ..layouts import RawSumLayout
 from .normalizer import normalize
 
-__all__ = ["EXPONENT_BITS", "LEAST", "Rounding", "scaled", "shifted_right", "signed_total"]
+__all__ = ["EXPONENT_BITS", "LEAST", "Rounding", "levels_up", "scaled", "shifted_right", "signed_total"]
 
 EXPONENT_BITS = 8
 LEAST = -126
 """FP32's least exponent."""
+
+
+def levels_up(exponent_bits: int) -> int:
+    """How far the least level of a number with so many exponent bits lies above FP32's, which is 1."""
+    return (1 << (EXPONENT_BITS - 1)) - (1 << (exponent_bits - 1))
 
 
 def scaled(significand: Value, shift: int, width: int) -> Value:
@@ -51,7 +56,7 @@ def signed_total(m: Module, pairs: Sequence[tuple[Value, Value]], width: int) ->
 
 
 class Rounding:
-    """How a sum becomes a number of FP32's exponents with `result_bits` fraction bits.
+    """How a sum becomes a number with `result_bits` fraction bits, of FP32's exponents or fewer.
 
     Parameters
     ----------
@@ -64,12 +69,23 @@ class Rounding:
     level_bits : int
         Of a level that is not below 1.
     below : int
-        How far below 1 a level may be.
+        How far below that of the result's least normal number a level may be.
+    exponent_bits : int
+        Of the result.
     """
 
-    def __init__(self, *, fraction_bits: int, result_bits: int, nearest: bool, level_bits: int, below: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        fraction_bits: int,
+        result_bits: int,
+        nearest: bool,
+        level_bits: int,
+        below: int = 0,
+        exponent_bits: int = EXPONENT_BITS,
+    ) -> None:
         self.fraction_bits, self.result_bits, self.nearest = fraction_bits, result_bits, nearest
-        self.level_bits, self.below = level_bits, below
+        self.level_bits, self.below, self.exponent_bits = level_bits, below, exponent_bits
 
     def apply(self, m: Module, total: Signal, level: Value, infinite: tuple[Value, Value]) -> View:
         """Normalise and round. Without its sign a negative number is its magnitude less one: ones behind it.
@@ -101,7 +117,7 @@ class Rounding:
         m.d.comb += [
             bits.eq(Cat(sign.replicate(padding), magnitude)),
             # How far the top may move until it is the place of the least normal number.
-            limit.eq(level + (len(bits) - 1 - padding - self.fraction_bits - 1)),
+            limit.eq(level + (len(bits) - 1 - padding - self.fraction_bits - 1 - levels_up(self.exponent_bits))),
         ]
         normal, shift, _, _ = normalize(m, bits, sign, limit)
         field = Signal(signed(len(limit) + 1))
@@ -118,13 +134,13 @@ class Rounding:
             field.eq((limit + 1 - shift) & normal[-1].replicate(len(field))),
             rounded.eq(Cat(normal[-(kept + 1) : -1], field) + up),
         ]
-        width = 1 + EXPONENT_BITS + kept
+        width = 1 + self.exponent_bits + kept
         result = Signal(RawSumLayout(width))
         special, overflow = (Signal(name=name) for name in ("special", "overflow"))
         m.d.comb += [
             special.eq(infinite[0] | infinite[1]),
-            overflow.eq(~special & (rounded[kept:] >= 0xFF)),
-            result.number.eq(Cat(rounded[: kept + EXPONENT_BITS], sign) & (~overflow).replicate(width)),
+            overflow.eq(~special & (rounded[kept:] >= (1 << self.exponent_bits) - 1)),
+            result.number.eq(Cat(rounded[: kept + self.exponent_bits], sign) & (~overflow).replicate(width)),
             result.positive.eq(infinite[0] | (overflow & ~sign)),
             result.negative.eq(infinite[1] | (overflow & sign)),
         ]

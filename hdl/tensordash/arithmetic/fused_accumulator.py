@@ -1,6 +1,6 @@
 """Fused accumulator: FP32, with one aligned multi-operand addition a cycle, as tensor cores do it."""
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import ArrayLayout, View
 from amaranth.lib.wiring import In
 
@@ -9,7 +9,7 @@ from ..configuration.formats import FP32
 from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RawSumLayout, accumulator_shape
-from .float_sum import LEAST, Rounding, scaled, shifted_right, signed_total
+from .float_sum import LEAST, Rounding, levels_up, scaled, shifted_right, signed_total
 from .product_scaler import scale_sum_layout
 from .product_terms import ProductTerms
 from .sum_ports import SumSignature
@@ -41,9 +41,9 @@ class FusedAccumulator(Block):
     common : In(scale_sum_layout)
         Only if `shared`: the scales of all products.
     active, sum
-        As in `ExactAccumulator`. A sum is the upper bits of FP32, as many as `result_bits` asks for, whose sign means
-        nothing if they are zero, and the marks of infinities and NaN; it never overflows: beyond the range it is an
-        infinity.
+        As in `ExactAccumulator`. A sum is the upper bits of FP32, as many as `result_bits` asks for, or FP16, whose
+        sign means nothing if they are zero, and the marks of infinities and NaN; it never overflows: beyond the range
+        it is an infinity.
 
     Raises
     ------
@@ -66,12 +66,17 @@ class FusedAccumulator(Block):
                 f"numerics must have scales and count zeros as {LEAST} where they are shared, not {numerics}"
             )
         self.numerics, self.result_bits, self.shared = numerics, accumulator.result_bits, shared
+        exponent_bits = accumulator.result_exponent_bits
+        # How far the level of the least normal result lies above 1, and that of the least product below it.
+        self.up = levels_up(exponent_bits)
+        self.beneath = max(self.terms.beneath, LEAST + self.up - self.terms.least_product if self.up else 0)
         self.rounding = Rounding(
             fraction_bits=accumulator.fraction_bits,
             result_bits=accumulator.result_bits,
             nearest=accumulator.rounding == "nearest",
             level_bits=self.terms.level_bits,
-            below=self.terms.beneath,
+            below=self.beneath,
+            exponent_bits=exponent_bits,
         )
         super().__init__(
             {
@@ -112,16 +117,17 @@ class FusedAccumulator(Block):
         number = basis.number
         field, sign = number[kept:-1], number[-1]
         normal = field.any()
+        own_level = Cat(field[0] | ~normal, field[1:])
         c_level = Signal(level_bits)
         c_above = Signal()
         top_level = Signal(level.shape())
         up, down = (Signal(level_bits + 1, name=name) for name in ("up", "down"))
         m.d.comb += [
-            c_level.eq(Cat(field[0] | ~normal, field[1:])),
+            c_level.eq(own_level + self.up if self.up else own_level),
             up.eq(c_level - level),
             down.eq(level - c_level),
-            # A zero is not above a level below 1.
-            c_above.eq(~up[-1] & number[:-1].any() if self.terms.beneath else ~up[-1]),
+            # A zero is not above a level below the least.
+            c_above.eq(~up[-1] & number[:-1].any() if self.beneath else ~up[-1]),
             top_level.eq(Mux(c_above, c_level, level)),
         ]
         c_magnitude = scaled(Cat(number[:kept], normal), self.terms.fraction_bits - kept, width)
@@ -139,19 +145,34 @@ class FusedAccumulator(Block):
 def started(m: Module, ports: View, accumulated: View, numerics: Numerics) -> View:
     """What this cycle's products are added to: what was accumulated, or where a sum starts C, cut to its bits."""
     width, _ = accumulator_shape(numerics)
-    cut, fraction_bits = FP32.width - width, FP32.fraction_bits
     basis = Signal(RawSumLayout(width))
     m.d.comb += basis.eq(accumulated)
     with m.If(ports.start):
         if numerics.initial:
-            fraction, field, sign = ports.c[:fraction_bits], ports.c[fraction_bits:-1], ports.c[-1]
+            fraction, field, sign = ports.c[: FP32.fraction_bits], ports.c[FP32.fraction_bits : -1], ports.c[-1]
             special, payload = field.all(), fraction.any()
+            number, infinite = ports.c[FP32.width - width :], special
+            if isinstance(numerics.accumulator, Fused) and numerics.accumulator.result_exponent_bits != 8:
+                magnitude, infinite = _as_fp16(m, fraction, field, numerics.accumulator)
+                number, payload = Cat(magnitude, sign), special & payload
             m.d.comb += [
                 # The number means nothing in an infinity; zero harms least.
-                basis.number.eq(ports.c[cut:] & (~special).replicate(width)),
-                basis.positive.eq(special & (payload | ~sign)),
-                basis.negative.eq(special & (payload | sign)),
+                basis.number.eq(number & (~infinite).replicate(width)),
+                basis.positive.eq(infinite & (payload | ~sign)),
+                basis.negative.eq(infinite & (payload | sign)),
             ]
         else:
             m.d.comb += basis.eq(0)
     return basis
+
+
+def _as_fp16(m: Module, fraction: Value, field: Value, accumulator: Fused) -> tuple[Value, Value]:
+    """Magnitude of an FP32 number as FP16, cut toward zero, and whether it is too large for one."""
+    kept, up = accumulator.result_bits, levels_up(accumulator.result_exponent_bits)
+    below = Signal(range(-(1 << len(field)), up + 2), name="c_below")  # how far it lies below the least normal number
+    m.d.comb += below.eq(1 + up - field)
+    small = below > 0
+    distance = Mux(small, below[:-1], 0)
+    moved = shifted_right(m, Cat(fraction[-kept:], Const(1, 1)), distance, "c_cut")
+    exponent = (field - up)[: accumulator.result_exponent_bits] & (~small).replicate(accumulator.result_exponent_bits)
+    return Cat(moved[:kept], exponent), field >= up + (1 << accumulator.result_exponent_bits) - 1

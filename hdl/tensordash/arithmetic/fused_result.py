@@ -1,11 +1,14 @@
-"""Fused result: a finished FP32 sum gets the patterns of zero, infinities and NaN."""
+"""Fused result: a finished sum gets the patterns of zero, infinities and NaN, as FP32."""
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal
+from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_int
+from ..configuration.formats import FP32
+from ..configuration.numerics import Fused
 from ..layouts import RESULT_BITS, RawSumLayout
+from .float_sum import EXPONENT_BITS, levels_up
+from .normalizer import normalize
 
 __all__ = ["FusedResult"]
 
@@ -17,31 +20,33 @@ class FusedResult(Block):
 
     Parameters
     ----------
-    width : int
-        Bits of a sum, sign included: FP32's upper ones, 16 to 32.
+    accumulator : Fused
+        Whose sums they are.
 
     Members
     -------
-    sum : In(RawSumLayout(width))
-        The sum: the upper bits of a finite FP32 number, and whether it is infinite or NaN instead.
+    sum : In(RawSumLayout)
+        The sum: the upper bits of a finite FP32 number, or an FP16 number, and whether it is infinite or NaN instead.
     load : In(1)
         Take it; otherwise `value` stays.
     value : Out(32)
-        FP32 bits.
+        FP32 bits; of an FP16 number, too, whose value they have.
     non_finite : Out(1)
         It is an infinity or NaN.
 
     Raises
     ------
-    ValueError
-        For a width out of range.
+    TypeError
+        If the accumulator is of another kind.
 
     Source: docs/numerics.md, "fused".
     """
 
-    def __init__(self, *, width: int = RESULT_BITS) -> None:
-        self.cut = RESULT_BITS - require_int("width", width, 16, RESULT_BITS)
-        layout = RawSumLayout(width)
+    def __init__(self, accumulator: Fused) -> None:
+        if not isinstance(accumulator, Fused):
+            raise TypeError(f"accumulator must be Fused, not {accumulator!r}")
+        self.accumulator = accumulator
+        layout = RawSumLayout(1 + accumulator.result_exponent_bits + accumulator.result_bits)
         super().__init__({"sum": In(layout), "load": In(1), "value": Out(RESULT_BITS), "non_finite": Out(1)})
 
     def elaborate(self, platform):
@@ -50,10 +55,26 @@ class FusedResult(Block):
         positive, negative = self.sum.positive, self.sum.negative
         value = Signal(RESULT_BITS, reset_less=True)
         magnitude = self.sum.number[:-1]
-        number = Cat(C(0, self.cut), magnitude, self.sum.number[-1] & magnitude.any())
+        cut = FP32.fraction_bits - self.accumulator.result_bits
+        wide = magnitude if self.accumulator.result_exponent_bits == EXPONENT_BITS else self._widened(m)
+        number = Cat(C(0, cut), wide, self.sum.number[-1] & magnitude.any())
         not_a_number = positive & negative
         infinity = Cat(C(0, 23), C(0xFF, 8), negative)
         m.d.comb += [self.value.eq(value), self.non_finite.eq(value[23:31].all())]
         with m.If(self.load):
             m.d.sync += value.eq(Mux(not_a_number, 0x7FFFFFFF, Mux(positive | negative, infinity, number)))
         return m
+
+    def _widened(self, m: Module) -> Value:
+        """The magnitude with FP32's exponents: subnormal numbers become normal ones."""
+        kept, exponent_bits = self.accumulator.result_bits, self.accumulator.result_exponent_bits
+        field = self.sum.number[kept:-1]
+        normal = field.any()
+        significand = Signal(kept + 1)
+        m.d.comb += significand.eq(Cat(self.sum.number[:kept], normal))
+        top, shift, _, _ = normalize(m, significand, Const(0, 1))
+        exponent = Signal(EXPONENT_BITS)
+        m.d.comb += exponent.eq(
+            (Mux(normal, field, 1) + levels_up(exponent_bits) - shift) & top[-1].replicate(EXPONENT_BITS)
+        )
+        return Cat(top[:kept], exponent)

@@ -10,6 +10,8 @@ __all__ = ["ACCUMULATORS", "ADDENDS", "ROUNDINGS", "Accumulator", "Exact", "Fuse
 
 ROUNDINGS = ("zero", "nearest")
 ADDENDS = ("inside", "after")
+FP16_BITS = (5, 10)
+"""Of exponent and fraction."""
 FUSED_ONLY = ("bf16", "tf32")
 """Formats with FP32's exponents."""
 NO_SCALE = "none"
@@ -49,6 +51,8 @@ class Fused:
         How each cycle's sum is rounded: toward zero, or to nearest with ties to even.
     result_bits : int
         Fraction bits that a cycle's result keeps, 7 to 23; FP32 has 23.
+    result_exponent_bits : int
+        Its exponent bits: 8 as FP32's, or 5 with 10 result bits, for FP16 results.
     addend : "inside" or "after"
         Whether what was accumulated is one of the terms that are aligned, or is added to the rounded sum of a cycle's
         products, as FP32 and to nearest; `after` takes 23 result bits.
@@ -66,6 +70,7 @@ class Fused:
     fraction_bits: int
     rounding: str
     result_bits: int = 23
+    result_exponent_bits: int = 8
     addend: str = "inside"
     zero_exponent: int = -126
 
@@ -73,6 +78,12 @@ class Fused:
         require_int("accumulator.fused", self.fraction_bits, 8, 64)
         require_choice("accumulator.rounding", self.rounding, ROUNDINGS)
         require_int("accumulator.result_bits", self.result_bits, 7, 23)
+        require_int("accumulator.result_exponent_bits", self.result_exponent_bits, 5, 8)
+        if self.result_exponent_bits != 8 and (self.result_exponent_bits, self.result_bits) != FP16_BITS:
+            raise ValueError(
+                "accumulator.result_exponent_bits must be 8, or 5 with accumulator.result_bits = 10 (FP16), "
+                f"not {self.result_exponent_bits} with {self.result_bits}"
+            )
         require_choice("accumulator.addend", self.addend, ADDENDS)
         require_int("accumulator.zero_exponent", self.zero_exponent, -149, -126)
         if self.addend == "after" and self.result_bits != 23:
@@ -98,7 +109,10 @@ class Fused:
         ('fused 13, zero, to 13 bits', 'fused 25, zero, addend after, zero at -133')
         """
         words = [f"fused {self.fraction_bits}", self.rounding]
-        words += [f"to {self.result_bits} bits"] * (self.result_bits != 23)
+        if self.result_exponent_bits != 8:
+            words += ["to FP16"]
+        elif self.result_bits != 23:
+            words += [f"to {self.result_bits} bits"]
         words += [f"addend {self.addend}"] * (self.addend != "inside")
         words += [f"zero at {self.zero_exponent}"] * (self.zero_exponent != -126)
         return ", ".join(words)
@@ -110,13 +124,17 @@ ACCUMULATORS: dict[str, Fused] = {
     "volta": Fused(23, "zero"),
     "ampere": Fused(24, "zero"),
     "hopper": Fused(25, "zero"),
+    "volta-fp16": Fused(23, "nearest", result_bits=10, result_exponent_bits=5),
+    "ampere-fp16": Fused(24, "nearest", result_bits=10, result_exponent_bits=5),
+    "hopper-fp16": Fused(25, "nearest", result_bits=10, result_exponent_bits=5),
     "ada-fp8": Fused(13, "zero", result_bits=13),
     "hopper-fp8": Fused(13, "zero", result_bits=13),
     "blackwell-fp8": Fused(25, "zero", addend="after"),
 }
 """Fused accumulators by the name of the GPU whose tensor cores compute so: on fp16 (ampere, hopper: and bf16) at 4,
 8 and 16 lanes, on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell). With other formats or lanes only the arithmetic is
-the same. `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the lanes alone.
+the same. `-fp16` has the same sums and FP16 results; `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the
+lanes alone.
 
 Source: docs/numerics.md, "Tensor cores".
 """
@@ -160,6 +178,13 @@ class Numerics:
         if isinstance(self.accumulator, Fused):
             if isinstance(self.a_format, IntegerFormat):
                 raise ValueError("accumulator must be exact for int8, not fused")
+            if self.accumulator.result_exponent_bits != 8 and (
+                self.scale is not None or max(self.a_format.exponent_bits, self.b_format.exponent_bits) > 5  # type: ignore[union-attr]
+            ):
+                raise ValueError(
+                    "accumulator.result_exponent_bits must be 8 with scales and for operands of more than 5 exponent "
+                    f"bits, not {self.accumulator.result_exponent_bits} for {names}"
+                )
         elif wide := [fmt.name for fmt in (self.a_format, self.b_format) if fmt.name in FUSED_ONLY]:
             raise ValueError(
                 f"accumulator must be fused for {wide[0]} (volta, ampere, hopper or {{ fused = F, rounding = R }}), "

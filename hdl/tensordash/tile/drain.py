@@ -14,7 +14,7 @@ from ..arithmetic.initial_adder import InitialAdder
 from ..arithmetic.integer_result import IntegerResult
 from ..arithmetic.rounder import Rounder
 from ..block import Block, placed
-from ..configuration.numerics import Exact, Numerics
+from ..configuration.numerics import Exact, Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, sum_shape
 
@@ -98,10 +98,11 @@ class Drain(Block):
 
     def _result(self, width: int, least_exponent: int | None) -> Block:
         """What makes a result of a sum of so many bits."""
-        if least_exponent is None:
-            return FusedResult(width=width)
+        if isinstance(self.numerics.accumulator, Fused):
+            return FusedResult(self.numerics.accumulator)
         if self.numerics.result == "int32":
             return IntegerResult(width=width, initial=self.adds_c)
+        assert least_exponent is not None
         return Rounder(width=width, least_exponent=least_exponent, bypassed=self.adds_c)
 
     def elaborate(self, platform):

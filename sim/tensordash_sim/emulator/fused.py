@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.config import TileConfig
-from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Fused
 
 from ..cycles.count import pack
@@ -50,9 +50,12 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     a_bits, b_bits = _filled(columns, width, lanes), _filled(rows, config.rows, lanes)
     product_fraction = a.fraction_bits + b.fraction_bits
     after = accumulator.addend == "after"
-    # A column of its own schedule, a sum of more than 64 bits, or one in two steps, is added alone.
-    together = not both and not after and accumulator.fraction_bits - product_fraction < 32
-    nearest, kept = accumulator.rounding == "nearest", accumulator.result_bits
+    exponent_bits, kept = accumulator.result_exponent_bits, accumulator.result_bits
+    narrow = exponent_bits < FP32.exponent_bits
+    # A column of its own schedule, a sum of more than 64 bits, in two steps or of other exponents, is added alone.
+    together = not both and not after and not narrow and accumulator.fraction_bits - product_fraction < 32
+    result = kept, 2 - (1 << (exponent_bits - 1)) - kept, (1 << exponent_bits) - 1 << kept
+    nearest = accumulator.rounding == "nearest"
     left = _terms(a_bits, a_operand)
     turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]
     out = np.empty((len(b_bits), len(a_bits)), np.uint32)
@@ -69,7 +72,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
                 (config.rows, width),
                 config.sparsity == "none",
                 product_fraction,
-                (accumulator.fraction_bits, nearest, kept, accumulator.zero_exponent, after),
+                (accumulator.fraction_bits, nearest, result, accumulator.zero_exponent, after),
                 out[i : i + at_once, j : j + len(here[0])],
             )
     return out[: len(rows), : len(columns)]

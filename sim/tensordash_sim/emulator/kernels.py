@@ -275,8 +275,9 @@ def _aligned(magnitude, shift):
 
 
 @njit(cache=True, nogil=True)
-def _rounded(high, low, least, nearest, kept):
-    """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern, with so many fraction bits kept."""
+def _rounded(high, low, least, nearest, result):
+    """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern, of what a result can be."""
+    kept, least_result, beyond = result
     sign = np.int64(0)
     if high:
         high += low >> np.int64(32)
@@ -292,9 +293,15 @@ def _rounded(high, low, least, nearest, kept):
         if low < 0:
             sign = np.int64(1)
         magnitude = np.uint64(abs(low))
-    cut = FRACTION - kept
     rounding = NEAREST if nearest else TOWARD_ZERO
-    return sign, _round_magnitude(magnitude, least, kept, LEAST + cut, BEYOND >> cut, rounding) << cut
+    pattern = _round_magnitude(magnitude, least, kept, least_result, beyond, rounding)
+    if least_result == LEAST + FRACTION - kept:  # FP32's exponents
+        return sign, pattern << (FRACTION - kept)
+    if pattern == beyond:
+        return sign, np.int64(BEYOND)
+    field = pattern >> kept
+    significand = np.uint64(pattern & ((1 << kept) - 1) | np.int64(field > 0) << kept)
+    return sign, _round_magnitude(significand, max(field, 1) - 1 + least_result, FRACTION, LEAST, BEYOND, NEAREST)
 
 
 @njit(cache=True, nogil=True)
@@ -325,13 +332,15 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
     Or, with the addend after, the products alone, and then their sum and the one before.
     """
-    fraction_bits, nearest, kept, zero_exponent, after = fused
+    fraction_bits, nearest, result, zero_exponent, after = fused
     sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for end in ends:
         if end == begin:
             continue
         significand, weight = _apart(np.int64(0) if after else pattern)
-        largest = weight + FRACTION if significand else np.int64(zero_exponent)
+        largest = np.int64(zero_exponent)
+        if significand:  # a subnormal number counts with the exponent of the least normal one
+            largest = max(weight + FRACTION, result[1] + result[0])
         these = np.int64(0)
         for place in range(begin, end):
             k = chosen[place]
@@ -352,7 +361,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
                 above, below = _aligned(abs(product), np.int64(a_exponent[k]) + b_exponent[k] - least)
                 high += -above if product < 0 else above
                 low += -below if product < 0 else below
-            made_sign, made = _rounded(high, low, least, nearest, kept)
+            made_sign, made = _rounded(high, low, least, nearest, result)
             if made == BEYOND:
                 these = np.int64(1) << made_sign
             elif not signs:
@@ -373,9 +382,10 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
     """As `_accumulated`, of finite numbers, for columns that share a schedule: `a` (K, columns).
 
     Without a branch inside a loop over columns, so that many are added in one instruction. Fraction bits are so few
-    that 64 bits hold the sum. `largest`, `total` and `sums` have room for each column; `sums` gets the FP32 bits.
+    that 64 bits hold the sum, whose exponents are FP32's. `largest`, `total` and `sums` have room for each column;
+    `sums` gets the FP32 bits.
     """
-    fraction_bits, nearest, kept, zero_exponent, _ = fused
+    fraction_bits, nearest, (kept, _, _), zero_exponent, _ = fused
     without = FRACTION - kept
     sums[:] = 0
     begin = np.int64(0)
@@ -429,7 +439,8 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
 
     `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
     `order` is what schedulers take, of each block of rows; `block` are the rows of a block and the schedulers of a row.
-    `fused` are fraction bits, whether it is to nearest, bits kept, zero's exponent, and whether the addend comes after.
+    `fused` are fraction bits, whether it is to nearest, a result, zero's exponent, and whether the addend comes after;
+    a result are its fraction bits, the exponent of its least bit, and the pattern of what is too large for it.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
     together, across = turned[0].size > 0, -(-len(a) // TOGETHER)

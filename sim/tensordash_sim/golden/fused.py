@@ -60,9 +60,9 @@ class FusedAccumulator:
         self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
         self._scale = config.numerics.scale
         self._fused = accumulator
-        # FP32's exponents; what its fraction has less is zero.
-        self._format = FloatFormat(name="sum", exponent_bits=FP32.exponent_bits, fraction_bits=accumulator.result_bits)
-        self._cut = FP32.fraction_bits - accumulator.result_bits
+        self._format = FloatFormat(
+            name="sum", exponent_bits=accumulator.result_exponent_bits, fraction_bits=accumulator.result_bits
+        )
         self.bits = 0
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
@@ -76,12 +76,13 @@ class FusedAccumulator:
         first : bool
             Start from C.
         c : int
-            FP32 bits of C, cut to the result bits: -0 counts as +0, a NaN as 0x7FFFFFFF. Only used if `first`.
+            FP32 bits of C, rounded toward zero to what a result has (beyond FP16's range to an infinity): -0 counts as
+            +0, a NaN as 0x7FFFFFFF. Only used if `first`.
 
         Returns
         -------
         bool
-            Whether the sum left the accumulator's range: never, FP32 has infinities.
+            Whether the sum left the accumulator's range: never, there are infinities.
         """
         if first:
             self.bits = self._started(c)
@@ -112,7 +113,9 @@ class FusedAccumulator:
         infinities = term_signs(start)
         # A term is (signed significand, weight of its least bit); its exponent is that of the significand's 1.
         terms = [(-start.significand if start.sign else start.significand, start.exponent)]
-        largest = start.exponent + FP32.fraction_bits if start.significand else self._fused.zero_exponent
+        largest = self._fused.zero_exponent
+        if start.significand:  # a subnormal number counts with the exponent of the least normal one
+            largest = max(start.exponent + FP32.fraction_bits, 1 - self._format.bias)
         for a, b, *scale_bits in pairs:
             left, right = self._a_values[a], self._b_values[b]
             scales = self._scales(scale_bits) if scale_bits else []
@@ -127,8 +130,20 @@ class FusedAccumulator:
             return special
         least = largest - self._fused.fraction_bits
         total = sum(_aligned(significand, weight - least) for significand, weight in terms)
-        rounded = round_fixed(total, least, self._format, self._fused.rounding) << self._cut
-        return 0 if decode(rounded, FP32).kind is Kind.ZERO else rounded
+        return self._as_fp32(round_fixed(total, least, self._format, self._fused.rounding))
+
+    def _as_fp32(self, bits: int) -> int:
+        """A result's value, an infinity or a number, as FP32: never -0."""
+        number = decode(bits, self._format)
+        if number.kind is Kind.INFINITE:
+            return number.sign << 31 | (FP32.largest + 1)
+        return round_fixed(-number.significand if number.sign else number.significand, number.exponent, FP32)
+
+    def _cut(self, fp32: int) -> int:
+        """A number's bits as a result has them, cut toward zero."""
+        number = decode(fp32, FP32)
+        signed = -number.significand if number.sign else number.significand
+        return round_fixed(signed, number.exponent, self._format, "zero")
 
     def _scales(self, bits: list[int]) -> list[Decoded]:
         """Both sides' scales: powers of two, or NaN."""
@@ -141,8 +156,7 @@ class FusedAccumulator:
         special = special_bits(term_signs(number), FUSED_NAN)
         if special is not None:
             return special
-        kept = c >> self._cut << self._cut
-        return 0 if decode(kept, FP32).kind is Kind.ZERO else kept
+        return self._as_fp32(self._cut(c))
 
     def result_bits(self, c: int = 0) -> int:
         """The number as FP32 bits; `c` is not used: a fused accumulator takes C when it starts."""
@@ -153,14 +167,14 @@ class FusedAccumulator:
         return False
 
     def block_bits(self) -> int:
-        """What the PE's `block` port shows: the upper bits, and above them the marks `positive` and `negative`.
+        """What the PE's `block` port shows: FP32's upper bits, or FP16, and the marks `positive` and `negative`.
 
         They say that the number is an infinity of that sign, or NaN (both); the bits below mean nothing then. A zero's
         sign means nothing either: results get theirs on the way out.
         """
         signs = term_signs(decode(self.bits, FP32))
-        width = FP32.width - self._cut
-        return self.bits >> self._cut | (0 in signs) << width | (1 in signs) << (width + 1)
+        number = 0 if signs else self._cut(self.bits)
+        return number | (0 in signs) << self._format.width | (1 in signs) << (self._format.width + 1)
 
 
 def _aligned(significand: int, shift: int) -> int:

@@ -69,8 +69,11 @@ def near_the_ends(random: Random, config: TileConfig, golden: Accumulator, added
         accumulator = config.numerics.accumulator
         assert isinstance(accumulator, Fused)
         cut = FP32.fraction_bits - accumulator.result_bits
+        # FP32's bits of the largest finite number, or a few more, and of one in the same binade.
+        top = FP32.bias - 1 + (1 << (accumulator.result_exponent_bits - 1))
+        largest = (top + 1 << FP32.fraction_bits) - 1
         for sign in (0, 1 << 31):
-            for number in (FP32.largest, FP32.largest - random.getrandbits(23)):
+            for number in (largest, largest - random.getrandbits(23)):
                 yield sign | number >> cut << cut
         return
     assert isinstance(golden, ExactAccumulator | IntegerAccumulator)

@@ -37,6 +37,7 @@ CONFIGS = {
         accumulator={"fused": 24, "result_bits": 13, "zero_exponent": -132},
         initial=True,
     ),
+    "fp16-results-c": TileConfig(rows=1, columns=2, accumulator="hopper-fp16", initial=True),
     "mxfp6": TileConfig(rows=1, columns=2, format="fp6_e3m2", scale="e8m0", accumulator="volta"),
 }
 TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")
@@ -285,7 +286,7 @@ def accumulator_bits(config: TileConfig) -> int:
     """Those of docs/numerics.md."""
     accumulator = config.numerics.accumulator
     if isinstance(accumulator, Fused):
-        return 9 + accumulator.result_bits
+        return 1 + accumulator.result_exponent_bits + accumulator.result_bits
     products = {"fp16": 80, "int8": 15}.get(str(config.format), 50)
     return products + 1 + config.headroom_bits
 

@@ -21,8 +21,9 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     names = [str(name) for name in rng.choice(EXACT_FLOATS, 2)] if rng.random() < 0.8 else ["int8", "int8"]
     if rng.random() < 0.7:
         fraction_bits = (8, 23, 24, 25, 64, int(rng.integers(8, 65)))[rng.integers(6)]
-        accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)], **random_options(rng))
         names = [str(name) for name in rng.choice([*EXACT_FLOATS, *FUSED_ONLY], 2)]
+        options = random_options(rng, narrow=not set(names) & set(FUSED_ONLY))
+        accumulator = Fused(fraction_bits, ROUNDINGS[rng.integers(2)], **options)
     return TileConfig(
         rows=int(rng.integers(1, 4)),
         columns=int(rng.integers(1, 3)),
@@ -37,11 +38,13 @@ def random_config(rng: np.random.Generator) -> TileConfig:
     )
 
 
-def random_options(rng: np.random.Generator) -> dict[str, Any]:
-    """What else a fused accumulator has, as often as not none of it."""
+def random_options(rng: np.random.Generator, *, narrow: bool) -> dict[str, Any]:
+    """What else a fused accumulator has, as often as not none of it; `narrow`: results may be FP16."""
     options: dict[str, Any] = {}
     if rng.random() < 0.3:
         options = {"addend": "after"} if rng.random() < 0.4 else {"result_bits": int(rng.integers(7, 24))}
+        if "result_bits" in options and narrow and rng.random() < 0.4:
+            options = {"result_bits": 10, "result_exponent_bits": 5}
     if rng.random() < 0.2:
         options["zero_exponent"] = (-132, -133, -149, int(rng.integers(-149, -125)))[rng.integers(4)]
     return options

@@ -33,6 +33,8 @@ DTYPES = {
 SIDE = 160  # an operand is a multiple of 2**-160
 UNIT = 2 * SIDE  # a product, C and sums are multiples of 2**-320
 EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
+FP16_LEAST = -14
+"""Exponent of FP16's least normal number."""
 INFINITIES = {math.inf: 0x7F800000, -math.inf: 0xFF800000}
 
 SCALES = {"e8m0": ml_dtypes.float8_e8m0fnu, "e4m3": ml_dtypes.float8_e4m3fn}
@@ -120,20 +122,28 @@ def _products(names: Names, pairs: Pairs) -> tuple[list[tuple[int, int]], float]
     return terms, special
 
 
-def _round(total: int, rounding: str, seen: Counter, kept: int = 23) -> int:
+def _round(total: int, rounding: str, seen: Counter, kept: int = 23, least: int = -126) -> int:
     """FP32 bits of a number of units, with so many fraction bits kept; "zero" or "nearest", ties to even.
+
+    `least` is the exponent of the least normal number: FP32's, or FP16's.
 
     Between two powers of two the patterns count the multiples of the last place, and go on doing so across powers.
     """
     if total == 0:
         return 0
-    exponent = max(abs(total).bit_length() - 1 - UNIT, -126)
+    exponent = max(abs(total).bit_length() - 1 - UNIT, least)
     last = 1 << (exponent - kept + UNIT)
     count, rest = divmod(abs(total), last)
     seen["rounded"] += rest > 0
     seen["tie"] += 2 * rest == last
     if rounding == "nearest" and (2 * rest > last or (2 * rest == last and count % 2)):
         count += 1
+    if least == FP16_LEAST:
+        value = math.ldexp(count, exponent - kept)
+        seen["subnormal result"] += value < 2.0**FP16_LEAST
+        seen["overflow"] += value >= 65536
+        (bits,) = struct.unpack("<I", struct.pack("<f", math.inf if value >= 65536 else value))
+        return bits | (0x80000000 if total < 0 else 0)
     pattern = (((exponent + 126) << kept) + count) << (23 - kept)
     seen["subnormal result"] += pattern < 1 << 23
     seen["overflow"] += pattern >= INFINITIES[math.inf]
@@ -250,7 +260,7 @@ def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, 
     ['0x3f800000', '0x3f800001']
     """
     seen = Counter() if seen is None else seen
-    bits = _start(c, accumulator.result_bits)
+    bits = _start(c, accumulator)
     for pairs in steps:
         pairs = list(pairs)
         if not pairs:
@@ -262,12 +272,19 @@ def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, 
     return bits
 
 
-def _start(c: int, kept: int) -> int:
+def _least(accumulator: Fused) -> int:
+    """Exponent of the least normal result."""
+    return FP16_LEAST if accumulator.result_exponent_bits == 5 else -126
+
+
+def _start(c: int, accumulator: Fused) -> int:
     """C at the start of a stream: one zero and one NaN only, and the bits that are kept."""
     (value,) = struct.unpack("<f", struct.pack("<I", c))
     if math.isnan(value):
         return FUSED_NAN
-    c -= c % (1 << (23 - kept))
+    if accumulator.result_exponent_bits == 5 and math.isfinite(value):
+        c = _round(_fp32(c)[0], "zero", Counter(), accumulator.result_bits, FP16_LEAST)
+    c -= c % (1 << (23 - accumulator.result_bits))
     return c if c & 0x7FFFFFFF else 0
 
 
@@ -292,7 +309,9 @@ def _fused_step(names: Names, pairs: Pairs, addend: int, accumulator: Fused, see
         seen["nan" if math.isnan(special) else "infinity"] += 1
         return FUSED_NAN if math.isnan(special) else INFINITIES[special]
     largest = max((exponent for _, exponent in terms), default=accumulator.zero_exponent)
-    c_exponent = max(abs(c_units).bit_length() - 1 - UNIT, -126) if c_units else accumulator.zero_exponent
+    c_exponent = (
+        max(abs(c_units).bit_length() - 1 - UNIT, _least(accumulator)) if c_units else accumulator.zero_exponent
+    )
     e_max = max(largest, c_exponent)
     quantum = 1 << max(e_max - accumulator.fraction_bits + UNIT, 0)
     total = nothing_lost = 0
@@ -306,5 +325,5 @@ def _fused_step(names: Names, pairs: Pairs, addend: int, accumulator: Fused, see
         seen["below FP32"] += e_max < -126
         seen["truncated"] += nothing_lost <= len(terms)
         seen["cancellation"] += total == 0
-    bits = _round(total, accumulator.rounding, seen, accumulator.result_bits)
+    bits = _round(total, accumulator.rounding, seen, accumulator.result_bits, _least(accumulator))
     return bits if bits != 0x80000000 else 0

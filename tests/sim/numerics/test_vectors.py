@@ -29,6 +29,8 @@ FUSED = {  # the accumulator, lanes
     "hopper": (Fused(25, "zero"), 16),
     "ada-fp8": (Fused(13, "zero", result_bits=13), 16),
     "blackwell-fp8": (Fused(25, "zero", addend="after"), 32),
+    "hopper-fp16": (Fused(25, "nearest", result_bits=10, result_exponent_bits=5), 16),
+    "to FP16, cut": (Fused(12, "zero", result_bits=10, result_exponent_bits=5), 4),
     "nearest": (Fused(23, "nearest"), 4),
     "narrow": (Fused(10, "zero"), 4),
     "wide": (Fused(40, "nearest"), 4),
@@ -38,7 +40,17 @@ FUSED = {  # the accumulator, lanes
 }
 PLAIN = ("volta", "ampere", "hopper", "nearest", "narrow", "wide")  # the others with some formats only
 FEW_FORMATS = [("bf16", "bf16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")]
-FUSED_CASES = [(names, name) for name in FUSED for names in (FUSED_FORMATS if name in PLAIN else FEW_FORMATS)]
+FP16_FORMATS = [("fp16", "fp16"), ("fp8_e4m3", "fp8_e4m3"), ("fp8_e5m2", "fp8_e4m3")]
+
+
+def formats_of(name: str) -> list[tuple[str, str]]:
+    """What an accumulator of this name is tried with."""
+    if FUSED[name][0].result_exponent_bits == 5:
+        return FP16_FORMATS
+    return FUSED_FORMATS if name in PLAIN else FEW_FORMATS
+
+
+FUSED_CASES = [(names, name) for name in FUSED for names in formats_of(name)]
 COUNTS = [3_000, pytest.param(100_000, marks=pytest.mark.slow)]
 STEPS = 3
 
@@ -143,6 +155,23 @@ def test_fused(names, name, count):
         require(seen, count, "infinity")
     if accumulator.fraction_bits >= accumulator.result_bits and accumulator.fraction_bits > 13:
         require(seen, count, "rounded", "tie")
+    if accumulator.result_exponent_bits == 5:
+        require(seen, count, "overflow", *(["subnormal result"] if names == ("fp16", "fp16") else []))
     if names in (("bf16", "bf16"), ("tf32", "tf32")):
         low = accumulator.zero_exponent < -126
         require(seen, count, "floor decides", "subnormal result", "overflow", *(["below FP32"] if low else []))
+
+
+@pytest.mark.parametrize("name", ["volta-fp16", "ampere-fp16", "hopper-fp16"])
+def test_a_product_as_fp16(name):
+    """Of one product nothing is cut off: it is rounded to FP16 once, as NumPy does it."""
+    golden = make_accumulator(config_of(("fp16", "fp16"), accumulator=name))
+    rng = np.random.default_rng(5)
+    a, b = rng.integers(0, 1 << 16, (2, 20_000), np.uint16)
+    b[:10_000] = (b[:10_000] & 0x83FF) | rng.integers(0, 3, 10_000).astype(np.uint16) << 10  # subnormal results
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = (a.view(np.float16).astype(float) * b.view(np.float16).astype(float)).astype(np.float16)
+    for left, right, each in zip(a.tolist(), b.tolist(), wanted.astype(np.float32), strict=True):
+        golden.accumulate([(left, right)], first=True)
+        expected = 0x7FFFFFFF if np.isnan(each) else int(each.view(np.uint32)) if each else 0
+        assert golden.result_bits() == expected, (hex(left), hex(right))

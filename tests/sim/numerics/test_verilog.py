@@ -35,6 +35,7 @@ ACCUMULATORS = {
     "blackwell-fp8": ("blackwell-fp8", 32),
     "few bits": ({"fused": 16, "rounding": "nearest", "result_bits": 7}, 4),
     "low zero": ({"fused": 24, "zero_exponent": -132}, 8),
+    "hopper-fp16": ("hopper-fp16", 16),
     "after": ({"fused": 12, "rounding": "nearest", "addend": "after", "zero_exponent": -149}, 2),
 }
 MIXED = {"a": "fp8_e4m3", "b": "fp8_e5m2"}
@@ -48,7 +49,12 @@ FORMATS = {
     "int8": "int8",
 }
 EXACT = [name for name in FORMATS if name not in FUSED_ONLY]
-FUSED = [(name, accumulator) for name in FORMATS if name != "int8" for accumulator in ACCUMULATORS]
+FUSED = [
+    (name, accumulator)
+    for name in FORMATS
+    for accumulator in ACCUMULATORS
+    if name != "int8" and not (accumulator == "hopper-fp16" and name in FUSED_ONLY)
+]
 QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # each is built; the rest at night
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]
 QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero")]

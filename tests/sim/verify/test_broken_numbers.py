@@ -33,9 +33,10 @@ NEAREST = TileConfig(rows=1, columns=1, accumulator={"fused": 23, "rounding": "n
 COARSE = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator={"fused": 8}, initial=True)
 AFTER = TileConfig(rows=1, columns=1, format="bf16", accumulator="blackwell-fp8", initial=True)
 NARROW = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator="hopper-fp8", initial=True)
+HALF = TileConfig(rows=1, columns=1, accumulator="hopper-fp16", initial=True)
 LOW = TileConfig(rows=1, columns=1, format="bf16", accumulator={"fused": 24, "zero_exponent": -132}, initial=True)
 CONFIGS = {"exact": EXACT, "e4m3": E4M3, "int8": INT8, "volta": VOLTA, "nearest": NEAREST, "coarse": COARSE}
-CONFIGS |= {"after": AFTER, "narrow": NARROW, "low": LOW}
+CONFIGS |= {"after": AFTER, "narrow": NARROW, "half": HALF, "low": LOW}
 
 
 @pytest.mark.slow  # what test_formats.py and test_benches.py run of the same benches suffices in CI
@@ -213,7 +214,9 @@ class TestFusedOptions:
     @pytest.mark.slow
     def test_results_stand_one_place_too_low(self, found, sabotage):
         def assignments(self, inside):
-            return inside["value"].eq(Mux(self.load, self.sum.number << (self.cut - 1), inside["value"]))
+            return inside["value"].eq(
+                Mux(self.load, self.sum.number << (22 - self.accumulator.result_bits), inside["value"])
+            )
 
         sabotage(FusedResult, assignments, domain="sync")
         assert says(found("tile", NARROW, only="traffic"), "out_payload is", "golden says")
@@ -227,6 +230,54 @@ class TestFusedOptions:
     def test_a_zero_counts_as_any_number_does(self, found, sabotage):
         sabotage(FusedAccumulator, lambda self, inside: inside["c_above"].eq(inside["c_level"] >= inside["level"]))
         assert says(found("pe", LOW), "block is", "golden says")
+
+
+class TestResultsOfFP16:
+    def test_numbers_beyond_the_range_are_no_infinities(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["overflow"].eq(0))
+        assert says(found("pe", HALF), "block is", "golden says")
+
+    @pytest.mark.slow
+    def test_a_zero_is_above_products_below_the_least_normal_number(self, found, sabotage):
+        sabotage(FusedAccumulator, lambda self, inside: inside["c_above"].eq(inside["c_level"] >= inside["level"]))
+        cut = {"fused": 9, "result_bits": 10, "result_exponent_bits": 5}  # of products above those that results have
+        assert says(found("pe", replace(HALF, accumulator=cut)), "block is", "golden says")
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("level", [111, 113])
+    def test_what_was_accumulated_stands_at_another_exponent(self, level, found, sabotage):
+        def assignments(self, inside):
+            field = inside["basis"].number[10:-1]
+            return inside["c_level"].eq(Mux(field == 0, 1, field) + level)
+
+        sabotage(FusedAccumulator, assignments)
+        assert says(found("pe", HALF), "block is", "golden says")
+
+    def test_a_subnormal_c_is_moved_one_place_too_far(self, found, monkeypatch):
+        def wrong(m, bits, distance, name):
+            return shifted_right(m, bits, distance + (distance != 0) if name == "c_cut" else distance, name)
+
+        monkeypatch.setattr(fused_accumulator, "shifted_right", wrong)
+        assert says(found("pe", HALF), "block is", "golden says")
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("least", [142, 144, 255])
+    def test_a_large_c_becomes_an_infinity_elsewhere(self, least, found, monkeypatch):
+        cut = fused_accumulator._as_fp16
+
+        def wrong(m, fraction, field, accumulator):
+            return cut(m, fraction, field, accumulator)[0], field >= least
+
+        monkeypatch.setattr(fused_accumulator, "_as_fp16", wrong)
+        assert says(found("pe", HALF), "block is", "golden says")
+
+    def test_subnormal_results_are_lost(self, found, sabotage):
+        def assignments(self, inside):
+            field = self.sum.number[10:-1]
+            return inside["exponent"].eq(Mux(field.any(), field + 112, 0))
+
+        sabotage(FusedResult, assignments)
+        assert says(found("tile", HALF), "out_payload is", "golden says")
 
 
 class TestAddendAfter:

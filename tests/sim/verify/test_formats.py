@@ -29,6 +29,7 @@ ACCUMULATORS: dict[str, Any] = {
     "hopper": "hopper",
     "nearest": {"fused": 23, "rounding": "nearest"},
     "hopper-fp8": "hopper-fp8",
+    "hopper-fp16": "hopper-fp16",
     "blackwell-fp8": "blackwell-fp8",
     "few-bits": {"fused": 16, "rounding": "nearest", "result_bits": 7},
     "low-zero": {"fused": 24, "zero_exponent": -132},
@@ -38,6 +39,7 @@ NUMBERS = [
     *product(("fp16", "bf16", "e4m3xe5m2"), ("volta", "hopper", "nearest")),
     *product(("bf16", "e4m3xe5m2"), ("hopper-fp8", "blackwell-fp8", "few-bits")),
     ("bf16", "low-zero"),
+    *product(("fp16", "e4m3xe5m2"), ("hopper-fp16",)),
     *product(("tf32",), ("hopper", "nearest", "blackwell-fp8")),
     *product(("e2m3xe2m1", "e3m2", "e2m1", "e4m3xe2m1"), ("exact", "hopper")),
 ]
@@ -62,6 +64,7 @@ QUICK = (
     "e4m3xe5m2-nearest-none-c",
     "e4m3xe5m2-hopper-fp8-rows-c",
     "bf16-blackwell-fp8-rows-c",
+    "fp16-hopper-fp16-rows-c",
     "tf32-hopper-rows-c",
     "e2m1-exact-rows",
     "e2m3xe2m1-hopper-rows-c",
@@ -104,6 +107,17 @@ VARIANTS = {
             initial=True,
         ),
     ),
+    "fp16-to-fp16-c": (
+        "pe",
+        TileConfig(
+            rows=1,
+            columns=1,
+            accumulator={"fused": 9, "result_bits": 10, "result_exponent_bits": 5},
+            initial=True,
+            pipeline=1,
+        ),
+    ),
+    "fp8-to-fp16": ("pe", TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator="volta-fp16", pipeline=3)),
     "fp8-after-c": (
         "pe",
         TileConfig(

@@ -269,7 +269,7 @@ async def ends_of_the_range(dut) -> None:
 
 @cocotb.test()
 async def small_differences(dut) -> None:
-    """Products that nearly cancel, at FP32's lower end: what is left may move up only as far as the exponent allows."""
+    """Products that nearly cancel, at the results' lower end: what is left moves up only as the exponent allows."""
     bench = Bench(dut, "small differences")
     await bench.start()
     config, random = bench.config, bench.random
@@ -278,7 +278,10 @@ async def small_differences(dut) -> None:
         return
     biases = a_format.bias + b_format.bias
     most = tuple((fmt.largest >> fmt.fraction_bits) for fmt in (a_format, b_format))
+    result = config.numerics.accumulator
     lowest = FP32.bias + FP32.fraction_bits
+    if result.result_exponent_bits < FP32.exponent_bits:
+        lowest = (1 << (result.result_exponent_bits - 1)) - 1 + result.result_bits
     for exponent in [*range(-lowest - 4, -lowest + 36)] * max(2, round(6 * bench.effort)):
         both = exponent + biases  # of the two exponents' fields
         if not 2 <= both <= sum(most):
@@ -322,9 +325,11 @@ async def powers_of_two(dut) -> None:
     if not isinstance(accumulator, Fused):
         return
     kept, zero = accumulator.result_bits, accumulator.zero_exponent
-    least, cut = -126 - kept, zero - accumulator.fraction_bits
+    normal = 2 - (1 << (accumulator.result_exponent_bits - 1))
+    low = zero if normal == -126 else normal
+    least, cut = normal - kept, low - accumulator.fraction_bits
     sets = []
-    for top in range(zero - 2, zero + 3):
+    for top in range(low - 2, low + 3):
         for small in (cut - 1, cut, cut + 1):
             sets += [[(top, 0), (small, 1)], [(top, 0), (least, 0), (least - 1, 0), (small, 1)]]
     for top in (-40, 0, 5):
@@ -344,6 +349,33 @@ async def powers_of_two(dut) -> None:
             random.shuffle(lanes)
             for entering in (bench.scaled(Entry(tuple(lanes), first=True, last=True)), *[Entry()] * config.stages):
                 await bench.cycle(entering)
+
+
+@cocotb.test()
+async def c_at_the_ends(dut) -> None:
+    """C around the largest and the least numbers that a result has, with a product or nothing added."""
+    bench = Bench(dut, "c at the ends")
+    await bench.start()
+    config, random, accumulator = bench.config, bench.random, bench.config.numerics.accumulator
+    if not bench.has_c:
+        return
+    assert isinstance(accumulator, Fused)
+    most = 1 << (accumulator.result_exponent_bits - 1)
+    least = 2 - most - accumulator.result_bits
+    for exponent in (*range(least - 2, 5 - most), *range(most - 2, most + 2)):
+        # Of a subnormal FP32 number the highest bit of the fraction is its value.
+        field, down = max(0, exponent + FP32.bias), max(0, 1 - FP32.bias - exponent)
+        if field > FP32.largest >> FP32.fraction_bits or down > FP32.fraction_bits:
+            continue
+        top = 1 << (FP32.fraction_bits - down)
+        for fraction in (0, top - 1, random.randrange(top)):
+            sign = random.getrandbits(1) << 31
+            c = sign | field << FP32.fraction_bits | fraction | (top if down else 0)
+            ordinary = [(random_value(random, config.a_format), 0, False)] * config.lanes
+            if random.getrandbits(1):
+                ordinary[0] = (random_value(random, config.a_format), random_value(random, config.b_format), True)
+            for entering in (bench.scaled(Entry(tuple(ordinary), first=True, last=True)), *[Entry()] * config.stages):
+                await bench.cycle(entering, c=c)
 
 
 @cocotb.test()
