@@ -23,7 +23,7 @@ STAGINGS = ("shift", "ring")
 SNAPSHOT = "snapshot"
 MOST_INPUT_BITS = 2**16 - 2
 """Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
-FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, addend, zero_exponent } or "
+FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, result_exponent_bits, addend, zero_exponent } or "
 
 
 class SideFormats(NamedTuple):
@@ -57,8 +57,9 @@ class TileConfig:
         int8.
     accumulator : str or {"fused": int, "rounding": str, ...}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "ada-fp8", "hopper-fp8", "blackwell-fp8": FP32
-        with the alignment of that GPU's tensor cores; or any other number of fraction bits, 8 to 64, with `rounding`
-        ("zero", the default, or "nearest"), `result_bits`, `addend` and `zero_exponent` as of `Fused`.
+        with the alignment of that GPU's tensor cores; "volta-fp16", "ampere-fp16", "hopper-fp16": FP16 likewise; or any
+        other number of fraction bits, 8 to 64, with `rounding` ("zero", the default, or "nearest"), `result_bits`,
+        `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
     scale : "none", "e8m0" or "e4m3"
         What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
         8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.

@@ -72,7 +72,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
                 (config.rows, width),
                 config.sparsity == "none",
                 product_fraction,
-                (accumulator.fraction_bits, nearest, result, accumulator.zero_exponent, after),
+                (accumulator.fraction_bits, nearest, accumulator.zero_exponent, after, *result),
                 out[i : i + at_once, j : j + len(here[0])],
             )
     return out[: len(rows), : len(columns)]

@@ -275,9 +275,8 @@ def _aligned(magnitude, shift):
 
 
 @njit(cache=True, nogil=True)
-def _rounded(high, low, least, nearest, result):
+def _rounded(high, low, least, nearest, kept, least_result, beyond):
     """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern, of what a result can be."""
-    kept, least_result, beyond = result
     sign = np.int64(0)
     if high:
         high += low >> np.int64(32)
@@ -332,7 +331,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
     Or, with the addend after, the products alone, and then their sum and the one before.
     """
-    fraction_bits, nearest, result, zero_exponent, after = fused
+    fraction_bits, nearest, zero_exponent, after, kept, least_result, beyond = fused
     sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for end in ends:
         if end == begin:
@@ -340,7 +339,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
         significand, weight = _apart(np.int64(0) if after else pattern)
         largest = np.int64(zero_exponent)
         if significand:  # a subnormal number counts with the exponent of the least normal one
-            largest = max(weight + FRACTION, result[1] + result[0])
+            largest = max(weight + FRACTION, least_result + kept)
         these = np.int64(0)
         for place in range(begin, end):
             k = chosen[place]
@@ -361,7 +360,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
                 above, below = _aligned(abs(product), np.int64(a_exponent[k]) + b_exponent[k] - least)
                 high += -above if product < 0 else above
                 low += -below if product < 0 else below
-            made_sign, made = _rounded(high, low, least, nearest, result)
+            made_sign, made = _rounded(high, low, least, nearest, kept, least_result, beyond)
             if made == BEYOND:
                 these = np.int64(1) << made_sign
             elif not signs:
@@ -385,7 +384,7 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
     that 64 bits hold the sum, whose exponents are FP32's. `largest`, `total` and `sums` have room for each column;
     `sums` gets the FP32 bits.
     """
-    fraction_bits, nearest, (kept, _, _), zero_exponent, _ = fused
+    fraction_bits, nearest, zero_exponent, _, kept, _, _ = fused
     without = FRACTION - kept
     sums[:] = 0
     begin = np.int64(0)
@@ -439,8 +438,8 @@ def add_fused(a_terms, b_terms, turned, order, block, dense, product_fraction, f
 
     `turned` are significands and exponents of the columns as (K, M), or empty if they are not to be added together.
     `order` is what schedulers take, of each block of rows; `block` are the rows of a block and the schedulers of a row.
-    `fused` are fraction bits, whether it is to nearest, a result, zero's exponent, and whether the addend comes after;
-    a result are its fraction bits, the exponent of its least bit, and the pattern of what is too large for it.
+    `fused` are fraction bits, whether it is to nearest, zero's exponent, whether the addend comes after, and of a
+    result its fraction bits, the exponent of its least bit, and the pattern of what is too large for it.
     """
     (a, a_exponent, a_special), (b, b_exponent, b_special), (cycles, chosen, ends) = a_terms, b_terms, order
     together, across = turned[0].size > 0, -(-len(a) // TOGETHER)

@@ -122,14 +122,16 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
     if name in SCALES and SCALES[name].block % settings["lanes"]:
         name = "sides"  # a block is of whole steps
     settings |= _draw_formats(random, name)
-    exact = name in ("int8", "e4m3") or (
-        name != "e8m0" and not any(wide in str(settings["format"]) for wide in FUSED_ONLY) and random.random() < 0.5
-    )
+    narrow = name != "e8m0" and not any(wide in str(settings["format"]) for wide in FUSED_ONLY)
+    exact = name in ("int8", "e4m3") or (narrow and random.random() < 0.5)
     if not exact:
         other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}
-        other |= random.choice(({}, {}, {"addend": "after"}, {"result_bits": random.randint(7, 23)}))
+        results: list[dict[str, Any]] = [{"result_bits": random.randint(7, 23)}]
+        results += [{"result_bits": 10, "result_exponent_bits": 5}] * narrow  # FP16
+        other |= random.choice(({}, {}, {"addend": "after"}, random.choice(results)))
         other |= random.choice(({}, {}, {}, {"zero_exponent": random.randint(-149, -126)}))
-        settings["accumulator"] = random.choice((*ACCUMULATORS, other, other))
+        known = [name for name, one in ACCUMULATORS.items() if narrow or one.result_exponent_bits == 8]
+        settings["accumulator"] = random.choice((*known, other, other))
     settings["sparsity"] = random.choice(("rows", "rows", "rows", "both", "none"))
     settings["initial"] = random.random() < 0.5
     settings["headroom_bits"] = random.choice((0, 0, 1, 3, random.randint(0, 16), 16))

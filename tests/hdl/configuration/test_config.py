@@ -28,8 +28,8 @@ WRONG_VALUES = [
     ({"sparsity": "columns"}, r"tile\.sparsity must be one of both, none, rows, not 'columns'"),
     (
         {"accumulator": "fp32"},
-        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, blackwell-fp8, exact, hopper, "
-        r"hopper-fp8, volta, not 'fp32'",
+        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, ampere-fp16, blackwell-fp8, exact, "
+        r"hopper, hopper-fp16, hopper-fp8, volta, volta-fp16, not 'fp32'",
     ),
     ({"accumulator": {"fused": 7}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 7"),
     ({"accumulator": {"fused": 65}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 65"),
@@ -44,6 +44,19 @@ WRONG_VALUES = [
     (
         {"accumulator": {"fused": 23, "result_bits": 6}},
         r"tile\.accumulator\.result_bits must be an integer from 7 to 23, not 6",
+    ),
+    (
+        {"accumulator": {"fused": 23, "result_bits": 10, "result_exponent_bits": 4}},
+        r"tile\.accumulator\.result_exponent_bits must be an integer from 5 to 8, not 4",
+    ),
+    (
+        {"accumulator": {"fused": 23, "result_exponent_bits": 5}},
+        r"tile\.accumulator\.result_exponent_bits must be 8, or 5 with .*result_bits = 10 \(FP16\), not 5 with 23",
+    ),
+    (
+        {"accumulator": "volta-fp16", "format": "bf16"},
+        r"tile\.accumulator\.result_exponent_bits must be 8 with scales and for operands of more than 5 exponent bits, "
+        r"not 5 for a = bf16 and b = bf16",
     ),
     (
         {"accumulator": {"fused": 23, "result_bits": 24}},
@@ -153,7 +166,7 @@ WRONG_TYPES = [
         {"accumulator": {"fused": 23, "zero_exponent": "-132"}},
         r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not '-132'",
     ),
-    ({"accumulator": False}, r"tile\.accumulator must be .* or one of ada-fp8, .*, volta, not False"),
+    ({"accumulator": False}, r"tile\.accumulator must be .* or one of ada-fp8, .*, volta-fp16, not False"),
     ({"headroom_bits": 1.5}, r"tile\.headroom_bits must be an integer from 0 to 64, not 1\.5"),
     ({"out_rows": "1"}, r"tile\.out_rows must be an integer from 1 to 4, not '1'"),
     ({"initial": 0}, r"tile\.initial must be true or false, not 0"),

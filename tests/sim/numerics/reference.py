@@ -272,7 +272,7 @@ def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, 
     return bits
 
 
-def _least(accumulator: Fused) -> int:
+def _least_normal(accumulator: Fused) -> int:
     """Exponent of the least normal result."""
     return FP16_LEAST if accumulator.result_exponent_bits == 5 else -126
 
@@ -310,7 +310,7 @@ def _fused_step(names: Names, pairs: Pairs, addend: int, accumulator: Fused, see
         return FUSED_NAN if math.isnan(special) else INFINITIES[special]
     largest = max((exponent for _, exponent in terms), default=accumulator.zero_exponent)
     c_exponent = (
-        max(abs(c_units).bit_length() - 1 - UNIT, _least(accumulator)) if c_units else accumulator.zero_exponent
+        max(abs(c_units).bit_length() - 1 - UNIT, _least_normal(accumulator)) if c_units else accumulator.zero_exponent
     )
     e_max = max(largest, c_exponent)
     quantum = 1 << max(e_max - accumulator.fraction_bits + UNIT, 0)
@@ -325,5 +325,5 @@ def _fused_step(names: Names, pairs: Pairs, addend: int, accumulator: Fused, see
         seen["below FP32"] += e_max < -126
         seen["truncated"] += nothing_lost <= len(terms)
         seen["cancellation"] += total == 0
-    bits = _round(total, accumulator.rounding, seen, accumulator.result_bits, _least(accumulator))
+    bits = _round(total, accumulator.rounding, seen, accumulator.result_bits, _least_normal(accumulator))
     return bits if bits != 0x80000000 else 0
