@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cost_pages import PAGES, written  # type: ignore[import-not-found]  # beside this script
+from format_tiles import CLOCK_NS, FORMAT_TILES, measured  # type: ignore[import-not-found]
 from scaling_picture import draw, tables  # type: ignore[import-not-found]
 
 from tensordash import TileConfig, load_preset
@@ -158,6 +159,10 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     return {**document, "other_ports_um2": other, "dense_stream_um2": whole, "table": core_cost_table(report)}
 
 
+def _format(config: TileConfig, jobs: int) -> Any:
+    return measured(config, _tile(config, jobs, clock=CLOCK_NS))
+
+
 def _scaling(jobs: int) -> Any:
     return {
         parameter: {str(n): measure_areas(config, jobs=jobs).ge_per_pe("total") for n, config in configs.items()}
@@ -188,6 +193,8 @@ def parts() -> dict[str, Part]:
         found[name] = Part((config,), partial(_tile, config), "power, idle" if name in WITH_IDLE else "power")
     for name, config in RINGS.items():
         found[name] = Part((config,), partial(_tile, config, power=False))
+    for name, config in FORMAT_TILES.items():
+        found[f"format-{name}"] = Part((config,), partial(_format, config), f"power {CLOCK_NS}")
     for name, config in SWEPT.items():
         found[name] = Part((config,), partial(_sweep, config), str(CLOCKS))
     every = tuple(config for configs in SHAPES.values() for config in configs.values())
