@@ -6,13 +6,14 @@ from pathlib import Path
 import click
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import write_whole
 
 from .console import (
     CheckError,
     FiniteRange,
     WholeRange,
-    config_options,
+    any_config_options,
     json_option,
     print_json,
     progress_bar,
@@ -23,7 +24,7 @@ __all__ = ["command"]
 
 
 @click.command("mutate")
-@config_options
+@any_config_options
 @click.option("--all", "everything", is_flag=True, help="The campaigns of docs/verification.md instead.")
 @click.option("--kind", type=click.Choice(["bits", "wires"]), help="What is wrong (default: bits).")
 @click.option("--count", type=WholeRange(1, 60_000), help="Mutants (default: 300).")
@@ -37,7 +38,7 @@ __all__ = ["command"]
 @click.pass_context
 def command(
     context: click.Context,
-    config: TileConfig,
+    config: TileConfig | CoreConfig,
     everything: bool,
     kind: str | None,
     count: int | None,
@@ -49,7 +50,7 @@ def command(
     jobs: int | None,
     as_json: bool,
 ) -> None:
-    """Make mutants of a tile's Verilog, each with one thing wrong, and see whether benches and proofs find them.
+    """Make mutants of a tile or a core, each with one thing wrong, and see whether benches and proofs find them.
 
     One bit of an operator, or (--kind wires) one connection of an instance: dropped, stuck, its neighbour's, swapped
     with it, or one bit of it stuck. Each component gets the same number. What the component's bench lets pass is

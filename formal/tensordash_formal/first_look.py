@@ -19,7 +19,8 @@ async def every_mutant(dut) -> None:
     The first test alone, which most end at; or all others, the last one first, which look at what is rare.
     """
     options = current_job().options
-    generators = (each for each in vars(import_module(options["bench"])).values() if hasattr(each, "generate_tests"))
+    modules = [import_module(bench) for bench in options["benches"]]
+    generators = [each for module in modules for each in vars(module).values() if hasattr(each, "generate_tests")]
     first, *others = [test for generator in generators for test in generator.generate_tests()]
     others.reverse()
     with Path(options["answers"]).open("w", encoding="utf-8") as answers:

@@ -6,41 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tensordash import TileConfig
-from tensordash.emission.verilog import render
-from tensordash_sim.verify.run import BENCHES, applicable
-from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.yosys import run_yosys
 
-__all__ = ["PLUSARG", "BitMutant", "BitMutants", "Mutant", "Mutants", "components_of", "emitted_modules"]
+from .subjects import Subject, below
+
+__all__ = ["PLUSARG", "BitMutant", "BitMutants", "Mutant", "Mutants"]
 
 PLUSARG = "mutant"
 SELECT, SELECT_BITS = "mutant_select", 16
-# A module belongs to the first of these that it lies below.
-ORDER = ("scheduler", "staging_buffer", "staging_ring", "transposer", "pe", "tile", "axi_stream")
-
-
-def components_of(config: TileConfig) -> tuple[str, ...]:
-    """The components of a tile that have a bench."""
-    there = applicable(config)
-    return tuple(name for name in ORDER if name in there)
-
-
-def emitted_modules(config: TileConfig, component: str) -> dict[str, str]:
-    """The Verilog of a component and of what is in it, by module, as it is emitted."""
-    hierarchy = Hierarchy(_emitted(config, component), _top(component))
-    return {name: hierarchy.modules[name].text for name in sorted(_below(hierarchy, hierarchy.top))}
-
-
-def _below(hierarchy: Hierarchy, top: str) -> set[str]:
-    """A module and all that is in it; nothing if there is no such module."""
-    below: set[str] = set()
-    waiting = [top] if top in hierarchy.modules else []
-    while waiting:
-        name = waiting.pop()
-        below.add(name)
-        waiting += [child for _, child in hierarchy.modules[name].children]
-    return below
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +42,12 @@ class Mutant:
 
 
 class Mutants(ABC):
-    """Mutants of one component of a tile: of the modules below it that no smaller component has.
+    """Mutants of one component of a tile or a core.
 
     Parameters
     ----------
-    config : TileConfig
-        The tile.
-    component : str
-        One of `components_of` it.
+    subject : Subject
+        The component.
     folder : Path
         An existing folder for temporary files.
 
@@ -88,26 +59,25 @@ class Mutants(ABC):
 
     mutants: Sequence[Mutant]
 
-    def __init__(self, config: TileConfig, component: str, folder: Path) -> None:
-        self.top = _top(component)
-        self.text = _emitted(config, component)
-        self._hierarchy = Hierarchy(self.text, self.top)
+    def __init__(self, subject: Subject, folder: Path) -> None:
+        self.subject = subject
+        self.top = subject.top
+        self.text = subject.text
+        self.modules = subject.modules
+        self._hierarchy = subject.hierarchy
         self._folder = folder
         (folder / "emitted.v").write_text(self.text, encoding="utf-8")
         # The text repeats expressions bit by bit; a change in the part of one that nobody reads would say nothing.
         self._read = ["read_verilog emitted.v", f"hierarchy -top {self.top}", "proc", "opt_merge", "opt_clean"]
-        there = components_of(config)
-        self._smaller = [_top(each) for each in there[: there.index(component)]]
-        self.modules = sorted(
-            _below(self._hierarchy, self.top).difference(*(_below(self._hierarchy, each) for each in self._smaller))
-        )
 
     def cuts(self, module: str) -> list[list[str]]:
-        """What may be cut off below a module to compare it, the most first, nothing last."""
+        """What may be cut off below a module to compare it, the most first; last what has to be, of most nothing."""
         children = sorted({child for _, child in self._hierarchy.modules[module].children})
-        below = _below(self._hierarchy, module) - {module}
-        smaller = [name for name in self._smaller if name in below]
-        return [each for each in (children, smaller) if each] + [[]]
+        inside = below(self._hierarchy, module) - {module}
+        apart, memories = (
+            [name for name in names if name in inside] for names in (self.subject.apart, self.subject.memories)
+        )
+        return [each for each in (children, apart) if each] + [memories]
 
     @abstractmethod
     def model(self) -> str:
@@ -133,16 +103,6 @@ class Mutants(ABC):
     def source(self, mutant: Mutant) -> str:
         """The line of Verilog that a mutant changes."""
         return " ".join(self.text.splitlines()[mutant.line - 1].split())
-
-
-def _emitted(config: TileConfig, component: str) -> str:
-    """The emitted file that a component is in."""
-    name = "tensordash_transposer" if component == "transposer" else "tensordash"
-    return render(config)[f"{name}.v"]
-
-
-def _top(component: str) -> str:
-    return f"tensordash_{BENCHES[component][0]}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,14 +136,14 @@ class BitMutants(Mutants):
 
     Parameters
     ----------
-    config, component, folder
+    subject, folder
         As in `Mutants`.
     count, seed : int
         How many, and which.
     """
 
-    def __init__(self, config: TileConfig, component: str, count: int, seed: int, folder: Path) -> None:
-        super().__init__(config, component, folder)
+    def __init__(self, subject: Subject, count: int, seed: int, folder: Path) -> None:
+        super().__init__(subject, folder)
         listed = f"mutate -list {count} -seed {seed} -o mutants.txt {' '.join(self.modules)}"
         run_yosys([*self._read, listed], folder, self.top)
         lines = (folder / "mutants.txt").read_text(encoding="utf-8").splitlines()

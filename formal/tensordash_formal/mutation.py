@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import code_digest, write_whole
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
@@ -22,9 +23,10 @@ from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_synth.equivalence import same_logic
 
 from .campaigns import Campaign
-from .mutants import PLUSARG, Mutant, Mutants, emitted_modules
-from .proofs import PROOFS
+from .mutants import PLUSARG, Mutant, Mutants
+from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
+from .subjects import Subject, subject_of
 
 __all__ = ["Fate", "MutationReport", "mutate"]
 
@@ -33,8 +35,6 @@ CPU_SECONDS = 300
 AT_ONCE = 20  # mutants that one run looks at
 LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
 CAUGHT = ("bench", "proof")
-BENCH_CODE = ("axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
-"""What decides what a tile's benches see, beside their own; the configuration is in the Verilog."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,24 +208,23 @@ class _Work:
     proofs: bool
 
     @property
+    def subject(self) -> Subject:
+        """What is mutated."""
+        return subject_of(self.campaign.config, self.component)
+
+    @property
     def digest(self) -> str:
         """The same for the same Verilog, mutants, benches and golden model."""
         import tensordash_sim
 
-        sim, formal = Path(tensordash_sim.__file__ or "").parent, Path(__file__).parent
-        makers = [formal / name for name in ("mutants.py", "wiring.py", "first_look.py")]
-        benches = [sim / "verify" / name for name in (f"benches/{self.component}.py", *BENCH_CODE)]
-        code = code_digest(sim / "golden", *benches, *makers)
-        campaign = self.campaign
-        emitted, count = _emitted(campaign.config, self.component), dict(campaign.parts)[self.component]
+        golden, here = Path(tensordash_sim.__file__ or "").parent / "golden", Path(__file__).parent
+        campaign, subject = self.campaign, self.subject
+        makers = [here / name for name in ("mutants.py", "wiring.py", "subjects.py", "first_look.py")]
+        code = code_digest(golden, *subject.code, *makers)
+        emitted = hashlib.sha256(subject.emitted.encode()).hexdigest()
+        count = dict(campaign.parts)[self.component]
         asked = (campaign.config.digest, campaign.kind, count, self.seed, self.effort, version("pyosys"), code, emitted)
         return f"{campaign.kind}-{self.component}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:12]}"
-
-
-@cache
-def _emitted(config: TileConfig, component: str) -> str:
-    """Hash of a component's Verilog, with all that is in it."""
-    return hashlib.sha256("\n".join(emitted_modules(config, component).values()).encode()).hexdigest()
 
 
 def _look(work: _Work) -> float:
@@ -238,7 +237,7 @@ def _sound(work: _Work, folder: Path, effort: float) -> None:
     if answer.exists():
         return
     _, simulation = _prepared(work)
-    if said := _simulate(work, simulation, _bench(work), effort):
+    if said := _whole(work, simulation, effort):
         raise SimulatorError(f"bench {work.component} of {work.campaign.name} fails without a mutant: {said}")
     write_whole(answer, "{}\n")
 
@@ -269,7 +268,7 @@ def _looked_at(work: _Work, numbers: Sequence[int], *, others: bool = False) -> 
     answers = simulation.folder / "answers"
     answers.unlink(missing_ok=True)
     # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
-    options = {"bench": _bench(work), "numbers": [*numbers, 0], "answers": str(answers), "others": others}
+    options = {"benches": work.subject.benches, "numbers": [*numbers, 0], "answers": str(answers), "others": others}
     if _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=options):
         return {}
     said = dict(json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines())
@@ -319,8 +318,10 @@ def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
 _kept: list[tempfile.TemporaryDirectory] = []
 
 
-def _bench(work: _Work) -> str:
-    return f"tensordash_sim.verify.benches.{work.component}"
+def _whole(work: _Work, simulation: Simulation, effort: float, number: int = 0) -> str:
+    """Run all tests of a component, with a mutant chosen or none (0); what fails first, empty if nothing does."""
+    runs = (_simulate(work, simulation, bench, effort, number) for bench in work.subject.benches)
+    return next(filter(None, runs), "")
 
 
 def _simulate(
@@ -335,7 +336,9 @@ def _simulate(
 ) -> str:
     """Run a module of tests on the model, with a mutant chosen or none (0); what fails first, empty if nothing does."""
     job = simulation.folder / "job.json"
-    Job(config=work.campaign.config, seed=work.seed, effort=effort, options=options or {}).write(job)
+    effort *= work.subject.effort
+    told = {**work.subject.options, **(options or {})}
+    Job(config=work.campaign.config, seed=work.seed, effort=effort, options=told).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
     chosen = [f"+{PLUSARG}={number}"]
     looked = (options or {}).get("numbers", [])
@@ -356,7 +359,7 @@ def _simulate(
 
 def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
     """Fate of a mutant, and what says so."""
-    if by := _simulate(work, simulation, _bench(work), work.effort, mutant.number):
+    if by := _whole(work, simulation, work.effort, mutant.number):
         _sound(work, folder, work.effort)
         return "bench", by
     *cheap, whole = mutants.cuts(mutant.module)
@@ -388,10 +391,10 @@ def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: st
     return ""
 
 
-def _refuting(config: TileConfig, module: str, text: str, solver: Solver) -> Iterator[str]:
+def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: Solver) -> Iterator[str]:
     """Proofs, of the components that a module is part of, that do not go through with a mutant."""
     changed = _module(text, module)
-    for proof in PROOFS:
+    for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:
         if not proof.applies(config):
             continue
         harness = proof.build(config)

@@ -10,10 +10,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from tensordash import TileConfig
 from tensordash_synth.yosys import run_yosys
 
 from .mutants import SELECT, SELECT_BITS, Mutant, Mutants
+from .subjects import Subject
 
 __all__ = ["KINDS", "WiringMutant", "WiringMutants"]
 
@@ -53,19 +53,19 @@ class WiringMutants(Mutants):
 
     Parameters
     ----------
-    config, component, folder
+    subject, folder
         As in `Mutants`.
     count, seed : int
         How many, and which. A small component may have fewer.
     """
 
-    def __init__(self, config: TileConfig, component: str, count: int, seed: int, folder: Path) -> None:
-        super().__init__(config, component, folder)
+    def __init__(self, subject: Subject, count: int, seed: int, folder: Path) -> None:
+        super().__init__(subject, folder)
         run_yosys([*self._read, "write_json design.json"], folder, self.top)
         self._design = json.loads((folder / "design.json").read_text(encoding="utf-8"))
         self._nets = {name: _Nets(self._design["modules"], name) for name in self.modules}
         places = [(name, *place) for name, nets in self._nets.items() for place in nets.places()]
-        self.mutants: Sequence[WiringMutant] = list(self._drawn(places, count, Random(f"{seed} wiring {component}")))
+        self.mutants: Sequence[WiringMutant] = list(self._drawn(places, count, Random(f"{seed} wiring {subject.name}")))
 
     def _drawn(self, places: list[Place], count: int, random: Random) -> Iterator[WiringMutant]:
         # What needs a neighbour first: few places have one.

@@ -8,12 +8,13 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
-from tensordash_formal import mutants as making
-from tensordash_formal import mutation
+from tensordash_formal import campaigns, mutation
+from tensordash_formal import subjects as making
 from tensordash_formal.campaigns import campaign_of, full_campaigns
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import MutationReport, mutate
 from tensordash_formal.solver import Solver
+from tensordash_formal.subjects import subject_of
 from tensordash_formal.wiring import KINDS, WiringMutants
 from tensordash_sim.verify import simulator_names
 from tensordash_synth.equivalence import same_logic
@@ -97,6 +98,8 @@ def with_dead_logic(config):
 def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
     """No run shows it and no proof speaks of it, and from a state that is never reached it makes a difference."""
     monkeypatch.setattr(making, "render", with_dead_logic)
+    monkeypatch.setattr(mutation, "subject_of", making.subject_of.__wrapped__)
+    monkeypatch.setattr(campaigns, "subject_of", making.subject_of.__wrapped__)
     work = work_of(SMALL, "pe", 60, kind)
     mutants, _ = mutation._prepared(work)
     at_the_gate = "assign out" if kind == "bits" else ".in(sum_take)"
@@ -108,7 +111,7 @@ def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_proof_finds_a_mutant(tmp_path):
-    mutants = BitMutants(SMALL, "scheduler", 2, 1, tmp_path)
+    mutants = BitMutants(subject_of(SMALL, "scheduler"), 2, 1, tmp_path)
     text = mutants.verilog(mutants.mutants[0])
     assert "scheduler" in mutation._refuting(SMALL, "tensordash_scheduler", text, Solver(tmp_path / "proofs"))
     sound = mutants.verilog(None)
@@ -116,7 +119,7 @@ def test_a_proof_finds_a_mutant(tmp_path):
 
 
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
-    mutants = BitMutants(SMALL, "scheduler", 2, 1, tmp_path)
+    mutants = BitMutants(subject_of(SMALL, "scheduler"), 2, 1, tmp_path)
     mutants.verilog = lambda mutant: mutants.text
     work = work_of(SMALL, "scheduler")
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
@@ -124,7 +127,7 @@ def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
 
 
 def test_without_a_mutant_the_model_is_what_was_emitted(tmp_path):
-    mutants = BitMutants(SMALL, "tile", 6, 2, tmp_path)
+    mutants = BitMutants(subject_of(SMALL, "tile"), 6, 2, tmp_path)
     model = mutants.model()
     assert model.count("$value$plusargs") == 1
     assert {each.module for each in mutants.mutants} - {"tensordash_scheduler", "tensordash_pe"}
@@ -132,7 +135,7 @@ def test_without_a_mutant_the_model_is_what_was_emitted(tmp_path):
 
 
 def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
-    mutants = WiringMutants(PAPER, "tile", 200, 1, tmp_path)
+    mutants = WiringMutants(subject_of(PAPER, "tile"), 200, 1, tmp_path)
     assert len(mutants.mutants) == 200
     assert {each.kind for each in mutants.mutants} == set(KINDS)
     cells = {name: nets.cells for name, nets in mutants._nets.items()}
@@ -165,7 +168,7 @@ def test_wires_at_full_size_are_found(tmp_path):
     """One of each kind, each of another port, in the paper's 4x4 tile."""
     work = work_of(PAPER, "tile", 200, "wires")
     mutants, simulation = mutation._prepared(work)
-    assert not mutation._simulate(work, simulation, mutation._bench(work), 0.05, testcase="single_steps")
+    assert not mutation._simulate(work, simulation, *work.subject.benches, 0.05, testcase="single_steps")
     chosen = {}
     for each in mutants.mutants:
         if each.module == "tensordash_tile" and each.port not in {other.port for other in chosen.values()}:
@@ -188,6 +191,7 @@ def test_all_campaigns_are_of_what_is_shipped():
     campaigns = full_campaigns()
     wires = [each for each in campaigns if each.kind == "wires"]
     assert sum(count for each in wires for _, count in each.parts) >= 200
-    assert all(each.config.rows * each.config.columns == 16 for each in wires)
+    tiles = [getattr(each.config, "tile", each.config) for each in wires]
+    assert all(each.rows * each.columns == 16 for each in tiles)
     names = [(each.name, each.kind) for each in campaigns]
     assert len(set(names)) == len(names)

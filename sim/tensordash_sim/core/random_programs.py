@@ -17,10 +17,10 @@ from .tensors import deflate, to_groups, value_type
 __all__ = ["DATA", "PROGRAM", "RandomProgram", "random_program", "random_values"]
 
 DATA = 0x10000
-"""Where tensors begin in memory."""
+"""Where tensors begin in memory, from its first address."""
 PAGE = 4096
 PROGRAM = 0x1000
-"""Where the ring of descriptors is."""
+"""Where the ring of descriptors is, likewise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +60,7 @@ class _Writer:
     """Puts tensors into memory, one behind the other, or with `edges` each across the end of a page."""
 
     def __init__(self, random: Random, config: CoreConfig, memory: Memory, *, edges: bool) -> None:
-        self._random, self._memory, self._edges, self._next = random, memory, edges, DATA
+        self._random, self._memory, self._edges, self._next = random, memory, edges, memory.base + DATA
         self._line = max(64, config.group_bytes)
 
     def place(self, size: int, align: int = 0) -> int:
@@ -70,7 +70,7 @@ class _Writer:
             before = align * self._random.randint(1, max(1, (size - 1) // align))
             at = -(-(at + before) // PAGE) * PAGE - before
         self._next = -(-(at + size) // self._line) * self._line
-        assert self._next <= len(self._memory.bytes)
+        assert self._next <= self._memory.base + len(self._memory.bytes)
         return at
 
     def put(self, data: bytes, align: int = 0) -> int:
@@ -80,7 +80,9 @@ class _Writer:
         return at
 
 
-def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False) -> RandomProgram:
+def random_program(
+    random: Random, config: CoreConfig, size: int = 1 << 17, *, edges: bool = False, at: int = 0
+) -> RandomProgram:
     """A matrix product in as many chunks as there are, on either side, with any of the output unit's functions.
 
     Parameters
@@ -93,8 +95,10 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
         Bytes of memory.
     edges : bool
         Tensors lie across ends of pages of 4 KiB, which no burst may cross, and as little aligned as may be.
+    at : int
+        The memory's first address, a multiple of a page.
     """
-    memory = Memory(size)
+    memory = Memory(size, at)
     writer = _Writer(random, config, memory, edges=edges)
     lanes, depth = config.tile.lanes, config.tile.window_depth
     # Positions of side A are the columns, those of side B the rows.
@@ -111,7 +115,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
     chunk = min(chunk, room * depth)
     chunks = -(-channel_groups // chunk)
     if chunks > 1 and a_streams * b_streams > config.partial_sums:
-        return random_program(random, config, size, edges=edges)
+        return random_program(random, config, size, edges=edges, at=at)
     flags = _flags(random, config)
     program = Program()
     region = config.groups // max(config.regions, 4)
@@ -121,7 +125,7 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
     positions, made = (a_groups, b_streams * parts_b) if flags["transposed"] else (b_groups, a_streams * parts_a)
     results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
-        return random_program(random, config, size, edges=edges)
+        return random_program(random, config, size, edges=edges, at=at)
     sides = [("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))]
     for side, position_count, share in random.sample(sides, 2):
         values = random_values(random, config, (channels, position_count), share)
@@ -130,14 +134,13 @@ def random_program(random: Random, config: CoreConfig, size: int = 1 << 17, *, e
         bias = np.random.default_rng(random.getrandbits(64)).standard_normal(made * lanes).astype("<f4")
         data = bias.tobytes()
         data += bytes(-len(data) % config.group_bytes)
-        at = writer.put(data)
         count = len(data) // config.group_bytes
-        program.add("load", memory=at, address=places["bias"], count_0=count)
+        program.add("load", memory=writer.put(data), address=places["bias"], count_0=count)
     if flags["mask"]:
         width = config.fp32_groups if flags["fp32"] else 1
         values = random_values(random, config, (made * width * lanes, positions * lanes), 0.5)
         _load(program, random, config, writer, to_groups(values, config), places["mask"], "")
-    program.add("load", memory=DATA, address=config.groups - 1, count_0=1, signal=["output"])
+    program.add("load", memory=at + DATA, address=config.groups - 1, count_0=1, signal=["output"])
     # Where the stream buffers hold two chunks, one is laid out while the other is multiplied.
     words = -(-chunk // depth)
     halves = {side: config.stream_words(side) // 2 for side in "ab"}

@@ -14,6 +14,8 @@ INPUTS = ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "
 """Of the registers' port."""
 MOST = 200
 """Cycles in which a register answers."""
+STILL = 10_000
+"""Cycles without a beat in which a program of the benches ends, if it ever does."""
 
 
 class CoreMaster:
@@ -93,11 +95,20 @@ class CoreMaster:
         raise AssertionError(f"no answer to a read of {name}")
 
     async def interrupt(self, most: int) -> int:
-        """Wait until `irq` is high; the cycles that it took."""
+        """Wait until `irq` is high, as long as data move now and then; the cycles that it took."""
+        moved, since = self._moved(), 0
         for cycle in range(most):
             await self.cycle()
             raised = self.pins.read("irq")
             await self.pins.tick()
             if raised:
                 return cycle
-        raise AssertionError(f"no interrupt in {most} cycles; {await self.read('done')} descriptors are done")
+            if (now := self._moved()) != moved:
+                moved, since = now, cycle
+            if cycle - since > STILL:
+                break
+        raise AssertionError(f"no interrupt in {cycle + 1} cycles; {await self.read('done')} descriptors are done")
+
+    def _moved(self) -> tuple[int, int]:
+        """Beats so far."""
+        return self.memory.read_beats, self.memory.write_beats

@@ -8,6 +8,7 @@ from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.far import far
 
 BASE, SIZE = 0x3000, 0x5000
 
@@ -21,7 +22,8 @@ async def random_requests(dut, latency: int, pause: float) -> None:
     cocotb.log.info("seed %s", job.seed)
     config = job.config
     size, shift = config.axi_bits // 8, (config.axi_bits // 8).bit_length() - 1
-    content = Memory(SIZE, BASE)
+    base = far(config.address_bits, job.seed, latency > 20)
+    content = Memory(SIZE, base + BASE)
     content.bytes[:] = random.randbytes(SIZE)
     pins = Pins(dut)
     memory = AxiMemory(
@@ -44,7 +46,8 @@ async def random_requests(dut, latency: int, pause: float) -> None:
     for cycle in range(cycles):
         if request is None and random.random() < 0.5:
             count = random.choice([1, 1, 2, 3, random.randint(1, 40), random.randint(1, 4096 // size + 9)])
-            beat = random.choice([random.randrange(0x2F00, 0x8100), 0x4000 - size * random.randrange(20)]) >> shift
+            at = random.choice([random.randrange(0x2F00, 0x8100), 0x4000 - size * random.randrange(20)])
+            beat = (base + at) >> shift
             request = beat, count
         if not halting and random.random() < 0.004:
             halting = True

@@ -9,8 +9,9 @@ from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.far import far
 
-BASE, SIZE = 0x10000, 0x2000
+SIZE = 0x2000
 
 
 @cocotb.test()
@@ -20,7 +21,8 @@ async def random_rings(dut, latency: int, pause: float) -> None:
     job = current_job()
     random = Random(f"{job.seed} queue {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
-    config, pins, content = job.config, Pins(dut), Memory(SIZE, BASE)
+    config, pins = job.config, Pins(dut)
+    content = Memory(SIZE, far(config.address_bits, job.seed, latency > 0))
     memory = AxiMemory(
         pins, random, content, bits=config.axi_bits, reads=True, latency=(0, latency), pause=pause, outstanding=2
     )
@@ -29,9 +31,9 @@ async def random_rings(dut, latency: int, pause: float) -> None:
     errors = 0
     for ring in range(round(5 * job.effort)):
         size = random.randint(0, 5)
-        base = BASE + BYTES * random.randrange(SIZE // BYTES - (1 << size))
+        base = content.base + BYTES * random.randrange(SIZE // BYTES - (1 << size))
         if ring == 1:
-            size, base = 3, BASE + SIZE - 2 * BYTES
+            size, base = 3, content.base + SIZE - 2 * BYTES
         length = random.randint(10, 50)
         tail = done = taken = 0
         beats: list[tuple[int, int]] = []

@@ -7,14 +7,18 @@ from tensordash.configuration.descriptors import BITS
 from tensordash_sim.core.golden import Memory
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import random_program
+from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.units.core_host import SIZE, Host
+from tensordash_sim.verify.units.far import far
 
 
 @cocotb.test()
 @cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3), ((0, 20), 0.9)]))
 async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     """Programs one after the other, on memory that is quick, and on one that is not, or takes long for everything."""
-    host = Host(dut, f"programs {latency}", latency=latency, pause=pause)
+    job = current_job()
+    at = far(job.config.address_bits, job.seed, pause > 0)
+    host = Host(dut, f"programs {latency}", latency=latency, pause=pause, at=at)
     await host.begin()
     await host.start()
     total = 0

@@ -35,6 +35,8 @@ class Host(CoreMaster):
         Seed of what is random.
     latency, pause
         Of the memory, as of `AxiMemory`.
+    at : int
+        The memory's first address.
 
     Attributes
     ----------
@@ -42,17 +44,17 @@ class Host(CoreMaster):
         Dense steps of the programs that `check_program` has run.
     """
 
-    def __init__(self, dut: Any, name: str, *, latency: tuple[int, int], pause: float) -> None:
+    def __init__(self, dut: Any, name: str, *, latency: tuple[int, int], pause: float, at: int = 0) -> None:
         self.job = current_job()
         config: CoreConfig = self.job.config
         self.random = Random(f"{self.job.seed} core {name}")
         cocotb.log.info("seed %s", self.job.seed)
         self.pause = pause
-        memory = Memory(SIZE, line=config.axi_bits // 8)
+        memory = Memory(SIZE, at, line=config.axi_bits // 8)
         super().__init__(Pins(dut), config, memory, self.random, latency=latency, pause=pause)
         self.tail = 0
         self.steps = 0
-        self.base, self.log2_places = PROGRAM, LOG2_PLACES
+        self.at, self.base, self.log2_places = at, at + PROGRAM, LOG2_PLACES
 
     def ready(self) -> int:
         """Not always."""
@@ -73,11 +75,14 @@ class Host(CoreMaster):
             if begun:
                 return
 
-    async def start(self, base: int = PROGRAM, log2_places: int = LOG2_PLACES) -> None:
+    async def start(self, base: int | None = None, log2_places: int = LOG2_PLACES) -> None:
         """As after a reset: say where the ring is, and that descriptors may be fetched."""
+        base = self.at + PROGRAM if base is None else base
         self.tail, self.base, self.log2_places = 0, base, log2_places
         assert await self.read("identity") == IDENTITY
-        await self.write("queue_base", base)
+        await self.write("queue_base", base & 0xFFFFFFFF)
+        if base >> 32:
+            await self.write("queue_base_high", base >> 32)
         await self.write("queue_size", log2_places)
         await self.write("interrupt_enable", 3)
         await self.write("control", 1)
@@ -145,9 +150,9 @@ class Host(CoreMaster):
         int
             How many descriptors it has.
         """
-        made = random_program(self.random, self.config, SIZE, edges=self.random.random() < 0.5)
+        made = random_program(self.random, self.config, SIZE, edges=self.random.random() < 0.5, at=self.at)
         with told(f"program {index}", made):
-            golden = GoldenCore(self.config, Memory(SIZE))
+            golden = GoldenCore(self.config, Memory(SIZE, self.at))
             golden.memory.bytes[:] = made.memory.bytes
             if buffer is not None:
                 golden.buffer = buffer
@@ -194,9 +199,10 @@ def same_memory(here: Memory, there: Memory, *besides: tuple[int, int]) -> None:
     """
     one, other = bytearray(here.bytes), bytearray(there.bytes)
     for address, count in besides:
-        low, high = max(address, 0), min(address + count, len(one))
+        begin = address - here.base
+        low, high = max(begin, 0), min(begin + count, len(one))
         if low < high:
             one[low:high] = other[low:high] = bytes(high - low)
     if one != other:
         at = next(k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b)
-        raise AssertionError(f"byte {at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")
+        raise AssertionError(f"byte {here.base + at:#x} is {one[at]:#04x}, golden says {other[at]:#04x}")

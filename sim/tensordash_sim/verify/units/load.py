@@ -14,11 +14,12 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.command import CommandPort
+from tensordash_sim.verify.units.far import far
 
-BASE, SIZE = 0x10000, 0x8000
+SIZE = 0x8000
 
 
-def plain_move(random: Random, config) -> dict[str, Any]:
+def plain_move(random: Random, config, base: int) -> dict[str, Any]:
     """Fields of a move, mostly within the buffer and the memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
@@ -29,10 +30,10 @@ def plain_move(random: Random, config) -> dict[str, Any]:
     strides = [random.choice([counts[0], 1, -2, random.randint(-20, 20)]) for _ in range(3)]
     most = max(config.groups - total, 0)
     address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
-    middle = BASE + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
-    memory = random.choice([middle, middle, middle, 0x11000 - 2 * size, BASE + random.randint(-4, 4) * size])
+    middle = base + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
+    memory = random.choice([middle, middle, middle, base + 0x1000 - 2 * size, base + random.randint(-4, 4) * size])
     return {
-        "memory": memory // size * size,
+        "memory": memory // size * size % (1 << config.address_bits),
         "address": address,
         **{f"count_{k}": count for k, count in enumerate(counts)},
         **{f"stride_{k + 1}": stride for k, stride in enumerate(strides)},
@@ -60,8 +61,8 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     entries = table.astype("<u4")
     if random.random() < 0.2:
         entries[first + random.randint(0, 1)] += np.uint32(random.choice([1, 2**32 - 1, 2**31]))
-    memory = BASE + 16 * random.randrange(SIZE // 64)
-    place = BASE + SIZE // 2 + 4 * random.randrange(SIZE // 16)
+    memory = content.base + 16 * random.randrange(SIZE // 64)
+    place = content.base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
     content.write(memory, data)
     if random.random() < 0.3:
         # A part of a tensor that begins far before it: addresses wrap.
@@ -70,9 +71,9 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
         entries += np.uint32(before * 8 // width)
     content.write(place, entries.tobytes())
     if random.random() < 0.1:
-        memory = BASE + SIZE - 16
+        memory = content.base + SIZE - 16
     if random.random() < 0.1:
-        place = BASE + SIZE - 4 * first - 4
+        place = content.base + SIZE - 4 * first - 4
     address = random.choice([random.randint(0, config.groups - 40), config.groups - loaded, config.groups - 1])
     fields = {"memory": memory, "table": place + 4 * first, "address": address, "count_0": loaded, "segment": segment}
     return {"compressed": 1, **fields}
@@ -87,7 +88,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     cocotb.log.info("seed %s", job.seed)
     config = job.config
     lanes, width = config.tile.lanes, config.value_bits
-    content = Memory(SIZE, BASE)
+    content = Memory(SIZE, far(config.address_bits, job.seed, latency > 0))
     content.bytes[:] = random.randbytes(SIZE)
     golden = GoldenCore(config, content)
     pins = Pins(dut)
@@ -108,7 +109,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     goods = 0
     for number in range(round(24 * job.effort)):
         compressed = config.compression and random.random() < 0.5
-        fields = compressed_move(random, config, content) if compressed else plain_move(random, config)
+        fields = compressed_move(random, config, content) if compressed else plain_move(random, config, content.base)
         program = Program()
         program.add("load", **fields)
         outcome = golden.run(program.descriptors)

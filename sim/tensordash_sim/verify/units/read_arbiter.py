@@ -8,6 +8,7 @@ from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.far import far
 
 SIZE = 0x8000
 
@@ -19,7 +20,7 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
     job = current_job()
     random = Random(f"{job.seed} arbiter {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
-    config, pins, content = job.config, Pins(dut), Memory(SIZE)
+    config, pins, content = job.config, Pins(dut), Memory(SIZE, far(job.config.address_bits, job.seed, latency > 0))
     content.bytes[:] = random.randbytes(SIZE)
     size = config.axi_bits // 8
     memory = AxiMemory(
@@ -49,7 +50,7 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
             eager = 0.1 if name == "first" else 0.6
             if offers[name] is None and len(expected[name]) < 60 and random.random() < eager:
                 length = random.choice([1, 2, 8, 16])
-                offers[name] = random.randrange(SIZE // size // 16) * 16 * size, length
+                offers[name] = content.base + random.randrange(SIZE // size // 16) * 16 * size, length
             address, length = offers[name] or (0, 1)
             pins.drive(
                 **{

@@ -12,11 +12,12 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.command import CommandPort
+from tensordash_sim.verify.units.far import far
 
-BASE, SIZE = 0x10000, 0x8000
+SIZE = 0x8000
 
 
-def plain_move(random: Random, config) -> dict[str, Any]:
+def plain_move(random: Random, config, base: int) -> dict[str, Any]:
     """Fields of a store whose runs do not overlap in memory."""
     size = config.group_bytes
     counts = [random.choice([1, 1, 2, 3, random.randint(1, 12)]) for _ in range(4)]
@@ -30,8 +31,8 @@ def plain_move(random: Random, config) -> dict[str, Any]:
         strides[0] = -strides[0]
     most = max(config.groups - counts[0] * counts[1] * counts[2] * counts[3], 0)
     address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
-    middle = BASE + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
-    memory = random.choice([middle, middle, middle, 0x11000 - 2 * size, BASE + SIZE - size])
+    middle = base + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
+    memory = random.choice([middle, middle, middle, base + 0x1000 - 2 * size, base + SIZE - size])
     return {
         "memory": memory // size * size,
         "address": address,
@@ -40,15 +41,15 @@ def plain_move(random: Random, config) -> dict[str, Any]:
     }
 
 
-def compressed_move(random: Random, config) -> dict[str, Any]:
+def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
     """Fields of a compressed store, now and then beyond an end."""
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
-    memory = BASE + 16 * random.randrange(SIZE // 64)
+    memory = base + 16 * random.randrange(SIZE // 64)
     if random.random() < 0.1:
-        memory = BASE + SIZE - 16
-    place = BASE + SIZE // 2 + 4 * random.randrange(SIZE // 16)
+        memory = base + SIZE - 16
+    place = base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
     if random.random() < 0.1:
-        place = BASE + SIZE - 4
+        place = base + SIZE - 4
     most = config.groups - count
     address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
     fields = {"memory": memory, "table": place, "address": address, "count_0": count, "segment": segment}
@@ -64,7 +65,8 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     cocotb.log.info("seed %s", job.seed)
     config = job.config
     lanes = config.tile.lanes
-    content, expected = Memory(SIZE, BASE), Memory(SIZE, BASE)
+    base = far(config.address_bits, job.seed, latency > 0)
+    content, expected = Memory(SIZE, base), Memory(SIZE, base)
     golden = GoldenCore(config, expected)
     pins = Pins(dut)
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause)
@@ -84,10 +86,10 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         kind = random.choice(["plain", "plain", "record", *(["compressed"] * 2 * config.compression)])
         program = Program()
         if kind == "record":
-            memory_at = random.choice([BASE + 32 * random.randrange(SIZE // 32), BASE + SIZE])
+            memory_at = random.choice([base + 32 * random.randrange(SIZE // 32), base + SIZE])
             program.add("record", memory=memory_at)
         else:
-            fields = compressed_move(random, config) if kind == "compressed" else plain_move(random, config)
+            fields = (compressed_move if kind == "compressed" else plain_move)(random, config, base)
             program.add("store", **fields)
         outcome = golden.run(program.descriptors)
         command.begin(program.descriptors[0])
@@ -143,14 +145,14 @@ async def random_stores(dut, latency: int, pause: float) -> None:
 async def the_bus_is_kept_busy(dut) -> None:
     """A plain store of many groups, with a memory that always takes: a beat in every cycle."""
     config, pins = current_job().config, Pins(dut)
-    content = Memory(SIZE, BASE)
+    content = Memory(SIZE)
     memory = AxiMemory(pins, Random(1), content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
     command = CommandPort(pins, Random(2))
     await pins.reset(
         buffer_ready=1, buffer_data=0, halt=0, zeros=0, non_finite=0, overflow=0, **command.IDLE, **memory.idle_pins()
     )
     program = Program()
-    program.add("store", memory=BASE, count_0=40)
+    program.add("store", memory=0, count_0=40)
     command.begin(program.descriptors[0])
     while command.error is None:
         memory.drive()

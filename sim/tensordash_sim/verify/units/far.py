@@ -1,0 +1,18 @@
+"""Where a bench's memory lies, so that no bit of an address is always the same."""
+
+from random import Random
+
+__all__ = ["LOW_BITS", "far"]
+
+LOW_BITS = 16
+
+
+def far(address_bits: int, seed: int, other: bool) -> int:
+    """A multiple of 2^16; with `other` the one whose bits above these are all different.
+
+    >>> hex(far(32, 1, False) ^ far(32, 1, True))
+    '0xffff0000'
+    """
+    bits = address_bits - LOW_BITS
+    high = Random(f"{seed} far").getrandbits(bits)
+    return (high ^ ((1 << bits) - 1 if other else 0)) << LOW_BITS
