@@ -50,6 +50,7 @@ from tensordash_synth.cacti import cacti_array, cacti_digest
 from tensordash_synth.core_training import memory_ports, memory_size
 from tensordash_synth.hierarchy import Hierarchy
 from tensordash_synth.memories import MACROS
+from tensordash_synth.run import running
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "cost.json"
@@ -81,6 +82,8 @@ RINGS = {
 }
 WITH_IDLE = ("paper", "recommended")
 SWEPT = {"sweep-paper": PAPER, "sweep-recommended": RECOMMENDED}
+QUANTISERS = ("mxfp8", "mxfp4")
+QUANTISER = ("tensordash_block_quantiser.v", "tensordash_block_quantiser")
 CLOCKS = (1.0, 1.25, 2.0)
 SLOWER_NS = 3.0
 SLOWER = {("fp16", "exact"), ("fp16", "volta"), ("bf16", "volta"), ("fp8_e4m3", "exact"), ("fp8_e4m3", "volta")}
@@ -104,11 +107,17 @@ class Part:
         Of a number of jobs: the figures.
     conditions : str
         What the figures depend on beside that.
+    tops : tuple of (file, module)
+        What is mapped of a tile.
     """
 
     configs: tuple[TileConfig | CoreConfig, ...]
     measure: Callable[[int], Any]
     conditions: str = ""
+    tops: tuple[tuple[str, str], ...] = (
+        ("tensordash.v", "tensordash_tile"),
+        ("tensordash_transposer.v", "tensordash_transposer"),
+    )
 
     def source(self) -> str:
         """Hash of everything that is mapped, and how: figures of the same are the same."""
@@ -118,8 +127,8 @@ class Part:
                 hashed.update(Hierarchy(core_verilog(config), "tensordash_core").whole.encode())
                 continue
             files = render(config)
-            hashed.update(Hierarchy(files["tensordash.v"], "tensordash_tile").whole.encode())
-            hashed.update(Hierarchy(files["tensordash_transposer.v"], "tensordash_transposer").whole.encode())
+            for file, top in self.tops:
+                hashed.update(Hierarchy(files[file], top).whole.encode())
         return hashed.hexdigest()[:16]
 
 
@@ -163,6 +172,18 @@ def _format(config: TileConfig, jobs: int) -> Any:
     return measured(config, _tile(config, jobs, clock=CLOCK_NS))
 
 
+def _quantiser(config: TileConfig, jobs: int) -> Any:
+    file, top = QUANTISER
+    hierarchy = Hierarchy(render(config)[file], top)
+    with running(None, 2.0, None, jobs) as run:
+        mapped, fastest = run.whole(hierarchy, "block quantiser")
+        return {
+            "ge": round(mapped.area_um2 / run.library.gate_area, 1),
+            "delay_ns": round(mapped.delay_ns, 4),
+            "fastest_ns": round(fastest.delay_ns, 4),
+        }
+
+
 def _scaling(jobs: int) -> Any:
     return {
         parameter: {str(n): measure_areas(config, jobs=jobs).ge_per_pe("total") for n, config in configs.items()}
@@ -195,6 +216,9 @@ def parts() -> dict[str, Part]:
         found[name] = Part((config,), partial(_tile, config, power=False))
     for name, config in FORMAT_TILES.items():
         found[f"format-{name}"] = Part((config,), partial(_format, config), f"power {CLOCK_NS}")
+    for name in QUANTISERS:
+        config = load_preset(name)
+        found[f"quantiser-{name}"] = Part((config,), partial(_quantiser, config), tops=(QUANTISER,))
     for name, config in SWEPT.items():
         found[name] = Part((config,), partial(_sweep, config), str(CLOCKS))
     every = tuple(config for configs in SHAPES.values() for config in configs.values())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from core_cost_pages import core_table, core_words  # type: ignore[import-not-found]  # beside this script
+from format_cost_pages import format_rows, format_words, quantiser_words  # type: ignore[import-not-found]
 from scaling_picture import fitted  # type: ignore[import-not-found]
 
 __all__ = ["PAGES", "written"]
@@ -414,6 +415,9 @@ REGIONS: dict[str, Callable[[Results], str]] = {
     "power-words": power_words,
     "formats": formats,
     "formats-words": formats_words,
+    "numbers": lambda results: _table(format_rows(results)[0], format_rows(results)[1:]),
+    "numbers-words": lambda results: _filled(*format_words(results)),
+    "quantiser": lambda results: _filled(quantiser_words(results)),
     "library": library,
     "scaling": scaling,
     "scaling-words": scaling_words,

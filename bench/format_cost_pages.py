@@ -1,11 +1,12 @@
 """What docs/cost.md says of tiles that differ in their numbers: the parts `format-...` of docs/cost.json."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from format_tiles import FORMAT_TILES  # type: ignore[import-not-found]  # beside this script
 
-__all__ = ["format_rows", "format_words"]
+__all__ = ["format_rows", "format_words", "quantiser_words"]
 
 WORDS = {
     "fp16-exact": "fp16, exact",
@@ -74,6 +75,63 @@ def _cells(found: Any) -> list[str]:
     ]
 
 
+def format_words(results: Mapping[str, Any]) -> list[str]:
+    """Paragraphs of conclusions."""
+
+    def of(name: str, figure: str) -> Any:
+        return results[f"format-{name}"]["ratio"][figure]
+
+    def pays(name: str) -> str:
+        found = results[f"format-{name}"]
+        paying = break_even(found["speedups"], found["ratio"]["area"])
+        return "never" if paying is None else f"{paying:.0%}"
+
+    def added(name: str) -> float:
+        found = results[f"format-{name}"]
+        total = found["components"]["total"]
+        return float(total["tensordash_ge"] - total["baseline_ge"]) / (found["rows"] * found["columns"])
+
+    def areas(*names: str) -> str:
+        return ", ".join(f"{of(name, 'area'):.2f}" for name in names)
+
+    def without_zeros(name: str) -> str:
+        return f"{of(name, 'energy')['0% zeros']:.2f}"
+
+    return [
+        f"- **From 16 bits down to 8, skipping pays where a seventh to a fifth of the values are zero**: it adds "
+        f"{added('fp16-exact'):,.0f} GE a PE to fp16, {added('fp8-exact'):,.0f} to fp8_e4m3, "
+        f"{added('int8-exact'):,.0f} to int8 and {added('fp4-exact'):,.0f} to four bits, and the PEs shrink faster. "
+        f"Area pays from {pays('fp16-exact')} zeros in fp16, {pays('bf16-hopper')} in bf16, {pays('fp8-exact')} in "
+        f"fp8_e4m3, {pays('int8-exact')} in int8 and {pays('fp4-exact')} in four bits without scales.",
+        f"- **A fused accumulator hides what skipping costs**, since it is the larger part of a narrow PE: of MXFP8 "
+        f"the area ratio is {areas('mxfp8')}, of MXFP6 {areas('mxfp6')}, of MXFP4 {areas('mxfp4')}. A power of two is "
+        "added to an exponent, once for each step of the window.",
+        f"- **A scale that is no power of two does not go with lookahead**: NVFP4's is multiplied with the sum of a "
+        f"block in a dense tile, and in a TensorDash tile with a sum of each step of the window, since any lane may be "
+        f"promoted from any of them. {areas('nvfp4')} times the area, {areas('nvfp4-16-lanes')} with 16 lanes: area "
+        f"pays from {pays('nvfp4')} and {pays('nvfp4-16-lanes')} zeros.",
+        f"- **Sharing a row's schedule over more columns** helps where PEs are small: from 4 columns to 16, int8 goes "
+        f"from {areas('int8-exact')} to {areas('int8-16-columns')}, four bits from {areas('fp4-exact')} to "
+        f"{areas('fp4-16-columns')}, MXFP4 from {areas('mxfp4')} to {areas('mxfp4-8-columns', 'mxfp4-16-columns')} "
+        f"(8 and 16), NVFP4 from {areas('nvfp4')} to {areas('nvfp4-8-columns', 'nvfp4-16-columns')}, whose scales are "
+        "in every PE.",
+        f"- **Without zeros skipping costs energy**: fp16 gains {without_zeros('fp16-exact')}, fp8_e4m3 "
+        f"{without_zeros('fp8-exact')}, int8 {without_zeros('int8-exact')}, MXFP8 {without_zeros('mxfp8')}, MXFP4 "
+        f"{without_zeros('mxfp4')}, NVFP4 {without_zeros('nvfp4')}.",
+    ]
+
+
+def quantiser_words(results: Mapping[str, Any]) -> str:
+    """What it costs to make blocks."""
+    four, sixteen = (results[f"quantiser-{name}"] for name in ("mxfp8", "mxfp4"))
+    pes = [results[f"format-{name}"]["components"]["total"]["tensordash_ge"] for name in ("mxfp8", "mxfp4-16-lanes")]
+    return (
+        f"The block quantiser takes {four['ge']:,.0f} GE for 4 lanes of MXFP8 and {sixteen['ge']:,.0f} for 16 lanes of "
+        f"MXFP4 ({four['ge'] / pes[0]:.1%} and {sixteen['ge'] / pes[1]:.1%} of a 4x4 tile), and reaches "
+        f"{1000 / four['fastest_ns']:,.0f} and {1000 / sixteen['fastest_ns']:,.0f} MHz."
+    )
+
+
 def break_even(speedups: Mapping[str, float], area_ratio: float) -> float | None:
     """Share of random zeros from which speed per area is that of the baseline, interpolated; None if nowhere.
 
@@ -83,7 +141,7 @@ def break_even(speedups: Mapping[str, float], area_ratio: float) -> float | None
     True
     """
     points = [(float(zeros), speedup) for zeros, speedup in speedups.items()]
-    for (before, slower), (zeros, faster) in zip(points, points[1:], strict=False):
+    for (before, slower), (zeros, faster) in pairwise(points):
         if slower < area_ratio <= faster:
             return round(before + (zeros - before) * (area_ratio - slower) / (faster - slower), 4)
     return 0.0 if points[0][1] >= area_ratio else None

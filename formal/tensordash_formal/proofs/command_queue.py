@@ -87,7 +87,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     for index, read in enumerate(rules.reads[0].entries):
         harness.lemma(read.len == dut.beats - 1, when=~halted & (on_way > index))
     harness.lemma(_less(chosen, asked) == waits, when=~halted)
-    harness.lemma(left == dut.beats, when=waits & ~halted)
+    harness.lemma(~waits | ((left == dut.beats) & ((beat & (dut.beats - 1)) == 0)))
     harness.lemma(beat == address[dut._reader.skipped :], when=waits & ~halted)
     harness.lemma(_less(dut.tail, chosen) <= 1 << RING, when=~halted)
     harness.lemma(_less(chosen, dut.done) <= config.window, when=~halted)

@@ -92,6 +92,11 @@ class PortHarness(Harness):
             self.lemma(on_way == rules.reads[number].count)
             self.lemma(on_way <= most)
             self.lemma((left != 0) & (on_way < most), when=stands)
+        queue = self.dut.command_queue
+        beat = self.probe("command_queue.reader.beat", self.config.address_bits - queue._reader.skipped)
+        # A descriptor is asked for as a whole.
+        left = self._left("command_queue.reader", 0)
+        self.lemma((left == 0) | ((left == queue.beats) & ((beat & (queue.beats - 1)) == 0)))
         waits = self.probe("read_arbiter.waits", 1)
         earlier = self.probe("read_arbiter.earlier", 1)
         self.lemma(Mux(earlier, offered[1], offered[0]), when=waits)

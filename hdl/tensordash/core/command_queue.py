@@ -62,6 +62,7 @@ class CommandQueue(Block):
             count_bits=self.beats.bit_length(),
             outstanding=AHEAD,
             burst=self.beats,
+            whole=True,
         )
         super().__init__(
             {

@@ -184,12 +184,17 @@ class Sequencer(Block):
             m.d.sync += [unit.begun.eq(0), unit.failed.eq(1), unit.error.eq(command.error)]
 
     def _count_tokens(self, m: Module) -> None:
-        """Tokens given and not taken: at most as many as the rule allows, and one for each descriptor of the window."""
+        """Tokens given and not taken: at most as many as the rule allows, and one for each descriptor of the window.
+
+        A unit's own are there when it waits for them: it did what is before, and the check has seen that it gives them.
+        """
         self._starts = Signal(len(UNITS), name="starts")
         most = MOST_TOKENS + self.config.window
         there: list[list[Value]] = [[] for _ in UNITS]
         for i, giver in enumerate(self._units):
             for j, taker in enumerate(self._units):
+                if giver is taker:
+                    continue
                 count = Signal(range(most + 1), name=f"{giver.name}_to_{taker.name}")
                 gives = giver.ends & giver.signal[j]
                 takes = self._starts[j] & taker.wait[i]

@@ -6,7 +6,7 @@ from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_int
+from ..configuration.parameters import require_bool, require_int
 from .axi import AxiReadSignature, request_layout
 from .bursts import next_burst, require_bursts
 
@@ -36,6 +36,8 @@ class AxiReader(Block):
         Bursts on their way at once.
     burst : int
         Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
+    whole : bool
+        Every request is a burst, from an address that is a multiple of the longest: nothing is divided.
 
     Members
     -------
@@ -59,11 +61,19 @@ class AxiReader(Block):
     """
 
     def __init__(
-        self, *, data_bits: int, address_bits: int, count_bits: int, outstanding: int, burst: int = 32
+        self,
+        *,
+        data_bits: int,
+        address_bits: int,
+        count_bits: int,
+        outstanding: int,
+        burst: int = 32,
+        whole: bool = False,
     ) -> None:
         self.skipped = require_bursts(data_bits, address_bits, count_bits, burst)  # bits of an address below a beat
         self.data_bits, self.address_bits, self.count_bits, self.burst = data_bits, address_bits, count_bits, burst
         self.outstanding = require_int("outstanding", outstanding, 1, 16)
+        self.whole = require_bool("whole", whole)
         super().__init__(
             {
                 "request": In(stream.Signature(request_layout(address_bits - self.skipped, count_bits))),
@@ -72,7 +82,7 @@ class AxiReader(Block):
                 "halt": In(1),
                 "idle": Out(1),
             },
-            variant=f"{burst}_beats",
+            variant="whole" if whole else f"{burst}_beats",
         )
 
     def elaborate(self, platform):
@@ -83,7 +93,7 @@ class AxiReader(Block):
         left = Signal(self.count_bits)  # beats that no burst has been begun for
         on_way = Signal(range(self.outstanding + 1))
         offered = Signal()  # an address stands that may not be taken back
-        length, closes = next_burst(m, beat, left, self.burst)
+        length, closes = (left, Const(1)) if self.whole else next_burst(m, beat, left, self.burst)
         begun = Signal()
         ended = Signal()
         m.d.comb += [
@@ -101,7 +111,9 @@ class AxiReader(Block):
         ]
         m.d.sync += [offered.eq(axi.arvalid & ~axi.arready), on_way.eq(on_way + begun - ended)]
         with m.If(begun):
-            m.d.sync += [beat.eq(beat + length), left.eq(left - length)]
+            m.d.sync += left.eq(left - length)
+            if not self.whole:
+                m.d.sync += beat.eq(beat + length)
         with m.If(self.halt & (begun | ~offered)):
             m.d.sync += left.eq(0)
         with m.If(request.valid & request.ready):

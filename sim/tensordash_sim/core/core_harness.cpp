@@ -6,6 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <unordered_set>
 #include <vector>
 
 #include "Vcore.h"
@@ -15,6 +16,8 @@
 #endif
 
 namespace {
+
+constexpr uint64_t PATIENCE = 100000;  // cycles in which a register answers
 
 struct Burst {
     uint64_t address;
@@ -33,7 +36,10 @@ struct Device {
     unsigned low = 1, high = 1;  // latency
     uint32_t pause = 0;          // of 2^32, how often a channel does not move though it could
     uint64_t state = 1;
+    bool unruly = false;         // data of different IDs come in any order
+    std::unordered_set<uint64_t> faults;  // lines that answer with an error
     std::deque<Burst> reads, writes, answers;
+    size_t reading = 0;  // which of the reads the beat that is offered is of
     struct Beat {
         std::vector<uint8_t> data;
         uint64_t strobe;
@@ -58,21 +64,30 @@ struct Device {
     uint64_t due() { return cycle + low + (high > low ? random() % (high - low + 1) : 0); }
     size_t width() const { return sizeof(top->m_axi_rdata); }
     bool there(uint64_t address, uint64_t bytes) const {
-        return address >= base && bytes <= memory.size() && address - base <= memory.size() - bytes;
+        return address >= base && bytes <= memory.size() && address - base <= memory.size() - bytes &&
+               (faults.empty() || faults.count(address / width()) == 0);
+    }
+    // The first burst, or the first of any ID; whether its data may come.
+    bool choose() {
+        reading = 0;
+        if (unruly && random() & 1)
+            while (reading < reads.size() && reads[reading].number == reads.front().number) ++reading;
+        if (reading == reads.size()) reading = 0;
+        return reading < reads.size() && reads[reading].due <= cycle && moves();
     }
 
     void drive_memory() {
         if (!r_given) {
-            r_given = !reads.empty() && reads.front().due <= cycle && moves();
+            r_given = choose();
             if (r_given) {
-                const Burst& burst = reads.front();
+                const Burst& burst = reads[reading];
                 const bool good = there(burst.address, width());
                 if (good) {
                     std::memcpy(&top->m_axi_rdata, &memory[burst.address - base], width());
                 } else {
                     std::memset(&top->m_axi_rdata, 0x5a, width());
                 }
-                top->m_axi_rresp = good ? 0 : 2;
+                top->m_axi_rresp = good ? 0 : unruly ? 2 + (random() & 1) : 2;
                 top->m_axi_rlast = burst.beats == 1;
                 top->m_axi_rid = burst.number;
             }
@@ -94,9 +109,9 @@ struct Device {
     void observe_memory() {
         if (r_given && top->m_axi_rready) {
             r_given = false;
-            Burst& burst = reads.front();
+            Burst& burst = reads[reading];
             burst.address += width();
-            if (--burst.beats == 0) reads.pop_front();
+            if (--burst.beats == 0) reads.erase(reads.begin() + static_cast<std::ptrdiff_t>(reading));
         }
         if (b_given && top->m_axi_bready) {
             b_given = false;
@@ -147,12 +162,14 @@ struct Device {
         ++cycle;
     }
 
-    void write(uint32_t address, uint32_t value) {
+    bool write(uint32_t address, uint32_t value) {
         top->s_axi_awaddr = address;
         top->s_axi_wdata = value;
         top->s_axi_wstrb = 15;
         top->s_axi_awvalid = top->s_axi_wvalid = top->s_axi_bready = 1;
+        const uint64_t began = cycle;
         for (bool ended = false; !ended;) {
+            if (cycle - began > PATIENCE) return false;
             bool aw = false, w = false;
             step([&] {
                 aw = top->s_axi_awvalid && top->s_axi_awready;
@@ -163,13 +180,15 @@ struct Device {
             if (w) top->s_axi_wvalid = 0;
         }
         top->s_axi_bready = 0;
+        return true;
     }
 
-    uint32_t read(uint32_t address) {
+    bool read(uint32_t address, uint32_t& value) {
         top->s_axi_araddr = address;
         top->s_axi_arvalid = top->s_axi_rready = 1;
-        uint32_t value = 0;
+        const uint64_t began = cycle;
         for (bool ended = false; !ended;) {
+            if (cycle - began > PATIENCE) return false;
             bool ar = false;
             step([&] {
                 ar = top->s_axi_arvalid && top->s_axi_arready;
@@ -179,13 +198,15 @@ struct Device {
             if (ar) top->s_axi_arvalid = 0;
         }
         top->s_axi_rready = 0;
-        return value;
+        return true;
     }
 };
 
 }  // namespace
 
 extern "C" {
+
+void core_behave(Device* device, unsigned low, unsigned high, double pause, int unruly);
 
 Device* core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, double pause, uint64_t seed) {
     auto* device = new Device;
@@ -195,8 +216,7 @@ Device* core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, doub
     device->top = std::make_unique<Vcore>(&device->context);
     device->memory.resize(size);
     device->base = base;
-    device->low = low, device->high = high;
-    device->pause = static_cast<uint32_t>(pause * 4294967295.0);
+    core_behave(device, low, high, pause, 0);
     device->state = seed * 0x9e3779b97f4a7c15u | 1;
     device->top->clk = 0;
     device->top->rst = 1;
@@ -215,8 +235,21 @@ void core_delete(Device* device) {
 
 uint8_t* core_memory(Device* device) { return device->memory.data(); }
 uint64_t core_cycle(Device* device) { return device->cycle; }
-void core_write(Device* device, uint32_t address, uint32_t value) { device->write(address, value); }
-uint32_t core_read(Device* device, uint32_t address) { return device->read(address); }
+int core_write(Device* device, uint32_t address, uint32_t value) { return device->write(address, value); }
+int core_read(Device* device, uint32_t address, uint32_t* value) { return device->read(address, *value); }
+int core_idle(Device* device) {
+    return device->reads.empty() && device->writes.empty() && device->answers.empty() && device->beats.empty();
+}
+
+// How the memory behaves from here on.
+void core_behave(Device* device, unsigned low, unsigned high, double pause, int unruly) {
+    device->low = low, device->high = high;
+    device->pause = static_cast<uint32_t>(pause * 4294967295.0);
+    device->unruly = unruly != 0;
+}
+void core_faults(Device* device, const uint64_t* lines, size_t count) {
+    device->faults = std::unordered_set<uint64_t>(lines, lines + count);
+}
 
 // Waves from here on, into a file; without a name, no more of them. Whether this was built for it, and can write there.
 int core_waves(Device* device, const char* path) {

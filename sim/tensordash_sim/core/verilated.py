@@ -5,7 +5,7 @@ import hashlib
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,6 +37,8 @@ SPLIT = (
 """Signals of which a bit depends on another one: taken as a whole, they would be evaluated until they settle."""
 AT_ONCE = 50_000
 """Cycles between two looks at whether the user wants to stop."""
+LONGEST_RESET = 1_000_000
+"""Cycles in which a soft reset is over, whatever is on its way."""
 LEAST_EVERY = 16
 """Cycles between two readings of a counter, which take about eight themselves."""
 
@@ -139,13 +141,39 @@ class VerilatedCore:
             self._device = None
             self.memory = np.zeros(0, np.uint8)
 
+    def behave(self, *, latency: tuple[int, int], pause: float, unruly: bool = False) -> None:
+        """Change how the memory behaves; `unruly`: data of different IDs come in any order, errors of any kind."""
+        self._library.core_behave(self._device, *latency, pause, unruly)
+
+    def fail(self, lines: Iterable[int]) -> None:
+        """Have these lines answer with an error, and no others: an address divided by the bytes of a beat."""
+        places = np.array(sorted(lines), np.uint64)
+        self._library.core_faults(self._device, places, len(places))
+
     def write(self, register: str, value: int) -> None:
         """Write a register."""
-        self._library.core_write(self._device, named(register).offset, value)
+        if not self._library.core_write(self._device, named(register).offset, value):
+            raise VerilatedError(f"no answer to a write of {register}")
 
     def read(self, register: str) -> int:
         """Read a register."""
-        return int(self._library.core_read(self._device, named(register).offset))
+        value = ctypes.c_uint32()
+        if not self._library.core_read(self._device, named(register).offset, ctypes.byref(value)):
+            raise VerilatedError(f"no answer to a read of {register}")
+        return int(value.value)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way on the bus."""
+        return bool(self._library.core_idle(self._device))
+
+    def reset(self) -> None:
+        """Reset softly, and wait until that is over."""
+        self.write("control", 2)
+        began = self.cycle
+        while self.read("status") & 2:
+            if self.cycle - began > LONGEST_RESET:
+                raise VerilatedError(f"a soft reset is not over after {LONGEST_RESET} cycles")
 
     @property
     def cycle(self) -> int:
@@ -159,6 +187,7 @@ class VerilatedCore:
         *,
         most: int = 100_000_000,
         every: int = 0,
+        causes: int = 3,
         waves: Path | None = None,
         command: int | None = None,
     ) -> CoreRun:
@@ -174,6 +203,8 @@ class VerilatedCore:
             Cycles after which it is given up.
         every : int
             If not 0: cycles, at least 16, between two looks at how many multiplies have begun.
+        causes : int
+            Which interrupts end it: 1, an `end`; 2, an error; 3, either.
         waves : Path, optional
             A VCD file to write; two of its time steps are a cycle. For that the core is built with `waves`.
         command : int, optional
@@ -190,16 +221,15 @@ class VerilatedCore:
         if command is not None and not 0 <= command < len(program):
             raise IndexError(f"command must be from 0 to {len(program) - 1}, not {command}")
         data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
-        self.memory[ring - self.base :][: len(data)] = np.frombuffer(data, np.uint8)
-        self.write("control", 2)
-        while self.read("status") & 2:
-            pass
+        there = self.memory[ring - self.base :][: len(data)]  # a ring may go beyond the end
+        there[:] = np.frombuffer(data, np.uint8)[: len(there)]
+        self.reset()
         self.write("cause", 3)
         self.write("snapshot", 2)
         self.write("queue_base", ring % (1 << 32))
         self.write("queue_base_high", ring >> 32)
         self.write("queue_size", max(0, (len(program) - 1).bit_length()))
-        self.write("interrupt_enable", 3)
+        self.write("interrupt_enable", causes)
         self.write("control", 1)
         self.write("tail", len(program))
         if waves is not None:
@@ -267,8 +297,11 @@ def _library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
         ("core_delete", None, [device]),
         ("core_memory", ctypes.POINTER(ctypes.c_uint8), [device]),
         ("core_cycle", number, [device]),
-        ("core_write", None, [device, word, word]),
-        ("core_read", word, [device, word]),
+        ("core_write", ctypes.c_int, [device, word, word]),
+        ("core_read", ctypes.c_int, [device, word, ctypes.POINTER(word)]),
+        ("core_idle", ctypes.c_int, [device]),
+        ("core_behave", None, [device, ctypes.c_uint, ctypes.c_uint, ctypes.c_double, ctypes.c_int]),
+        ("core_faults", None, [device, np.ctypeslib.ndpointer(np.uint64, flags="C"), ctypes.c_size_t]),
         ("core_run", ctypes.c_int, [device, number]),
         ("core_waves", ctypes.c_int, [device, ctypes.c_char_p]),
     ):

@@ -9,20 +9,17 @@ import cocotb
 import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.described import read_memory, written_groups, written_memory
+from tensordash_sim.core.described import read_memory, written_memory
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
-from tensordash_sim.core.legal import Sequencer
+from tensordash_sim.core.judgement import BUFFER_IMAGE, dumping, empty_buffer, filling, golden_after, left_open
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
-DUMP = 0x4000
-"""Where the buffer is put into memory, to be looked at."""
 LONGEST = 20_000
 """Cycles after which a program must be done."""
-BY_UNITS = ("range", "address", "compressed", "read", "write")
 CYCLES_OF_REST = 300
 """For which nothing may happen: longer than anything that is on its way."""
 
@@ -38,44 +35,23 @@ class Checker:
 
     def __init__(self, host: Host) -> None:
         self.host, self.config, self.random = host, host.config, host.random
-        kind = GoldenCore(self.config, Memory(0)).buffer
-        self.buffer = np.zeros_like(kind)
+        self.buffer = empty_buffer(self.config)
 
     async def fill(self) -> None:
         """Put something into all memories, which may be anything after power-up."""
-        config, program, content = self.config, Program(), Memory(SIZE)
+        content = Memory(SIZE)
         data = self.random.randbytes(self.buffer.nbytes)
-        content.write(DUMP, data)
-        program.add("load", signal=["layout_a", "layout_b"], memory=DUMP, address=0, count_0=config.groups)
-        for side in "ab":
-            streams = config.stream_words(side)
-            program.add(f"layout_{side}", wait=["load"], signal=["multiply"], steps=1, streams=streams, x_size=1)
-        blocks = config.partial_sums
-        program.add("multiply", wait=["layout_a", "layout_b"], steps=1, a_streams=1, b_streams=1, partial=blocks - 1)
-        for place in range(blocks - 1):
-            program.add("multiply", steps=1, a_streams=1, b_streams=1, partial=place)
-        program.add("end")
+        content.write(BUFFER_IMAGE, data)
         await self.host.start()
-        await self.host.run(content, program.descriptors)
+        await self.host.run(content, filling(self.config))
         assert not await self.host.read("error")
         self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
         await self.host.restart()
 
-    def expect(self, made: IllegalProgram, faults: set[int]) -> tuple[GoldenCore, Outcome]:
-        """Golden after the program."""
-        memory = Memory(SIZE, line=self.config.axi_bits // 8)
-        memory.bytes[:] = made.memory.bytes
-        for place, bits in enumerate(made.descriptors):
-            memory.write(made.base + 64 * place, bits.to_bytes(64, "little"))
-        memory.faults = faults
-        golden = GoldenCore(self.config, memory)
-        golden.buffer[:] = self.buffer
-        return golden, golden.run_queue(made.base, len(made.descriptors))
-
     async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
         """Run a program on both; what golden says of it."""
         host = self.host
-        golden, expected = self.expect(made, faults)
+        golden, expected = golden_after(self.config, made.memory, made.base, made.descriptors, faults, self.buffer)
         cocotb.log.info("%s: %s", made.title, expected)
         await host.start(base=made.base)
         await host.offer(made.memory, made.descriptors, faults)
@@ -93,7 +69,7 @@ class Checker:
         assert ends == (expected.ends > 0), f"cause.end is {ends}"
         if expected.error:
             await self._rests(expected)
-        open_memory, open_groups = self._undefined(made, expected)
+        open_memory, open_groups = left_open(self.config, made.descriptors, expected)
         same_memory(host.memory.memory, golden.memory, *open_memory)
         await host.restart()
         await self._see_buffer(golden, open_groups)
@@ -114,29 +90,13 @@ class Checker:
         assert (await host.read("cause"), host.pins.read("irq")) == (0, 0), "the error's cause was set twice"
         assert (await host.read("error"), await host.read("error_index")) == (expected.code, expected.index)
 
-    def _undefined(self, made: IllegalProgram, expected: Outcome) -> tuple[list[tuple[int, int]], set[int]]:
-        """Memory and groups that may be anything: of the descriptor with the error, and of those behind it."""
-        memory, groups = [], set[int]()
-        if expected.error in BY_UNITS:
-            sequencer = Sequencer(self.config)
-            for index, bits in enumerate(made.descriptors):
-                if sequencer.refusal(bits):
-                    break  # all behind are dropped
-                # Wrong positions are not written; all else is.
-                if index > expected.index or (index == expected.index and expected.error != "address"):
-                    memory += written_memory(bits, self.config)
-                    groups |= written_groups(bits, self.config)
-        return memory, groups
-
     async def _see_buffer(self, golden: GoldenCore, besides: set[int]) -> None:
         """What golden and core have in their buffers, but for some groups."""
-        program, host = Program(), self.host
-        program.add("store", memory=DUMP, address=0, count_0=self.config.groups)
-        program.add("end")
+        host = self.host
         await host.start()
-        await host.run(Memory(SIZE), program.descriptors)
+        await host.run(Memory(SIZE), dumping(self.config))
         assert not await host.read("error")
-        data = host.memory.memory.read(DUMP, self.buffer.nbytes)
+        data = host.memory.memory.read(BUFFER_IMAGE, self.buffer.nbytes)
         assert data is not None
         self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
         for group in sorted(set(range(self.config.groups)) - besides):
