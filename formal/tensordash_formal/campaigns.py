@@ -23,7 +23,7 @@ WIRED_UNITS = ("sequencer", "buffer", "stream_buffer", "layout", "load", "output
 WIRED = ("pe", "tile", "axi_stream", *WIRED_UNITS, "core")
 """Components with instances in them."""
 
-SMALL_CORE = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=4"])
+SMALL_CORE = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"])
 """The core whose parts are mutated: the preset's, with memories that programs fill sooner."""
 
 

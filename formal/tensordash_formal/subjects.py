@@ -1,6 +1,6 @@
 """Subjects of mutation: the emitted Verilog of a component, what of it is changed, and the benches that look at it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ UNITS = (
     "read_arbiter",
     "registers",
     "command_queue",
+    "descriptor_check",
     "sequencer",
     "buffer",
     "stream_buffer",
@@ -163,7 +164,9 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
     apart: tuple[str, ...] = memories
     if component == "core":
         whole = (*(unit for unit, _ in units.values()), core.units["layout_b"], core.streams["b"], core.tile)
-        apart = (*memories, *(name for name, block in library.blocks.items() if any(block is unit for unit in whole)))
+        apart = (*memories, *_names(library, whole))
+    elif component == "sequencer":
+        apart = (*memories, *_names(library, (units["descriptor_check"][0],)))
     benches = CORE_BENCHES if component == "core" else (component,)
     simulated = VERIFY.parent
     return Subject(
@@ -178,6 +181,11 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         effort=1.0 if component == "core" else OF_UNITS,
         code=(simulated / "core", VERIFY / "units", *sorted(VERIFY.glob("*.py"))),
     )
+
+
+def _names(library: Library, blocks: Sequence[Block]) -> Iterator[str]:
+    """Modules of some components."""
+    return (name for name, block in library.blocks.items() if any(block is each for each in blocks))
 
 
 def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
@@ -199,6 +207,7 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
         "read_arbiter": core.read_arbiter,
         "registers": core.registers,
         "command_queue": core.command_queue,
+        "descriptor_check": core.sequencer._check,
         "sequencer": core.sequencer,
         "buffer": buffer,
         "stream_buffer": stream,

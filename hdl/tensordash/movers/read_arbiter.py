@@ -1,6 +1,6 @@
 """Read arbiter: two readers at one AXI4 port."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -35,6 +35,7 @@ class ReadArbiter(Block):
     """
 
     def __init__(self, *, data_bits: int, address_bits: int) -> None:
+        self._skipped = (data_bits // 8).bit_length() - 1  # bits of an address below a beat
         shape = {"data_bits": data_bits, "address_bits": address_bits}
         super().__init__(
             {
@@ -47,14 +48,15 @@ class ReadArbiter(Block):
     def elaborate(self, platform):
         """A choice that stays while its address waits."""
         m = Module()
-        first, second, axi = self.first, self.second, self.axi
+        first, second, axi, skipped = self.first, self.second, self.axi, self._skipped
         chosen = Signal()  # the second
         waits = Signal()
         earlier = Signal(reset_less=True)
         m.d.comb += [
             chosen.eq(Mux(waits, earlier, ~first.arvalid)),
             axi.arid.eq(chosen),
-            axi.araddr.eq(Mux(chosen, second.araddr, first.araddr)),
+            # Bursts begin with a beat.
+            axi.araddr.eq(Cat(Const(0, skipped), Mux(chosen, second.araddr[skipped:], first.araddr[skipped:]))),
             axi.arlen.eq(Mux(chosen, second.arlen, first.arlen)),
             axi.arvalid.eq(Mux(chosen, second.arvalid, first.arvalid)),
             axi.rready.eq(first.rready & second.rready),

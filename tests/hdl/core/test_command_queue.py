@@ -37,7 +37,7 @@ def test_both_readers_get_their_data():
 BROKEN_ARBITERS = {
     "the choice changes while an address waits": ("waits <= _", "waits <= 1'h0 & _"),
     "a beat is taken that its reader does not take": ("first_rready & second_rready", "second_rready"),
-    "a reader takes a beat that stays": ("first_rvalid = _03_ & second_rready", "first_rvalid = _03_"),
+    "a reader takes a beat that stays": ("first_rvalid = _04_ & second_rready", "first_rvalid = _04_"),
 }
 
 

@@ -151,11 +151,11 @@ def drawn(bench: Bench) -> dict[str, int]:
         streams = random.randrange(1, min(bench.words[side] // words, 3) + 1)
         room = bench.words[side] - streams * words
         values |= {f"{side}_streams": streams, f"{side}_base": random.choice([0, room, random.randrange(room + 1)])}
-    if random.random() < 0.15:
+    if random.random() < 0.3:
         side = random.choice(SIDES)
         room = bench.words[side] - values[f"{side}_streams"] * words
         values[f"{side}_base"] = random.choice(
-            [room + 1, bench.words[side], 0xFFFF, random.randrange(room + 1, 1 << 16)]
+            [room + 1, bench.words[side], 0xFFFF, values[f"{side}_base"] | 1 << random.randrange(10, 16)]
         )
     # Of no matter here.
     values |= {"address": random.getrandbits(16), "partial": random.getrandbits(8), "emit": random.getrandbits(1)}

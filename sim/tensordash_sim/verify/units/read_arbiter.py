@@ -50,7 +50,11 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
             eager = 0.1 if name == "first" else 0.6
             if offers[name] is None and len(expected[name]) < 60 and random.random() < eager:
                 length = random.choice([1, 2, 8, 16])
-                offers[name] = content.base + random.randrange(SIZE // size // 16) * 16 * size, length
+                # Anywhere in a page, but for what crosses its end.
+                room = SIZE - 17 * size if length > 8 else SIZE - 9 * size
+                begin = random.randrange(room) // (16 * size) * (16 * size)
+                begin += random.randrange(8) * size if length <= 8 else 0
+                offers[name] = content.base + begin, length
             address, length = offers[name] or (0, 1)
             pins.drive(
                 **{
