@@ -91,6 +91,11 @@ def format_words(results: Mapping[str, Any]) -> list[str]:
         total = found["components"]["total"]
         return float(total["tensordash_ge"] - total["baseline_ge"]) / (found["rows"] * found["columns"])
 
+    def in_pe(name: str) -> float:
+        found = results[f"format-{name}"]
+        cores = found["components"]["compute_cores"]
+        return float(cores["tensordash_ge"] - cores["baseline_ge"]) / (found["rows"] * found["columns"])
+
     def areas(*names: str) -> str:
         return ", ".join(f"{of(name, 'area'):.2f}" for name in names)
 
@@ -103,9 +108,11 @@ def format_words(results: Mapping[str, Any]) -> list[str]:
         f"{added('int8-exact'):,.0f} to int8 and {added('fp4-exact'):,.0f} to four bits, and the PEs shrink faster. "
         f"Area pays from {pays('fp16-exact')} zeros in fp16, {pays('bf16-hopper')} in bf16, {pays('fp8-exact')} in "
         f"fp8_e4m3, {pays('int8-exact')} in int8 and {pays('fp4-exact')} in four bits without scales.",
-        f"- **A fused accumulator hides what skipping costs**, since it is the larger part of a narrow PE: of MXFP8 "
-        f"the area ratio is {areas('mxfp8')}, of MXFP6 {areas('mxfp6')}, of MXFP4 {areas('mxfp4')}. A power of two is "
-        "added to an exponent, once for each step of the window.",
+        f"- **A scale that is a power of two** is added to a block's exponent once in a dense PE, and to that of each "
+        f"lane's product where any lane may be promoted from any step: {in_pe('mxfp8'):,.0f} GE a PE in MXFP8, "
+        f"{in_pe('mxfp6'):,.0f} in MXFP6, {in_pe('mxfp4'):,.0f} in MXFP4. Their area ratios are "
+        f"{areas('mxfp8', 'mxfp6', 'mxfp4')}, although a "
+        "fused accumulator, the same in both, is most of the PE.",
         f"- **A scale that is no power of two does not go with lookahead**: NVFP4's is multiplied with the sum of a "
         f"block in a dense tile, and in a TensorDash tile with a sum of each step of the window, since any lane may be "
         f"promoted from any of them. {areas('nvfp4')} times the area, {areas('nvfp4-16-lanes')} with 16 lanes: area "

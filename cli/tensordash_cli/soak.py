@@ -52,6 +52,8 @@ class _JobName(click.ParamType):
     show_default=True,
     help="Multiply positions to feed at least: rows x columns x lanes x steps.",
 )
+@click.option("--cores", metavar="N", type=WholeRange(1, 10**6), help="Random cores instead of tiles, so many.")
+@click.option("--programs", metavar="N", type=WholeRange(1, 10**6), help="Of each core (default: 300).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
 @click.option("-j", "--jobs", metavar="N", type=WholeRange(1, 256), help="Tiles at a time (default: one per core).")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
@@ -64,6 +66,8 @@ def command(
     context: click.Context,
     seed: int,
     positions: int,
+    cores: int | None,
+    programs: int | None,
     output: Path,
     jobs: int | None,
     simulator: str,
@@ -77,16 +81,33 @@ def command(
     Every job is one tile, and everything visible is compared in every cycle. What is done is kept in DIR: the same
     command goes on where an interrupted one was. A difference does not stop the campaign; the command that runs its job
     again is printed. DIR/soak-SEED.json gets what was covered.
+
+    With --cores every job is one core, whose Verilog executes random programs: legal ones, illegal ones, on a memory
+    that is slow, out of order or fails, with soft resets between; memory, buffer, error and index must be the golden
+    core's. DIR/soak-cores-SEED.json gets what was done.
     """
     if replay is not None:
-        given = [name for name in ("seed", "positions", "output", "jobs", "cover") if _given(context, name)]
+        given = [name for name in ("seed", "positions", "cores", "output", "jobs", "cover") if _given(context, name)]
         if given:
             raise click.UsageError(f"--replay excludes --{given[0]}: SEED:INDEX says which job")
+        if programs is not None:
+            if waves is not None or _given(context, "simulator"):
+                raise click.UsageError("--waves and --simulator are for tiles, --programs for cores")
+            _replay_core(*replay, programs, as_json)
+            return
         _replay(*replay, simulator, waves, as_json)
         return
     if waves is not None:
         raise click.UsageError("--waves needs --replay")
     writable_folder(output, "--output")
+    if cores is not None:
+        given = [name for name in ("positions", "simulator", "cover") if _given(context, name)]
+        if given:
+            raise click.UsageError(f"--cores excludes --{given[0]}, which is of tiles")
+        _cores(seed, cores, programs or 300, output, jobs or os.cpu_count() or 1, as_json)
+        return
+    if programs is not None:
+        raise click.UsageError("--programs needs --cores or --replay")
     _campaign(seed, positions, output, jobs or os.cpu_count() or 1, simulator, cover, as_json)
 
 
@@ -138,6 +159,58 @@ def _campaign(
         points = sum(map(len, document["never"].values()))
         group, never = next(iter(document["never"].items()))
         raise CheckError(f"{points} points that can be reached were never met: {group}: {never[0]}")
+
+
+def _cores(seed: int, cores: int, programs: int, output: Path, workers: int, as_json: bool) -> None:
+    from tensordash_sim.soak.cores import CoreCampaign
+
+    campaign = CoreCampaign(output, seed, cores, programs)
+    output.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as bar:
+        task = bar.add_task("cores", total=cores, completed=len(campaign.done))
+
+        def show(job, record) -> None:
+            bar.advance(task)
+            said = f"FAILED: {record.failure}" if record.failure else f"{record.descriptors:,} descriptors"
+            progress.print(
+                f"[{cores - len(campaign.left)}/{cores}] job {job.seed}:{job.index}, core around "
+                f"{_tile(job.config.tile)}: {said}, {record.seconds:.0f} s",
+                markup=False,
+            )
+
+        summary = campaign.run(workers=workers, progress=show)
+    document = summary.to_json()
+    write_whole(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print_json(document)
+    else:
+        for error, count in summary.outcomes.items():
+            click.echo(f"{count:9,} {error or 'without error'}")
+        click.echo(
+            f"\nseed {seed}: {document['programs']:,} programs ({document['descriptors']:,} descriptors, "
+            f"{document['positions']:,} multiply positions, {document['cycles']:,} cycles) on {cores} cores, "
+            f"{document['faults']:,} faults; {len(summary.failures)} cores differ from golden"
+        )
+    if summary.failures:
+        name, failure = next(iter(summary.failures.items()))
+        again = f"tensordash soak --replay {name} --programs {programs}"
+        raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {again}")
+
+
+def _replay_core(seed: int, index: int, programs: int, as_json: bool) -> None:
+    from tensordash_sim.soak.cores import draw_core_job, run_core_job
+
+    job = draw_core_job(seed, index, programs)
+    with progress.status(f"job {seed}:{index}, core around {_tile(job.config.tile)}"):
+        record = run_core_job(job)
+    if as_json:
+        print_json({"config": job.config.to_mapping(), **record.to_json()})
+    elif not record.failure:
+        click.echo(f"job {seed}:{index}: {record.programs:,} programs in {record.cycles:,} cycles, equal to golden")
+    else:
+        click.echo(job.config.to_toml())
+    if record.failure:
+        raise CheckError(f"job {seed}:{index}: {record.failure}")
 
 
 def _tile(config: Any) -> str:

@@ -348,8 +348,8 @@ class TileConfig:
         for key in document:
             if key != "tile":
                 core = (
-                    ", which with [core] would be a core's: only generate, verify, prove, synth, train and map take one"
-                    * (key == "core")
+                    ", which with [core] would be a core's: "
+                    "only generate, verify, prove, mutate, synth, train and map take one" * (key == "core")
                 )
                 raise ConfigError(f"unknown key {key}: the only table is [tile] in a tile's configuration{core}")
         table = checked_table(document, "tile", [field.name for field in fields(cls)])

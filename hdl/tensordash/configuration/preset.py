@@ -57,7 +57,7 @@ def load_preset(name: str, settings: Iterable[str] = ()) -> TileConfig:
     """
     if name not in preset_names():
         core = (
-            ", a core: only generate, verify, prove, synth, train and map take one"
+            ", a core: only generate, verify, prove, mutate, synth, train and map take one"
             if name in preset_names("core")
             else ""
         )

@@ -92,6 +92,7 @@ class Registers(Block):
         m = Module()
         written, data, mask = self._written(m)
         kept = {each.name: Signal(WORD, name=each.name) for each in REGISTERS if each.access in ("rw", "w1c")}
+        kept["cause"] = Signal(2, name="cause")
         for name, word in kept.items():
             if name != "cause":
                 with m.If(written[name]):
@@ -105,7 +106,7 @@ class Registers(Block):
         happens = Cat(self.ended, self.failed & ~was_failed)
         m.d.sync += [
             was_failed.eq(self.failed),
-            cause.eq((cause & ~Mux(written["cause"], acts, 0)) | happens),
+            cause.eq((cause & ~Mux(written["cause"], acts[:2], 0)) | happens),
         ]
         with m.If(self.restart):
             m.d.sync += [resetting.eq(0), was_failed.eq(0)]

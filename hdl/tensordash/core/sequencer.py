@@ -101,7 +101,8 @@ class Sequencer(Block):
         self._slot_bits = (config.window - 1).bit_length()
         self._units = [_Unit(name, self._slot_bits + 1) for name in UNITS]
         self._checked = Signal(self._slot_bits + 1, name="checked")  # places of descriptors, one bit more than needed
-        self._operations = [Signal(4, name=f"operation_{slot}", reset_less=True) for slot in range(config.window)]
+        codes = range(1 + max(operation.code for operation in OPERATIONS.values()))
+        self._operations = [Signal(codes, name=f"operation_{slot}", reset_less=True) for slot in range(config.window)]
         self._left = [Signal(2, name=f"left_{slot}") for slot in range(config.window)]  # units that are not done
         self._limited = Signal(name="limited")  # there is an error
         self._limit = Signal(self._slot_bits + 1, name="limit", reset_less=True)  # of the first descriptor with one

@@ -1,4 +1,4 @@
-"""Soak of cores: random ones, whose Verilog executes random programs, legal and not, on a memory that fails.
+"""Soak of cores: random ones, whose Verilog executes layers and random programs, legal and not, on failing memory.
 
 A program runs from any first address on, with any latency, pauses and order of answers. Memory and buffer must end as
 the golden core's, with its `done`, error and index; after an error or a soft reset in any cycle the next program runs
@@ -26,10 +26,13 @@ from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.storage.files import code_digest
 
 from .. import core, golden
+from ..core.choice import best_blocking
 from ..core.described import read_memory, written_memory
-from ..core.golden import Memory, Outcome
+from ..core.golden import GoldenCore, Memory, Outcome
 from ..core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
 from ..core.judgement import BUFFER_IMAGE, dumping, empty_buffer, filling, golden_after, left_open
+from ..core.program import ProgramError
+from ..core.random_layers import random_work
 from ..core.random_programs import PROGRAM, random_program
 from ..core.verilated import VerilatedCore, VerilatedError
 from .jobs import Jobs
@@ -38,6 +41,10 @@ __all__ = ["CoreCampaign", "CoreJob", "CoreRecord", "CoreSummary", "draw_core_jo
 
 SIZE = 1 << 17
 """Bytes of memory."""
+LAYERS, MACS = 1 << 22, (1_000, 400_000)
+"""Bytes of memory of programs that are layers, and their multiplications."""
+LAYER_EVERY = 10
+"""One program in so many is a layer."""
 LONGEST = 400_000
 """Cycles after which a program hangs."""
 MIXED = ({"a": "fp8_e4m3", "b": "fp8_e5m2"}, {"a": "fp8_e5m2", "b": "fp8_e4m3"})
@@ -103,6 +110,10 @@ class CoreRecord:
     faults: int
     outcomes: dict[str, int]
     seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
 
 
 def draw_core_job(seed: int, index: int, programs: int) -> CoreJob:
@@ -243,6 +254,25 @@ class _Bench:
         steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
         return int(values["a_streams"] * values["b_streams"] * steps * tile.rows * tile.columns * tile.lanes)
 
+    def layer(self, device: VerilatedCore) -> None:
+        """A random layer as the mapper cuts it, in a memory of its own; nothing if it does not fit the core."""
+        work = random_work(self.random, self.config, MACS)
+        image = work.image(self.config, Memory(LAYERS))
+        try:
+            contraction = work.contraction(self.config, image)
+            program = contraction.program(best_blocking(contraction)).descriptors
+        except ProgramError:
+            return
+        device.memory[:LAYERS] = np.frombuffer(image.memory.bytes, np.uint8)
+        got = device.run(program, LAYERS).outcome
+        wanted = GoldenCore(self.config, image.memory).run(program)
+        said = f"{work.operation} of {work.layer}"
+        assert got == wanted, f"{said}: {got}, golden: {wanted}"
+        same = device.memory[:LAYERS].tobytes() == bytes(image.memory.bytes)
+        assert same, f"{said}: memory differs"
+        self.descriptors += got.done
+        self.positions += sum(self._positions(bits) for bits in program)
+
     def interrupted(self, made: IllegalProgram) -> None:
         """A soft reset in any cycle of a program; what it has written by then is nobody's."""
         self.device.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
@@ -253,8 +283,15 @@ class _Bench:
         self.fill()
 
 
-def run_core_job(job: CoreJob) -> CoreRecord:
+def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
     """Build a job's core and run its programs, in this process.
+
+    Parameters
+    ----------
+    job : CoreJob
+        What to run.
+    verilog : str
+        The core's Verilog, if it is not what is emitted for it.
 
     Raises
     ------
@@ -267,11 +304,21 @@ def run_core_job(job: CoreJob) -> CoreRecord:
     at = random.choice((0, random.getrandbits(config.address_bits - 18) << 17))
     outcomes: Counter[str] = Counter()
     failure, ran, faults = "", 0, 0
-    with VerilatedCore(config, SIZE, base=at, seed=random.getrandbits(60)) as device:
+    said = "filling"
+    seeds = random.getrandbits(60), random.getrandbits(60)
+    with (
+        VerilatedCore(config, SIZE, base=at, seed=seeds[0], verilog=verilog) as device,
+        VerilatedCore(config, LAYERS + (1 << 18), seed=seeds[1], verilog=verilog) as roomy,
+    ):
         bench = _Bench(device, config, random)
         try:
             bench.fill()
             for ran in range(job.programs):
+                if ran % LAYER_EVERY == LAYER_EVERY - 1:
+                    said = f"program {ran}, layer"
+                    roomy.behave(latency=(0, random.choice((1, 60))), pause=random.choice((0.0, 0.2)), unruly=True)
+                    bench.layer(roomy)
+                    continue
                 pace = random.choice(((0, 1), (0, 20), (0, 200), (200, 200)))
                 device.behave(latency=pace, pause=random.choice((0.0, 0.3, 0.9)), unruly=True)
                 kind = random.choice(KINDS if at else (*KINDS, "illegal", "illegal", "illegal"))
@@ -286,7 +333,7 @@ def run_core_job(job: CoreJob) -> CoreRecord:
                 faults += kind != "legal"
         except (AssertionError, VerilatedError) as error:
             failure = f"{said}: {error}"
-        cycles = device.cycle
+        cycles = device.cycle + roomy.cycle
     return CoreRecord(
         index=job.index,
         digest=config.digest,
@@ -341,7 +388,7 @@ class CoreSummary:
             **sums,
             "outcomes": self.outcomes,
             "failures": self.failures,
-            "records": [asdict(each) for each in self.records],
+            "records": [each.to_json() for each in self.records],
         }
 
 
@@ -384,7 +431,7 @@ def main(name: str, folder: str) -> None:
         record = run_core_job(draw_core_job(seed, index, programs))
     except (TensorDashError, OSError) as error:
         sys.exit(" ".join(str(error).split()))
-    (Path(folder) / "record.json").write_text(json.dumps(asdict(record)), encoding="utf-8")
+    (Path(folder) / "record.json").write_text(json.dumps(record.to_json()), encoding="utf-8")
 
 
 if __name__ == "__main__":

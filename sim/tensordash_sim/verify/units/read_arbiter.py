@@ -10,7 +10,7 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.units.far import far
 
-SIZE = 0x8000
+SIZE, PAGE = 0x8000, 4096
 
 
 @cocotb.test()
@@ -49,11 +49,10 @@ async def random_bursts(dut, latency: int, pause: float) -> None:
             # The first reader is the command queue, which asks seldom.
             eager = 0.1 if name == "first" else 0.6
             if offers[name] is None and len(expected[name]) < 60 and random.random() < eager:
-                length = random.choice([1, 2, 8, 16])
+                length = random.choice([1, 2, 8, 16, 1, 2, 8, random.randint(17, min(256, PAGE // size))])
                 # Anywhere in a page, but for what crosses its end.
-                room = SIZE - 17 * size if length > 8 else SIZE - 9 * size
-                begin = random.randrange(room) // (16 * size) * (16 * size)
-                begin += random.randrange(8) * size if length <= 8 else 0
+                room = PAGE - length * size
+                begin = PAGE * random.randrange(SIZE // PAGE) + size * random.randint(0, room // size)
                 offers[name] = content.base + begin, length
             address, length = offers[name] or (0, 1)
             pins.drive(

@@ -118,6 +118,7 @@ async def random_accesses(dut) -> None:
         "interrupt_enable": 3,
     }
     kept = dict.fromkeys(masks, 0)
+    caused = 0
     # Each once for certain.
     for turn in range(len(REGISTERS) + round(300 * job.effort)):
         if turn % 20 == 0:  # what is told changes
@@ -125,6 +126,12 @@ async def random_accesses(dut) -> None:
             told = {each: random.getrandbits(4 if each == "error" else 32) for each in told}
             fixed |= {**told, **{each: counters[k] for k, (each, _) in enumerate(COUNTERS)}}
             pins.drive(**told, counters=sum(count << 32 * k for k, count in enumerate(counters)))
+            pins.drive(ended=1)  # sets its cause, which stands until it is cleared
+            await pins.settle()
+            await pins.tick()
+            pins.drive(ended=0)
+            await pins.settle()
+            caused = 1
         register = REGISTERS[turn] if turn < len(REGISTERS) else random.choice(REGISTERS)
         if turn >= len(REGISTERS) and random.random() < 0.5:
             register = named(random.choice(list(masks)))  # those that keep what is written
@@ -136,12 +143,14 @@ async def random_accesses(dut) -> None:
             mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
             if name == "control":
                 data &= ~2
+            if name == "cause":
+                caused &= ~(data & mask)
             if name in kept:
                 kept[name] = (kept[name] & ~mask | data & mask) & masks[name]
             await port.write(address, data, strobe)
         else:
             seen = await port.read(address)
-            wanted = kept.get(name, fixed.get(name, 0))
+            wanted = caused if name == "cause" else kept.get(name, fixed.get(name, 0))
             assert seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}"
     # Causes: set by events, cleared by ones.
     await port.write(named("interrupt_enable").offset, 2)
