@@ -27,8 +27,6 @@ WORDS = {
     "mxfp4-16-columns": "MXFP4, `hopper`, 16 columns",
     "nvfp4-8-columns": "NVFP4, exact, 8 columns",
     "nvfp4-16-columns": "NVFP4, exact, 16 columns",
-    "mxfp4-16-lanes": "`mxfp4`: 16 lanes, 3 steps",
-    "nvfp4-16-lanes": "`nvfp4`: 16 lanes, 3 steps",
 }
 HEADS = (
     "tile",
@@ -115,8 +113,7 @@ def format_words(results: Mapping[str, Any]) -> list[str]:
         "fused accumulator, the same in both, is most of the PE.",
         f"- **A scale that is no power of two does not go with lookahead**: NVFP4's is multiplied with the sum of a "
         f"block in a dense tile, and in a TensorDash tile with a sum of each step of the window, since any lane may be "
-        f"promoted from any of them. {areas('nvfp4')} times the area, {areas('nvfp4-16-lanes')} with 16 lanes: area "
-        f"pays from {pays('nvfp4')} and {pays('nvfp4-16-lanes')} zeros.",
+        f"promoted from any of them: {areas('nvfp4')} times the area, which pays from {pays('nvfp4')} zeros.",
         f"- **Sharing a row's schedule over more columns** helps where PEs are small: from 4 columns to 16, int8 goes "
         f"from {areas('int8-exact')} to {areas('int8-16-columns')}, four bits from {areas('fp4-exact')} to "
         f"{areas('fp4-16-columns')}, MXFP4 from {areas('mxfp4')} to {areas('mxfp4-8-columns', 'mxfp4-16-columns')} "
@@ -131,11 +128,11 @@ def format_words(results: Mapping[str, Any]) -> list[str]:
 def quantiser_words(results: Mapping[str, Any]) -> str:
     """What it costs to make blocks."""
     four, sixteen = (results[f"quantiser-{name}"] for name in ("mxfp8", "mxfp4"))
-    pes = [results[f"format-{name}"]["components"]["total"]["tensordash_ge"] for name in ("mxfp8", "mxfp4-16-lanes")]
+    tile = results["format-mxfp8"]["components"]["total"]["tensordash_ge"]
     return (
-        f"The block quantiser takes {four['ge']:,.0f} GE for 4 lanes of MXFP8 and {sixteen['ge']:,.0f} for 16 lanes of "
-        f"MXFP4 ({four['ge'] / pes[0]:.1%} and {sixteen['ge'] / pes[1]:.1%} of a 4x4 tile), and reaches "
-        f"{1000 / four['fastest_ns']:,.0f} and {1000 / sixteen['fastest_ns']:,.0f} MHz."
+        f"The block quantiser takes {four['ge']:,.0f} GE for 4 lanes of MXFP8 ({four['ge'] / tile:.1%} of that tile) "
+        f"and {sixteen['ge']:,.0f} for 16 lanes of MXFP4, and reaches {1000 / four['fastest_ns']:,.0f} and "
+        f"{1000 / sixteen['fastest_ns']:,.0f} MHz."
     )
 
 

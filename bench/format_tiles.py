@@ -46,8 +46,6 @@ FORMAT_TILES: dict[str, TileConfig] = {
     "mxfp4-16-columns": _tile("fp4_e2m1", "hopper", "e8m0", 16),
     "nvfp4-8-columns": _tile("fp4_e2m1", "exact", "e4m3", 8),
     "nvfp4-16-columns": _tile("fp4_e2m1", "exact", "e4m3", 16),
-    "mxfp4-16-lanes": load_preset("mxfp4"),
-    "nvfp4-16-lanes": load_preset("nvfp4"),
 }
 
 
