@@ -55,6 +55,7 @@ evaluate: $(READY_TEST) traces
 	$(BIN)/tensordash evaluate --all --traces build/traces -o build/evaluation --page docs/evaluation.md
 
 nightly: lint prove mutate soak
+	$(PIP) --no-deps torchao==0.18.0
 	$(BIN)/python -m pytest -n 2 -q
 
 # A campaign of its own every day; one that was interrupted goes on, with SEED=... on another day.
