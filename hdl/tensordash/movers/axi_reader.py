@@ -37,7 +37,7 @@ class AxiReader(Block):
     burst : int
         Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
     whole : bool
-        Every request is a burst, from an address that is a multiple of the longest: nothing is divided.
+        Every request has `burst` beats, from an address that is a multiple of that: nothing is divided.
 
     Members
     -------
@@ -98,7 +98,7 @@ class AxiReader(Block):
         ended = Signal()
         m.d.comb += [
             axi.araddr.eq(Cat(Const(0, self.skipped), beat)),
-            axi.arlen.eq(length - 1),
+            axi.arlen.eq(self.burst - 1 if self.whole else length - 1),
             axi.arvalid.eq(offered | ((left != 0) & (on_way != self.outstanding) & ~self.halt)),
             begun.eq(axi.arvalid & axi.arready),
             request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt),
