@@ -36,8 +36,9 @@ class _Unit:
         self.begun = Signal(name=f"{name}_begun")  # ... and it was given away
         self.failed = Signal(name=f"{name}_failed")  # ... and has an error, which nobody has looked at yet
         self.error = Signal(4, name=f"{name}_error", reset_less=True)
-        self.wait = Signal(len(UNITS), name=f"{name}_wait", reset_less=True)
-        self.signal = Signal(len(UNITS), name=f"{name}_signal", reset_less=True)
+        # Of the other units, in their order.
+        self.wait = Signal(len(UNITS) - 1, name=f"{name}_wait", reset_less=True)
+        self.signal = Signal(len(UNITS) - 1, name=f"{name}_signal", reset_less=True)
         self.tokens = Signal(name=f"{name}_tokens")  # all that it waits for are there
         self.ends = Signal(name=f"{name}_ends")  # done in this cycle, without an error
 
@@ -197,10 +198,11 @@ class Sequencer(Block):
                 if giver is taker:
                     continue
                 count = Signal(range(most + 1), name=f"{giver.name}_to_{taker.name}")
-                gives = giver.ends & giver.signal[j]
-                takes = self._starts[j] & taker.wait[i]
+                waits = taker.wait[i - (i > j)]
+                gives = giver.ends & giver.signal[j - (j > i)]
+                takes = self._starts[j] & waits
                 m.d.sync += count.eq(count + gives - takes)
-                there[j].append(~taker.wait[i] | (count != 0))
+                there[j].append(~waits | (count != 0))
         for j, taker in enumerate(self._units):
             m.d.comb += taker.tokens.eq(Cat(*there[j]).all())
 
@@ -282,7 +284,8 @@ class Sequencer(Block):
                 m.d.sync += unit.ready.eq(1)
                 for name, signal in (("wait", unit.wait), ("signal", unit.signal)):
                     field = fields[prefix + name]
-                    m.d.sync += signal.eq(self._window.read_data[field.low : field.low + field.width])
+                    bits = self._window.read_data[field.low : field.low + field.width]
+                    m.d.sync += signal.eq(Cat(bits[:j], bits[j + 1 :]))
         with m.If(reading):
             m.d.sync += reading.eq(0)
 

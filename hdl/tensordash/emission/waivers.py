@@ -61,6 +61,7 @@ UNUSED = {
     "m_axi_bid": "All writes have one ID.",
     "most": "Its lowest bits are zero: a group's units at most, times groups.",
     "moves_*": "What would move beyond the end does not.",
+    **dict.fromkeys(("first_araddr", "second_araddr"), "A burst begins with a beat: lower bits are always zero."),
     "queue_base": "The ring of descriptors begins at a multiple of 64.",
     "ahead": "The last bank is before no head.",
     "read_data": "The sign of a mask's value does not matter.",
