@@ -106,7 +106,7 @@ def test_what_was_never_met(tmp_path, ran):
 def test_a_job_that_cannot_run(tmp_path, monkeypatch):
     """In a process of its own: here one whose simulator is missing."""
     broken = Campaign(tmp_path, 126, 1)
-    broken.simulator = "modelsim"
+    broken._arguments = ("modelsim",)
     with pytest.raises(SimulatorError, match="^soak job 126:0 could not run: simulator must be one of auto, icarus"):
         broken.run()
     assert not broken.path.exists()
