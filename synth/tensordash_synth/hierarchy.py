@@ -14,12 +14,14 @@ PREFIX = "tensordash_"
 # Small parts of one component: mapped with the module around them, where their logic can merge with its own.
 MERGED = frozenset(
     {
+        "addend_accumulator",
         "multiplier",
         "exact_accumulator",
         "fused_accumulator",
         "integer_multiplier",
         "integer_accumulator",
         "product_scaler",
+        "product_sum",
         "scaled_accumulator",
         "scheduler",
         "step_sums",

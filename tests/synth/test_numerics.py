@@ -9,8 +9,10 @@ import pytest
 import tensordash_synth
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.numerics import Fused
+from tensordash.emission.verilog import render
 from tensordash_cli.main import run
 from tensordash_synth import LibertyError, every_numerics, numerics_costs, numerics_table, synthesize, yosys
+from tensordash_synth.hierarchy import Hierarchy
 
 TINY = TileConfig(rows=1, columns=2, lanes=2, sparsity="none", format="int8", pipeline=1)
 CORES = (TINY, TileConfig(lanes=2, sparsity="none", format="fp8_e4m3", pipeline=1, headroom_bits=0))
@@ -52,6 +54,34 @@ def test_the_tile_s_own_numerics_are_among_them():
     mixed = TileConfig(format={"a": "fp16", "b": "fp8_e4m3"}, accumulator="volta")
     assert every_numerics(mixed)[-1].format == mixed.format
     assert len(every_numerics(load_preset("paper-bf16"))) == 39
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        ["tile.format=int8"],
+        ["tile.format=fp8_e4m3", "tile.accumulator=blackwell-fp8"],
+        ["tile.format=fp8_e4m3", "tile.accumulator=hopper-fp16", "tile.initial=true"],
+        ["tile.initial=true"],
+    ],
+    ids=" ".join,
+)
+def test_a_core_is_mapped_with_all_that_is_in_it(setting):
+    """Or its figures are of what is left around the parts."""
+    _nothing_is_left_out(load_preset("paper", ["tile.rows=1", "tile.columns=1", *setting]))
+
+
+@pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
+def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
+    """Likewise, of the dense tile as well, which has its scales elsewhere."""
+    tile = load_preset(name, ["tile.rows=1", "tile.columns=1"])
+    _nothing_is_left_out(tile)
+    _nothing_is_left_out(tile.baseline)
+
+
+def _nothing_is_left_out(config):
+    hierarchy = Hierarchy(render(config)["tensordash.v"], "tensordash_tile")
+    assert not hierarchy.black_boxes("tensordash_pe")
 
 
 def test_figures(document):
