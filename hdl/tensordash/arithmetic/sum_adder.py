@@ -1,6 +1,6 @@
-"""Sum adder: partial sums join a pass's."""
+"""Sum adder: partial sums and biases join a pass's sums."""
 
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -11,23 +11,28 @@ __all__ = ["SumAdder"]
 
 
 class SumAdder(Block):
-    """Adds two exact sums, or passes the first on, into a register.
+    """Adds to a sum, or to the last total, into a register.
 
-    Timing: one cycle, one sum per cycle.
+    Timing: one cycle, one addition per cycle.
 
     Parameters
     ----------
     width : int
         Bits of a sum, sign included.
+    biased : bool
+        There are biases.
 
     Members
     -------
     sum, partial : In(RawSumLayout)
-        What is added.
+        A sum, and what is added to it.
     add : In(1)
         `partial` counts.
+    again : In(1), bias : In(RawSumLayout), carry : In(1)
+        Only if `biased`: the last total instead of `sum`; what is added besides, a number and 1 more (`BiasAligner`).
+        Never both `partial` and a bias that is not zero.
     load : In(1)
-        Take both; otherwise the outputs stay.
+        Add; otherwise the outputs stay.
     total : Out(RawSumLayout)
         The sum, modulo 2^width.
     overflow : Out(1)
@@ -36,13 +41,14 @@ class SumAdder(Block):
     Source: docs/core.md, "Multiply".
     """
 
-    def __init__(self, *, width: int) -> None:
-        self.width = require_int("width", width, 2)
+    def __init__(self, *, width: int, biased: bool) -> None:
+        self.width, self.biased = require_int("width", width, 2), biased
         super().__init__(
             {
                 "sum": In(RawSumLayout(width)),
                 "partial": In(RawSumLayout(width)),
                 "add": In(1),
+                **({"again": In(1), "bias": In(RawSumLayout(width)), "carry": In(1)} if biased else {}),
                 "load": In(1),
                 "total": Out(RawSumLayout(width)),
                 "overflow": Out(1),
@@ -52,17 +58,30 @@ class SumAdder(Block):
     def elaborate(self, platform):
         """Gate, add, register. What is told of overflow is made behind the register, off the carry chain's end."""
         m = Module()
-        partial = Signal(RawSumLayout(self.width))
-        m.d.comb += partial.as_value().eq(self.partial.as_value() & self.add.replicate(len(partial.as_value())))
-        total = Signal(signed(self.width + 1))
-        m.d.comb += total.eq(self.sum.number.as_signed() + partial.number.as_signed())
+        layout = RawSumLayout(self.width)
+        held, added = Signal(layout, name="held"), Signal(layout, name="added")
+        carry = self.carry if self.biased else Const(0, 1)
+        more = self.partial.as_value() & self.add.replicate(layout.size)
+        m.d.comb += [
+            held.as_value().eq(
+                Mux(self.again, self.total.as_value(), self.sum.as_value()) if self.biased else self.sum
+            ),
+            added.as_value().eq(more | self.bias.as_value() if self.biased else more),
+        ]
+        # One bit more at the lower end, so that one carry chain adds the carry, too.
+        total = Signal(signed(self.width + 2))
+        m.d.comb += total.eq(
+            Cat(Const(1), held.number).as_signed() + Cat(carry, added.number).as_signed()
+            if self.biased
+            else Cat(Const(0), held.number.as_signed() + added.number.as_signed())
+        )
         number = Signal(self.width + 1, reset_less=True)
         specials = Signal(2, reset_less=True)
         with m.If(self.load):
             m.d.sync += [
-                number.eq(total),
-                specials[0].eq(self.sum.positive | partial.positive),
-                specials[1].eq(self.sum.negative | partial.negative),
+                number.eq(total[1:]),
+                specials[0].eq(held.positive | added.positive),
+                specials[1].eq(held.negative | added.negative),
             ]
         m.d.comb += [
             self.total.number.eq(number[:-1]),

@@ -23,7 +23,7 @@ ADDRESS_BITS = 16
 class GroupWriter(Block):
     """Collects as many rows of results as there are lanes, and writes the groups that they make.
 
-    Timing: a piece of a row in each cycle until a group's rows are there; then each group takes a cycle for each turn
+    Timing: a row in each cycle until a group's rows are there; then each group takes a cycle for each turn
     (the greatest common divisor of stride and lanes) and each of an FP32 group's words, two more with a mask, and one
     to go on to the next of a row. With the last word the next rows begin.
 
@@ -35,7 +35,7 @@ class GroupWriter(Block):
     Members
     -------
     rows : In(stream of row_layout)
-        Results, a row in `result_cycles` pieces, its lowest columns first.
+        Results.
     transposed, fp32 : In(1), stride : In(3), x_size : In(16)
         The descriptor's fields.
     mask : In(1), mask_offset : In(16)
@@ -64,7 +64,7 @@ class GroupWriter(Block):
         counts = range(self.lanes**2 + 1)
         super().__init__(
             {
-                "rows": In(stream.Signature(row_layout(config.result_columns))),
+                "rows": In(stream.Signature(row_layout(config.tile.columns))),
                 "transposed": In(1),
                 "fp32": In(1),
                 "stride": In(3),
@@ -95,15 +95,14 @@ class GroupWriter(Block):
         fill = Signal(lanes, init=1)  # the row of a group that comes next, one-hot
         full, ready = Signal(name="full"), Signal(name="ready")
         group = Signal(groups, init=1)  # which of the groups that the rows make is written, one-hot
-        piece = Signal(self.config.result_cycles, init=1)  # of the row, one-hot
         taken = Signal()
         goes = Signal()  # the last of the groups is written in this cycle
         m.d.comb += [
             self.rows.ready.eq(~full | goes),
             taken.eq(self.rows.valid & self.rows.ready),
-            self.empty.eq(fill[0] & piece[0] & ~full),
+            self.empty.eq(fill[0] & ~full),
         ]
-        cells = self._cells(m, taken, fill, piece, group)
+        cells = self._cells(m, taken, fill, group)
         counts = self._place(m)
         ends = self._write(m, full & ready, cells, counts)
         # Where the walk stands is known a cycle after it has stepped.
@@ -115,29 +114,21 @@ class GroupWriter(Block):
         with m.If(goes):
             m.d.sync += full.eq(0)
         with m.If(taken):
-            m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.If(taken & piece[-1]):
             m.d.sync += [fill.eq(fill.rotate_left(1)), full.eq(fill[-1])]
         return m
 
-    def _cells(self, m: Module, taken, fill, piece, group) -> list[list[Any]]:
+    def _cells(self, m: Module, taken, fill, group) -> list[list[Any]]:
         """The group that is written, by position and channel: bits, whether it is zero, whether it is not finite."""
         lanes, rows = self.lanes, self.rows.payload
         chosen: list[list[list[Any]]] = [[[] for _ in range(lanes)] for _ in range(lanes)]
-        width = self.config.result_columns
-        beat = [Cat(rows.values[j], rows.zero[j], rows.non_finite[j]) for j in range(width)]
+        beat = [Cat(rows.values[j], rows.zero[j], rows.non_finite[j]) for j in range(self.columns)]
         for index in range(self.columns // lanes):
             for position in range(lanes):
                 for channel in range(lanes):
                     cell = Signal(34, name=f"cell_{index}_{position}_{channel}", reset_less=True)
                     plain, turned = index * lanes + channel, index * lanes + position  # its column
-                    comes = Mux(
-                        self.transposed,
-                        fill[channel] & piece[turned // width],
-                        fill[position] & piece[plain // width],
-                    )
-                    with m.If(taken & comes):
-                        m.d.sync += cell.eq(Mux(self.transposed, beat[turned % width], beat[plain % width]))
+                    with m.If(taken & Mux(self.transposed, fill[channel], fill[position])):
+                        m.d.sync += cell.eq(Mux(self.transposed, beat[turned], beat[plain]))
                     chosen[position][channel].append(cell & group[index].replicate(34))
         return [[reduce(or_, each) for each in position] for position in chosen]
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,10 +16,10 @@ from ..memory.memory import Memory
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
 from ..movers.unit import CommandSignature, DescriptorRegister
 from ..movers.walk import Walk
-from ..one_hot import one_hot_mux
 from .bias_fetch import BiasFetch
 from .group_writer import GroupWriter
 from .result_pipeline import FLAGS, ResultPipeline
+from .row_adder import RowAdder
 
 __all__ = ["COUNTS", "Output"]
 
@@ -30,8 +30,9 @@ LOOPS = 4
 class Output(Block):
     """Takes the blocks of a multiply, adds partial sums, and keeps the sums or writes results.
 
-    Timing: a row of a block in `result_cycles`, but for the cycles in which groups are written (see `GroupWriter`). The
-    first row is taken two cycles after the descriptor's last beat, or more.
+    Timing: a row of a block in a cycle if nothing is added to it, else in `result_cycles` (twice as many with a partial
+    sum and a bias), but for the cycles in which groups are written (see `GroupWriter`). The first row is taken two
+    cycles after the descriptor's last beat, or more.
 
     Parameters
     ----------
@@ -79,11 +80,12 @@ class Output(Block):
                 "clear": In(1),
             }
         )
+        self.adder = RowAdder(config)
         self.pipeline = ResultPipeline(config)
         self.writer = GroupWriter(config)
         self.walk = Walk(loops=LOOPS)
         self._words = config.partial_sums * tile.rows * config.result_cycles
-        self.partial_sums = Memory(words=max(2, self._words), bits=self.pipeline.piece_bits)
+        self.partial_sums = Memory(words=max(2, self._words), bits=len(self.adder.kept))
         if config.bias:
             self.bias_fetch = BiasFetch(config)
             self.bias_walk = Walk(loops=LOOPS, only_y=True)
@@ -91,6 +93,7 @@ class Output(Block):
     def elaborate(self, platform):
         """Rows in; partial sums; biases; groups out; counts."""
         m = Module()
+        m.submodules.adder = placed(self.adder, platform)
         m.submodules.pipeline = placed(self.pipeline, platform)
         m.submodules.writer = placed(self.writer, platform)
         m.submodules.walk = placed(self.walk, platform)
@@ -99,8 +102,9 @@ class Output(Block):
         self._running = Signal(name="running")
         self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
         m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
-        left, taken = self._take(m)
-        beyond = self._keep(m, taken)
+        self._biased = self._descriptor["bias"] if self.config.bias else Const(0, 1)
+        left = self._take(m)
+        beyond = self._keep(m)
         self._give(m)
         self._follow(m, self.walk, self.writer.step)
         if self.config.bias:
@@ -110,36 +114,34 @@ class Output(Block):
         self._count(m)
         return m
 
-    def _take(self, m: Module) -> tuple[Any, Any]:
-        """Rows of so many blocks, piece by piece, and no more: whether some are left, and whether a piece is taken."""
+    def _take(self, m: Module) -> Any:
+        """Rows of so many blocks, and no more, to who adds or to who rounds; whether some are left."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
-        sums, payload = self.pipeline.sums, self.sums.payload
-        piece = Signal(self.config.result_cycles, init=1)  # of the row, one-hot
-        values = [Value.cast(value) for value in payload.values]
+        adder, pipeline = self.adder, self.pipeline
+        # Rows to which nothing is added go by the adders.
+        whole = Signal(name="whole")
         m.d.comb += [
-            *(
-                Value.cast(value).eq(one_hot_mux(piece, values[column :: self.config.result_columns]))
-                for column, value in enumerate(sums.payload.values)
-            ),
-            sums.payload.last.eq(payload.last & piece[-1]),
-            sums.valid.eq(self.sums.valid & left),
-            taken.eq(sums.valid & sums.ready),
-            self.sums.ready.eq(sums.ready & left & piece[-1]),
+            whole.eq(descriptor["emit"] & ~descriptor["add"] & ~self._biased),
+            pipeline.whole.eq(whole),
+            pipeline.rows.payload.eq(self.sums.payload.values),
+            pipeline.rows.valid.eq(self.sums.valid & left & whole),
+            adder.rows.payload.eq(self.sums.payload.values),
+            adder.rows.valid.eq(self.sums.valid & left & ~whole),
+            self.sums.ready.eq(left & Mux(whole, pipeline.rows.ready, adder.rows.ready)),
+            taken.eq(self.sums.valid & self.sums.ready),
         ]
-        with m.If(taken):
-            m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.If(taken & sums.payload.last):
+        with m.If(taken & self.sums.payload.last):
             m.d.sync += left_a.eq(left_a - 1)
             with m.If(left_a == 1):
                 m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
         with m.If(self._starts):
             m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(descriptor["b_streams"]), left.eq(1)]
-        return left, taken
+        return left
 
-    def _keep(self, m: Module, taken) -> Any:
-        """Partial sums, read a piece ahead of the tile's; returns whether a place was beyond their end."""
-        words, memory, pipeline, descriptor = self._words, self.partial_sums, self.pipeline, self._descriptor
+    def _keep(self, m: Module) -> Any:
+        """Partial sums, read a piece ahead of the adder; returns whether a place was beyond their end."""
+        words, memory, adder, descriptor = self._words, self.partial_sums, self.adder, self._descriptor
         of_block = words // self.config.partial_sums
         # The word of the piece that is taken next; `words` stands for all beyond.
         word = Signal(range(words + 1), reset_less=True)
@@ -149,14 +151,14 @@ class Output(Block):
         m.d.comb += [
             after.eq(Mux(word == words, words, word + 1)),
             first.eq(Mux(descriptor["partial"] < self.config.partial_sums, descriptor["partial"] * of_block, words)),
-            memory.read_enable.eq(self._starts | taken),
+            memory.read_enable.eq(self._starts | adder.taken),
             memory.read_address.eq(Mux(self._starts, first, after)),
-            memory.write_enable.eq(pipeline.keep & (kept != words)),
+            memory.write_enable.eq(adder.keep & (kept != words)),
             memory.write_address.eq(kept),
-            memory.write_data.eq(pipeline.kept),
-            pipeline.partial.eq(memory.read_data),
+            memory.write_data.eq(adder.kept),
+            adder.partial.eq(memory.read_data),
         ]
-        with m.If(taken):
+        with m.If(adder.taken):
             m.d.sync += [word.eq(after), kept.eq(word)]
             with m.If((word == words) & (descriptor["add"] | ~descriptor["emit"])):
                 m.d.sync += beyond.eq(1)
@@ -191,18 +193,22 @@ class Output(Block):
             fetch.transposed.eq(descriptor["transposed"]),
             fetch.address.eq(descriptor["bias_address"]),
             fetch.y.eq(self.bias_walk.y),
-            self.pipeline.bias.eq(fetch.values),
-            self.pipeline.bias_valid.eq(fetch.valid),
-            fetch.taken.eq(self.pipeline.bias_taken),
+            self.adder.biased.eq(self._biased & descriptor["emit"]),
+            self.adder.bias.eq(fetch.values),
+            self.adder.bias_valid.eq(fetch.valid),
+            fetch.taken.eq(self.adder.bias_taken),
         ]
 
     def _give(self, m: Module) -> None:
         """The descriptor's fields to whom they are for, and results to the writer."""
         config, pipeline, writer, descriptor = self.config, self.pipeline, self.writer, self._descriptor
+        wiring.connect(m, self.adder.pieces, pipeline.pieces)
         built = {"relu": config.relu, "stochastic": config.stochastic}
         for name in FLAGS:
             m.d.comb += getattr(pipeline, name).eq(descriptor[name] if built.get(name, True) else 0)
         m.d.comb += [
+            self.adder.add.eq(descriptor["add"]),
+            self.adder.emit.eq(descriptor["emit"]),
             pipeline.scale.eq(descriptor["scale"] if config.scale else 0),
             pipeline.seed.eq(descriptor["seed"]),
             pipeline.start.eq(self._starts),
@@ -251,7 +257,7 @@ class Output(Block):
         with m.If(self.writer.outside):
             m.d.sync += outside.eq(1)
         m.d.comb += [
-            done.eq(self._running & ~left & self.pipeline.empty & self.writer.empty),
+            done.eq(self._running & ~left & self.adder.empty & self.pipeline.empty & self.writer.empty),
             self.command.done.eq(done),
             self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(outside, ERRORS["address"], 0))),
         ]
@@ -262,7 +268,7 @@ class Output(Block):
         grows = {
             "zeros": Mux(counted, writer.zeros, 0),
             "non_finite": Mux(counted, writer.non_finite, 0),
-            "overflow": sum(self.pipeline.overflows),
+            "overflow": sum(self.adder.overflows),
         }
         for name, more in grows.items():
             count, total = Signal(32, name=f"{name}_counted"), Signal(33, name=f"{name}_total")

@@ -16,7 +16,7 @@ from ..golden.numbers import fixed_values, is_finite, is_zero
 from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
-from .results import Generators, result_bits
+from .results import Generators, fixed_bias, result_bits
 from .tensors import deflate, inflate, value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
@@ -327,12 +327,21 @@ class GoldenCore:
 
     def _add(self, block: Sequence[ExactAccumulator], partial: Sequence[ExactAccumulator]) -> None:
         """Add partial sums to a block."""
-        half = 1 << (block[0].width - 1)
         for sums, other in zip(block, partial, strict=True):
-            total = sums.total + other.total
-            sums.total = (total + half) % (2 * half) - half
-            sums.infinities |= other.infinities
-            self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
+            self._sum(sums, other.total, other.infinities)
+
+    def _add_biases(self, sums: Sequence[ExactAccumulator], values: Mapping[str, int], first: int) -> None:
+        """Add the biases of channels from the first on to the sums of a position."""
+        for c, each in enumerate(sums):
+            self._sum(each, *fixed_bias(self._bias(values, first + c), each.width, each.exponent))
+
+    def _sum(self, sums: ExactAccumulator, added: int, infinities: frozenset[int]) -> None:
+        """Add a number in the accumulator's units and infinities of these signs to a sum."""
+        half = 1 << (sums.width - 1)
+        total = sums.total + added
+        sums.total = (total + half) % (2 * half) - half
+        sums.infinities |= infinities
+        self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
 
     def _emit(
         self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, generators: Generators
@@ -345,15 +354,15 @@ class GoldenCore:
             for first_column in range(0, tile.columns, lanes):
                 for i in range(lanes):
                     x = walk.x + i * values["stride"]
+                    # Position i is a row, or with `transposed` a column.
+                    places = [
+                        (first_row + c, first_column + i) if values["transposed"] else (first_row + i, first_column + c)
+                        for c in range(lanes)
+                    ]
+                    sums = [block[row * tile.columns + column] for row, column in places]
+                    if values["bias"]:
+                        self._add_biases(sums, values, walk.y * lanes)
                     if 0 <= x < -(-values["x_size"] // lanes) * lanes:
-                        # Position i is a row, or with `transposed` a column.
-                        places = [
-                            (first_row + c, first_column + i)
-                            if values["transposed"]
-                            else (first_row + i, first_column + c)
-                            for c in range(lanes)
-                        ]
-                        sums = [block[row * tile.columns + column] for row, column in places]
                         random = [randoms[row][column] for row, column in places]
                         inside &= self._position(x, sums, random, values, walk)
                 walk.step()
@@ -379,9 +388,8 @@ class GoldenCore:
         if x < values["x_size"]:
             mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
             for c in range(lanes):
-                bias = self._bias(values, walk.y * lanes + c) if values["bias"] else 0
                 masked = is_zero(int(mask[c]), fmt)
-                results[c] = result_bits(sums[c].result_bits(bias), values, fmt, masked=masked, random=random[c])
+                results[c] = result_bits(sums[c].result_bits(), values, fmt, masked=masked, random=random[c])
         made, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
         kind = value_type(32 if values["fp32"] else config.value_bits)
         written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
