@@ -53,8 +53,6 @@ class ResultConverter(Block):
     result : Out(32)
         The number, in the lowest bits: a magnitude beyond the largest finite one is an infinity, or NaN if the format
         has none; toward zero a finite one is the largest.
-    zero, non_finite : Out(1)
-        What it is.
 
     Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, sections 4.3 and 7.4.
     """
@@ -70,8 +68,6 @@ class ResultConverter(Block):
                 **({"stochastic": In(1), "random": In(RANDOM_BITS)} if stochastic else {}),
                 "toward_zero": In(1),
                 "result": Out(RESULT_BITS),
-                "zero": Out(1),
-                "non_finite": Out(1),
             },
             variant=fmt.name,
         )
@@ -128,8 +124,6 @@ class ResultConverter(Block):
         cleared = sign & self.relu if self.has_relu else Const(0)
         kept_finite = toward_zero & ~special
 
-        some = pattern[cut:].any() | (self.fp32 & pattern[:cut].any())
-
         def of(target: FloatFormat, bits):
             """The result in a format, of the rounded magnitude."""
             quiet = target.largest + 1
@@ -139,7 +133,5 @@ class ResultConverter(Block):
 
         m.d.comb += [
             self.result.eq(Mux(self.fp32, of(FP32, pattern), of(fmt, pattern[cut:]))),
-            self.zero.eq(~not_a_number & (cleared | ~(special | some))),
-            self.non_finite.eq(not_a_number | (beyond & ~kept_finite & ~cleared)),
         ]
         return m

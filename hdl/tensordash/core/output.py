@@ -218,6 +218,7 @@ class Output(Block):
             *(getattr(writer, name).eq(descriptor[name]) for name in ("transposed", "fp32", "stride", "x_size")),
             writer.address.eq(self.walk.address),
             writer.x.eq(self.walk.x),
+            writer.start.eq(self._starts),
         ]
         if config.mask:
             m.d.comb += [
@@ -264,10 +265,9 @@ class Output(Block):
 
     def _count(self, m: Module) -> None:
         """Counts that stay at their largest value."""
-        writer, counted = self.writer, self.writer.counted
         grows = {
-            "zeros": Mux(counted, writer.zeros, 0),
-            "non_finite": Mux(counted, writer.non_finite, 0),
+            "zeros": self.writer.zeros,
+            "non_finite": self.writer.non_finite,
             "overflow": sum(self.adder.overflows),
         }
         for name, more in grows.items():

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
-from amaranth.lib.data import ArrayLayout, StructLayout
+from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.random_bits import RandomBits
@@ -14,15 +14,10 @@ from ..layouts import RESULT_BITS, accumulator_shape, sum_shape
 
 GOLDEN_RATIO = 0x9E3779B9
 
-__all__ = ["FLAGS", "ResultPipeline", "row_layout"]
+__all__ = ["FLAGS", "ResultPipeline"]
 
 FLAGS = ("fp32", "relu", "stochastic", "toward_zero")
 """Fields of a descriptor that the pipeline takes, of one bit."""
-
-
-def row_layout(columns: int) -> StructLayout:
-    """A row of results: values in their lowest bits, and what each of them is."""
-    return StructLayout({"values": ArrayLayout(RESULT_BITS, columns), "zero": columns, "non_finite": columns})
 
 
 class ResultPipeline(Block):
@@ -47,7 +42,7 @@ class ResultPipeline(Block):
         The descriptor's fields. They stay as they are while something is here.
     seed : In(32), start : In(1)
         Random bits begin anew with this seed.
-    out : Out(stream of row_layout)
+    out : Out(stream of 32 bits, columns)
         Results. Operands in the lowest bits of each value.
     empty : Out(1)
         No whole row is here.
@@ -69,7 +64,7 @@ class ResultPipeline(Block):
                 **{name: In(1) for name in (*FLAGS, "start")},
                 "scale": In(signed(8)),
                 "seed": In(32),
-                "out": Out(stream.Signature(row_layout(tile.columns))),
+                "out": Out(stream.Signature(ArrayLayout(RESULT_BITS, tile.columns))),
                 "empty": Out(1),
             }
         )
@@ -136,7 +131,7 @@ class ResultPipeline(Block):
 
     def _convert(self, m: Module, platform, column: int, moves, offset) -> None:
         """A column's register of what is rounded, and its results."""
-        config, converter, out = self.config, self._converters[column], self.out.payload
+        config, converter = self.config, self._converters[column]
         value = Signal(RESULT_BITS, name=f"value_{column}", reset_less=True)
         with m.If(moves):
             m.d.sync += value.eq(self._rounders[column].value)
@@ -146,9 +141,7 @@ class ResultPipeline(Block):
             converter.offset.eq(offset),
             converter.fp32.eq(self.fp32),
             converter.toward_zero.eq(self.toward_zero),
-            out.values[column].eq(converter.result),
-            out.zero[column].eq(converter.zero),
-            out.non_finite[column].eq(converter.non_finite),
+            self.out.payload[column].eq(converter.result),
         ]
         if config.relu:
             m.d.comb += converter.relu.eq(self.relu)
