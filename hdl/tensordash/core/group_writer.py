@@ -48,6 +48,8 @@ class GroupWriter(Block):
         A descriptor begins: in the next cycle the walk stands at its first group.
     address : In(16), x : In(signed(16)), step : Out(1)
         Where the walk stands, and that it shall go on. It stands at the groups of rows that come after those here.
+    hold : In(1)
+        It must not go on yet.
     read : Out(BufferReadSignature)
         Only with masks.
     write : Out(BufferWriteSignature)
@@ -84,6 +86,7 @@ class GroupWriter(Block):
                 "address": In(ADDRESS_BITS),
                 "x": In(signed(16)),
                 "step": Out(1),
+                "hold": In(1),
                 "write": Out(BufferWriteSignature(**port)),
                 "zeros": Out(counts),
                 "non_finite": Out(counts),
@@ -152,9 +155,11 @@ class GroupWriter(Block):
         places = [Signal(len(place), name=f"place_{k}", reset_less=True) for k in range(groups)]
         index = Signal(groups, init=1)  # which is loaded, one-hot
         loads = Signal()
-        m.d.comb += [loads.eq(~ready | over), self.step.eq(loads)]
+        m.d.comb += [loads.eq((~ready | over) & ~self.hold), self.step.eq(loads)]
         with m.If(loads):
             m.d.sync += [index.eq(index.rotate_left(1)), ready.eq(index[-1])]
+        with m.Elif(over):
+            m.d.sync += ready.eq(0)
         with m.If(self.start):
             m.d.sync += [index.eq(1), ready.eq(0)]
         for k, each in enumerate(places):

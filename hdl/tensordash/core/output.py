@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -88,7 +88,8 @@ class Output(Block):
         self.partial_sums = Memory(words=max(2, self._words), bits=len(self.adder.kept))
         if config.bias:
             self.bias_fetch = BiasFetch(config)
-            self.bias_walk = Walk(loops=LOOPS, only_y=True)
+            # Where a row is of one group, biases are read of where the one walk stands before the writer takes it.
+            self.bias_walk = Walk(loops=LOOPS, only_y=True) if config.parts("a") > 1 else None
 
     def elaborate(self, platform):
         """Rows in; partial sums; biases; groups out; counts."""
@@ -115,20 +116,14 @@ class Output(Block):
         return m
 
     def _take(self, m: Module) -> Any:
-        """Rows of so many blocks, and no more, to who adds or to who rounds; whether some are left."""
+        """Rows of so many blocks, and no more; whether some are left."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
-        adder, pipeline = self.adder, self.pipeline
-        # Rows to which nothing is added go by the adders.
-        whole = Signal(name="whole")
+        rows = self.adder.rows
         m.d.comb += [
-            whole.eq(descriptor["emit"] & ~descriptor["add"] & ~self._biased),
-            pipeline.whole.eq(whole),
-            pipeline.rows.payload.eq(self.sums.payload.values),
-            pipeline.rows.valid.eq(self.sums.valid & left & whole),
-            adder.rows.payload.eq(self.sums.payload.values),
-            adder.rows.valid.eq(self.sums.valid & left & ~whole),
-            self.sums.ready.eq(left & Mux(whole, pipeline.rows.ready, adder.rows.ready)),
+            rows.payload.eq(self.sums.payload.values),
+            rows.valid.eq(self.sums.valid & left),
+            self.sums.ready.eq(rows.ready & left),
             taken.eq(self.sums.valid & self.sums.ready),
         ]
         with m.If(taken & self.sums.payload.last):
@@ -136,7 +131,10 @@ class Output(Block):
             with m.If(left_a == 1):
                 m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
         with m.If(self._starts):
-            m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(descriptor["b_streams"]), left.eq(1)]
+            m.d.sync += [left_a.eq(descriptor["a_streams"]), left.eq(1)]
+        there, b_streams = descriptor.arriving("b_streams")
+        with m.If(there):
+            m.d.sync += left_b.eq(b_streams)
         return left
 
     def _keep(self, m: Module) -> Any:
@@ -148,11 +146,12 @@ class Output(Block):
         after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
         kept = Signal(range(words + 1), reset_less=True)
         beyond = Signal(name="beyond")
+        there, place = descriptor.arriving("partial")
         m.d.comb += [
             after.eq(Mux(word == words, words, word + 1)),
-            first.eq(Mux(descriptor["partial"] < self.config.partial_sums, descriptor["partial"] * of_block, words)),
+            first.eq(Mux(place < self.config.partial_sums, place * of_block, words)),
             memory.read_enable.eq(self._starts | adder.taken),
-            memory.read_address.eq(Mux(self._starts, first, after)),
+            memory.read_address.eq(Mux(self._starts, word, after)),
             memory.write_enable.eq(adder.keep & (kept != words)),
             memory.write_address.eq(kept),
             memory.write_data.eq(adder.kept),
@@ -162,7 +161,7 @@ class Output(Block):
             m.d.sync += [word.eq(after), kept.eq(word)]
             with m.If((word == words) & (descriptor["add"] | ~descriptor["emit"])):
                 m.d.sync += beyond.eq(1)
-        with m.If(self._starts):
+        with m.If(there):
             m.d.sync += [word.eq(first), beyond.eq(0)]
         return beyond
 
@@ -182,17 +181,26 @@ class Output(Block):
         ]
 
     def _bias(self, m: Module, platform) -> None:
-        """Biases come by a walk of their own, ahead of that of the groups that are written."""
-        fetch, descriptor = self.bias_fetch, self._descriptor
+        """Biases are read ahead of the groups that are written."""
+        fetch, descriptor, walk = self.bias_fetch, self._descriptor, self.bias_walk or self.walk
         m.submodules.bias_fetch = placed(fetch, platform)
-        m.submodules.bias_walk = placed(self.bias_walk, platform)
-        self._follow(m, self.bias_walk, fetch.step)
+        if self.bias_walk:
+            m.submodules.bias_walk = placed(self.bias_walk, platform)
+            self._follow(m, self.bias_walk, fetch.step)
+            m.d.comb += fetch.there.eq(1)
+        else:
+            fetched = Signal(name="bias_fetched")  # where the walk stands
+            m.d.comb += [fetch.there.eq(~fetched), self.writer.hold.eq(fetch.bias & ~fetched)]
+            with m.If(self._starts | self.writer.step):
+                m.d.sync += fetched.eq(0)
+            with m.Elif(fetch.step):
+                m.d.sync += fetched.eq(1)
         m.d.comb += [
             fetch.start.eq(self._starts),
             fetch.bias.eq(descriptor["bias"] & descriptor["emit"] & self._running),
             fetch.transposed.eq(descriptor["transposed"]),
             fetch.address.eq(descriptor["bias_address"]),
-            fetch.y.eq(self.bias_walk.y),
+            fetch.y.eq(walk.y),
             self.adder.biased.eq(self._biased & descriptor["emit"]),
             self.adder.bias.eq(fetch.values),
             self.adder.bias_valid.eq(fetch.valid),
@@ -202,7 +210,7 @@ class Output(Block):
     def _give(self, m: Module) -> None:
         """The descriptor's fields to whom they are for, and results to the writer."""
         config, pipeline, writer, descriptor = self.config, self.pipeline, self.writer, self._descriptor
-        wiring.connect(m, self.adder.pieces, pipeline.pieces)
+        wiring.connect(m, self.adder.sums, pipeline.sums)
         built = {"relu": config.relu, "stochastic": config.stochastic}
         for name in FLAGS:
             m.d.comb += getattr(pipeline, name).eq(descriptor[name] if built.get(name, True) else 0)
@@ -210,8 +218,7 @@ class Output(Block):
             self.adder.add.eq(descriptor["add"]),
             self.adder.emit.eq(descriptor["emit"]),
             pipeline.scale.eq(descriptor["scale"] if config.scale else 0),
-            pipeline.seed.eq(descriptor["seed"]),
-            pipeline.start.eq(self._starts),
+            Cat(pipeline.start, pipeline.seed).eq(Cat(*descriptor.arriving("seed"))),
             writer.rows.payload.eq(pipeline.out.payload),
             writer.rows.valid.eq(pipeline.out.valid),
             pipeline.out.ready.eq(writer.rows.ready),

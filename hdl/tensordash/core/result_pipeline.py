@@ -1,6 +1,6 @@
 """Result pipeline: rows of sums become rows of results."""
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
@@ -10,7 +10,8 @@ from ..arithmetic.result_converter import OFFSET_BITS, ResultConverter, offset_o
 from ..arithmetic.rounder import Rounder
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
-from ..layouts import RESULT_BITS, accumulator_shape, sum_shape
+from ..layouts import RESULT_BITS, accumulator_shape
+from .row_adder import pieces_layout
 
 GOLDEN_RATIO = 0x9E3779B9
 
@@ -23,9 +24,7 @@ FLAGS = ("fp32", "relu", "stochastic", "toward_zero")
 class ResultPipeline(Block):
     """Rounds rows of sums, and converts them.
 
-    A row comes at once, or in `result_cycles` *pieces* of as many columns, its lowest columns first.
-
-    Timing: a row, or the last piece of one, leaves as results two cycles after it is taken; a row or a piece per cycle.
+    Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle.
 
     Parameters
     ----------
@@ -34,10 +33,8 @@ class ResultPipeline(Block):
 
     Members
     -------
-    whole : In(1)
-        Rows come at once. It stays as it is while something is here.
-    rows : In(stream of sums, columns), pieces : In(stream of sums, result columns)
-        Rows at once, or in pieces.
+    sums : In(stream of pieces_layout)
+        Rows, at once or piece by piece.
     fp32, relu, stochastic, toward_zero : In(1), scale : In(signed(8))
         The descriptor's fields. They stay as they are while something is here.
     seed : In(32), start : In(1)
@@ -55,12 +52,9 @@ class ResultPipeline(Block):
         tile = config.tile
         width, least_exponent = accumulator_shape(tile.numerics)
         assert least_exponent is not None  # exact
-        sums = sum_shape(tile.numerics)
         super().__init__(
             {
-                "whole": In(1),
-                "rows": In(stream.Signature(ArrayLayout(sums, tile.columns))),
-                "pieces": In(stream.Signature(ArrayLayout(sums, config.result_columns))),
+                "sums": In(stream.Signature(pieces_layout(config))),
                 **{name: In(1) for name in (*FLAGS, "start")},
                 "scale": In(signed(8)),
                 "seed": In(32),
@@ -83,22 +77,16 @@ class ResultPipeline(Block):
         """Normalised; rounded; each with a valid bit."""
         m = Module()
         normal, rounded = Signal(name="normal"), Signal(name="rounded")
-        free, moves, leaves = Signal(name="free"), Signal(name="moves"), Signal(name="leaves")
-        piece = Signal(self.config.result_cycles, init=1)  # of the row that comes next, one-hot
-        comes = Signal()  # a piece, or a row
+        comes, moves, leaves = Signal(name="comes"), Signal(name="moves"), Signal(name="leaves")
         m.d.comb += [
             self.out.valid.eq(rounded),
             leaves.eq(rounded & self.out.ready),
             moves.eq(normal & (~rounded | leaves)),
-            free.eq(~normal | moves),
-            self.rows.ready.eq(free & self.whole),
-            self.pieces.ready.eq(free & ~self.whole),
-            comes.eq(free & Mux(self.whole, self.rows.valid, self.pieces.valid)),
+            self.sums.ready.eq(~normal | moves),
+            comes.eq(self.sums.valid & self.sums.ready),
             self.empty.eq(~normal & ~rounded),
         ]
-        with m.If(comes & ~self.whole):
-            m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.If(comes & (self.whole | piece[-1])):
+        with m.If(comes & self.sums.payload.pieces[-1]):
             m.d.sync += normal.eq(1)
         with m.Elif(moves):
             m.d.sync += normal.eq(0)
@@ -112,12 +100,9 @@ class ResultPipeline(Block):
         columns = self.config.result_columns
         for column, rounder in enumerate(self._rounders):
             m.submodules[f"rounder_{column}"] = placed(rounder, platform)
-            part = self.pieces.payload[column % columns]
             m.d.comb += [
-                Value.cast(rounder.sum).eq(
-                    Mux(self.whole, Value.cast(self.rows.payload[column]), Value.cast(part)),
-                ),
-                rounder.load.eq(comes & (self.whole | piece[column // columns])),
+                Value.cast(rounder.sum).eq(Value.cast(self.sums.payload.sums[column])),
+                rounder.load.eq(comes & self.sums.payload.pieces[column // columns]),
             ]
             self._convert(m, platform, column, moves, offset)
         for column, generator in enumerate(self._generators):

@@ -1,8 +1,8 @@
 """Row adder: partial sums and biases join rows of sums, piece by piece."""
 
-from amaranth.hdl import Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream
-from amaranth.lib.data import ArrayLayout
+from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..arithmetic.bias_aligner import BiasAligner
@@ -12,16 +12,23 @@ from ..configuration.core_config import CoreConfig
 from ..layouts import RESULT_BITS, accumulator_shape, sum_shape
 from ..one_hot import one_hot_mux
 
-__all__ = ["RowAdder"]
+__all__ = ["RowAdder", "pieces_layout"]
+
+
+def pieces_layout(config: CoreConfig) -> StructLayout:
+    """A row's sums, and which of its pieces they are of: one, or all."""
+    tile = config.tile
+    return StructLayout({"sums": ArrayLayout(sum_shape(tile.numerics), tile.columns), "pieces": config.result_cycles})
 
 
 class RowAdder(Block):
-    """Adds partial sums and biases to rows of sums.
+    """Adds partial sums and biases to rows of sums, in a register of a row.
 
-    A row goes in `result_cycles` *pieces* of as many columns, its lowest columns first.
+    A row to which nothing is added goes at once. Others go in `result_cycles` *pieces* of as many columns, the lowest
+    first.
 
-    Timing: a piece is the next partial sums in the cycle after it is taken, or may leave in it; one piece per cycle,
-    but for those that get a partial sum and a bias: one in two cycles.
+    Timing: a row or a piece is the next partial sums in the cycle after it is taken, or may leave in it; one per cycle,
+    but for pieces that get a partial sum and a bias: one in two cycles.
 
     Parameters
     ----------
@@ -47,8 +54,8 @@ class RowAdder(Block):
         Without `emit`: the sums that become partial sums, in this cycle.
     overflows : Out(result columns)
         Which sums left their range in an addition, once for each.
-    pieces : Out(stream of sums, result columns)
-        With `emit`: pieces of rows.
+    sums : Out(stream of pieces_layout)
+        With `emit`: rows, or their pieces.
     empty : Out(1)
         Nothing is here.
 
@@ -60,28 +67,25 @@ class RowAdder(Block):
         tile, columns = config.tile, config.result_columns
         width, least_exponent = accumulator_shape(tile.numerics)
         assert least_exponent is not None  # exact
-        piece = ArrayLayout(sum_shape(tile.numerics), columns)
+        piece_bits = ArrayLayout(sum_shape(tile.numerics), columns).size
+        biases = {
+            "biased": In(1),
+            "bias": In(ArrayLayout(RESULT_BITS, columns)),
+            "bias_valid": In(1),
+            "bias_taken": Out(1),
+        }
         super().__init__(
             {
                 "rows": In(stream.Signature(ArrayLayout(sum_shape(tile.numerics), tile.columns))),
                 "taken": Out(1),
-                "partial": In(piece.size),
+                "partial": In(piece_bits),
                 "add": In(1),
                 "emit": In(1),
-                **(
-                    {
-                        "biased": In(1),
-                        "bias": In(ArrayLayout(RESULT_BITS, columns)),
-                        "bias_valid": In(1),
-                        "bias_taken": Out(1),
-                    }
-                    if config.bias
-                    else {}
-                ),
-                "kept": Out(piece.size),
+                **(biases if config.bias else {}),
+                "kept": Out(piece_bits),
                 "keep": Out(1),
                 "overflows": Out(columns),
-                "pieces": Out(stream.Signature(piece)),
+                "sums": Out(stream.Signature(pieces_layout(config))),
                 "empty": Out(1),
             }
         )
@@ -89,60 +93,95 @@ class RowAdder(Block):
         self._aligners = [BiasAligner(width=width, least_exponent=least_exponent) for _ in range(columns * config.bias)]
 
     def elaborate(self, platform):
-        """A register of a piece, to which its bias is added in another cycle if it has got partial sums."""
+        """What is held, of which pieces, and whether its bias is still due."""
         m = Module()
-        config, columns = self.config, self.config.result_columns
-        held = Signal()
-        due: Signal | Const = Signal(name="due") if config.bias else Const(0)  # its bias is still to be added
+        config = self.config
+        held, comes, again, moves, ready, whole, twice, at_once = (
+            Signal(name=name) for name in ("held", "comes", "again", "moves", "ready", "whole", "twice", "at_once")
+        )
+        due = Signal(name="due")  # the bias of what is held is still to be added
         piece = Signal(config.result_cycles, init=1)  # of the row that is taken next, one-hot
-        moves, again, ready = Signal(name="moves"), Signal(name="again"), Signal(name="ready")
+        pieces = Signal(config.result_cycles)
+        biased = self.biased if config.bias else Const(0, 1)
         m.d.comb += [
+            whole.eq(self.emit & ~self.add & ~biased),
+            twice.eq(biased & self.add),
+            at_once.eq(biased & ~self.add),
             self.keep.eq(held & ~self.emit),
-            self.pieces.valid.eq(held & self.emit & ~due),
-            moves.eq(self.keep | (self.pieces.valid & self.pieces.ready)),
+            self.sums.valid.eq(held & self.emit & ~due),
+            self.sums.payload.pieces.eq(pieces),
+            moves.eq(self.keep | (self.sums.valid & self.sums.ready)),
             ready.eq(~held | moves),
-            self.taken.eq(self.rows.valid & ready),
-            self.rows.ready.eq(ready & piece[-1]),
+            comes.eq(self.rows.valid & ready),
+            self.taken.eq(comes & ~whole),
+            self.rows.ready.eq(ready & (whole | piece[-1])),
             self.empty.eq(~held),
         ]
         if config.bias:
-            at_once = Signal()  # the bias is all that is added
             m.d.comb += [
-                at_once.eq(self.biased & ~self.add),
                 ready.eq((~held | moves) & (~at_once | self.bias_valid)),
-                again.eq(held & due & self.bias_valid),
-                self.bias_taken.eq((self.taken & at_once) | again),
+                again.eq(due & self.bias_valid),
+                self.bias_taken.eq((comes & at_once) | again),
             ]
-            with m.If(self.taken):
-                m.d.sync += due.eq(self.biased & self.add)
+            with m.If(comes):
+                m.d.sync += due.eq(twice)
             with m.Elif(again):
                 m.d.sync += due.eq(0)
-        with m.If(self.taken):
-            m.d.sync += [held.eq(1), piece.eq(piece.rotate_left(1))]
+        with m.If(comes):
+            m.d.sync += [held.eq(1), pieces.eq(piece | whole.replicate(len(piece)))]
+            with m.If(~whole):
+                m.d.sync += piece.eq(piece.rotate_left(1))
         with m.Elif(moves):
             m.d.sync += held.eq(0)
+        self._add(m, platform, piece, due)
+        # Partial sums, and what is due, are in the first piece's place, whatever they are a piece of.
+        first = ~self.emit | twice
+        loads = [(comes & (whole | piece[0] | first)) | (again & pieces[0])] + [
+            (comes & (whole | (piece[k] & ~first))) | (again & pieces[k]) for k in range(1, len(piece))
+        ]
+        self._register(m, loads, whole)
+        overflows = Signal(len(self._adders), reset_less=True)
+        with m.If(comes | again):
+            m.d.sync += overflows.eq(Cat(adder.overflow for adder in self._adders))
+        m.d.comb += self.overflows.eq(overflows & (moves | again).replicate(len(overflows)))
+        return m
+
+    def _add(self, m: Module, platform, piece, due) -> None:
+        """Adders for a piece."""
+        columns = self.config.result_columns
         sums = [Value.cast(each) for each in self.rows.payload]
         bits = len(sums[0])
         for column, adder in enumerate(self._adders):
             m.submodules[f"adder_{column}"] = placed(adder, platform)
-            place = slice(column * bits, (column + 1) * bits)
             m.d.comb += [
                 Value.cast(adder.sum).eq(one_hot_mux(piece, sums[column::columns])),
-                Value.cast(adder.partial).eq(self.partial[place]),
+                Value.cast(adder.partial).eq(self.partial[column * bits : (column + 1) * bits]),
                 adder.add.eq(self.add & ~due),
-                adder.load.eq(self.taken | again),
-                self.kept[place].eq(Value.cast(adder.total)),
-                Value.cast(self.pieces.payload[column]).eq(Value.cast(adder.total)),
-                self.overflows[column].eq(adder.overflow & (moves | again)),
             ]
         for column, aligner in enumerate(self._aligners):
             m.submodules[f"aligner_{column}"] = placed(aligner, platform)
             adder = self._adders[column]
             m.d.comb += [
                 aligner.value.eq(self.bias[column]),
-                aligner.enable.eq(at_once | due),
+                aligner.enable.eq(due | (self.biased & ~self.add)),
                 adder.again.eq(due),
+                Value.cast(adder.earlier).eq(Value.cast(self.sums.payload.sums[column])),
                 Value.cast(adder.bias).eq(Value.cast(aligner.aligned)),
                 adder.carry.eq(aligner.carry),
             ]
-        return m
+
+    def _register(self, m: Module, loads, whole) -> None:
+        """A row: its lowest columns come through the adders in any case."""
+        columns = self.config.result_columns
+        kept = []
+        for column, out in enumerate(self.sums.payload.sums):
+            held = Signal(len(Value.cast(out)), name=f"sum_{column}", reset_less=True)
+            made = Value.cast(self._adders[column % columns].total)
+            if column >= columns:
+                made = Mux(whole, Value.cast(self.rows.payload[column]), made)
+            else:
+                kept.append(held)
+            with m.If(loads[column // columns]):
+                m.d.sync += held.eq(made)
+            m.d.comb += Value.cast(out).eq(held)
+        m.d.comb += self.kept.eq(Cat(kept))
