@@ -113,9 +113,10 @@ class BiasFetch(Block):
             chosen, sources = [], []
             for index, biases in enumerate(held):
                 for k in range(lanes):
-                    place = index * lanes + k
-                    of_group = Cat(bit for p, bit in enumerate(piece) if (p * count + column) // lanes == index).any()
-                    plain = piece[place // count] if place % count == column else Const(0, 1)
+                    channel = index * lanes + k
+                    mine = [bit for p, bit in enumerate(piece) if (p * count + column) // lanes == index]
+                    of_group = Const(1, 1) if len(mine) == len(piece) else Cat(mine).any()
+                    plain = piece[channel // count] if channel % count == column else Const(0, 1)
                     chosen.append(Mux(self.transposed, row[k] & of_group, plain))
                     sources.append(biases[k * RESULT_BITS : (k + 1) * RESULT_BITS])
             m.d.comb += value.eq(one_hot_mux(chosen, sources))

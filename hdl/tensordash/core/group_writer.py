@@ -239,12 +239,24 @@ class GroupWriter(Block):
         written = Signal(words, name="written_word")  # which of an FP32 group's words
         m.d.comb += written.eq(Mux(self.transposed, batch, word))
         masked = self._mask(m, go, written, done)
+        # The addresses of masks, and then those of results.
+        first, number = Signal(ADDRESS_BITS, name="first_address"), Signal(range(words), name="word_number")
+        m.d.comb += [
+            first.eq(self._base + (Mux(self._masked, 0, self.mask_offset) if config.mask else 0)),
+            number.eq(
+                Mux(
+                    self._masked,
+                    Cat(Cat(written[h] for h in range(words) if h >> k & 1).any() for k in range(len(number))),
+                    0,
+                )
+            ),
+        ]
         enable, outside = Signal(lanes, name="enable"), Signal(lanes, name="outside_banks")
         zeros, odds = [], []
         for bank in range(lanes):
             line = Signal(lanes * width, name=f"line_{bank}")
             m.d.comb += line.eq(one_hot_mux(selects[bank], columns) & ~masked[bank])
-            address = self._address(m, bank, written)
+            address = self._address(m, bank, first, number)
             wanted = placement.enable[bank] & inside[bank]
             m.d.comb += [
                 outside[bank].eq(wanted & (address >= config.groups)),
@@ -292,13 +304,13 @@ class GroupWriter(Block):
         odds = [Mux(self.fp32, odd(bits, FP32), odd(values[0], fmt)), *(odd(value, fmt) for value in values[1:])]
         return tuple([first, *(each & ~self.fp32 for each in others)] for first, *others in (zero, odds))  # type: ignore[return-value]
 
-    def _address(self, m: Module, bank: int, word) -> Any:
-        """The group that a bank writes."""
-        words = self.config.fp32_groups
-        number = Cat(Cat(word[h] for h in range(words) if h >> k & 1).any() for k in range((words - 1).bit_length()))
-        near = Mux(self.fp32, Cat(number, self.placement.group[bank]), self.placement.group[bank])
+    def _address(self, m: Module, bank: int, first, number) -> Any:
+        """The group that a bank writes, or reads a mask of."""
+        group = self.placement.group[bank]
         address = Signal(ADDRESS_BITS, name=f"address_{bank}")
-        m.d.comb += address.eq(self._base + near)
+        m.d.comb += address.eq(first + Mux(self.fp32, Cat(number, group), group))
+        if self.config.mask:
+            m.d.comb += self.read.address[bank].eq(address)
         return address
 
     def _mask(self, m: Module, go, word, done) -> list[Any]:
@@ -323,12 +335,6 @@ class GroupWriter(Block):
             m.d.sync += known.eq(1)
         result = []
         for bank in range(lanes):
-            near = Mux(
-                self.fp32,
-                self.placement.group[bank] << (words - 1).bit_length(),
-                self.placement.group[bank],
-            )
-            m.d.comb += self.read.address[bank].eq(self._base + near + self.mask_offset)
             values = [self.read.data[bank][c * width : (c + 1) * width] for c in range(lanes)]
             with m.If(came):
                 m.d.sync += hidden[bank].eq(Cat(value[:-1] == 0 for value in values))

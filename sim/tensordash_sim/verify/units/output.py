@@ -72,15 +72,15 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
 
 
 class FarSums(GoldenCore):
-    """A golden core some of whose blocks have sums near the ends of their range, which no pass alone could reach."""
+    """A golden core some of whose blocks have sums near the ends of their range, which no pass could reach, or tiny."""
 
     def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
         block = super()._block(rows, columns)
         random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
         if random.random() < 0.5:
             for each in random.sample(block, len(block) // 2):
-                end = 1 << (each.width - 1)
-                each.total = random.choice((1, -1)) * (end - 1 - random.getrandbits(random.randint(1, each.width - 2)))
+                end, away = 1 << (each.width - 1), random.getrandbits(random.randint(1, each.width - 2))
+                each.total = random.choice((1, -1)) * random.choice((end - 1 - away, away))
         return block
 
 
