@@ -8,6 +8,7 @@ import pytest
 from tensordash import Connectivity, Tile, TileConfig, load_preset
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
+from tensordash.arithmetic.bias_aligner import BiasAligner
 from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
 from tensordash.arithmetic.fused_result import FusedResult
@@ -16,6 +17,7 @@ from tensordash.arithmetic.integer_result import IntegerResult
 from tensordash.arithmetic.multiplier import Multiplier
 from tensordash.arithmetic.product_sum import ProductSum
 from tensordash.arithmetic.rounder import Rounder
+from tensordash.arithmetic.sum_adder import SumAdder
 from tensordash.block import Block
 from tensordash.configuration.connectivity import PAPER_OPTIONS
 from tensordash.configuration.formats import FORMATS, FloatFormat
@@ -67,6 +69,8 @@ RIGHT = {
     IntegerAccumulator: {"numerics": INTEGER, "lanes": 4, "stages": 1},
     IntegerResult: {"width": 32, "initial": False},
     Rounder: {"width": 97, "least_exponent": -48},
+    BiasAligner: {"width": 97, "least_exponent": -48},
+    SumAdder: {"width": 97, "biased": True},
     InitialStore: {"rows": 4, "columns": 4, "out_rows": 1, "at_once": False, "floating": True},
     Exact: {"headroom_bits": 16},
     Fused: {"fraction_bits": 23, "rounding": "zero"},
@@ -131,6 +135,11 @@ WRONG = [
     (Rounder, {"width": 1}, ValueError, "width must be an integer of at least 2, not 1"),
     (Rounder, {"least_exponent": -127}, ValueError, "width .* must stay within FP32's normal numbers$"),
     (Rounder, {"width": 200}, ValueError, "width .* must stay within FP32's normal numbers$"),
+    (BiasAligner, {"width": 1}, ValueError, "width must be an integer of at least 2, not 1"),
+    (BiasAligner, {"least_exponent": -127}, ValueError, "width .* must stay within FP32's normal numbers$"),
+    (BiasAligner, {"least_exponent": 90}, ValueError, "width .* must stay within FP32's normal numbers$"),
+    (SumAdder, {"width": 1}, ValueError, "width must be an integer of at least 2, not 1"),
+    (SumAdder, {"biased": 1}, TypeError, "biased must be true or false, not 1"),
     (InitialStore, {"out_rows": 3}, ValueError, "out_rows must divide rows = 4, not 3"),
     (InitialStore, {"at_once": 1}, TypeError, "at_once must be true or false, not 1"),
     (Exact, {"headroom_bits": -1}, ValueError, "headroom_bits must be an integer from 0 to 64, not -1"),

@@ -1,73 +1,79 @@
-"""Sum adder: partial sums join a pass's."""
+"""Sum adder: partial sums and biases join a pass's sums."""
 
-from amaranth.hdl import Module, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Signal, signed
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from ..configuration.parameters import require_int
+from ..configuration.parameters import require_bool, require_int
 from ..layouts import RawSumLayout
 
 __all__ = ["SumAdder"]
 
 
 class SumAdder(Block):
-    """Adds two exact sums, or passes the first on, into a register.
+    """Adds a partial sum to a sum, or a bias to a sum or to an earlier total.
 
-    Timing: one cycle, one sum per cycle.
+    Timing: none, it is combinational.
 
     Parameters
     ----------
     width : int
         Bits of a sum, sign included.
+    biased : bool
+        There are biases.
 
     Members
     -------
     sum, partial : In(RawSumLayout)
-        What is added.
+        A sum, and what is added to it.
     add : In(1)
         `partial` counts.
-    load : In(1)
-        Take both; otherwise the outputs stay.
+    again : In(1), earlier : In(RawSumLayout)
+        Only if `biased`: an earlier total instead of `sum`.
+    bias : In(RawSumLayout), carry : In(1)
+        Only if `biased`: what is added besides, a number and 1 more (`BiasAligner`): zero where `add` is set.
     total : Out(RawSumLayout)
         The sum, modulo 2^width.
     overflow : Out(1)
-        It has left the range of `width` bits.
+        It leaves the range of `width` bits.
 
     Source: docs/core.md, "Multiply".
     """
 
-    def __init__(self, *, width: int) -> None:
-        self.width = require_int("width", width, 2)
+    def __init__(self, *, width: int, biased: bool) -> None:
+        self.width, self.biased = require_int("width", width, 2), require_bool("biased", biased)
+        layout = RawSumLayout(width)
+        more = {"again": In(1), "earlier": In(layout), "bias": In(layout), "carry": In(1)}
         super().__init__(
             {
-                "sum": In(RawSumLayout(width)),
-                "partial": In(RawSumLayout(width)),
+                "sum": In(layout),
+                "partial": In(layout),
                 "add": In(1),
-                "load": In(1),
-                "total": Out(RawSumLayout(width)),
+                **(more if biased else {}),
+                "total": Out(layout),
                 "overflow": Out(1),
             }
         )
 
     def elaborate(self, platform):
-        """Gate, add, register. What is told of overflow is made behind the register, off the carry chain's end."""
+        """Choose, gate, add: with one bit more at the lower end, one carry chain adds the carry, too."""
         m = Module()
-        partial = Signal(RawSumLayout(self.width))
-        m.d.comb += partial.as_value().eq(self.partial.as_value() & self.add.replicate(len(partial.as_value())))
-        total = Signal(signed(self.width + 1))
-        m.d.comb += total.eq(self.sum.number.as_signed() + partial.number.as_signed())
-        number = Signal(self.width + 1, reset_less=True)
-        specials = Signal(2, reset_less=True)
-        with m.If(self.load):
-            m.d.sync += [
-                number.eq(total),
-                specials[0].eq(self.sum.positive | partial.positive),
-                specials[1].eq(self.sum.negative | partial.negative),
-            ]
+        layout = RawSumLayout(self.width)
+        left, right = Signal(layout, name="left"), Signal(layout, name="right")
+        added = self.partial.as_value() & self.add.replicate(layout.size)
+        m.d.comb += [left.eq(self.sum), right.eq(added)]
+        carry = Const(0, 1)
+        if self.biased:
+            carry = self.carry
+            m.d.comb += right.eq(added | self.bias.as_value())
+            with m.If(self.again):
+                m.d.comb += left.eq(self.earlier)
+        total = Signal(signed(self.width + 2))
         m.d.comb += [
-            self.total.number.eq(number[:-1]),
-            self.total.positive.eq(specials[0]),
-            self.total.negative.eq(specials[1]),
-            self.overflow.eq(number[-1] ^ number[-2]),
+            total.eq(Cat(carry, left.number).as_signed() + Cat(carry, right.number).as_signed()),
+            self.total.number.eq(total[1:-1]),
+            self.total.positive.eq(left.positive | right.positive),
+            self.total.negative.eq(left.negative | right.negative),
+            self.overflow.eq(total[-1] ^ total[-2]),
         ]
         return m

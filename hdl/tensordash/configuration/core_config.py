@@ -41,8 +41,8 @@ class CoreConfig:
     partial_sums : int
         Blocks of partial sums, 1 to 256.
     result_cycles : int
-        Cycles in which the output unit takes a row of a block, a divisor of `tile.columns`: with 2 it makes half of a
-        row at a time, with half of the adders and rounders.
+        Cycles in which the output unit adds partial sums or biases to a row of a block, a divisor of `tile.columns`:
+        with 2 it adds to half of a row at a time, with half of the adders. Rows without either take one in any case.
     axi_bits : int
         Width of the AXI4 data bus, a power of two, 32 to 512 and no more than a group.
     address_bits : int
@@ -191,7 +191,7 @@ class CoreConfig:
 
     @property
     def result_columns(self) -> int:
-        """Columns of results that the output unit makes in a cycle."""
+        """Columns to which the output unit adds in a cycle."""
         return self.tile.columns // self.result_cycles
 
     def parts(self, side: str) -> int:

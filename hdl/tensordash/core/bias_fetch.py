@@ -1,6 +1,6 @@
 """Bias fetch: the biases of the groups that the next rows make."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, signed
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
@@ -32,9 +32,11 @@ class BiasFetch(Block):
         The descriptor's fields; `address` is `bias_address`.
     y : In(signed(16)), step : Out(1)
         Where the walk stands, and that it shall go on.
+    there : In(1)
+        It stands at the next group.
     read : Out(BufferReadSignature)
     values : Out(32, result columns), valid : Out(1)
-        What is added to the next piece of a row, of its lowest columns first: zeros without `bias`.
+        What is added to the next piece of a row, of its lowest columns first; any without `bias`.
     taken : In(1)
         The piece has got it.
 
@@ -53,6 +55,7 @@ class BiasFetch(Block):
                 "address": In(16),
                 "y": In(signed(16)),
                 "step": Out(1),
+                "there": In(1),
                 "read": Out(BufferReadSignature(lanes=self.lanes, width=self.width, address_bits=self.address_bits)),
                 "values": Out(ArrayLayout(RESULT_BITS, config.result_columns)),
                 "valid": Out(1),
@@ -74,7 +77,7 @@ class BiasFetch(Block):
         place = Signal(range(lanes // taken_banks), name="place", reset_less=True) if shift else None
         m.d.comb += [
             self.valid.eq(~self.bias | known),
-            self.read.valid.eq(self.bias & ~known & ~came & ~self.start),
+            self.read.valid.eq(self.bias & self.there & ~known & ~came & ~self.start),
             self.step.eq(self.read.valid & self.read.ready),
         ]
         m.d.sync += came.eq(self.step & ~self.start)
@@ -104,12 +107,17 @@ class BiasFetch(Block):
                 m.d.sync += known.eq(0)
         with m.If(self.start):
             m.d.sync += [group.eq(1), row.eq(1), piece.eq(1), known.eq(0)]
-        values = []  # of all columns
-        for biases in held:
-            each = [biases[k * RESULT_BITS : (k + 1) * RESULT_BITS] for k in range(lanes)]
-            of_row = one_hot_mux(row, each)
-            values += [Mux(self.transposed, of_row, each[k]) for k in range(lanes)]
+        # Each of a piece's columns takes one of all biases: its channel's, or the row's.
+        count = len(self.values)
         for column, value in enumerate(self.values):
-            mine = one_hot_mux(piece, values[column :: len(self.values)])
-            m.d.comb += value.eq(mine & self.bias.replicate(RESULT_BITS))
+            chosen, sources = [], []
+            for index, biases in enumerate(held):
+                for k in range(lanes):
+                    channel = index * lanes + k
+                    mine = [bit for p, bit in enumerate(piece) if (p * count + column) // lanes == index]
+                    of_group = Const(1, 1) if len(mine) == len(piece) else Cat(mine).any()
+                    plain = piece[channel // count] if channel % count == column else Const(0, 1)
+                    chosen.append(Mux(self.transposed, row[k] & of_group, plain))
+                    sources.append(biases[k * RESULT_BITS : (k + 1) * RESULT_BITS])
+            m.d.comb += value.eq(one_hot_mux(chosen, sources))
         return m

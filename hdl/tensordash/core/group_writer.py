@@ -6,14 +6,18 @@ from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, signed
 from amaranth.lib import stream
+from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
+from ..configuration.formats import FP32, FloatFormat
+from ..layouts import RESULT_BITS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
 from ..movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
-from .result_pipeline import row_layout
+from ..one_hot import one_hot_mux
+from .row_store import RowStore
 
 __all__ = ["GroupWriter"]
 
@@ -21,11 +25,11 @@ ADDRESS_BITS = 16
 
 
 class GroupWriter(Block):
-    """Collects as many rows of results as there are lanes, and writes the groups that they make.
+    """Collects rows of results, as many as there are lanes or as make a word of FP32, and writes what they make.
 
-    Timing: a piece of a row in each cycle until a group's rows are there; then each group takes a cycle for each turn
-    (the greatest common divisor of stride and lanes) and each of an FP32 group's words, two more with a mask, and one
-    to go on to the next of a row. With the last word the next rows begin.
+    Timing: a row in each cycle until the rows are there; then each group takes a cycle for each turn (the greatest
+    common divisor of stride and lanes) and word, two more with a mask. Of FP32, rows that are channels make a word,
+    rows that are positions as many words as an FP32 group has. With the last word the next rows begin.
 
     Parameters
     ----------
@@ -34,19 +38,23 @@ class GroupWriter(Block):
 
     Members
     -------
-    rows : In(stream of row_layout)
-        Results, a row in `result_cycles` pieces, its lowest columns first.
+    rows : In(stream of 32 bits, columns)
+        Results.
     transposed, fp32 : In(1), stride : In(3), x_size : In(16)
         The descriptor's fields.
     mask : In(1), mask_offset : In(16)
         Only with masks: there is one, and so many groups after the results it lies.
+    start : In(1)
+        A descriptor begins: in the next cycle the walk stands at its first group.
     address : In(16), x : In(signed(16)), step : Out(1)
-        Where the walk stands, and that it shall go on.
+        Where the walk stands, and that it shall go on. It stands at the groups of rows that come after those here.
+    hold : In(1)
+        It must not go on yet.
     read : Out(BufferReadSignature)
         Only with masks.
     write : Out(BufferWriteSignature)
-    counted : Out(1), zeros, non_finite : Out(0..lanes**2)
-        In this cycle so many results are written that are zero, and infinite or NaN.
+    zeros, non_finite : Out(0..lanes**2)
+        In the last cycle so many results were written that are zero, and infinite or NaN.
     outside : Out(1)
         In this cycle a position that was to be written is not in the buffer.
     empty : Out(1)
@@ -64,7 +72,7 @@ class GroupWriter(Block):
         counts = range(self.lanes**2 + 1)
         super().__init__(
             {
-                "rows": In(stream.Signature(row_layout(config.result_columns))),
+                "rows": In(stream.Signature(ArrayLayout(RESULT_BITS, self.columns))),
                 "transposed": In(1),
                 "fp32": In(1),
                 "stride": In(3),
@@ -74,11 +82,12 @@ class GroupWriter(Block):
                     if config.mask
                     else {}
                 ),
+                "start": In(1),
                 "address": In(ADDRESS_BITS),
                 "x": In(signed(16)),
                 "step": Out(1),
+                "hold": In(1),
                 "write": Out(BufferWriteSignature(**port)),
-                "counted": Out(1),
                 "zeros": Out(counts),
                 "non_finite": Out(counts),
                 "outside": Out(1),
@@ -86,70 +95,45 @@ class GroupWriter(Block):
             }
         )
         self.placement = Placement(lanes=self.lanes)
+        self.store = RowStore(config)
 
     def elaborate(self, platform):
-        """Cells; where the group goes; then its words, one after the other."""
+        """Rows; where their groups go; then their words, one after the other."""
         m = Module()
         m.submodules.placement = placed(self.placement, platform)
-        lanes, groups = self.lanes, self.columns // self.lanes
-        fill = Signal(lanes, init=1)  # the row of a group that comes next, one-hot
-        full, ready = Signal(name="full"), Signal(name="ready")
+        m.submodules.store = placed(self.store, platform)
+        lanes, groups, words = self.lanes, self.columns // self.lanes, self.config.fp32_groups
+        row = Signal(lanes, init=1)  # of a group, the next that is taken, one-hot
+        full, ready, taken = Signal(name="full"), Signal(name="placed"), Signal(name="taken")
         group = Signal(groups, init=1)  # which of the groups that the rows make is written, one-hot
-        piece = Signal(self.config.result_cycles, init=1)  # of the row, one-hot
-        taken = Signal()
-        goes = Signal()  # the last of the groups is written in this cycle
+        batch = Signal(words, init=1)  # of FP32's rows, one-hot
+        goes, over = Signal(name="goes"), Signal(name="over")  # the last word of rows is written now; of groups
+        rows_of_batch = lanes // words
         m.d.comb += [
             self.rows.ready.eq(~full | goes),
             taken.eq(self.rows.valid & self.rows.ready),
-            self.empty.eq(fill[0] & piece[0] & ~full),
+            self.empty.eq(row[0] & ~full),
+            self.store.values.eq(self.rows.payload),
+            self.store.take.eq(taken),
+            self.store.row.eq(row),
+            self.store.transposed.eq(self.transposed),
+            self.store.fp32.eq(self.fp32),
         ]
-        cells = self._cells(m, taken, fill, piece, group)
-        counts = self._place(m)
-        ends = self._write(m, full & ready, cells, counts)
-        # Where the walk stands is known a cycle after it has stepped.
-        m.d.sync += ready.eq(~ends)
-        m.d.comb += self.step.eq(ends)
-        m.d.comb += goes.eq(ends & group[-1])
+        ends = self._write(m, full & ready, group, batch)
+        m.d.comb += [goes.eq(ends & group[-1]), over.eq(goes & (~self.fp32 | batch[-1]))]
+        self._place(m, over, ready, group)
         with m.If(ends):
             m.d.sync += group.eq(group.rotate_left(1))
         with m.If(goes):
-            m.d.sync += full.eq(0)
+            m.d.sync += [full.eq(0), batch.eq(Mux(self.fp32, batch.rotate_left(1), batch))]
         with m.If(taken):
-            m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.If(taken & piece[-1]):
-            m.d.sync += [fill.eq(fill.rotate_left(1)), full.eq(fill[-1])]
+            last_of_batch = row[rows_of_batch - 1 :: rows_of_batch].any()
+            m.d.sync += [row.eq(row.rotate_left(1)), full.eq(Mux(self.fp32, last_of_batch, row[-1]))]
         return m
 
-    def _cells(self, m: Module, taken, fill, piece, group) -> list[list[Any]]:
-        """The group that is written, by position and channel: bits, whether it is zero, whether it is not finite."""
-        lanes, rows = self.lanes, self.rows.payload
-        chosen: list[list[list[Any]]] = [[[] for _ in range(lanes)] for _ in range(lanes)]
-        width = self.config.result_columns
-        beat = [Cat(rows.values[j], rows.zero[j], rows.non_finite[j]) for j in range(width)]
-        for index in range(self.columns // lanes):
-            for position in range(lanes):
-                for channel in range(lanes):
-                    cell = Signal(34, name=f"cell_{index}_{position}_{channel}", reset_less=True)
-                    plain, turned = index * lanes + channel, index * lanes + position  # its column
-                    comes = Mux(
-                        self.transposed,
-                        fill[channel] & piece[turned // width],
-                        fill[position] & piece[plain // width],
-                    )
-                    with m.If(taken & comes):
-                        m.d.sync += cell.eq(Mux(self.transposed, beat[turned % width], beat[plain % width]))
-                    chosen[position][channel].append(cell & group[index].replicate(34))
-        return [[reduce(or_, each) for each in position] for position in chosen]
-
-    def _place(self, m: Module) -> Any:
-        """Registers of where the group goes, and which of its positions count."""
-        placement, most = self.placement, (1 << DISTANCE_BITS) - 1
-        bits = (self.lanes - 1).bit_length()
-        low = Signal(bits, reset_less=True)
-        first, limit, end = (
-            Signal(DISTANCE_BITS, name=name, reset_less=True) for name in ("first", "limit", "write_limit")
-        )
-        self._base = Signal(ADDRESS_BITS, name="base", reset_less=True)
+    def _place(self, m: Module, over, ready, group) -> None:
+        """Registers of where each group goes: loaded, and the walk moved on, when the groups before are written."""
+        bits, groups, most = (self.lanes - 1).bit_length(), len(group), (1 << DISTANCE_BITS) - 1
         shift = (self.config.fp32_groups - 1).bit_length()
         before = (-self.x)[:16]
         # To the first position that does not count, and to the first that is not written.
@@ -161,24 +145,51 @@ class GroupWriter(Block):
         def distance(value):
             return Mux(value[-1], 0, Mux(value[DISTANCE_BITS:-1].any(), most, value[:DISTANCE_BITS]))
 
-        m.d.sync += [
-            low.eq(self.x[:bits]),
-            first.eq(Mux(self.x >= 0, 0, Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS]))),
-            limit.eq(distance(rest)),
-            end.eq(distance(room)),
-            self._base.eq(self.address + Mux(self.fp32, away << shift, away)),
-        ]
+        place = Cat(
+            self.x[:bits],
+            Mux(self.x >= 0, Const(0, DISTANCE_BITS), Mux(before[DISTANCE_BITS:].any(), most, before[:DISTANCE_BITS])),
+            distance(rest),
+            distance(room),
+            (self.address + Mux(self.fp32, away << shift, away))[:ADDRESS_BITS],
+        )
+        places = [Signal(len(place), name=f"place_{k}", reset_less=True) for k in range(groups)]
+        index = Signal(groups, init=1)  # which is loaded, one-hot
+        loads = Signal()
+        m.d.comb += [loads.eq((~ready | over) & ~self.hold), self.step.eq(loads)]
+        with m.If(loads):
+            m.d.sync += [index.eq(index.rotate_left(1)), ready.eq(index[-1])]
+        with m.Elif(over):
+            m.d.sync += ready.eq(0)
+        with m.If(self.start):
+            m.d.sync += [index.eq(1), ready.eq(0)]
+        for k, each in enumerate(places):
+            with m.If(loads & index[k]):
+                m.d.sync += each.eq(place)
+        chosen = Signal(len(place), name="place")
         m.d.comb += [
-            placement.low.eq(low),
-            placement.stride.eq(self.stride),
-            placement.first.eq(first),
-            placement.limit.eq(end),
+            chosen.eq(one_hot_mux(group, places)),
+            Cat(self._low, self._first, self._limit, self._end, self._base).eq(chosen),
         ]
-        counts = []  # of each position, whether it counts
-        self._bank_of = []  # of each position, its bank, one-hot
-        for position in range(self.lanes):
-            distance_of = Signal(DISTANCE_BITS, name=f"distance_{position}")
-            m.d.comb += distance_of.eq(
+
+    def _select(self, m: Module, word, batch) -> tuple[list[list[Any]], list[Any]]:
+        """For each bank, which of the store's columns it writes, and whether one of the rows' positions is in it."""
+        lanes, placement = self.lanes, self.placement
+        bits, rows = (lanes - 1).bit_length(), lanes // self.config.fp32_groups
+        self._low = Signal(bits, name="low")
+        self._first, self._limit, self._end = (
+            Signal(DISTANCE_BITS, name=name) for name in ("first", "limit", "write_limit")
+        )
+        self._base = Signal(ADDRESS_BITS, name="base")
+        m.d.comb += [
+            placement.low.eq(self._low),
+            placement.stride.eq(self.stride),
+            placement.first.eq(self._first),
+            placement.limit.eq(self._end),
+        ]
+        there, counted = [], []  # of each position: its bank, one-hot, and the same if it counts
+        for position in range(lanes):
+            distance = Signal(DISTANCE_BITS, name=f"distance_{position}")
+            m.d.comb += distance.eq(
                 reduce(
                     or_,
                     (
@@ -187,107 +198,129 @@ class GroupWriter(Block):
                     ),
                 )
             )
-            counts.append((distance_of >= first) & (distance_of < limit))
-            bank = Signal(bits, name=f"bank_{position}")
-            m.d.comb += bank.eq(distance_of + low)
-            self._bank_of.append([placement.ports[position] & (bank == each) for each in range(self.lanes)])
-        return counts
+            counts = (distance >= self._first) & (distance < self._limit)
+            bank, places = Signal(bits, name=f"bank_{position}"), Signal(lanes, name=f"banks_{position}")
+            m.d.comb += [
+                bank.eq(distance + self._low),
+                places.eq(Cat(placement.ports[position] & (bank == each) for each in range(lanes))),
+            ]
+            there.append(places)
+            counted.append(places & counts.replicate(lanes))
+        # FP32 whose rows are positions: of those of the batch, row i has a column for each word.
+        apart = self.fp32 & ~self.transposed
+        rows_there = [one_hot_mux(batch, there[i::rows]) for i in range(rows)]
+        rows_counted = [one_hot_mux(batch, counted[i::rows]) for i in range(rows)]
+        selects = []
+        for column in range(lanes):
+            select = Signal(lanes, name=f"selects_{column}")
+            mine = rows_counted[column % rows] & word[column // rows].replicate(lanes)
+            m.d.comb += select.eq(Mux(apart, mine, counted[column]))
+            selects.append(select)
+        inside = reduce(or_, rows_there) | (~apart).replicate(lanes)
+        return [[select[bank] for select in selects] for bank in range(lanes)], list(inside)
 
-    def _write(self, m: Module, go, cells, counts) -> Any:
-        """Write word after word; returns whether the group's last one is written in this cycle."""
+    def _write(self, m: Module, go, group, batch) -> Any:
+        """Write word after word; returns whether the group's last one of these rows is written in this cycle."""
         lanes, width, config, placement = self.lanes, self.width, self.config, self.placement
         words = config.fp32_groups
-        per_word = lanes // words  # FP32 values of a position in a word
         turn = Signal.like(placement.turn, name="turn")
         word = Signal(words, init=1)
         writes, done, final = Signal(name="writes"), Signal(name="done"), Signal(name="last_word")
+        apart = self.fp32 & ~self.transposed
         m.d.comb += [
             placement.turn.eq(turn),
-            final.eq(placement.last & Mux(self.fp32, word[-1], 1)),
+            final.eq(placement.last & Mux(apart, word[-1], 1)),
         ]
-
-        # Each position's values, then each bank's; a value of 32 bits stands where so many of `width` do.
-        value_bits = 32 + 2 * words
-        banks: list[Any] = [Const(0)] * lanes
-        for position in range(lanes):
-            parts = []
-            for place in range(per_word):
-                # As FP32: channel `place` of the word. Else the channels that have this place of 32 bits.
-                wide = reduce(
-                    or_,
-                    (cells[position][h * per_word + place] & word[h].replicate(34) for h in range(words)),
+        selects, inside = self._select(m, word, batch)
+        columns = [
+            one_hot_mux(group, [self.store.words[g * lanes + column] for g in range(len(group))])
+            for column in range(lanes)
+        ]
+        written = Signal(words, name="written_word")  # which of an FP32 group's words
+        m.d.comb += written.eq(Mux(self.transposed, batch, word))
+        masked = self._mask(m, go, written, done)
+        # The addresses of masks, and then those of results.
+        first, number = Signal(ADDRESS_BITS, name="first_address"), Signal(range(words), name="word_number")
+        m.d.comb += [
+            first.eq(self._base + (Mux(self._masked, 0, self.mask_offset) if config.mask else 0)),
+            number.eq(
+                Mux(
+                    self._masked,
+                    Cat(Cat(written[h] for h in range(words) if h >> k & 1).any() for k in range(len(number))),
+                    0,
                 )
-                narrow = [cells[position][place * words + k] for k in range(words)]
-                bits = Mux(self.fp32, wide[:32], Cat(each[:width] for each in narrow))
-                zero = Mux(self.fp32, wide[32], Cat(each[32] for each in narrow))
-                odd = Mux(self.fp32, wide[33], Cat(each[33] for each in narrow))
-                parts.append(Cat(bits, zero, odd))
-            held = Signal(per_word * value_bits, name=f"position_{position}")
-            counted = Cat(counts[position]).replicate(len(held))
-            m.d.comb += held.eq(Cat(parts) & counted)
-            banks = [
-                before | (Cat(held, counts[position]) & self._bank_of[position][bank].replicate(len(held) + 1))
-                for bank, before in enumerate(banks)
-            ]
-        masked = self._mask(m, go, word, banks, done)
+            ),
+        ]
         enable, outside = Signal(lanes, name="enable"), Signal(lanes, name="outside_banks")
         zeros, odds = [], []
         for bank in range(lanes):
-            line = Signal(per_word * value_bits + 1, name=f"line_{bank}")
-            m.d.comb += line.eq(banks[bank])
-            address = self._address(m, bank, word)
+            line = Signal(lanes * width, name=f"line_{bank}")
+            m.d.comb += line.eq(one_hot_mux(selects[bank], columns) & ~masked[bank])
+            address = self._address(m, bank, first, number)
+            wanted = placement.enable[bank] & inside[bank]
             m.d.comb += [
-                outside[bank].eq(placement.enable[bank] & (address >= config.groups)),
-                enable[bank].eq(placement.enable[bank] & ~outside[bank]),
+                outside[bank].eq(wanted & (address >= config.groups)),
+                enable[bank].eq(wanted & ~outside[bank]),
                 self.write.address[bank].eq(address),
+                self.write.data[bank].eq(line),
             ]
-            for place in range(per_word):
-                value = line[place * value_bits : (place + 1) * value_bits]
-                hidden = masked[bank][place]  # for each of the values here, as FP32 the first alone
-                keep = Mux(
-                    self.fp32, (~hidden[0]).replicate(32), Cat((~hidden[k]).replicate(width) for k in range(words))
-                )
-                m.d.comb += self.write.data[bank][place * 32 : (place + 1) * 32].eq(value[:32] & keep)
-                for k in range(words):
-                    there = line[-1] & enable[bank] & (~self.fp32 if k else Const(1))
-                    zeros.append(there & (value[32 + k] | hidden[k]))
-                    odds.append(there & value[32 + words + k] & ~hidden[k])
+            there = Cat(selects[bank]).any() & enable[bank]
+            for place in range(lanes // words):
+                zero, odd = self._kinds(line[place * RESULT_BITS : (place + 1) * RESULT_BITS])
+                zeros += [there & each for each in zero]
+                odds += [there & each for each in odd]
         m.d.comb += [
             self.write.valid.eq(writes & enable.any()),
             self.write.enable.eq(enable),
             done.eq(writes & (self.write.ready | ~enable.any())),
-            self.counted.eq(done),
-            self.zeros.eq(sum(zeros)),
-            self.non_finite.eq(sum(odds)),
             self.outside.eq(done & outside.any()),
             writes.eq(go & self._masked),
         ]
+        # What is counted is summed up a cycle later.
+        for name, bits in (("zeros", zeros), ("non_finite", odds)):
+            held = Signal(len(bits), name=f"{name}_written")
+            m.d.sync += held.eq(Cat(bits) & done.replicate(len(bits)))
+            m.d.comb += getattr(self, name).eq(sum(held))
         with m.If(done):
             m.d.sync += [
                 turn.eq(Mux(placement.last, 0, turn + 1)),
-                word.eq(Mux(placement.last & self.fp32, word.rotate_left(1), word)),
+                word.eq(Mux(placement.last & apart, word.rotate_left(1), word)),
             ]
         ends = Signal()
         m.d.comb += ends.eq(done & final)
         return ends
 
-    def _address(self, m: Module, bank: int, word) -> Any:
-        """The group that a bank writes."""
-        words = self.config.fp32_groups
-        number = Cat(Cat(word[h] for h in range(words) if h >> k & 1).any() for k in range((words - 1).bit_length()))
-        near = Mux(self.fp32, Cat(number, self.placement.group[bank]), self.placement.group[bank])
+    def _kinds(self, bits) -> tuple[list[Any], list[Any]]:
+        """Which of the results in 32 bits are zero, and which infinite or NaN; as FP32 the first alone."""
+        fmt = self.config.tile.a_format
+        assert isinstance(fmt, FloatFormat)
+        values = [bits[k : k + self.width] for k in range(0, RESULT_BITS, self.width)]
+        nothing = [~value[:-1].any() for value in values]
+        zero = [Mux(self.fp32, nothing[-1] & ~bits[: -self.width].any(), nothing[0]), *nothing[1:]]
+
+        def odd(value, fmt):
+            return value[fmt.fraction_bits if fmt.infinities else 0 : fmt.width - 1].all()
+
+        odds = [Mux(self.fp32, odd(bits, FP32), odd(values[0], fmt)), *(odd(value, fmt) for value in values[1:])]
+        return tuple([first, *(each & ~self.fp32 for each in others)] for first, *others in (zero, odds))  # type: ignore[return-value]
+
+    def _address(self, m: Module, bank: int, first, number) -> Any:
+        """The group that a bank writes, or reads a mask of."""
+        group = self.placement.group[bank]
         address = Signal(ADDRESS_BITS, name=f"address_{bank}")
-        m.d.comb += address.eq(self._base + near)
+        m.d.comb += address.eq(first + Mux(self.fp32, Cat(number, group), group))
+        if self.config.mask:
+            m.d.comb += self.read.address[bank].eq(address)
         return address
 
-    def _mask(self, m: Module, go, word, banks, done) -> list[list[Any]]:
-        """Read the mask of what is to be written, and keep which values it hides: of each bank's places of 32 bits."""
+    def _mask(self, m: Module, go, word, done) -> list[Any]:
+        """Read the mask of what is to be written, and keep which values it hides: bits of each bank's word."""
         lanes, width, words = self.lanes, self.width, self.config.fp32_groups
         per_word = lanes // words
         self._masked = Signal(name="masked")  # what the mask says is known
         if not self.config.mask:
             m.d.comb += self._masked.eq(1)
-            return [[Const(0, words)] * per_word for _ in range(lanes)]
+            return [Const(0, lanes * width)] * lanes
         hidden = [Signal(lanes, name=f"hidden_{bank}", reset_less=True) for bank in range(lanes)]
         came, known = Signal(name="came"), Signal(name="known")
         m.d.comb += [
@@ -302,20 +335,13 @@ class GroupWriter(Block):
             m.d.sync += known.eq(1)
         result = []
         for bank in range(lanes):
-            near = Mux(
-                self.fp32,
-                self.placement.group[bank] << (words - 1).bit_length(),
-                self.placement.group[bank],
-            )
-            m.d.comb += self.read.address[bank].eq(self._base + near + self.mask_offset)
             values = [self.read.data[bank][c * width : (c + 1) * width] for c in range(lanes)]
             with m.If(came):
                 m.d.sync += hidden[bank].eq(Cat(value[:-1] == 0 for value in values))
             hides = hidden[bank] & self.mask.replicate(lanes)
-            places = []
+            bits = []
             for place in range(per_word):
                 wide = reduce(or_, (hides[h * per_word + place] & word[h] for h in range(words)))
-                narrow = Cat(hides[place * words + k] for k in range(words))
-                places.append(Mux(self.fp32, wide, narrow))
-            result.append(places)
+                bits += [Mux(self.fp32, wide, hides[place * words + k]).replicate(width) for k in range(words)]
+            result.append(Cat(bits))
         return result

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream, wiring
 from amaranth.lib.wiring import In, Out
 
@@ -16,10 +16,10 @@ from ..memory.memory import Memory
 from ..memory.signature import BufferReadSignature, BufferWriteSignature
 from ..movers.unit import CommandSignature, DescriptorRegister
 from ..movers.walk import Walk
-from ..one_hot import one_hot_mux
 from .bias_fetch import BiasFetch
 from .group_writer import GroupWriter
 from .result_pipeline import FLAGS, ResultPipeline
+from .row_adder import RowAdder
 
 __all__ = ["COUNTS", "Output"]
 
@@ -30,8 +30,9 @@ LOOPS = 4
 class Output(Block):
     """Takes the blocks of a multiply, adds partial sums, and keeps the sums or writes results.
 
-    Timing: a row of a block in `result_cycles`, but for the cycles in which groups are written (see `GroupWriter`). The
-    first row is taken two cycles after the descriptor's last beat, or more.
+    Timing: a row of a block in a cycle if nothing is added to it, else in `result_cycles` (twice as many with a partial
+    sum and a bias), but for the cycles in which groups are written (see `GroupWriter`). The first row is taken two
+    cycles after the descriptor's last beat, or more.
 
     Parameters
     ----------
@@ -79,18 +80,21 @@ class Output(Block):
                 "clear": In(1),
             }
         )
+        self.adder = RowAdder(config)
         self.pipeline = ResultPipeline(config)
         self.writer = GroupWriter(config)
         self.walk = Walk(loops=LOOPS)
         self._words = config.partial_sums * tile.rows * config.result_cycles
-        self.partial_sums = Memory(words=max(2, self._words), bits=self.pipeline.piece_bits)
+        self.partial_sums = Memory(words=max(2, self._words), bits=len(self.adder.kept))
         if config.bias:
             self.bias_fetch = BiasFetch(config)
-            self.bias_walk = Walk(loops=LOOPS, only_y=True)
+            # Where a row is of one group, biases are read of where the one walk stands before the writer takes it.
+            self.bias_walk = Walk(loops=LOOPS, only_y=True) if config.parts("a") > 1 else None
 
     def elaborate(self, platform):
         """Rows in; partial sums; biases; groups out; counts."""
         m = Module()
+        m.submodules.adder = placed(self.adder, platform)
         m.submodules.pipeline = placed(self.pipeline, platform)
         m.submodules.writer = placed(self.writer, platform)
         m.submodules.walk = placed(self.walk, platform)
@@ -99,8 +103,9 @@ class Output(Block):
         self._running = Signal(name="running")
         self._starts = Signal(name="starts")  # in this cycle, the first in which the descriptor is whole
         m.d.comb += self._starts.eq(self._descriptor.present & ~self._running)
-        left, taken = self._take(m)
-        beyond = self._keep(m, taken)
+        self._biased = self._descriptor["bias"] if self.config.bias else Const(0, 1)
+        left = self._take(m)
+        beyond = self._keep(m)
         self._give(m)
         self._follow(m, self.walk, self.writer.step)
         if self.config.bias:
@@ -110,57 +115,53 @@ class Output(Block):
         self._count(m)
         return m
 
-    def _take(self, m: Module) -> tuple[Any, Any]:
-        """Rows of so many blocks, piece by piece, and no more: whether some are left, and whether a piece is taken."""
+    def _take(self, m: Module) -> Any:
+        """Rows of so many blocks, and no more; whether some are left."""
         left_a, left_b = (Signal(12, name=f"{side}_left", reset_less=True) for side in "ab")
         left, taken, descriptor = Signal(name="left"), Signal(name="taken"), self._descriptor
-        sums, payload = self.pipeline.sums, self.sums.payload
-        piece = Signal(self.config.result_cycles, init=1)  # of the row, one-hot
-        values = [Value.cast(value) for value in payload.values]
+        rows = self.adder.rows
         m.d.comb += [
-            *(
-                Value.cast(value).eq(one_hot_mux(piece, values[column :: self.config.result_columns]))
-                for column, value in enumerate(sums.payload.values)
-            ),
-            sums.payload.last.eq(payload.last & piece[-1]),
-            sums.valid.eq(self.sums.valid & left),
-            taken.eq(sums.valid & sums.ready),
-            self.sums.ready.eq(sums.ready & left & piece[-1]),
+            rows.payload.eq(self.sums.payload.values),
+            rows.valid.eq(self.sums.valid & left),
+            self.sums.ready.eq(rows.ready & left),
+            taken.eq(self.sums.valid & self.sums.ready),
         ]
-        with m.If(taken):
-            m.d.sync += piece.eq(piece.rotate_left(1))
-        with m.If(taken & sums.payload.last):
+        with m.If(taken & self.sums.payload.last):
             m.d.sync += left_a.eq(left_a - 1)
             with m.If(left_a == 1):
                 m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(left_b - 1), left.eq(left_b != 1)]
         with m.If(self._starts):
-            m.d.sync += [left_a.eq(descriptor["a_streams"]), left_b.eq(descriptor["b_streams"]), left.eq(1)]
-        return left, taken
+            m.d.sync += [left_a.eq(descriptor["a_streams"]), left.eq(1)]
+        there, b_streams = descriptor.arriving("b_streams")
+        with m.If(there):
+            m.d.sync += left_b.eq(b_streams)
+        return left
 
-    def _keep(self, m: Module, taken) -> Any:
-        """Partial sums, read a piece ahead of the tile's; returns whether a place was beyond their end."""
-        words, memory, pipeline, descriptor = self._words, self.partial_sums, self.pipeline, self._descriptor
+    def _keep(self, m: Module) -> Any:
+        """Partial sums, read a piece ahead of the adder; returns whether a place was beyond their end."""
+        words, memory, adder, descriptor = self._words, self.partial_sums, self.adder, self._descriptor
         of_block = words // self.config.partial_sums
         # The word of the piece that is taken next; `words` stands for all beyond.
         word = Signal(range(words + 1), reset_less=True)
         after, first = Signal(range(words + 1), name="word_after"), Signal(range(words + 1), name="first_word")
         kept = Signal(range(words + 1), reset_less=True)
         beyond = Signal(name="beyond")
+        there, place = descriptor.arriving("partial")
         m.d.comb += [
             after.eq(Mux(word == words, words, word + 1)),
-            first.eq(Mux(descriptor["partial"] < self.config.partial_sums, descriptor["partial"] * of_block, words)),
-            memory.read_enable.eq(self._starts | taken),
-            memory.read_address.eq(Mux(self._starts, first, after)),
-            memory.write_enable.eq(pipeline.keep & (kept != words)),
+            first.eq(Mux(place < self.config.partial_sums, place * of_block, words)),
+            memory.read_enable.eq(self._starts | adder.taken),
+            memory.read_address.eq(Mux(self._starts, word, after)),
+            memory.write_enable.eq(adder.keep & (kept != words)),
             memory.write_address.eq(kept),
-            memory.write_data.eq(pipeline.kept),
-            pipeline.partial.eq(memory.read_data),
+            memory.write_data.eq(adder.kept),
+            adder.partial.eq(memory.read_data),
         ]
-        with m.If(taken):
+        with m.If(adder.taken):
             m.d.sync += [word.eq(after), kept.eq(word)]
             with m.If((word == words) & (descriptor["add"] | ~descriptor["emit"])):
                 m.d.sync += beyond.eq(1)
-        with m.If(self._starts):
+        with m.If(there):
             m.d.sync += [word.eq(first), beyond.eq(0)]
         return beyond
 
@@ -180,38 +181,51 @@ class Output(Block):
         ]
 
     def _bias(self, m: Module, platform) -> None:
-        """Biases come by a walk of their own, ahead of that of the groups that are written."""
-        fetch, descriptor = self.bias_fetch, self._descriptor
+        """Biases are read ahead of the groups that are written."""
+        fetch, descriptor, walk = self.bias_fetch, self._descriptor, self.bias_walk or self.walk
         m.submodules.bias_fetch = placed(fetch, platform)
-        m.submodules.bias_walk = placed(self.bias_walk, platform)
-        self._follow(m, self.bias_walk, fetch.step)
+        if self.bias_walk:
+            m.submodules.bias_walk = placed(self.bias_walk, platform)
+            self._follow(m, self.bias_walk, fetch.step)
+            m.d.comb += fetch.there.eq(1)
+        else:
+            fetched = Signal(name="bias_fetched")  # where the walk stands
+            m.d.comb += [fetch.there.eq(~fetched), self.writer.hold.eq(fetch.bias & ~fetched)]
+            with m.If(self._starts | self.writer.step):
+                m.d.sync += fetched.eq(0)
+            with m.Elif(fetch.step):
+                m.d.sync += fetched.eq(1)
         m.d.comb += [
             fetch.start.eq(self._starts),
             fetch.bias.eq(descriptor["bias"] & descriptor["emit"] & self._running),
             fetch.transposed.eq(descriptor["transposed"]),
             fetch.address.eq(descriptor["bias_address"]),
-            fetch.y.eq(self.bias_walk.y),
-            self.pipeline.bias.eq(fetch.values),
-            self.pipeline.bias_valid.eq(fetch.valid),
-            fetch.taken.eq(self.pipeline.bias_taken),
+            fetch.y.eq(walk.y),
+            self.adder.biased.eq(self._biased & descriptor["emit"]),
+            self.adder.bias.eq(fetch.values),
+            self.adder.bias_valid.eq(fetch.valid),
+            fetch.taken.eq(self.adder.bias_taken),
         ]
 
     def _give(self, m: Module) -> None:
         """The descriptor's fields to whom they are for, and results to the writer."""
         config, pipeline, writer, descriptor = self.config, self.pipeline, self.writer, self._descriptor
+        wiring.connect(m, self.adder.sums, pipeline.sums)
         built = {"relu": config.relu, "stochastic": config.stochastic}
         for name in FLAGS:
             m.d.comb += getattr(pipeline, name).eq(descriptor[name] if built.get(name, True) else 0)
         m.d.comb += [
+            self.adder.add.eq(descriptor["add"]),
+            self.adder.emit.eq(descriptor["emit"]),
             pipeline.scale.eq(descriptor["scale"] if config.scale else 0),
-            pipeline.seed.eq(descriptor["seed"]),
-            pipeline.start.eq(self._starts),
+            Cat(pipeline.start, pipeline.seed).eq(Cat(*descriptor.arriving("seed"))),
             writer.rows.payload.eq(pipeline.out.payload),
             writer.rows.valid.eq(pipeline.out.valid),
             pipeline.out.ready.eq(writer.rows.ready),
             *(getattr(writer, name).eq(descriptor[name]) for name in ("transposed", "fp32", "stride", "x_size")),
             writer.address.eq(self.walk.address),
             writer.x.eq(self.walk.x),
+            writer.start.eq(self._starts),
         ]
         if config.mask:
             m.d.comb += [
@@ -251,18 +265,17 @@ class Output(Block):
         with m.If(self.writer.outside):
             m.d.sync += outside.eq(1)
         m.d.comb += [
-            done.eq(self._running & ~left & self.pipeline.empty & self.writer.empty),
+            done.eq(self._running & ~left & self.adder.empty & self.pipeline.empty & self.writer.empty),
             self.command.done.eq(done),
             self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(outside, ERRORS["address"], 0))),
         ]
 
     def _count(self, m: Module) -> None:
         """Counts that stay at their largest value."""
-        writer, counted = self.writer, self.writer.counted
         grows = {
-            "zeros": Mux(counted, writer.zeros, 0),
-            "non_finite": Mux(counted, writer.non_finite, 0),
-            "overflow": sum(self.pipeline.overflows),
+            "zeros": self.writer.zeros,
+            "non_finite": self.writer.non_finite,
+            "overflow": sum(self.adder.overflows),
         }
         for name, more in grows.items():
             count, total = Signal(32, name=f"{name}_counted"), Signal(33, name=f"{name}_total")

@@ -58,13 +58,15 @@ class DescriptorRegister:
 
     def __init__(self, m: Module, command, operation: Operation) -> None:
         self._fields = {field.name: field for field in (*HEADER, *operation.fields)}
+        self._payload = command.descriptor.payload
         self._bits = Signal(BITS, name="descriptor", reset_less=True)
         self.present = Signal(name="present")
         beat = Signal(COMMAND_BEATS, init=1, name="descriptor_beat")
         m.d.comb += command.descriptor.ready.eq(~self.present)
         taken = command.descriptor.valid & ~self.present
-        for k in range(COMMAND_BEATS):
-            with m.If(taken & beat[k]):
+        self._takes = [taken & beat[k] for k in range(COMMAND_BEATS)]
+        for k, takes in enumerate(self._takes):
+            with m.If(takes):
                 m.d.sync += self._bits[k * COMMAND_BITS : (k + 1) * COMMAND_BITS].eq(command.descriptor.payload)
         with m.If(taken):
             m.d.sync += beat.eq(Cat(beat[-1], beat[:-1]))
@@ -78,3 +80,9 @@ class DescriptorRegister:
         field: Field = self._fields[name]
         bits = self._bits[field.low : field.low + field.width]
         return bits.as_signed() if field.signed else bits
+
+    def arriving(self, name: str) -> tuple:
+        """Whether a field is in the beat that is taken in this cycle, and its value there: for who keeps it himself."""
+        field = self._fields[name]
+        beat, low = divmod(field.low, COMMAND_BITS)
+        return self._takes[beat], self._payload[low : low + field.width]

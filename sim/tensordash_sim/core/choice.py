@@ -161,8 +161,9 @@ class _Walker:
             raise ProgramError(f"there are {config.partial_sums} partial sums, not {each.partial + passes}")
         self.first = min(self.first, units["load"] + max(units["column"], units["row"]))
         apart = phase.x.apart if work.operation != "AxG" else 1
-        how = {"fp32": int(work.fp32), "mask": int(work.masked), "emit": int(each.final), "bias": int(work.biased)}
-        block = block_cycles(config, apart, **how)
+        flags = {"fp32": work.fp32, "mask": work.masked, "emit": each.final, "add": not each.first, "bias": work.biased}
+        flags["transposed"] = work.placed == "column"
+        block = block_cycles(config, apart, **{name: int(flag) for name, flag in flags.items()})
         taken = words * config.tile.window_depth / self.speedup + (config.tile.sparsity != "none")
         units["multiply"] += passes * max(taken, block) + BETWEEN
         units["output"] += passes * block + BETWEEN

@@ -1,6 +1,7 @@
 """The golden core: executes a program on an image of memory, one descriptor after the other, and defines the bits."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..golden.numbers import fixed_values, is_finite, is_zero
 from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
-from .results import Generators, result_bits
+from .results import Generators, fixed_bias, result_bits
 from .tensors import deflate, inflate, value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
@@ -327,36 +328,50 @@ class GoldenCore:
 
     def _add(self, block: Sequence[ExactAccumulator], partial: Sequence[ExactAccumulator]) -> None:
         """Add partial sums to a block."""
-        half = 1 << (block[0].width - 1)
         for sums, other in zip(block, partial, strict=True):
-            total = sums.total + other.total
-            sums.total = (total + half) % (2 * half) - half
-            sums.infinities |= other.infinities
-            self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
+            self._sum(sums, other.total, other.infinities)
+
+    def _add_biases(self, sums: Sequence[ExactAccumulator], values: Mapping[str, int], first: int) -> None:
+        """Add the biases of channels from the first on to the sums of a position."""
+        for c, each in enumerate(sums):
+            self._sum(each, *fixed_bias(self._bias(values, first + c), each.width, each.exponent))
+
+    def _sum(self, sums: ExactAccumulator, added: int, infinities: frozenset[int]) -> None:
+        """Add a number in the accumulator's units and infinities of these signs to a sum."""
+        half = 1 << (sums.width - 1)
+        total = sums.total + added
+        sums.total = (total + half) % (2 * half) - half
+        sums.infinities |= infinities
+        self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
 
     def _emit(
         self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, generators: Generators
     ) -> bool:
         """Make results of a block and write them; whether all that count lie in the buffer."""
-        tile = self.config.tile
+        tile, transposed, words = self.config.tile, values["transposed"], self.config.fp32_groups
         lanes, inside = tile.lanes, True
         randoms = [generators.beat() for _ in range(tile.rows)]
         for first_row in range(0, tile.rows, lanes):
+            groups = []
             for first_column in range(0, tile.columns, lanes):
                 for i in range(lanes):
-                    x = walk.x + i * values["stride"]
-                    if 0 <= x < -(-values["x_size"] // lanes) * lanes:
-                        # Position i is a row, or with `transposed` a column.
-                        places = [
-                            (first_row + c, first_column + i)
-                            if values["transposed"]
-                            else (first_row + i, first_column + c)
-                            for c in range(lanes)
-                        ]
-                        sums = [block[row * tile.columns + column] for row, column in places]
-                        random = [randoms[row][column] for row, column in places]
-                        inside &= self._position(x, sums, random, values, walk)
+                    # Position i is a row, or with `transposed` a column.
+                    places = [
+                        (first_row + c, first_column + i) if transposed else (first_row + i, first_column + c)
+                        for c in range(lanes)
+                    ]
+                    sums = [block[row * tile.columns + column] for row, column in places]
+                    if values["bias"]:
+                        self._add_biases(sums, values, walk.y * lanes)
+                    groups.append((i, sums, [randoms[row][column] for row, column in places], copy(walk)))
                 walk.step()
+            # Of FP32, what so many rows give is written before what the next ones do.
+            for batch in range(words if values["fp32"] else 1):
+                for i, sums, random, place in groups:
+                    if values["fp32"] and not transposed and i * words // lanes != batch:
+                        continue
+                    written = [batch] if values["fp32"] and transposed else range(words)
+                    inside &= self._position(place.x + i * values["stride"], sums, random, values, place, written)
         return inside
 
     def _position(
@@ -366,8 +381,9 @@ class GoldenCore:
         random: Sequence[int],
         values: Mapping[str, int],
         walk: LoopWalk,
+        words: Iterable[int],
     ) -> bool:
-        """Write the results of one position; whether all of its groups lie in the buffer. Those that do are written."""
+        """Write the results of one position, of FP32 these of its words; whether all lie in the buffer."""
         config = self.config
         lanes, fmt = config.tile.lanes, config.tile.a_format
         assert isinstance(fmt, FloatFormat)
@@ -375,19 +391,20 @@ class GoldenCore:
         address = walk.address + x // lanes * width
         groups = [(address + k) % (1 << 16) for k in range(width)]
         position = x % lanes
+        if not 0 <= x < -(-values["x_size"] // lanes) * lanes:
+            return True
         results = [0] * lanes
         if x < values["x_size"]:
             mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
             for c in range(lanes):
-                bias = self._bias(values, walk.y * lanes + c) if values["bias"] else 0
                 masked = is_zero(int(mask[c]), fmt)
-                results[c] = result_bits(sums[c].result_bits(bias), values, fmt, masked=masked, random=random[c])
+                results[c] = result_bits(sums[c].result_bits(), values, fmt, masked=masked, random=random[c])
         made, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
         kind = value_type(32 if values["fp32"] else config.value_bits)
         written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
-        for k, group in enumerate(groups):
+        for k in words if values["fp32"] else (0,):
             if inside[k]:
-                self.buffer[group, position] = written[k]
+                self.buffer[groups[k], position] = written[k]
                 if x < values["x_size"]:
                     self._count(results[k * lanes // width : (k + 1) * lanes // width], made)
         return all(inside)

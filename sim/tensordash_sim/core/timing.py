@@ -144,7 +144,7 @@ class _Clock:
         steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
         speedup = min(self.speedup, tile.window_depth) if tile.sparsity != "none" else 1.0
         passes = values["a_streams"] * values["b_streams"]
-        how = {name: values[name] for name in ("fp32", "mask", "emit", "bias")}
+        how = {name: values[name] for name in ("fp32", "transposed", "mask", "emit", "add", "bias")}
         block = block_cycles(config, values["stride"], **how)
         each = steps / speedup
         begin = self._begin("multiply", index, known, values["wait"])
@@ -193,15 +193,20 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
     return LAID + runs * run
 
 
-def block_cycles(config: CoreConfig, stride: int, *, fp32: int, mask: int, emit: int, bias: int) -> float:
+def block_cycles(
+    config: CoreConfig, stride: int, *, fp32: int, transposed: int, mask: int, emit: int, add: int, bias: int
+) -> float:
     """What the output unit takes for a block: its rows, and the groups of results."""
-    rows, parts = config.tile.lanes * config.result_cycles, config.parts("a")
+    lanes, parts = config.tile.lanes, config.parts("a")
+    # In a cycle goes a row to which nothing is added, or a piece of one that gets a partial sum or a bias.
+    rows = lanes * max(1, config.result_cycles * (max(add, 1 - emit) + emit * bias))
     if not emit:
         return config.parts("b") * rows
-    words = gcd(stride, config.tile.lanes) * (config.fp32_groups if fp32 else 1) * (1 + 2 * mask)
-    # The next rows come with a group's last word; the next group of the same rows a cycle after it. Meanwhile the
-    # next rows' biases are read.
-    written = words - 1 + (parts - 1) * (words + 1)
+    # A group of FP32 is written a word, or as many of its positions, at a time.
+    batches = config.fp32_groups if fp32 else 1
+    words = gcd(stride, lanes) * (1 + 2 * mask) * (1 if transposed else batches)
+    # The next rows come with the last word. Meanwhile the next rows' biases are read.
+    written = batches * (words * parts - 1)
     return config.parts("b") * (rows + max(written, 2 * bias * parts))
 
 

@@ -12,7 +12,7 @@ from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import IntegerFormat
 from tensordash.configuration.numerics import Exact
 
-from .kernels import EXACT_NAN, add_digits, add_numbers, cut, mark_specials, round_sums, wrap
+from .kernels import EXACT_NAN, add_biases, add_digits, cut, mark_specials, round_sums, wrap
 from .tables import Digits, digits, is_finite, marks, operand_formats
 
 __all__ = ["exact_products"]
@@ -22,6 +22,10 @@ BLOCK = 2048
 """Vectors of each side that are multiplied together, so that digits need little room."""
 LONGEST = 1 << 13
 """Their pieces, for the same reason; never above what float64 allows."""
+
+
+MOST_PLACES = 127
+"""A bias of this power of two, in units of a sum's least bit, is an infinity, however wide sums are."""
 
 
 def exact_products(
@@ -37,7 +41,8 @@ def exact_products(
     config : TileConfig
         Formats, accumulator and what is skipped.
     added : array of uint32, (N, M), optional
-        FP32 bits, added before sums are rounded.
+        FP32 bits, added before sums are rounded: what lies below a sum's least bit is dropped, and one
+        that is too large is an infinity (docs/core.md, "Multiply", 1).
 
     Returns
     -------
@@ -62,6 +67,12 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     assert isinstance(accumulator, Exact)
     high, low = _sums(columns, rows, a_digits, b_digits)
     width = (a_digits.largest * b_digits.largest).bit_length() + 1 + accumulator.headroom_bits
+    if added is not None:
+        assert not isinstance(a, IntegerFormat)
+        assert not isinstance(b, IntegerFormat)
+        exponent = a.least_exponent + b.least_exponent
+        added = _within(added, min(width - 1, MOST_PLACES) + exponent)
+        add_biases(high, low, exponent, added)
     if width < 128:
         wrap(high, low, width)
     if config.numerics.result == "int32":
@@ -69,11 +80,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     assert not isinstance(a, IntegerFormat)
     assert not isinstance(b, IntegerFormat)
     out = np.empty(high.shape, np.uint32)
-    exponent = a.least_exponent + b.least_exponent
-    if added is None:
-        round_sums(high, low, exponent, out)
-    else:
-        add_numbers(high, low, exponent, added, out)
+    round_sums(high, low, a.least_exponent + b.least_exponent, out)
     beyond = out if added is None else np.zeros_like(out)
     special = np.flatnonzero(~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0)))
     if special.size:
@@ -82,6 +89,13 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     if added is not None:
         _add_specials(beyond, added, out)
     return out
+
+
+def _within(added: NDArray[np.uint32], exponent: int) -> NDArray[np.uint32]:
+    """FP32 numbers, but from ``2**exponent`` on infinities."""
+    numbers = added.view(np.float32)
+    beyond = np.abs(numbers) >= 2.0**exponent
+    return np.where(beyond, np.copysign(np.float32(np.inf), numbers), numbers).view(np.uint32)
 
 
 def _add_specials(beyond: NDArray[np.uint32], added: NDArray[np.uint32], out: NDArray[np.uint32]) -> None:

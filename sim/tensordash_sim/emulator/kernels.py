@@ -17,9 +17,9 @@ __all__ = [
     "EXACT_NAN",
     "FAR",
     "FUSED_NAN",
+    "add_biases",
     "add_digits",
     "add_fused",
-    "add_numbers",
     "convert",
     "cut",
     "mark_specials",
@@ -203,45 +203,29 @@ def _round_pair(upper, lower, unit):
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def add_numbers(high, low, exponent, added, out):
-    """Sums in units of ``2**exponent`` and finite FP32 numbers `added`, exactly, as FP32 bits, to nearest.
+def add_biases(high, low, exponent, added):
+    """Add FP32 numbers `added` to sums in units of ``2**exponent``: what lies below a unit is dropped.
 
-    Magnitudes of sums are at most 2**124. Both are brought to units so small that the larger one's highest bit is bit
-    126. Then bits of the smaller one are cut off only where so much more of the larger one is left that they need but a
-    mark.
+    Infinities and NaN are left alone, and others must be below 2**127 units.
     """
     for row in prange(high.shape[0]):
         for column in range(high.shape[1]):
-            upper, lower = np.uint64(high[row, column]), low[row, column]
-            sign = np.int64(upper >> np.uint64(63))
-            if sign:
+            bits = np.int64(added[row, column])
+            field = bits >> FRACTION & 0xFF
+            if field == 0xFF:
+                continue
+            lower = np.uint64(bits & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION)
+            upper, places = np.uint64(0), max(field, 1) - 1 + LEAST - np.int64(exponent)
+            if places >= 0:
+                upper, lower = _moved(upper, lower, places)
+            else:
+                lower = lower >> np.uint64(min(-places, 63))
+            if bits >> 31:
                 lower = ~lower + np.uint64(1)
                 upper = ~upper + np.uint64(lower == 0)
-            bits = np.int64(added[row, column])
-            other_sign, field = bits >> 31, bits >> FRACTION & 0xFF
-            significand = np.uint64(bits & ((1 << FRACTION) - 1) | np.int64(field > 0) << FRACTION)
-            other_unit = max(field, 1) - 1 + LEAST
-            length = np.int64(64) + _bit_length(upper) if upper else np.int64(_bit_length(lower))
-            top, other_top = np.int64(exponent) + length, other_unit + np.int64(_bit_length(significand))
-            if length == 0 or (significand and other_top > top):
-                top = other_top
-            unit = top - np.int64(127)
-            if length:
-                upper, lower = _moved(upper, lower, np.int64(exponent) - unit)
-            other_upper, other_lower = np.uint64(0), significand
-            if significand:
-                other_upper, other_lower = _moved(other_upper, other_lower, other_unit - unit)
-            if sign == other_sign:
-                lower += other_lower
-                upper += other_upper + np.uint64(lower < other_lower)
-            else:
-                if upper < other_upper or (upper == other_upper and lower < other_lower):
-                    upper, lower, other_upper, other_lower = other_upper, other_lower, upper, lower
-                    sign = other_sign
-                upper -= other_upper + np.uint64(lower < other_lower)
-                lower -= other_lower
-            pattern = _round_pair(upper, lower, unit)
-            out[row, column] = np.uint32(sign << 31 | pattern) if upper | lower else np.uint32(0)
+            total = low[row, column] + lower
+            high[row, column] += np.int64(upper) + np.int64(total < lower)
+            low[row, column] = total
 
 
 @njit(parallel=True, cache=True, nogil=True)

@@ -36,8 +36,8 @@ def matrix_product(
     config : TileConfig
         The tile, without a C input.
     added : array of float32, optional
-        Added to the sums before they are rounded, repeated to (..., N, M) as NumPy does; only to exact sums of
-        floating-point products.
+        Biases of a core (docs/core.md, "Multiply", 1): added to the sums before they are rounded, repeated to
+        (..., N, M) as NumPy does; only to exact sums of floating-point products.
     scales : (array of unsigned, (..., M, blocks), array of unsigned, (..., N, blocks)), optional
         Bit patterns of the scales of the columns' and of the rows' blocks, if the tile has scales, and only then; the
         last block may be shorter.

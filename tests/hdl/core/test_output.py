@@ -13,6 +13,11 @@ CONFIGS = {
     "more columns, one at a time": [*SMALL, "tile.columns=8", "core.stream_buffer=4", "core.result_cycles=8"],
     "pieces that share a group": [*SMALL, "tile.columns=12", "core.stream_buffer=6"],
     "fp8": [*SMALL, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
+    "fp8, 8 lanes": [
+        *SMALL,
+        "tile.format={a='fp8_e4m3', b='fp8_e5m2'}",
+        *("tile.lanes=8", "tile.rows=8", "tile.columns=8", "core.stream_buffer=4"),
+    ],
     "nothing built": [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic"))],
 }
 
@@ -37,25 +42,51 @@ BROKEN = {
         "descriptor[479:464] - descriptor[79:64]",
         "descriptor[479:464]",
     ),
-    "partial sums begin at the first place": ("{ 1'h0, descriptor[55:48], 3'h0 }", "12'h000"),
+    "partial sums begin at the first place": ("{ 1'h0, command_descriptor_payload[55:48], 3'h0 }", "12'h000"),
     "a place beyond the end is not noticed": ("command_error[2:0] = beyond ? 3'h4", "command_error[2:0] = 1'h0 ? 3'h4"),
     "random bits are always a half": (" + random;", " + 16'h8000;"),
-    "all pieces have the first one's biases": ("assign _26_ = taken & piece[1]", "assign _26_ = taken & piece[0]"),
-    "all pieces have the first one's random bits": (
-        "else if (moves_3) piece <= { piece[0]",
-        "else if (moves_3) piece <= { piece[1]",
+    "all pieces have the first one's biases": ("transposed ? row[3] : piece[1]", "transposed ? row[3] : piece[0]"),
+    "all rows that are channels have one's bias": ("transposed ? row[2] : piece[1]", "transposed ? row[0] : piece[1]"),
+    "groups have the biases of those before": ("= bias_fetch__bias & bias_fetch__there", "= 1'h0"),
+    "all biases are positive": ("assign carry = value[31] & enable", "assign carry = 1'h0"),
+    "negative biases are less by the least bit": (
+        ".carry(aligner_1__carry),\n    .earlier",
+        ".carry(1'h0),\n    .earlier",
     ),
-    "a row is gone after its first piece": ("assign sums_ready = _046_ & piece[1]", "assign sums_ready = _046_"),
-    "a row's first piece ends it": ("sums_payload[396] & piece[1]", "sums_payload[396]"),
+    "a bias has no highest bit": (
+        "aligned[96:0] = { 1'h0, placed_11[30:23]",
+        "aligned[96:0] = { 2'h0, placed_11[29:23]",
+    ),
+    "a bias that is too large is none": ("value[30:23] >= 8'haf", "value[30:23] >= 8'hb0"),
+    "the least bias is none": ("value[30:23] < 8'h4f", "value[30:23] < 8'h50"),
+    "with partial sums a bias is added to them alone": ("= again ? earlier : sum", "= again ? partial : sum"),
+    "a bias does not wait for partial sums": ("assign twice = biased & add", "assign twice = 1'h0"),
+    "what overflows before a bias is added is not counted": ("= moves | again;", "= moves;"),
+    "what overflows is counted as long as it waits": ("= overflows_2 & { _013_, _013_ }", "= overflows_2"),
+    "rows that get partial sums go at once": ("= emit & _000_", "= emit"),
+    "rows that get biases go at once": ("assign whole = _009_ & _014_", "assign whole = _009_"),
+    "rows at once are one piece": ("= piece | { whole, whole }", "= piece"),
+    "rows at once have the adders' sums in all pieces": (
+        "whole ? rows_payload[395:297] : adder_1__total",
+        "adder_1__total",
+    ),
+    "all pieces go to the first one's place": ("assign _024_ = piece[1]", "assign _024_ = 1'h0"),
+    "pieces that become partial sums go to their own places": (
+        "= whole | piece[0]",
+        "= piece[0] ? 1'h1 : whole & 1'h0",
+    ),
+    "all pieces are rounded as the first one": ("= comes & sums_payload[397]", "= comes & sums_payload[396]"),
+    "a row is gone after its first piece": ("assign _002_ = whole | piece[1]", "assign _002_ = 1'h1"),
     "a second piece is the first one again": (
-        "sums_payload[395:297] & {99{piece[1]}}",
-        "sums_payload[197:99] & {99{piece[1]}}",
+        "rows_payload[395:297] & {99{piece[1]}}",
+        "rows_payload[197:99] & {99{piece[1]}}",
     ),
+    "words of FP32 are not apart": ("{ placement__group[8:6], written_word[1] }", "{ placement__group[8:6], 1'h0 }"),
     "what is rounded toward zero is rounded to nearest": (
         ".toward_zero(descriptor[28])",
         ".toward_zero(1'h0)",
     ),
-    "what is too large becomes an infinity toward zero": ("= toward_zero & _21_", "= 1'h0 & _21_"),
+    "what is too large becomes an infinity toward zero": ("= toward_zero & _11_", "= 1'h0 & _11_"),
     "generators step once": ("first ^ { 17'h00000, first[31:17] }", "first"),
 }
 

@@ -47,11 +47,15 @@ def drawn(layer: Layer, operation: str, seed: int, specials: float) -> dict[str,
 
 
 def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str, np.ndarray]:
-    """A bias and a mask, where an operation can have them: infinities, NaN, subnormals and zeros of both signs too."""
+    """A bias and a mask, where an operation can have them: infinities, NaN, subnormals and zeros of both signs too.
+
+    Some biases are more than a sum has bits for, of others it drops some.
+    """
     rng, made = np.random.default_rng(seed), {}
     if operation == "AxW" and seed:
         made["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
         odd = np.array([0.0, -0.0, 1e-44, -3e38, np.inf, -np.inf, np.nan], np.float32)
+        odd = np.concatenate([odd, np.float32([2.0**48, -(2.0**48) + 2.0**24, 1.5 * 2.0**-48, -1.5 * 2.0**-47])])
         made["bias"] = np.where(rng.random(made["bias"].shape) < 0.3, rng.choice(odd, made["bias"].shape), made["bias"])
         made["bias"] = made["bias"][0] if layer.products == 1 else made["bias"]
     if masked:
@@ -93,7 +97,7 @@ class FusedCore(GoldenCore):
 
     def _block(self, rows, columns):
         made = matmul(columns.transpose(1, 0, 2), rows.transpose(1, 0, 2), self.fused).c_bits
-        return [SimpleNamespace(result_bits=lambda bias, bits=int(bits): bits) for bits in made.ravel()]
+        return [SimpleNamespace(result_bits=lambda bits=int(bits): bits) for bits in made.ravel()]
 
     def _add(self, block, partial):
         raise AssertionError("a reduction must be one stream here")

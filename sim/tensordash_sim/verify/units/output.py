@@ -9,6 +9,7 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
+from tensordash_sim.golden.dot import ExactAccumulator
 from tensordash_sim.golden.numbers import fixed_values
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
@@ -70,6 +71,19 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
     return fields
 
 
+class FarSums(GoldenCore):
+    """A golden core some of whose blocks have sums near the ends of their range, which no pass could reach, or tiny."""
+
+    def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
+        block = super()._block(rows, columns)
+        random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
+        if random.random() < 0.5:
+            for each in random.sample(block, len(block) // 2):
+                end, away = 1 << (each.width - 1), random.getrandbits(random.randint(1, each.width - 2))
+                each.total = random.choice((1, -1)) * random.choice((end - 1 - away, away))
+        return block
+
+
 class Bench:
     """A buffer model and the golden core beside the unit."""
 
@@ -78,7 +92,7 @@ class Bench:
         self.config: CoreConfig = self.job.config
         self.random = Random(f"{self.job.seed} {name}")
         self.pins = Pins(dut)
-        self.golden = GoldenCore(self.config, Memory(0))
+        self.golden = FarSums(self.config, Memory(0))
         self.buffer = BufferModel(
             self.pins, self.config, self.golden.buffer.copy(), self.random, reads=["read"], writes=["write"]
         )

@@ -1,0 +1,137 @@
+"""Result converter: a rounded sum, times a power of two, becomes a result of either format."""
+
+from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
+from amaranth.lib.wiring import In, Out
+
+from ..block import Block
+from ..configuration.formats import FP32, FloatFormat
+from ..layouts import RESULT_BITS
+from .random_bits import RANDOM_BITS
+
+__all__ = ["OFFSET_BITS", "ResultConverter", "offset_of"]
+
+FRACTION_BITS = 23
+FARTHEST = 31  # places to the right at which nothing is left but what rounds to nothing
+OFFSET_BITS = 10
+
+
+def offset_of(fmt: FloatFormat, fp32, scale):
+    """What is added to an exponent field of FP32, for a result of a format or FP32, times 2^scale."""
+    return scale + Mux(fp32, 0, C(fmt.bias - FP32.bias, signed(OFFSET_BITS)))
+
+
+class ResultConverter(Block):
+    """Rounds FP32 to a narrower format, to nearest even, toward zero or stochastically, or to FP32 again; ReLU.
+
+    Both results take the same shift, and the same carry chain from where the last place is.
+
+    Timing: none, it is combinational.
+
+    Parameters
+    ----------
+    fmt : FloatFormat
+        The narrower format.
+    relu : bool
+        There is a ReLU.
+    stochastic : bool
+        There is stochastic rounding.
+
+    Members
+    -------
+    value : In(32)
+        FP32: no subnormal number.
+    fp32 : In(1)
+        The result is FP32, and always rounded to nearest.
+    offset : In(signed(10))
+        `offset_of` the format and the power of two.
+    relu : In(1)
+        Only if `relu`: what has its sign set becomes +0, but not NaN.
+    stochastic : In(1), random : In(16)
+        Only if `stochastic`: round up with the probability of what is cut off.
+    toward_zero : In(1)
+        Round toward zero, whatever `stochastic` is.
+    result : Out(32)
+        The number, in the lowest bits: a magnitude beyond the largest finite one is an infinity, or NaN if the format
+        has none; toward zero a finite one is the largest.
+
+    Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, sections 4.3 and 7.4.
+    """
+
+    def __init__(self, *, fmt: FloatFormat, relu: bool, stochastic: bool) -> None:
+        self.fmt, self.has_relu, self.is_stochastic = fmt, relu, stochastic
+        super().__init__(
+            {
+                "value": In(RESULT_BITS),
+                "fp32": In(1),
+                "offset": In(signed(OFFSET_BITS)),
+                **({"relu": In(1)} if relu else {}),
+                **({"stochastic": In(1), "random": In(RANDOM_BITS)} if stochastic else {}),
+                "toward_zero": In(1),
+                "result": Out(RESULT_BITS),
+            },
+            variant=fmt.name,
+        )
+
+    def elaborate(self, platform):
+        """Exponent; shift where the result is subnormal; round; what is special."""
+        m = Module()
+        fmt = self.fmt
+        fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
+        special, hidden = field.all(), field.any()
+        cut = FRACTION_BITS - fmt.fraction_bits  # from the last place of FP32 to that of the format
+        rest_bits = max(cut + 2, RANDOM_BITS)
+
+        # The exponent field that a result with this hidden bit has; one that is too small moves the significand.
+        exponent = Signal(signed(OFFSET_BITS + 1))
+        below = Signal(signed(OFFSET_BITS + 2))
+        too_small = Signal()
+        distance = Signal(range(FARTHEST + 1))
+        m.d.comb += [
+            exponent.eq(field + self.offset),
+            below.eq(C(1) - exponent),
+            too_small.eq(exponent < 1),
+            distance.eq(Mux(too_small, below[:5] | below[5:-1].any().replicate(5), 0)),
+        ]
+        significand = Cat(C(0, rest_bits - cut), fraction, hidden)
+        shifted = Signal(len(significand) + FARTHEST)  # what leaves at the lower end only says that it is there
+        m.d.comb += shifted.eq(Cat(C(0, FARTHEST), significand) >> distance)
+        kept, lost = shifted[FARTHEST:], shifted[:FARTHEST].any()
+
+        def nearest(place):
+            """Whether a number whose last place this is is rounded up."""
+            return kept[place - 1] & (kept[: place - 1].any() | lost | kept[place])
+
+        wide, narrow = rest_bits - cut, rest_bits
+        carries = nearest(narrow)
+        if self.is_stochastic:
+            drawn = kept[narrow - RANDOM_BITS : narrow] + self.random
+            carries = Mux(self.stochastic, drawn[-1], carries)
+        toward_zero = self.toward_zero & ~self.fp32
+        up = Signal()
+        m.d.comb += up.eq(Mux(self.fp32, nearest(wide), carries & ~toward_zero))
+
+        # Ones below a narrow result's last place carry what is rounded up there. The hidden bit is in the exponent.
+        filled = kept[wide:narrow] | (~self.fp32).replicate(cut)
+        base = Mux(too_small | ~hidden, 0, exponent[:-1])
+        pattern = Signal(FRACTION_BITS + OFFSET_BITS)
+        m.d.comb += pattern.eq(Cat(filled, kept[narrow : narrow + fmt.fraction_bits], base) + up)
+        beyond, not_a_number = Signal(name="beyond"), Signal(name="not_a_number")
+        m.d.comb += [
+            beyond.eq(Mux(self.fp32, pattern[FRACTION_BITS:] >= 0xFF, pattern[cut:] > fmt.largest) | special),
+            not_a_number.eq(special & fraction.any()),
+        ]
+        negative = sign & ~self.relu if self.has_relu else sign
+        cleared = sign & self.relu if self.has_relu else Const(0)
+        kept_finite = toward_zero & ~special
+
+        def of(target: FloatFormat, bits):
+            """The result in a format, of the rounded magnitude."""
+            quiet = target.largest + 1
+            nan = quiet | 1 << (target.fraction_bits - 1) if target.infinities else quiet
+            magnitude = Mux(beyond, Mux(kept_finite, target.largest, quiet), bits)
+            return Mux(not_a_number, nan, Mux(cleared, 0, Cat(magnitude[: target.width - 1], negative)))
+
+        m.d.comb += [
+            self.result.eq(Mux(self.fp32, of(FP32, pattern), of(fmt, pattern[cut:]))),
+        ]
+        return m

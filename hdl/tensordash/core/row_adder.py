@@ -1,0 +1,187 @@
+"""Row adder: partial sums and biases join rows of sums, piece by piece."""
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
+from amaranth.lib import stream
+from amaranth.lib.data import ArrayLayout, StructLayout
+from amaranth.lib.wiring import In, Out
+
+from ..arithmetic.bias_aligner import BiasAligner
+from ..arithmetic.sum_adder import SumAdder
+from ..block import Block, placed
+from ..configuration.core_config import CoreConfig
+from ..layouts import RESULT_BITS, accumulator_shape, sum_shape
+from ..one_hot import one_hot_mux
+
+__all__ = ["RowAdder", "pieces_layout"]
+
+
+def pieces_layout(config: CoreConfig) -> StructLayout:
+    """A row's sums, and which of its pieces they are of: one, or all."""
+    tile = config.tile
+    return StructLayout({"sums": ArrayLayout(sum_shape(tile.numerics), tile.columns), "pieces": config.result_cycles})
+
+
+class RowAdder(Block):
+    """Adds partial sums and biases to rows of sums, in a register of a row.
+
+    A row to which nothing is added goes at once. Others go in `result_cycles` *pieces* of as many columns, the lowest
+    first.
+
+    Timing: a row or a piece is the next partial sums in the cycle after it is taken, or may leave in it; one per cycle,
+    but for pieces that get a partial sum and a bias: one in two cycles.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        Gives the tile and what is built.
+
+    Members
+    -------
+    rows : In(stream of sums, columns)
+        Rows.
+    taken : Out(1)
+        A piece is taken in this cycle.
+    partial : In(bits of a piece)
+        What is added to the piece that is taken next.
+    add, emit : In(1)
+        The descriptor's fields. They stay as they are while something is here.
+    biased : In(1), bias : In(32, result columns), bias_valid : In(1)
+        Only with biases: with `biased`, what is added to the next piece that has got none yet, as FP32; it waits for
+        `bias_valid`.
+    bias_taken : Out(1)
+        Likewise: it is added in this cycle.
+    kept : Out(bits of a piece), keep : Out(1)
+        Without `emit`: the sums that become partial sums, in this cycle.
+    overflows : Out(result columns)
+        Which sums left their range in an addition, once for each.
+    sums : Out(stream of pieces_layout)
+        With `emit`: rows, or their pieces.
+    empty : Out(1)
+        Nothing is here.
+
+    Source: docs/core.md, "Multiply".
+    """
+
+    def __init__(self, config: CoreConfig) -> None:
+        self.config = config
+        tile, columns = config.tile, config.result_columns
+        width, least_exponent = accumulator_shape(tile.numerics)
+        assert least_exponent is not None  # exact
+        piece_bits = ArrayLayout(sum_shape(tile.numerics), columns).size
+        biases = {
+            "biased": In(1),
+            "bias": In(ArrayLayout(RESULT_BITS, columns)),
+            "bias_valid": In(1),
+            "bias_taken": Out(1),
+        }
+        super().__init__(
+            {
+                "rows": In(stream.Signature(ArrayLayout(sum_shape(tile.numerics), tile.columns))),
+                "taken": Out(1),
+                "partial": In(piece_bits),
+                "add": In(1),
+                "emit": In(1),
+                **(biases if config.bias else {}),
+                "kept": Out(piece_bits),
+                "keep": Out(1),
+                "overflows": Out(columns),
+                "sums": Out(stream.Signature(pieces_layout(config))),
+                "empty": Out(1),
+            }
+        )
+        self._adders = [SumAdder(width=width, biased=config.bias) for _ in range(columns)]
+        self._aligners = [BiasAligner(width=width, least_exponent=least_exponent) for _ in range(columns * config.bias)]
+
+    def elaborate(self, platform):
+        """What is held, of which pieces, and whether its bias is still due."""
+        m = Module()
+        config = self.config
+        held, comes, again, moves, ready, whole, twice, at_once = (
+            Signal(name=name) for name in ("held", "comes", "again", "moves", "ready", "whole", "twice", "at_once")
+        )
+        due = Signal(name="due")  # the bias of what is held is still to be added
+        piece = Signal(config.result_cycles, init=1)  # of the row that is taken next, one-hot
+        pieces = Signal(config.result_cycles)
+        biased = self.biased if config.bias else Const(0, 1)
+        m.d.comb += [
+            whole.eq(self.emit & ~self.add & ~biased),
+            twice.eq(biased & self.add),
+            at_once.eq(biased & ~self.add),
+            self.keep.eq(held & ~self.emit),
+            self.sums.valid.eq(held & self.emit & ~due),
+            self.sums.payload.pieces.eq(pieces),
+            moves.eq(self.keep | (self.sums.valid & self.sums.ready)),
+            ready.eq(~held | moves),
+            comes.eq(self.rows.valid & ready),
+            self.taken.eq(comes & ~whole),
+            self.rows.ready.eq(ready & (whole | piece[-1])),
+            self.empty.eq(~held),
+        ]
+        if config.bias:
+            m.d.comb += [
+                ready.eq((~held | moves) & (~at_once | self.bias_valid)),
+                again.eq(due & self.bias_valid),
+                self.bias_taken.eq((comes & at_once) | again),
+            ]
+            with m.If(comes):
+                m.d.sync += due.eq(twice)
+            with m.Elif(again):
+                m.d.sync += due.eq(0)
+        with m.If(comes):
+            m.d.sync += [held.eq(1), pieces.eq(piece | whole.replicate(len(piece)))]
+            with m.If(~whole):
+                m.d.sync += piece.eq(piece.rotate_left(1))
+        with m.Elif(moves):
+            m.d.sync += held.eq(0)
+        self._add(m, platform, piece, due)
+        # Partial sums, and what is due, are in the first piece's place, whatever they are a piece of.
+        first = ~self.emit | twice
+        loads = [(comes & (whole | piece[0] | first)) | (again & pieces[0])] + [
+            (comes & (whole | (piece[k] & ~first))) | (again & pieces[k]) for k in range(1, len(piece))
+        ]
+        self._register(m, loads, whole)
+        overflows = Signal(len(self._adders), reset_less=True)
+        with m.If(comes | again):
+            m.d.sync += overflows.eq(Cat(adder.overflow for adder in self._adders))
+        m.d.comb += self.overflows.eq(overflows & (moves | again).replicate(len(overflows)))
+        return m
+
+    def _add(self, m: Module, platform, piece, due) -> None:
+        """Adders for a piece."""
+        columns = self.config.result_columns
+        sums = [Value.cast(each) for each in self.rows.payload]
+        bits = len(sums[0])
+        for column, adder in enumerate(self._adders):
+            m.submodules[f"adder_{column}"] = placed(adder, platform)
+            m.d.comb += [
+                Value.cast(adder.sum).eq(one_hot_mux(piece, sums[column::columns])),
+                Value.cast(adder.partial).eq(self.partial[column * bits : (column + 1) * bits]),
+                adder.add.eq(self.add & ~due),
+            ]
+        for column, aligner in enumerate(self._aligners):
+            m.submodules[f"aligner_{column}"] = placed(aligner, platform)
+            adder = self._adders[column]
+            m.d.comb += [
+                aligner.value.eq(self.bias[column]),
+                aligner.enable.eq(due | (self.biased & ~self.add)),
+                adder.again.eq(due),
+                Value.cast(adder.earlier).eq(Value.cast(self.sums.payload.sums[column])),
+                Value.cast(adder.bias).eq(Value.cast(aligner.aligned)),
+                adder.carry.eq(aligner.carry),
+            ]
+
+    def _register(self, m: Module, loads, whole) -> None:
+        """A row: its lowest columns come through the adders in any case."""
+        columns = self.config.result_columns
+        kept = []
+        for column, out in enumerate(self.sums.payload.sums):
+            held = Signal(len(Value.cast(out)), name=f"sum_{column}", reset_less=True)
+            made = Value.cast(self._adders[column % columns].total)
+            if column >= columns:
+                made = Mux(whole, Value.cast(self.rows.payload[column]), made)
+            else:
+                kept.append(held)
+            with m.If(loads[column // columns]):
+                m.d.sync += held.eq(made)
+            m.d.comb += Value.cast(out).eq(held)
+        m.d.comb += self.kept.eq(Cat(kept))
