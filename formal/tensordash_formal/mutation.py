@@ -26,7 +26,7 @@ from .campaigns import Campaign
 from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
-from .subjects import Subject, subject_of
+from .subjects import UNITS, Subject, subject_of
 
 __all__ = ["Fate", "MutationReport", "mutate"]
 
@@ -255,7 +255,7 @@ def _fates(work: _Work, folder: Path, numbers: Sequence[int]) -> list[Fate | Non
         for mutant in mutants.mutants:
             if mutant.number in waiting and mutant.number not in known:
                 first, *_ = mutants.cuts(mutant.module)
-                if equal := _equivalent(mutants, mutant, first):
+                if equal := _equivalent(mutants, mutant, first, mutant.module):
                     known[mutant.number] = "equivalent", equal
         left = [number for number in waiting if number <= len(mutants.mutants) and number not in known]
         known |= _looked_at(work, left, others=True) if left else {}
@@ -363,31 +363,40 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
         _sound(work, folder, work.effort)
         return "bench", by
     *cheap, whole = mutants.cuts(mutant.module)
-    for cut in cheap:
-        if equal := _equivalent(mutants, mutant, cut):
-            return "equivalent", equal
+    # What a module gives and nothing takes, or never is given, shows where the module stands: in a unit or a PE, all of
+    # which can be compared.
+    around = mutant.module != mutants.top and (work.component == "pe" or work.component in UNITS)
+    questions = [(cut, mutant.module) for cut in cheap]
+    late = [(whole, mutant.module)]
+    if around:
+        (questions if work.component in UNITS else late).append((mutants.subject.memories, mutants.top))
+    if equal := _first_equal(mutants, mutant, questions):
+        return "equivalent", equal
     if work.proofs:
         text = mutants.verilog(mutant)
         for name in _refuting(work.campaign.config, mutant.module, text, Solver(folder / "proofs")):
             return "proof", name
     # Minutes where there are PEs below: last.
-    if equal := _equivalent(mutants, mutant, whole):
+    if equal := _first_equal(mutants, mutant, late):
         return "equivalent", equal
-    # What a module gives and nothing takes shows where the module stands: in a PE, all of which can be compared.
-    if work.component == "pe" and mutant.module != mutants.top and _equivalent(mutants, mutant, (), mutants.top):
-        return "equivalent", "cec of the PE"
     return "survives", ""
 
 
-def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str = "") -> str:
+def _first_equal(mutants: Mutants, mutant: Mutant, questions: Sequence[tuple[Sequence[str], str]]) -> str:
+    """The first of (what is cut off, module that is compared) in which a mutant is equivalent, in words, or nothing."""
+    return next(filter(None, (_equivalent(mutants, mutant, *question) for question in questions)), "")
+
+
+def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str) -> str:
     """How a mutant is proven to do what was emitted does, with modules below it cut off; empty if it is not.
 
-    `module`: that has the mutant's somewhere in it, and is compared instead.
+    `module`: that is the mutant's or has it somewhere in it, and is compared.
     """
     with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
         texts = mutants.verilog(None), mutants.verilog(mutant)
-        if same_logic(*texts, module or mutant.module, Path(scratch), cut):
-            return f"cec of its module{' without what is in it' if cut else ''}"
+        if same_logic(*texts, module, Path(scratch), cut):
+            where = "its module" if module == mutant.module else f"the {mutants.subject.name}"
+            return f"cec of {where}{' without what is in it' if cut else ''}"
     return ""
 
 

@@ -18,6 +18,8 @@ from tensordash_sim.verify.core_run import CORE_BENCHES
 from tensordash_sim.verify.run import BENCHES, applicable
 from tensordash_synth.hierarchy import Hierarchy
 
+from .imported import imported_files
+
 __all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
 
 OF_UNITS = 4.0
@@ -168,7 +170,6 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
     elif component == "sequencer":
         apart = (*memories, *_names(library, (units["descriptor_check"][0],)))
     benches = CORE_BENCHES if component == "core" else (component,)
-    simulated = VERIFY.parent
     return Subject(
         name=component,
         top=top,
@@ -179,7 +180,7 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={} if component == "core" else units[component][1],
         effort=1.0 if component == "core" else OF_UNITS,
-        code=(simulated / "core", VERIFY / "units", *sorted(VERIFY.glob("*.py"))),
+        code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
 
 
