@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -23,114 +22,19 @@ from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_synth.equivalence import same_logic
 
 from .campaigns import Campaign
+from .fates import Fate, MutationReport
 from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
 from .subjects import UNITS, Subject, subject_of
 
-__all__ = ["Fate", "MutationReport", "mutate"]
+__all__ = ["mutate"]
 
 # A bench ends at its first failure; a mutant that keeps it running for longer is caught by that.
 CPU_SECONDS = 300
 AT_ONCE = 20  # mutants that one run looks at
+LOOK_SECONDS = 100  # each of them, at most
 LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
-CAUGHT = ("bench", "proof")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fate:
-    """What became of a mutant.
-
-    Parameters
-    ----------
-    campaign, component, module : str
-        Where it is.
-    number : int
-        Which of its component's in its campaign.
-    kind : str
-        What kind of change it is.
-    change : str
-        What is changed.
-    line : str
-        The line of emitted Verilog.
-    fate : str
-        "bench" or "proof": found by it; "equivalent": proven to do what was emitted does; "survives".
-    by : str
-        What the bench said, or the name of the proof.
-    """
-
-    campaign: str
-    component: str
-    module: str
-    number: int
-    kind: str
-    change: str
-    line: str
-    fate: str
-    by: str
-
-    @property
-    def finder(self) -> str:
-        """The test or the proof that found it; empty if nothing did."""
-        return f"{self.fate} {self.component}: {self.by.partition(':')[0]}" if self.fate == "bench" else self.by
-
-
-@dataclass(frozen=True, kw_only=True)
-class MutationReport:
-    """All mutants of some campaigns.
-
-    Parameters
-    ----------
-    seed : int
-        Of mutants and benches.
-    fates : tuple of Fate
-        What became of each.
-    """
-
-    seed: int
-    fates: tuple[Fate, ...]
-
-    @property
-    def survivors(self) -> list[Fate]:
-        """Those that nothing found and that are not proven equivalent."""
-        return [each for each in self.fates if each.fate == "survives"]
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """How many there are of each fate: of each campaign's components, of each kind of change, in all."""
-        groups = (lambda each: f"{each.campaign}: {each.component}", lambda each: each.kind, lambda each: "total")
-        table: dict[str, dict[str, int]] = {}
-        for group in groups:
-            for each in self.fates:
-                table.setdefault(group(each), dict.fromkeys((*CAUGHT, "equivalent", "survives"), 0))[each.fate] += 1
-        return table
-
-    def finders(self) -> dict[str, int]:
-        """How many mutants each test and each proof has found, most first."""
-        return dict(Counter(each.finder for each in self.fates if each.fate in CAUGHT).most_common())
-
-    def table(self) -> str:
-        """The counts, what found how many, and a line for each survivor."""
-        counts = self.counts()
-        width = max(map(len, counts))
-        lines = [f"{'':{width}} mutants  bench  proof  equivalent  survive  caught"]
-        for name, row in counts.items():
-            caught = row["bench"] + row["proof"]
-            different = caught + row["survives"]
-            share = f"{caught / different:7.1%}" if different else "      -"
-            lines.append(
-                f"{name:{width}} {sum(row.values()):7} {row['bench']:6} {row['proof']:6} {row['equivalent']:11} "
-                f"{row['survives']:8} {share}"
-            )
-        lines += ["", *(f"{count:7} {name}" for name, count in self.finders().items())]
-        for each in self.survivors:
-            where = f"{each.campaign}, {each.component} {each.number}, {each.module}"
-            lines.append(f"survives: {where}: {each.change}: {each.line[:160]}")
-        return "\n".join(lines)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        mutants = [asdict(each) for each in self.fates]
-        return {"seed": self.seed, "counts": self.counts(), "finders": self.finders(), "mutants": mutants}
 
 
 def mutate(
@@ -266,13 +170,23 @@ def _looked_at(work: _Work, numbers: Sequence[int], *, others: bool = False) -> 
     """Fates of mutants that do not pass the first test of a component's bench, or all others."""
     _, simulation = _prepared(work)
     answers = simulation.folder / "answers"
-    answers.unlink(missing_ok=True)
-    # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
-    options = {"benches": work.subject.benches, "numbers": [*numbers, 0], "answers": str(answers), "others": others}
-    if _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=options):
-        return {}
-    said = dict(json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines())
-    return {} if said[0] else {number: ("bench", by) for number, by in said.items() if by}
+    waiting, never_end = list(numbers), dict[int, tuple[str, str]]()
+    while True:
+        answers.unlink(missing_ok=True)
+        # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
+        options = {"benches": work.subject.benches, "numbers": [*waiting, 0], "others": others, "seconds": LOOK_SECONDS}
+        told = {**options, "answers": str(answers)}
+        ended = not _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=told)
+        lines = answers.read_text(encoding="utf-8").splitlines() if answers.exists() else []
+        said = dict(json.loads(line) for line in lines)
+        if ended:
+            found = {number: ("bench", by) for number, by in said.items() if by}
+            return never_end | ({} if said[0] else found)
+        # One of them has stopped the simulator, and is the first that there is no word of.
+        if (number := next(each for each in [*waiting, 0] if each not in said)) == 0:
+            return {}
+        never_end[number] = "bench", "the simulation did not end"
+        waiting.remove(number)
 
 
 def _fate(work: _Work, folder: Path, number: int, known: tuple[str, str] | None = None) -> Fate | None:
@@ -366,8 +280,8 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     # What a module gives and nothing takes, or never is given, shows where the module stands: in a unit or a PE, all of
     # which can be compared.
     around = mutant.module != mutants.top and (work.component == "pe" or work.component in UNITS)
-    questions = [(cut, mutant.module) for cut in cheap]
-    late = [(whole, mutant.module)]
+    questions: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in cheap]
+    late: list[tuple[Sequence[str], str]] = [(whole, mutant.module)]
     if around:
         (questions if work.component in UNITS else late).append((mutants.subject.memories, mutants.top))
     if equal := _first_equal(mutants, mutant, questions):

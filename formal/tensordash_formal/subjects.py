@@ -25,6 +25,9 @@ __all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
 OF_UNITS = 4.0
 """Benches of a unit take seconds, and some want to have seen a little of everything."""
 
+PATIENCE = 0.2
+"""Of a core's benches: many mutants hang, and what does not is done in a fifth of the time in which benches give up."""
+
 VERIFY = Path(tensordash_sim.__file__ or "").parent / "verify"
 TILE_CODE = ("axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
 """What decides what a tile's benches see, beside their own; the configuration is in the Verilog."""
@@ -178,7 +181,7 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         apart=apart,
         memories=memories,
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
-        options={} if component == "core" else units[component][1],
+        options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else OF_UNITS,
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
