@@ -322,7 +322,7 @@ def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: S
             continue
         harness = proof.build(config)
         emitted = harness.files["dut.v"]
-        if changed is None or (original := _module(emitted, module)) is None:
+        if changed is None or (original := _module(emitted, module)) is None or f"{module}.stand.il" in harness.files:
             continue
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:

@@ -156,6 +156,19 @@ def test_a_proof_finds_a_mutant(tmp_path):
     assert not list(mutation._refuting(SMALL, "tensordash_scheduler", sound, Solver(tmp_path / "proofs")))
 
 
+def test_no_proof_is_asked_in_which_something_else_stands(monkeypatch):
+    text = "module a(input x);\n  b b (.x(x));\nendmodule\nmodule b(input x);\nendmodule\n"
+    harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""}, assertions=[])
+    fields = {"name": "p", "bounded": False, "depth": 1, "engine": "", "question": lambda *_: "asked"}
+    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, **fields)
+    monkeypatch.setattr(mutation, "PROOFS", (proof,))
+    asked = []
+    solver = SimpleNamespace(solve=lambda question: asked.append(question) or SimpleNamespace(status="fail"))
+    assert list(mutation._refuting(SMALL, "a", text, solver)) == ["p"]
+    assert list(mutation._refuting(SMALL, "b", text, solver)) == []
+    assert asked == ["asked"]
+
+
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
     mutants = BitMutants(subject_of(SMALL, "scheduler"), 2, 1, tmp_path)
     mutants.verilog = lambda mutant: mutants.text
