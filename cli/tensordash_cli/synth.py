@@ -81,13 +81,26 @@ def command(
 
     With --numerics, map a PE with the tile's lanes and pipeline for every format and accumulator that go together.
 
-    With --equivalence, the netlist of every module is compared with its Verilog, from any state and for any inputs.
+    With --equivalence, the netlist of every module, of a tile or of a core around its memories, is compared with its
+    Verilog, from any state and for any inputs.
     """
     placing = Placing(wires=wires, lef=lef or None, output=output)
     if not wires and (lef or output is not None):
         raise click.UsageError(f"{'--lef' if lef else '--output'} goes with --wires only")
     if output is not None:
         writable_folder(output, "--output")
+    _check(
+        context,
+        {
+            "--sweep": sweep is not None,
+            "--target": target is not None,
+            "--numerics": numerics,
+            "--equivalence": equivalence,
+        },
+    )
+    if equivalence:
+        _equivalence(config, liberty, clock_ns, as_json)
+        return
     if isinstance(config, CoreConfig):
         _core(context, config, liberty, clock_ns, power, placing, as_json)
         return
@@ -98,30 +111,16 @@ def command(
         fpga_table,
         numerics_costs,
         numerics_table,
-        prove_equivalence,
         sweep_table,
         synthesize,
         synthesize_fpga,
     )
 
-    _check(
-        context,
-        {
-            "--sweep": sweep is not None,
-            "--target": target is not None,
-            "--numerics": numerics,
-            "--equivalence": equivalence,
-        },
-    )
     if target is not None and target not in TARGETS:
         raise click.UsageError(f"--target must be one of {', '.join(TARGETS)}, not {target!r}")
     clocks = _clocks(sweep) if sweep is not None else []
     with progress.status("synthesizing") as status:
-        failures: list[str] = []
-        if equivalence:
-            proven = prove_equivalence(config, liberty=liberty, clock_ns=clock_ns, progress=status.update)
-            document, text, failures = proven.to_json(), proven.table(), proven.failures
-        elif numerics:
+        if numerics:
             cores = numerics_costs(every_numerics(config), liberty=liberty, clock_ns=clock_ns, progress=status.update)
             document, text = cores.to_json(), numerics_table(cores)
         elif target is not None:
@@ -146,7 +145,18 @@ def command(
         print_json(document)
     else:
         click.echo(text)
-    if failures:
+
+
+def _equivalence(config: TileConfig | CoreConfig, liberty: Path | None, clock_ns: float, as_json: bool) -> None:
+    from tensordash_synth import prove_equivalence
+
+    with progress.status("synthesizing") as status:
+        report = prove_equivalence(config, liberty=liberty, clock_ns=clock_ns, progress=status.update)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        click.echo(report.table())
+    if failures := report.failures:
         raise CheckError(f"{len(failures)} of the modules are not proven equal to their RTL: {failures[0]}")
 
 
@@ -164,7 +174,7 @@ def _core(
     default = click.core.ParameterSource.DEFAULT
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is not default
-        if given and option.name in ("sweep", "target", "numerics", "equivalence"):
+        if given and option.name in ("sweep", "target", "numerics"):
             raise click.UsageError(
                 f"{option.opts[0]} does not go with a core: --liberty, --clock, --power, --wires and --json do"
             )

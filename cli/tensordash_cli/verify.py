@@ -32,7 +32,9 @@ __all__ = ["command"]
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of the benches' stimulus.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=1.0, show_default=True, help="More or less of it.")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
-@click.option("--netlist", is_flag=True, help="Instead: the tile bench on the mapped gates, on Icarus (long).")
+@click.option(
+    "--netlist", is_flag=True, help="Instead: the bench tile, or core, on the mapped gates, on Icarus (long)."
+)
 @click.option("--operands", metavar="FILE.npz", type=Path, help="Replay these operands instead: arrays a, b (, c).")
 @click.option("-o", "--output", metavar="OUT.npz", type=Path, help="With --operands: results and counters.")
 @click.option("--waves", metavar="FILE.vcd", type=Path, help="Dump the run (with one bench, or --operands).")
@@ -63,15 +65,16 @@ def command(
 
     A tile is compared in every cycle. A core, whose configuration has a table [core], executes random programs, legal
     and illegal, on memory that is quick, that is not, and that fails, with soft resets in between: what memory holds
-    after each is compared, and what registers say. --seed, --effort, --simulator, --waves and --json go with a core,
-    the other options do not.
+    after each is compared, and what registers say. --seed, --effort, --simulator, --netlist, --waves and --json go with
+    a core, the other options do not.
 
     --operands takes b (rows, T, lanes) and a (columns, T, lanes) as bit patterns (unsigned integers) or floats (int8:
     signed integers) and, exactly if tile.initial = true, c (rows, columns) as FP32 bits or floats (int8: integers); a
     leading axis is a batch of back-to-back streams. --output gets the results c and c_bits, and each stream's counters.
 
-    --netlist maps the tile to Nangate 45 nm, as `tensordash synth` does, and takes the library's own models of its
-    cells. Registers begin with random values (--seed).
+    --netlist maps the tile, or the core around its memories, to Nangate 45 nm, as `tensordash synth` does, and takes
+    the library's own models of its cells. Registers and memories begin with random values (--seed). On a core, only
+    legal programs run.
 
     --trace draws passes of one layer and operation of a trace's first step (--seed) and rounds their values to the
     tile's formats, for an 8-bit one scaled by a power of two before, which is printed; where the trace holds masks
@@ -79,7 +82,7 @@ def command(
     too.
     """
     if isinstance(config, CoreConfig):
-        _core(context, config, seed, effort, simulator, waves, as_json)
+        _core(context, config, seed, effort, simulator, netlist, waves, as_json)
         return
     if output is not None:
         writable(output, "--output")
@@ -90,7 +93,7 @@ def command(
             raise click.UsageError("--netlist goes with --bench tile, --seed, --effort and --simulator icarus only")
         if set(benches) - {"tile"} or simulator not in ("auto", "icarus"):
             raise click.UsageError("--netlist runs the bench tile on icarus, no other")
-        _netlist(config, seed, effort, as_json)
+        _netlist(config, "tile", seed, effort, as_json)
         return
     if trace is not None:
         if operands is not None or benches or output is not None or waves is not None:
@@ -111,7 +114,7 @@ def command(
     _benches(config, benches, seed, effort, simulator, waves, as_json)
 
 
-OF_A_CORE = ("config_file", "preset", "settings", "seed", "effort", "simulator", "waves", "as_json")
+OF_A_CORE = ("config_file", "preset", "settings", "seed", "effort", "simulator", "netlist", "waves", "as_json")
 
 
 def _core(
@@ -120,6 +123,7 @@ def _core(
     seed: int,
     effort: float,
     simulator: str,
+    netlist: bool,
     waves: Path | None,
     as_json: bool,
 ) -> None:
@@ -127,8 +131,14 @@ def _core(
     for option in context.command.params:
         if option.name not in OF_A_CORE and context.get_parameter_source(str(option.name)) is not default:
             raise click.UsageError(
-                f"{option.opts[-1]} does not go with a core: --seed, --effort, --simulator, --waves and --json do"
+                f"{option.opts[-1]} does not go with a core: "
+                "--seed, --effort, --simulator, --netlist, --waves and --json do"
             )
+    if netlist:
+        if waves is not None or simulator not in ("auto", "icarus"):
+            raise click.UsageError("--netlist goes with --seed, --effort and --simulator icarus only")
+        _netlist(config, "core", seed, effort, as_json)
+        return
     if waves is not None:
         waves_file(waves, "--waves")
     from tensordash_sim.verify.core_run import verify_core
@@ -156,10 +166,11 @@ def _run(config, verify: Callable[..., Any], seed: int, effort: float, simulator
     _show(config, results, seed, as_json)
 
 
-def _netlist(config: TileConfig, seed: int, effort: float, as_json: bool) -> None:
+def _netlist(config: TileConfig | CoreConfig, bench: str, seed: int, effort: float, as_json: bool) -> None:
     from tempfile import TemporaryDirectory
 
     from tensordash_sim.verify import run_bench
+    from tensordash_sim.verify.core_run import run_core_bench
     from tensordash_sim.verify.simulators import choose_simulator
     from tensordash_synth import POWER_UP, gate_level_files
 
@@ -167,9 +178,10 @@ def _netlist(config: TileConfig, seed: int, effort: float, as_json: bool) -> Non
     with progress.status("mapping") as status, TemporaryDirectory(prefix="tensordash-") as scratch:
         folder = Path(scratch)
         sources = gate_level_files(config, folder / "gates", seed=seed, progress=status.update)
-        status.update("bench tile, gate by gate")
-        result = run_bench(
-            "tile",
+        status.update(f"bench {bench}, gate by gate")
+        run: Callable[..., Any] = run_core_bench if isinstance(config, CoreConfig) else run_bench
+        result = run(
+            bench,
             config,
             folder,
             folder / "run",

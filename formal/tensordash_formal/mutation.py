@@ -5,7 +5,6 @@ import json
 import os
 import resource
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -23,114 +22,19 @@ from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_synth.equivalence import same_logic
 
 from .campaigns import Campaign
+from .fates import Fate, MutationReport
 from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
-from .subjects import Subject, subject_of
+from .subjects import UNITS, Subject, subject_of
 
-__all__ = ["Fate", "MutationReport", "mutate"]
+__all__ = ["mutate"]
 
 # A bench ends at its first failure; a mutant that keeps it running for longer is caught by that.
 CPU_SECONDS = 300
 AT_ONCE = 20  # mutants that one run looks at
+LOOK_SECONDS = 100  # each of them, at most
 LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
-CAUGHT = ("bench", "proof")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fate:
-    """What became of a mutant.
-
-    Parameters
-    ----------
-    campaign, component, module : str
-        Where it is.
-    number : int
-        Which of its component's in its campaign.
-    kind : str
-        What kind of change it is.
-    change : str
-        What is changed.
-    line : str
-        The line of emitted Verilog.
-    fate : str
-        "bench" or "proof": found by it; "equivalent": proven to do what was emitted does; "survives".
-    by : str
-        What the bench said, or the name of the proof.
-    """
-
-    campaign: str
-    component: str
-    module: str
-    number: int
-    kind: str
-    change: str
-    line: str
-    fate: str
-    by: str
-
-    @property
-    def finder(self) -> str:
-        """The test or the proof that found it; empty if nothing did."""
-        return f"{self.fate} {self.component}: {self.by.partition(':')[0]}" if self.fate == "bench" else self.by
-
-
-@dataclass(frozen=True, kw_only=True)
-class MutationReport:
-    """All mutants of some campaigns.
-
-    Parameters
-    ----------
-    seed : int
-        Of mutants and benches.
-    fates : tuple of Fate
-        What became of each.
-    """
-
-    seed: int
-    fates: tuple[Fate, ...]
-
-    @property
-    def survivors(self) -> list[Fate]:
-        """Those that nothing found and that are not proven equivalent."""
-        return [each for each in self.fates if each.fate == "survives"]
-
-    def counts(self) -> dict[str, dict[str, int]]:
-        """How many there are of each fate: of each campaign's components, of each kind of change, in all."""
-        groups = (lambda each: f"{each.campaign}: {each.component}", lambda each: each.kind, lambda each: "total")
-        table: dict[str, dict[str, int]] = {}
-        for group in groups:
-            for each in self.fates:
-                table.setdefault(group(each), dict.fromkeys((*CAUGHT, "equivalent", "survives"), 0))[each.fate] += 1
-        return table
-
-    def finders(self) -> dict[str, int]:
-        """How many mutants each test and each proof has found, most first."""
-        return dict(Counter(each.finder for each in self.fates if each.fate in CAUGHT).most_common())
-
-    def table(self) -> str:
-        """The counts, what found how many, and a line for each survivor."""
-        counts = self.counts()
-        width = max(map(len, counts))
-        lines = [f"{'':{width}} mutants  bench  proof  equivalent  survive  caught"]
-        for name, row in counts.items():
-            caught = row["bench"] + row["proof"]
-            different = caught + row["survives"]
-            share = f"{caught / different:7.1%}" if different else "      -"
-            lines.append(
-                f"{name:{width}} {sum(row.values()):7} {row['bench']:6} {row['proof']:6} {row['equivalent']:11} "
-                f"{row['survives']:8} {share}"
-            )
-        lines += ["", *(f"{count:7} {name}" for name, count in self.finders().items())]
-        for each in self.survivors:
-            where = f"{each.campaign}, {each.component} {each.number}, {each.module}"
-            lines.append(f"survives: {where}: {each.change}: {each.line[:160]}")
-        return "\n".join(lines)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        mutants = [asdict(each) for each in self.fates]
-        return {"seed": self.seed, "counts": self.counts(), "finders": self.finders(), "mutants": mutants}
 
 
 def mutate(
@@ -255,7 +159,7 @@ def _fates(work: _Work, folder: Path, numbers: Sequence[int]) -> list[Fate | Non
         for mutant in mutants.mutants:
             if mutant.number in waiting and mutant.number not in known:
                 first, *_ = mutants.cuts(mutant.module)
-                if equal := _equivalent(mutants, mutant, first):
+                if equal := _equivalent(mutants, mutant, first, mutant.module):
                     known[mutant.number] = "equivalent", equal
         left = [number for number in waiting if number <= len(mutants.mutants) and number not in known]
         known |= _looked_at(work, left, others=True) if left else {}
@@ -266,13 +170,23 @@ def _looked_at(work: _Work, numbers: Sequence[int], *, others: bool = False) -> 
     """Fates of mutants that do not pass the first test of a component's bench, or all others."""
     _, simulation = _prepared(work)
     answers = simulation.folder / "answers"
-    answers.unlink(missing_ok=True)
-    # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
-    options = {"benches": work.subject.benches, "numbers": [*numbers, 0], "answers": str(answers), "others": others}
-    if _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=options):
-        return {}
-    said = dict(json.loads(line) for line in answers.read_text(encoding="utf-8").splitlines())
-    return {} if said[0] else {number: ("bench", by) for number, by in said.items() if by}
+    waiting, never_end = list(numbers), dict[int, tuple[str, str]]()
+    while True:
+        answers.unlink(missing_ok=True)
+        # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
+        options = {"benches": work.subject.benches, "numbers": [*waiting, 0], "others": others, "seconds": LOOK_SECONDS}
+        told = {**options, "answers": str(answers)}
+        ended = not _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=told)
+        lines = answers.read_text(encoding="utf-8").splitlines() if answers.exists() else []
+        said = dict(json.loads(line) for line in lines)
+        if ended:
+            found = {number: ("bench", by) for number, by in said.items() if by}
+            return never_end | ({} if said[0] else found)
+        # One of them has stopped the simulator, and is the first that there is no word of.
+        if (number := next(each for each in [*waiting, 0] if each not in said)) == 0:
+            return {}
+        never_end[number] = "bench", "the simulation did not end"
+        waiting.remove(number)
 
 
 def _fate(work: _Work, folder: Path, number: int, known: tuple[str, str] | None = None) -> Fate | None:
@@ -363,31 +277,40 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
         _sound(work, folder, work.effort)
         return "bench", by
     *cheap, whole = mutants.cuts(mutant.module)
-    for cut in cheap:
-        if equal := _equivalent(mutants, mutant, cut):
-            return "equivalent", equal
+    # What a module gives and nothing takes, or never is given, shows where the module stands: in a unit or a PE, all of
+    # which can be compared.
+    around = mutant.module != mutants.top and (work.component == "pe" or work.component in UNITS)
+    questions: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in cheap]
+    late: list[tuple[Sequence[str], str]] = [(whole, mutant.module)]
+    if around:
+        (questions if work.component in UNITS else late).append((mutants.subject.memories, mutants.top))
+    if equal := _first_equal(mutants, mutant, questions):
+        return "equivalent", equal
     if work.proofs:
         text = mutants.verilog(mutant)
         for name in _refuting(work.campaign.config, mutant.module, text, Solver(folder / "proofs")):
             return "proof", name
     # Minutes where there are PEs below: last.
-    if equal := _equivalent(mutants, mutant, whole):
+    if equal := _first_equal(mutants, mutant, late):
         return "equivalent", equal
-    # What a module gives and nothing takes shows where the module stands: in a PE, all of which can be compared.
-    if work.component == "pe" and mutant.module != mutants.top and _equivalent(mutants, mutant, (), mutants.top):
-        return "equivalent", "cec of the PE"
     return "survives", ""
 
 
-def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str = "") -> str:
+def _first_equal(mutants: Mutants, mutant: Mutant, questions: Sequence[tuple[Sequence[str], str]]) -> str:
+    """The first of (what is cut off, module that is compared) in which a mutant is equivalent, in words, or nothing."""
+    return next(filter(None, (_equivalent(mutants, mutant, *question) for question in questions)), "")
+
+
+def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str) -> str:
     """How a mutant is proven to do what was emitted does, with modules below it cut off; empty if it is not.
 
-    `module`: that has the mutant's somewhere in it, and is compared instead.
+    `module`: that is the mutant's or has it somewhere in it, and is compared.
     """
     with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
         texts = mutants.verilog(None), mutants.verilog(mutant)
-        if same_logic(*texts, module or mutant.module, Path(scratch), cut):
-            return f"cec of its module{' without what is in it' if cut else ''}"
+        if same_logic(*texts, module, Path(scratch), cut):
+            where = "its module" if module == mutant.module else f"the {mutants.subject.name}"
+            return f"cec of {where}{' without what is in it' if cut else ''}"
     return ""
 
 
@@ -399,7 +322,7 @@ def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: S
             continue
         harness = proof.build(config)
         emitted = harness.files["dut.v"]
-        if changed is None or (original := _module(emitted, module)) is None:
+        if changed is None or (original := _module(emitted, module)) is None or f"{module}.stand.il" in harness.files:
             continue
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:

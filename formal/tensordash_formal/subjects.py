@@ -18,10 +18,15 @@ from tensordash_sim.verify.core_run import CORE_BENCHES
 from tensordash_sim.verify.run import BENCHES, applicable
 from tensordash_synth.hierarchy import Hierarchy
 
+from .imported import imported_files
+
 __all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
 
 OF_UNITS = 4.0
 """Benches of a unit take seconds, and some want to have seen a little of everything."""
+
+PATIENCE = 0.2
+"""Of a core's benches: many mutants hang, and what does not is done in a fifth of the time in which benches give up."""
 
 VERIFY = Path(tensordash_sim.__file__ or "").parent / "verify"
 TILE_CODE = ("axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
@@ -168,7 +173,6 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
     elif component == "sequencer":
         apart = (*memories, *_names(library, (units["descriptor_check"][0],)))
     benches = CORE_BENCHES if component == "core" else (component,)
-    simulated = VERIFY.parent
     return Subject(
         name=component,
         top=top,
@@ -177,9 +181,9 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         apart=apart,
         memories=memories,
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
-        options={} if component == "core" else units[component][1],
+        options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else OF_UNITS,
-        code=(simulated / "core", VERIFY / "units", *sorted(VERIFY.glob("*.py"))),
+        code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
 
 

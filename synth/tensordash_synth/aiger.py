@@ -1,5 +1,6 @@
 """And-inverter graphs as Yosys writes them: read with the names of their nets, cut at the registers, simulated."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,6 +51,10 @@ def read_aiger(path: Path) -> Registers:
     gates = [tuple(map(int, next(lines).split())) for _ in range(ands)]
     found: dict[str, dict[Bit, int]] = {"input": {}, "output": {}, "wire": {}}
     names: dict[int, list[Bit]] = {state: [] for state, _ in states}
+    # The map leaves out outputs that are constant; the file itself has them.
+    for number, name, bit in re.findall(r"^o(\d+) (\S+?)(?:\[(\d+)\])?$", "\n".join(lines), re.MULTILINE):
+        if results[int(number)] < 2:
+            found["output"][name, int(bit or 0)] = results[int(number)]
     for line in path.with_suffix(".map").read_text(encoding="utf-8").splitlines():
         kind, number, bit, name = line.split(None, 3)
         key = (name.strip(), int(bit))

@@ -13,8 +13,8 @@ from tensordash.configuration.core_config import CoreConfig
 from .cacti import CactiError
 from .canonical import canonical, interface
 from .core_energy import CoreMemories, StepEnergy, energy_ratios
-from .core_training import MEMORY, NoEnergyError, memory_ports, memory_shape, memory_size, training_energies
-from .hierarchy import Hierarchy, role
+from .core_training import NoEnergyError, memory_ports, memory_shape, memory_size, training_energies
+from .hierarchy import MEMORY, Hierarchy, hierarchy_of, role
 from .mapping import Mapped
 from .memories import SOURCES, memory_costs
 from .run import Progress, Run, running
@@ -202,15 +202,13 @@ def synthesize_core(
     """
     if config.tile.sparsity == "none":
         raise ConfigError('tile.sparsity must be "rows" to compare with the baseline, not "none"')
-    from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
-
     with running(liberty, clock_ns, progress, jobs) as run:
         shapes = check_wires(run, liberty, lef) if wires else None
-        hierarchies = Hierarchy(core_verilog(config), CORE), Hierarchy(core_verilog(config.baseline), CORE)
+        hierarchies = hierarchy_of(config), hierarchy_of(config.baseline)
         whole = run.submit(_around, run, hierarchies[0])
         pending: dict[str, Future[Mapped]] = {}
         for hierarchy in hierarchies:
-            for name in _logic(hierarchy):
+            for name in hierarchy.logic:
                 key = hierarchy.digest(name)
                 if key not in pending:
                     pending[key] = run.submit(run.module, hierarchy, name, name)
@@ -246,18 +244,13 @@ def _parts(hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> tuple[Hierarch
     """A core as `place_designs` takes it."""
     boxes = sorted({place.module for place in hierarchy.placements if place.role == MEMORY})
     texts = [interface(hierarchy.modules[name].text) for name in boxes]
-    return hierarchy, {name: mapped[hierarchy.digest(name)] for name in _logic(hierarchy)}, texts
+    return hierarchy, {name: mapped[hierarchy.digest(name)] for name in hierarchy.logic}, texts
 
 
 def _memories(hierarchy: Hierarchy) -> CoreMemories:
     counts = Counter(memory_shape(place.module) for place in hierarchy.placements if place.role == MEMORY)
     costs = {shape: memory_costs(*memory_size(shape), ports=memory_ports(shape)) for shape in counts}
     return CoreMemories(counts=dict(counts), costs=costs)
-
-
-def _logic(hierarchy: Hierarchy) -> list[str]:
-    """Modules that are mapped, each once."""
-    return sorted({place.module for place in hierarchy.placements if place.role != MEMORY})
 
 
 def _design(run: Run, hierarchy: Hierarchy, mapped: Mapping[str, Mapped]) -> CoreDesign:

@@ -9,16 +9,16 @@ from .canonical import interface
 from .core_energy import CoreMemories, StepEnergy, StepOperation
 from .core_power import GateRun, core_power, run_gates
 from .gates import read_netlist
-from .hierarchy import Hierarchy, named
+from .hierarchy import MEMORY, Hierarchy, named
 from .mapping import Mapped
 from .power import find_opensta
 from .power_report import NO_OPENSTA
 from .run import Run
 from .yosys import SynthesisError
 
-__all__ = ["MEMORY", "NoEnergyError", "memory_ports", "memory_shape", "memory_size", "training_energies"]
+__all__ = ["NoEnergyError", "memory_ports", "memory_shape", "memory_size", "training_energies"]
 
-MEMORY, ONE_PORT = "memory", "_1_port"
+ONE_PORT = "_1_port"
 
 
 class NoEnergyError(TensorDashError, RuntimeError):

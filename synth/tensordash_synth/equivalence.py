@@ -4,26 +4,27 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 
 from .aiger import Bit, Graph, Registers, read_aiger
-from .hierarchy import Hierarchy
+from .equivalence_report import Equivalence, EquivalenceReport
+from .hierarchy import Hierarchy, hierarchy_of
 from .liberty import Liberty
 from .mapping import Mapped
 from .run import Progress, Run, running
 from .yosys import ABC, SynthesisError, run_yosys
 
-__all__ = ["Equivalence", "EquivalenceReport", "prove_equivalence"]
+__all__ = ["compare", "prove_equivalence", "same_logic"]
 
-TILE = "tensordash_tile"
 PLAIN_SECONDS, SECONDS = 45, 900
 VECTORS, SEED = 1 << 20, 0
+LOOKS = 1 << 10
+"""Vectors that tell nets apart."""
 PLAIN = ["proc", "flatten", "opt_clean"]
 ELABORATED = "synth -flatten -noabc -booth -top {top}"
 # A clock net carries whether the cycle ends with an edge on it: 1 on the clock itself, the enable behind a clock gate.
@@ -38,93 +39,24 @@ endmodule
 CLOCK: Bit = ("clk", 0)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Equivalence:
-    """What was found of a module.
-
-    Parameters
-    ----------
-    module : str
-        Its name.
-    registers, outputs : int
-        How many registers and output bits were compared.
-    how : str
-        "cec": netlist and RTL are proven equal. "cec, word level": the netlist is proven equal to what Yosys'
-        word-level passes make of the RTL; that is compared with the RTL on random vectors, and its multipliers for all
-        operands.
-    equal : bool
-        Whether it is.
-    difference : str
-        The first output or register that differs; empty if equal.
-    seconds : float
-        What it took.
-    """
-
-    module: str
-    registers: int
-    outputs: int
-    how: str
-    equal: bool
-    difference: str
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class EquivalenceReport:
-    """A tile's modules.
-
-    Parameters
-    ----------
-    digest, library : str
-        Configuration and cell library.
-    modules : tuple of Equivalence
-        Every module that is mapped.
-    """
-
-    digest: str
-    library: str
-    modules: tuple[Equivalence, ...]
-
-    @property
-    def failures(self) -> list[str]:
-        """A line for each module that is not equal; a report without a module is a failure too."""
-        lines = [f"{each.module}: {each.difference}" for each in self.modules if not each.equal]
-        return lines if self.modules else ["no module was compared"]
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        modules = [{**asdict(each), "seconds": round(each.seconds, 1)} for each in self.modules]
-        return {"digest": self.digest, "library": self.library, "passed": not self.failures, "modules": modules}
-
-    def table(self) -> str:
-        """A line for each module."""
-        width = max(len(each.module) for each in self.modules)
-        lines = [f"{'module':{width}}  registers  outputs  seconds  result"]
-        for each in self.modules:
-            result = f"equal ({each.how})" if each.equal else f"DIFFERS: {each.difference}"
-            lines.append(
-                f"{each.module:{width}}  {each.registers:9,}  {each.outputs:7,}  {each.seconds:7.1f}  {result}"
-            )
-        return "\n".join(lines)
-
-
 def prove_equivalence(
-    config: TileConfig,
+    config: TileConfig | CoreConfig,
     *,
     liberty: str | Path | None = None,
     clock_ns: float = 2.0,
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> EquivalenceReport:
-    """Map a tile and prove each module's netlist equal to its RTL.
+    """Map a tile or a core and prove each module's netlist equal to its RTL.
 
     Registers correspond by name, so that nothing but logic is compared: from any state, with any inputs, both give the
-    same outputs and go to the same state. Whatever state the netlist has at power-up, the RTL can have.
+    same outputs and go to the same state. Whatever state the netlist has at power-up, the RTL can have. A core's
+    memories are cut off, as are modules below a module: what goes into them must be the same.
 
     Parameters
     ----------
-    config : TileConfig
-        The tile.
+    config : TileConfig or CoreConfig
+        The tile or the core.
     liberty, clock_ns, progress, jobs
         As in `synthesize`.
 
@@ -135,30 +67,27 @@ def prove_equivalence(
     SynthesisError
         If Yosys or ABC fails, or no correspondence of registers is found.
     """
-    from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
-
-    tile = Hierarchy(render(config)["tensordash.v"], TILE)
+    design = hierarchy_of(config)
     with running(liberty, clock_ns, progress, jobs) as run:
-        names = sorted({placement.module for placement in tile.placements})
-        pending = [run.submit(_module, run, tile, name) for name in names]
+        pending = [run.submit(_module, run, design, name) for name in design.logic]
         run.wait()
         modules = tuple(future.result() for future in pending)
         return EquivalenceReport(digest=config.digest, library=run.library.name, modules=modules)
 
 
-def _module(run: Run, tile: Hierarchy, name: str) -> Equivalence:
-    mapped = run.module(tile, name, name)
-    found = compare(tile, name, mapped, run.library, run.room())
+def _module(run: Run, design: Hierarchy, name: str) -> Equivalence:
+    mapped = run.module(design, name, name)
+    found = compare(design, name, mapped, run.library, run.room())
     run.progress(f"{name}: {'equal' if found.equal else found.difference}, {found.seconds:.1f} s")
     return found
 
 
-def compare(tile: Hierarchy, name: str, mapped: Mapped, library: Liberty, folder: Path) -> Equivalence:
+def compare(design: Hierarchy, name: str, mapped: Mapped, library: Liberty, folder: Path) -> Equivalence:
     """Compare one module's netlist with its RTL.
 
     Parameters
     ----------
-    tile : Hierarchy
+    design : Hierarchy
         The RTL.
     name : str
         The module.
@@ -170,12 +99,13 @@ def compare(tile: Hierarchy, name: str, mapped: Mapped, library: Liberty, folder
         An existing, empty folder for temporary files.
     """
     began = time.monotonic()
-    (folder / "rtl.v").write_text(tile.text, encoding="utf-8")
+    # As it is mapped: registers that have no name are called the same there and here.
+    (folder / "rtl.v").write_text(design.source(name), encoding="utf-8")
     (folder / "netlist.v").write_text(mapped.netlist, encoding="utf-8")
     (folder / "cells.lib").symlink_to(library.path.resolve())
     (folder / "edges.v").write_text(EDGES, encoding="utf-8")
     (folder / "clock_gates.v").write_text(_clock_gates(library), encoding="utf-8")
-    boxes = tile.black_boxes(name)
+    boxes = design.black_boxes(name)
     netlist = _netlist(name, boxes, folder)
     plain = _rtl(name, boxes, PLAIN, "plain", folder)
     how, pairs = "cec", _Pairs(plain, netlist, name)
@@ -223,7 +153,9 @@ def _netlist(name: str, boxes: Sequence[str], folder: Path) -> Registers:
     commands = ["read_liberty -ignore_miss_func cells.lib", "read_verilog -overwrite clock_gates.v"]
     if boxes:
         commands += ["read_verilog rtl.v", f"delete {name}", *_blackbox(boxes)]
-    commands += ["read_verilog netlist.v", f"hierarchy -check -top {name}", "proc", "flatten", "opt_clean"]
+    # Names stay where only the complement of a register is used: it is found by its own.
+    named = f"setattr -set keep 1 {name}/w:*"
+    commands += ["read_verilog netlist.v", f"hierarchy -check -top {name}", named, "proc", "flatten", "opt_clean"]
     # The models have one register for Q and one for QN, which hold the same.
     commands += [*_opened(boxes), "opt_merge"]
     return _graph(commands, "netlist", name, folder)
@@ -287,7 +219,7 @@ class _Pairs:
         first, second = ({literal: places[bit] for bit, literal in view.inputs.items()} for view in (one, other))
         second |= {state: graph.input() for state in other.registers}
         second.setdefault(0, 0)
-        counterparts = {state: _counterpart(bits, other) for state, bits in one.names.items()}
+        counterparts = _counterparts(one, other)
         if lonely := set(other.registers) - {each & ~1 for each in counterparts.values() if each is not None}:
             raise SynthesisError(f"equivalence of {name}: no register of the RTL is {other.names[min(lonely)][0]}")
         for state, counterpart in counterparts.items():
@@ -340,6 +272,33 @@ class _Pairs:
         one, other = (self._graph.simulate(values, [pair[i] for pair in self.pairs]) for i in (0, 1))
         wrong = np.flatnonzero((one != other).any(axis=1))
         return "{}[{}] differs".format(*self.names[wrong[0]]) if len(wrong) else ""
+
+
+def _counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
+    """The literal, in the other view, of each register; None if it is not there.
+
+    Registers are called the same in both, or synthesis has called one by a net that is nothing but it: an output that
+    is a choice between a register and zero for instance. A wrong guess is no danger: what corresponds must be equal.
+    """
+    found = {state: _counterpart(bits, other) for state, bits in one.names.items()}
+    lonely = set(other.registers) - {each & ~1 for each in found.values() if each is not None}
+    if not lonely:
+        return found
+    graph = Graph()
+    known = {literal: graph.input() for literal in [*one.inputs.values(), *one.registers]}
+    graph.add(one, known)
+    nets = [(bit, each) for bit, each in other.nets.items() if each & ~1 in lonely and bit in one.nets]
+    missing = [state for state, counterpart in found.items() if counterpart is None]
+    wanted = [*missing, *(one.nets[bit] for bit, _ in nets)]
+    values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
+    seen = graph.simulate(values, [known[each & ~1] ^ (each & 1) for each in wanted])
+    states = {seen[i].tobytes(): (state, 0) for i, state in enumerate(missing)}
+    states |= {(~seen[i]).tobytes(): (state, 1) for i, state in enumerate(missing)}
+    for i, (_, literal) in enumerate(nets, len(missing)):
+        if seen[i].tobytes() in states:
+            state, inverted = states[seen[i].tobytes()]
+            found[state] = literal ^ inverted
+    return found
 
 
 def _counterpart(bits: Sequence[Bit], other: Registers) -> int | None:

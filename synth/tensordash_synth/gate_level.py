@@ -1,27 +1,27 @@
-"""A tile's netlist as files for a Verilog simulator: cells as the library models them, registers random at power-up."""
+"""A netlist as files for a Verilog simulator: cells as the library models them, registers random at power-up."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 
-from .hierarchy import Hierarchy, Placement
+from .hierarchy import MEMORY, Hierarchy, hierarchy_of
 from .liberty import Liberty, LibertyError
 from .run import Progress, running
 
 __all__ = ["POWER_UP", "gate_level_files"]
 
-TILE = "tensordash_tile"
 POWER_UP = "power_up"
-"""The module that gives registers their first values: a root beside the tile."""
+"""The module that gives registers and memories their first values: a root beside the design."""
 # Before the first edge of the clock, which comes at 1 ns, and when nothing moves any more.
 AT_NS = 0.5
 
 
 def gate_level_files(
-    config: TileConfig,
+    config: TileConfig | CoreConfig | Hierarchy,
     folder: Path,
     *,
     seed: int = 0,
@@ -30,26 +30,27 @@ def gate_level_files(
     progress: Progress | None = None,
     jobs: int | None = None,
 ) -> list[Path]:
-    """Map a tile and write what a simulator needs of it.
+    """Map a tile or a core and write what a simulator needs of it.
 
-    No cell has a reset, and what the tile's reset leaves alone is unknown at power-up. Gates turn one unknown bit into
-    more than are unknown, so that every register begins with a random value instead, as it does on silicon.
+    No cell has a reset, and what the design's reset leaves alone is unknown at power-up. Gates turn one unknown bit
+    into more than are unknown, so that every register begins with a random value instead, as it does on silicon. A
+    core's memories stay what was emitted, and every word of them begins with a random value, too.
 
     Parameters
     ----------
-    config : TileConfig
-        The tile.
+    config : TileConfig, CoreConfig or Hierarchy
+        The tile or the core, or the modules of any part of one.
     folder : Path
         Where files go.
     seed : int
-        Of the registers' values.
+        Of the values.
     liberty, clock_ns, progress, jobs
         As in `synthesize`.
 
     Returns
     -------
     list of Path
-        The netlist, the cells' models, and the module `POWER_UP`.
+        The netlist, with memories behind it, the cells' models, and the module `POWER_UP`.
 
     Raises
     ------
@@ -58,19 +59,17 @@ def gate_level_files(
     SynthesisError
         If Yosys or ABC fails.
     """
-    from tensordash.emission.verilog import render  # imports Amaranth, which takes its time
-
-    tile = Hierarchy(render(config)["tensordash.v"], TILE)
+    design = config if isinstance(config, Hierarchy) else hierarchy_of(config)
     with running(liberty, clock_ns, progress, jobs) as run:
         models = _models(run.library)
-        names = sorted({placement.module for placement in tile.placements})
-        pending = {name: run.submit(run.module, tile, name, name) for name in names}
+        pending = {name: run.submit(run.module, design, name, name) for name in design.logic}
         run.wait()
         netlists = {name: future.result().netlist for name, future in pending.items()}
-        start = _power_up(tile.placements, netlists, run.library, seed)
+        start = _power_up(design, netlists, run.library, seed)
+    memories = {place.module: design.modules[place.module].text for place in design.placements if place.role == MEMORY}
     folder.mkdir(parents=True, exist_ok=True)
     netlist, power_up = folder / "netlist.v", folder / f"{POWER_UP}.v"
-    netlist.write_text("\n".join(netlists.values()), encoding="utf-8")
+    netlist.write_text("\n".join([*netlists.values(), *memories.values(), ""]), encoding="utf-8")
     power_up.write_text(start, encoding="utf-8")
     return [netlist, models, power_up]
 
@@ -83,20 +82,35 @@ def _models(library: Liberty) -> Path:
     return models
 
 
-def _power_up(placements: list[Placement], netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
-    """A module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do."""
+def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, seed: int) -> str:
+    """A module that deposits a random bit in every flip-flop's state, which Liberty calls as the models do.
+
+    Words of memories are assigned: nothing else gives them a value before the first edge of the clock.
+    """
     states = _states(library.path.read_text(encoding="utf-8", errors="replace"))
     kinds = "|".join(cell.name for cell in library.cells if cell.is_flip_flop)
     registers = {
         name: re.findall(rf"^  ({kinds}) (\\\S+ |\w+) \($", text, re.MULTILINE) for name, text in netlists.items()
     }
     random = Random(seed)
-    lines = []
-    for placement in placements:
-        path = "".join(f"{name} ." if name.startswith("\\") else f"{name}." for name in (TILE, *placement.path))
+    lines: list[str] = []
+    for placement in design.placements:
+        instances = (design.top, *placement.path)
+        path = "".join(f"{name} ." if name.startswith("\\") else f"{name}." for name in instances)
+        if placement.role == MEMORY:
+            lines += _random_words(path, design.modules[placement.module].text, random)
+            continue
         for kind, instance in registers[placement.module]:
             lines.append(f"    $deposit({path}{instance}.{states[kind]}, 1'b{random.getrandbits(1)});")
     return "\n".join([f"module {POWER_UP};", f"  initial #{AT_NS} begin", *lines, "  end", "endmodule", ""])
+
+
+def _random_words(path: str, text: str, random: Random) -> Iterator[str]:
+    """Assignments to all of a memory's registers, as they are declared."""
+    for bits, name, words in re.findall(r"reg (?:\[(\d+):0\] )?(\w+)(?: \[(\d+):0\])?[,;\n]", text):
+        width = int(bits or 0) + 1
+        for place in [f"[{word}]" for word in range(int(words) + 1)] if words else [""]:
+            yield f"    {path}{name}{place} = {width}'h{random.getrandbits(width):x};"
 
 
 def _states(text: str) -> dict[str, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .hierarchy import role
+from .hierarchy import MEMORY, role
 from .liberty import ClockGate, Liberty
 from .yosys import SynthesisError, run_yosys
 
@@ -27,7 +27,6 @@ GATES: dict[str, Callable[..., int]] = {
     "$_XOR_": lambda a, b: a ^ b,
 }
 FLIP_FLOP = "$_DFF_P_"
-MEMORY = "memory"
 OPPOSITE = {"input": "output", "output": "input"}
 
 

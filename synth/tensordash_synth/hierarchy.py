@@ -6,11 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+
 from .canonical import canonical, interface
 
-__all__ = ["PREFIX", "Hierarchy", "Module", "Placement", "named", "role"]
+__all__ = ["MEMORY", "PREFIX", "Hierarchy", "Module", "Placement", "hierarchy_of", "named", "role"]
 
 PREFIX = "tensordash_"
+MEMORY = "memory"
+"""Role of what a macro stands in for."""
 # Small parts of one component: mapped with the module around them, where their logic can merge with its own.
 MERGED = frozenset(
     {
@@ -115,6 +120,11 @@ class Hierarchy:
         """Every instance that is mapped on its own, the top first."""
         return list(self._walk((), self.top))
 
+    @cached_property
+    def logic(self) -> list[str]:
+        """Modules that are mapped, each once: all but memories."""
+        return sorted({placement.module for placement in self.placements if placement.role != MEMORY})
+
     def _walk(self, path: tuple[str, ...], module: str) -> Iterator[Placement]:
         yield Placement(path, module)
         for instance, child in self.modules[module].children:
@@ -160,3 +170,14 @@ class Hierarchy:
         """A module and the parts that are mapped with it, each once."""
         children = sorted({child for _, child in self.modules[module].children if role(child) in MERGED})
         return list(dict.fromkeys([module, *(name for child in children for name in self._merged(child))]))
+
+
+def hierarchy_of(config: TileConfig | CoreConfig) -> Hierarchy:
+    """The modules of a tile or a core, as they are emitted."""
+    if isinstance(config, CoreConfig):
+        from tensordash.emission.core_files import core_verilog  # imports Amaranth, which takes its time
+
+        return Hierarchy(core_verilog(config), f"{PREFIX}core")
+    from tensordash.emission.verilog import render
+
+    return Hierarchy(render(config)["tensordash.v"], f"{PREFIX}tile")

@@ -3,6 +3,8 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,8 +13,9 @@ from tensordash.emission.verilog import render
 from tensordash_formal import campaigns, mutation
 from tensordash_formal import subjects as making
 from tensordash_formal.campaigns import campaign_of, full_campaigns
+from tensordash_formal.fates import MutationReport
 from tensordash_formal.mutants import BitMutants
-from tensordash_formal.mutation import MutationReport, mutate
+from tensordash_formal.mutation import mutate
 from tensordash_formal.solver import Solver
 from tensordash_formal.subjects import subject_of
 from tensordash_formal.wiring import KINDS, WiringMutants
@@ -68,6 +71,41 @@ def test_a_bench_that_fails_without_a_mutant_says_nothing(tmp_path, monkeypatch)
         mutation._sound(work_of(SMALL, "scheduler"), tmp_path, 0.05)
 
 
+def test_a_mutant_that_stops_the_simulator_is_found_and_the_others_are_looked_at(tmp_path, monkeypatch):
+    """Of five, the second and the fourth never end, and the third fails."""
+    seen = []
+
+    def simulate(work, simulation, bench, effort, *, options):
+        seen.append(options["numbers"])
+        with Path(options["answers"]).open("w") as answers:
+            for number in options["numbers"]:
+                if number in (2, 4):
+                    return "the simulation did not end"
+                answers.write(json.dumps([number, "late: 1 is not 2" if number == 3 else ""]) + "\n")
+        return ""
+
+    monkeypatch.setattr(mutation, "_simulate", simulate)
+    monkeypatch.setattr(mutation, "_prepared", lambda work: (None, SimpleNamespace(folder=tmp_path)))
+    found = mutation._looked_at(work_of(SMALL, "scheduler"), [1, 2, 3, 4, 5])
+    never = "bench", "the simulation did not end"
+    assert found == {2: never, 3: ("bench", "late: 1 is not 2"), 4: never}
+    assert seen == [[1, 2, 3, 4, 5, 0], [1, 3, 4, 5, 0], [1, 3, 5, 0]]
+
+
+def test_logic_that_goes_round_and_round_is_stopped(tmp_path, monkeypatch):
+    """A ring of inverters that one mutant closes: the simulation never comes to its next moment."""
+    monkeypatch.setattr(mutation, "LOOK_SECONDS", 2)
+    work = work_of(SMALL, "scheduler")
+    mutants, _ = mutation._prepared.__wrapped__(work)
+    ring = "  wire [1:0] ring = {ring[0], ~(ring[1] & mutant_select == 2)};\nendmodule"
+    text = mutants.model()
+    head, begin, rest = text.partition(f"module {mutants.top}(")
+    (tmp_path / "all.v").write_text(head + begin + rest.replace("endmodule", ring, 1))
+    closed = mutation.Simulation("icarus", mutants.top, [tmp_path / "all.v"], tmp_path / "run")
+    monkeypatch.setattr(mutation, "_prepared", lambda work: (mutants, closed))
+    assert mutation._looked_at(work, [2])[2] == ("bench", "the simulation did not end")
+
+
 UNREACHED = """
 module tensordash_unreached(clk, rst, in, out);
   input clk, rst, in;
@@ -116,6 +154,19 @@ def test_a_proof_finds_a_mutant(tmp_path):
     assert "scheduler" in mutation._refuting(SMALL, "tensordash_scheduler", text, Solver(tmp_path / "proofs"))
     sound = mutants.verilog(None)
     assert not list(mutation._refuting(SMALL, "tensordash_scheduler", sound, Solver(tmp_path / "proofs")))
+
+
+def test_no_proof_is_asked_in_which_something_else_stands(monkeypatch):
+    text = "module a(input x);\n  b b (.x(x));\nendmodule\nmodule b(input x);\nendmodule\n"
+    harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""}, assertions=[])
+    fields = {"name": "p", "bounded": False, "depth": 1, "engine": "", "question": lambda *_: "asked"}
+    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, **fields)
+    monkeypatch.setattr(mutation, "PROOFS", (proof,))
+    asked = []
+    solver = SimpleNamespace(solve=lambda question: asked.append(question) or SimpleNamespace(status="fail"))
+    assert list(mutation._refuting(SMALL, "a", text, solver)) == ["p"]
+    assert list(mutation._refuting(SMALL, "b", text, solver)) == []
+    assert asked == ["asked"]
 
 
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):

@@ -15,7 +15,7 @@ INPUTS = ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "
 MOST = 200
 """Cycles in which a register answers."""
 STILL = 10_000
-"""Cycles without a beat in which a program of the benches ends, if it ever does."""
+"""Cycles without a beat in which a program of the benches ends, if it ever does, on any core."""
 
 
 class CoreMaster:
@@ -31,12 +31,17 @@ class CoreMaster:
         What is at its port.
     random : Random
         Of the memory, as are `latency` and `pause`: see `AxiMemory`.
+
+    Attributes
+    ----------
+    still : int
+        Cycles without a beat after which a program will never end.
     """
 
     def __init__(
         self, pins: Any, config: CoreConfig, memory: Memory, random: Random, *, latency: tuple[int, int], pause: float
     ) -> None:
-        self.pins, self.config = pins, config
+        self.pins, self.config, self.still = pins, config, STILL
         self.memory = AxiMemory(
             pins,
             random,
@@ -105,7 +110,7 @@ class CoreMaster:
                 return cycle
             if (now := self._moved()) != moved:
                 moved, since = now, cycle
-            if cycle - since > STILL:
+            if cycle - since > self.still:
                 break
         raise AssertionError(f"no interrupt in {cycle + 1} cycles; {await self.read('done')} descriptors are done")
 

@@ -1,7 +1,7 @@
 """Runs the benches of a core on its emitted files."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
@@ -31,6 +31,8 @@ def run_core_bench(
     effort: float = 1.0,
     simulator: str = "auto",
     waves: bool = False,
+    sources: Sequence[Path] = (),
+    roots: Sequence[str] = (),
 ) -> BenchResult:
     """Run a bench on the core in the folder `verilog`.
 
@@ -44,7 +46,7 @@ def run_core_bench(
         Folder that `tensordash.generate` wrote.
     folder : Path
         Where to build and run.
-    seed, effort, simulator, waves
+    seed, effort, simulator, waves, sources, roots
         As for `run_bench`.
 
     Raises
@@ -61,11 +63,11 @@ def run_core_bench(
         chosen = "icarus"
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
-    sources = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
+    emitted = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
     job = folder / "job.json"
     with naming(folder, if_nameless=True):
         Job(config=config, seed=seed, effort=effort).write(job)
-        simulation = Simulation(chosen, f"{PREFIX}_core", sources, folder, waves=waves)
+        simulation = Simulation(chosen, f"{PREFIX}_core", list(sources) or emitted, folder, waves=waves, roots=roots)
         results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
         tests, failures = read_results(results)
     return BenchResult(

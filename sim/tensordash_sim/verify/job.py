@@ -27,13 +27,18 @@ class Job:
     effort : float
         1 for the usual amount of random stimulus.
     options : dict
-        What only some benches need, such as a file of operands.
+        What only some benches need, such as a file of operands. "patience" (1): of a bench that waits for what may
+        never come, as a multiple of what is usual.
     """
 
     config: Any
     seed: int
     effort: float = 1.0
     options: dict[str, Any] = field(default_factory=dict)
+
+    def patience(self, cycles: int) -> int:
+        """After how many cycles a bench says that something hangs, where `cycles` are usual."""
+        return round(cycles * self.options.get("patience", 1))
 
     def write(self, path: Path) -> None:
         """Write the job for a bench to read."""

@@ -52,6 +52,7 @@ class Host(CoreMaster):
         self.pause = pause
         memory = Memory(SIZE, at, line=config.axi_bits // 8)
         super().__init__(Pins(dut), config, memory, self.random, latency=latency, pause=pause)
+        self.still = self.job.patience(self.still)
         self.tail = 0
         self.steps = 0
         self.at, self.base, self.log2_places = at, at + PROGRAM, LOG2_PLACES

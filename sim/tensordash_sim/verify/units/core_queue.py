@@ -47,7 +47,7 @@ async def finish(host: Host, golden: GoldenCore, count: int) -> None:
     """Wait until so many descriptors are done; then all is as golden says."""
     began = host.pins.cycle
     while await host.read("done") != count:
-        assert host.pins.cycle - began < LONGEST, f"done is {await host.read('done')} of {count}"
+        assert host.pins.cycle - began < host.job.patience(LONGEST), f"done is {await host.read('done')} of {count}"
         await host.cycles(20)
     assert (await host.read("head"), await host.read("status"), await host.read("error")) == (count, 0, 0)
     same_memory(host.memory.memory, golden.memory, host.ring)
@@ -89,7 +89,7 @@ async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
     await host.write("control", 0)
     began = host.pins.cycle
     while await host.read("status"):
-        assert host.pins.cycle - began < LONGEST, "the core is never idle"
+        assert host.pins.cycle - began < host.job.patience(LONGEST), "the core is never idle"
     head, done = await host.read("head"), await host.read("done")
     assert head == done <= host.tail
     await _portion(host, descriptors)

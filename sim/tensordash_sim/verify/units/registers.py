@@ -152,6 +152,18 @@ async def random_accesses(dut) -> None:
             seen = await port.read(address)
             wanted = caused if name == "cause" else kept.get(name, fixed.get(name, 0))
             assert seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}"
+    # Every bit of every byte alone: what is written goes in, what is not stays.
+    for name, mask in masks.items():
+        for old, new in ((0xFFFFFFFF, 0), (0, 0xFFFFFFFF)):
+            reset = 2 if name == "control" else 0  # not now
+            await port.write(named(name).offset, old & ~reset)
+            kept[name] = old & mask
+            for k in range(4):
+                byte = 255 << 8 * k
+                await port.write(named(name).offset, new & ~reset, 1 << k)
+                kept[name] = (kept[name] & ~byte | new & byte) & mask
+                seen = await port.read(named(name).offset)
+                assert seen == kept[name], f"{name} is {seen:#x}, not {kept[name]:#x}, when its byte {k} is written"
     # Causes: set by events, cleared by ones.
     await port.write(named("interrupt_enable").offset, 2)
     await port.write(named("cause").offset, 3)

@@ -248,7 +248,7 @@ async def random_programs(dut, slow: int) -> None:
             quiet = 0 if active else quiet + 1
             await pins.tick()
             await pins.settle()
-            assert pins.cycle - began < 30000, f"program {number} hangs"
+            assert pins.cycle - began < job.patience(30_000), f"program {number} hangs"
         assert pins.read("done") == index, f"program {number}: done is {pins.read('done')}, golden says {index}"
         assert pins.read("failed") == (index < len(program)), f"program {number}"
         assert not pins.read("busy")

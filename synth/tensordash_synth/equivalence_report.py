@@ -1,0 +1,76 @@
+"""What was found of netlists and their RTL, module by module."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+__all__ = ["Equivalence", "EquivalenceReport"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Equivalence:
+    """What was found of a module.
+
+    Parameters
+    ----------
+    module : str
+        Its name.
+    registers, outputs : int
+        How many registers and output bits were compared.
+    how : str
+        "cec": netlist and RTL are proven equal. "cec, word level": the netlist is proven equal to what Yosys'
+        word-level passes make of the RTL; that is compared with the RTL on random vectors, and its multipliers for all
+        operands.
+    equal : bool
+        Whether it is.
+    difference : str
+        The first output or register that differs; empty if equal.
+    seconds : float
+        What it took.
+    """
+
+    module: str
+    registers: int
+    outputs: int
+    how: str
+    equal: bool
+    difference: str
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class EquivalenceReport:
+    """A tile's modules.
+
+    Parameters
+    ----------
+    digest, library : str
+        Configuration and cell library.
+    modules : tuple of Equivalence
+        Every module that is mapped.
+    """
+
+    digest: str
+    library: str
+    modules: tuple[Equivalence, ...]
+
+    @property
+    def failures(self) -> list[str]:
+        """A line for each module that is not equal; a report without a module is a failure too."""
+        lines = [f"{each.module}: {each.difference}" for each in self.modules if not each.equal]
+        return lines if self.modules else ["no module was compared"]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        modules = [{**asdict(each), "seconds": round(each.seconds, 1)} for each in self.modules]
+        return {"digest": self.digest, "library": self.library, "passed": not self.failures, "modules": modules}
+
+    def table(self) -> str:
+        """A line for each module."""
+        width = max(len(each.module) for each in self.modules)
+        lines = [f"{'module':{width}}  registers  outputs  seconds  result"]
+        for each in self.modules:
+            result = f"equal ({each.how})" if each.equal else f"DIFFERS: {each.difference}"
+            lines.append(
+                f"{each.module:{width}}  {each.registers:9,}  {each.outputs:7,}  {each.seconds:7.1f}  {result}"
+            )
+        return "\n".join(lines)
