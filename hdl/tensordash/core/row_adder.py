@@ -136,7 +136,7 @@ class RowAdder(Block):
         self._add(m, platform, piece, due)
         # Partial sums, and what is due, are in the first piece's place, whatever they are a piece of.
         first = ~self.emit | twice
-        loads = [(comes & (whole | piece[0] | first)) | (again & pieces[0])] + [
+        loads = [(comes & (piece[0] | first)) | (again & pieces[0])] + [
             (comes & (whole | (piece[k] & ~first))) | (again & pieces[k]) for k in range(1, len(piece))
         ]
         self._register(m, loads, whole)

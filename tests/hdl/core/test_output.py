@@ -27,7 +27,9 @@ def run(name, *replaced, effort=0.4, seed=3):
     return run_unit(Output(config), "output", config, seed=seed, effort=effort, replaced=replaced)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "fp8, 8 lanes" else []) for each in CONFIGS]
+)
 def test_passes(name):
     assert run(name) == []
 
@@ -70,18 +72,15 @@ BROKEN = {
         "whole ? rows_payload[395:297] : adder_1__total",
         "adder_1__total",
     ),
-    "all pieces go to the first one's place": ("assign _024_ = piece[1]", "assign _024_ = 1'h0"),
-    "pieces that become partial sums go to their own places": (
-        "= whole | piece[0]",
-        "= piece[0] ? 1'h1 : whole & 1'h0",
-    ),
+    "all pieces go to the first one's place": ("assign _023_ = piece[1]", "assign _023_ = 1'h0"),
+    "pieces that become partial sums go to their own places": ("= _016_ | twice", "= twice"),
     "all pieces are rounded as the first one": ("= comes & sums_payload[397]", "= comes & sums_payload[396]"),
     "a row is gone after its first piece": ("assign _002_ = whole | piece[1]", "assign _002_ = 1'h1"),
     "a second piece is the first one again": (
         "rows_payload[395:297] & {99{piece[1]}}",
         "rows_payload[197:99] & {99{piece[1]}}",
     ),
-    "words of FP32 are not apart": ("{ placement__group[8:6], written_word[1] }", "{ placement__group[8:6], 1'h0 }"),
+    "words of FP32 are not apart": ("= masked & written_word[1]", "= 1'h0"),
     "what is rounded toward zero is rounded to nearest": (
         ".toward_zero(descriptor[28])",
         ".toward_zero(1'h0)",

@@ -8,6 +8,7 @@ import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
+from tensordash.configuration.formats import FP32
 from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
 from tensordash_sim.golden.dot import ExactAccumulator
 from tensordash_sim.golden.numbers import fixed_values
@@ -57,7 +58,10 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
     for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic", "toward_zero"):
         fields[name] = int(random.random() < 0.5 and getattr(config, name, True))
     if config.scale and random.random() < 0.5:
-        fields["scale"] = random.choice((random.randint(-128, 127), random.randint(-6, 6)))
+        # Sums are often beyond fp16, and some are multiples of the least bit.
+        fields["scale"] = random.choice(
+            (random.randint(-128, 127), random.randint(-6, 6), random.randint(-30, -8), random.randint(20, 40))
+        )
     left = parts
     for k in range(3):
         fields[f"count_{k}"] = random.choice([n for n in range(1, left + 1) if left % n == 0])
@@ -107,6 +111,19 @@ class Bench:
         self.golden.buffer[...] = values
         self.buffer.groups[...] = values
         await self.pins.reset(**IDLE, **self.buffer.idle())
+
+    def place_biases(self, first: int) -> None:
+        """Biases from a group on of which a sum drops bits, or for which it has hardly any."""
+        sums, random, lanes = ExactAccumulator(self.config.tile), self.random, self.config.tile.lanes
+        least = sums.exponent + FP32.bias
+        fields = (range(least - 2, least + FP32.significand_bits), range(least + sums.width - 4, least + sums.width))
+        for group in range(first - 4, first + 12):
+            patterns = [
+                random.getrandbits(1) << 31 | random.choice(random.choice(fields)) << 23 | random.getrandbits(23)
+                for _ in range(self.config.group_bytes // 4)
+            ]
+            made = np.array(patterns, "<u4").view(self.golden.buffer.dtype).reshape(lanes, lanes)
+            self.golden.buffer[group] = self.buffer.groups[group] = made
 
     async def execute(self, fields: dict[str, int], stall: float, cut: int | None = None) -> bool:
         """One descriptor; with `cut` a reset comes in that cycle, if it is not done before. Whether it was."""
@@ -194,7 +211,10 @@ async def random_descriptors(dut, stall: float) -> None:
         count = min(room, bench.config.partial_sums - first)
         await bench.execute({**full, "b_streams": count, "partial": first}, stall)
     for _ in range(max(2, round(12 * bench.job.effort))):
-        await bench.execute(random_fields(bench.random, bench.config), stall)
+        fields = random_fields(bench.random, bench.config)
+        if bench.random.random() < 0.7:
+            bench.place_biases(fields["bias_address"])
+        await bench.execute(fields, stall)
 
 
 @cocotb.test()
