@@ -85,6 +85,9 @@ class Harness:
         What is broken in every component of that type.
     hollow : bool
         Emit nothing of what stands take the place of, nor of what is inside of it: of a core, that is most of it.
+    pieces : int
+        Questions that claims and lemmas are shared out to. In each, what the others are asked for is assumed of the
+        cycle before: no first cycle is left in which one of them could fail.
 
     Attributes
     ----------
@@ -100,8 +103,10 @@ class Harness:
         stands: tuple[Stand, ...] = (),
         fault: tuple[type[Block], Fault] | None = None,
         hollow: bool = False,
+        pieces: int = 1,
     ) -> None:
         self.m = Module()
+        self.pieces = pieces
         self.m._MustUse__silence = True  # one whose claims are only listed is never converted
         self.block = block
         self.claims: dict[str, list[str]] = {}
@@ -172,7 +177,7 @@ class Harness:
         cell = f"{name}_{len(cells)}" if cells else name
         cells.append(cell)
         when = Value.cast(when).bool() & self.started
-        self._cell("assert", f"claim_{cell}", i_A=~when | Value.cast(then).bool(), i_EN=Const(1))
+        self._assert(f"claim_{cell}", ~when | Value.cast(then).bool())
         self._cell("cover", f"cover_{cell}", i_A=when, i_EN=Const(1))
 
     def lemma(self, then: Any, *, when: Any = 1) -> None:
@@ -180,7 +185,14 @@ class Harness:
         when = Value.cast(when).bool() & self.started
         name = f"lemma_{len(self._lemmas)}"
         self._lemmas.append(name)
-        self._cell("assert", name, i_A=~when | Value.cast(then).bool(), i_EN=Const(1))
+        self._assert(name, ~when | Value.cast(then).bool())
+
+    def _assert(self, name: str, holds: Value) -> None:
+        self._cell("assert", name, i_A=holds, i_EN=Const(1))
+        if self.pieces > 1:
+            held = Signal(name=f"held_{name}", init=1, reset_less=True)
+            self.m.d.sync += held.eq(holds)
+            self._cell("assume", f"before_{name}", i_A=held, i_EN=Const(1))
 
     def cut(self, path: str, value: Any) -> None:
         """Let a signal inside be a value, which is proven by itself.
@@ -252,10 +264,18 @@ class Harness:
         """Names of the cells that state claims and lemmas."""
         return [f"claim_{cell}" for cells in self.claims.values() for cell in cells] + self._lemmas
 
-    def script(self, keep: Iterable[str]) -> list[str]:
-        """Yosys commands that build the model from the files, with no other claims, lemmas and covers than `keep`."""
+    def questions(self) -> list[list[str]]:
+        """Assertions of each question."""
+        # Those that follow each other are often alike, and hard together.
+        return [self.assertions[k :: self.pieces] for k in range(self.pieces)]
+
+    def script(self, keep: Iterable[str], before: bool = False) -> list[str]:
+        """Yosys commands that build the model from the files, with no other claims, lemmas and covers than `keep`.
+
+        With `before`, all claims and lemmas are assumed of the cycle before.
+        """
         kept = sorted(keep)
-        lemmas, cuts = (bool(set(kept) & set(names)) for names in (self._lemmas, self.cuts))
+        lemmas, cuts = (bool(set(kept) & set(names)) or before for names in (self._lemmas, self.cuts))
         commands = ["read_verilog dut.v"]
         for file in self.files:
             module, _, rest = file.partition(".")
@@ -279,6 +299,8 @@ class Harness:
             "select -set stated t:$assert t:$cover",
             f"select -set kept {' '.join(f'c:{name}' for name in kept)}",
         ]
+        if self.pieces > 1 and not before:
+            commands += ["delete c:before_*"]
         commands += ["delete @stated @kept %d", f"select -assert-count {len(kept)} t:$assert t:$cover"]
         return [*commands, "cd ..", "opt_clean"]
 

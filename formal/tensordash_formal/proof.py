@@ -129,17 +129,22 @@ class Proof:
         if not harness.claims:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
         mode = "bmc" if self.bounded else "prove"
-        answer = solver.solve(self.question(harness, harness.assertions, mode, self.depth, self.engine))
+        pieces = harness.questions()
+        answers = [
+            solver.solve(self.question(harness, each, mode, self.depth, self.engine, before=len(pieces) > 1))
+            for each in pieces
+        ]
         cuts = [solver.solve(self.question(harness, [each], "prove", 1)) for each in harness.cuts]
         covers = solver.solve(self.question(harness, harness.covers, "cover", self.cover_depth))
-        result = "proven" if all(each.status == "pass" for each in (answer, *cuts)) else "unknown"
+        result = "proven" if all(each.status == "pass" for each in (*answers, *cuts)) else "unknown"
+        failed = {name for answer in answers for name in answer.failed}
         return [
             Result(
                 name=f"{self.name}.{claim}",
                 bound=self.depth if self.bounded else INDUCTION,
-                result="refuted" if any(f"claim_{cell}" in answer.failed for cell in cells) else result,
+                result="refuted" if any(f"claim_{cell}" in failed for cell in cells) else result,
                 cover=_first(covers, cells),
-                seconds=sum(each.seconds for each in (answer, *cuts)),
+                seconds=sum(each.seconds for each in (*answers, *cuts)),
             )
             for claim, cells in harness.claims.items()
         ]
@@ -159,9 +164,19 @@ class Proof:
             seconds=answer.seconds,
         )
 
-    def question(self, harness: Harness, keep: list[str], mode: str, depth: int, engine: str = "smtbmc z3") -> Question:
-        """What a solver is asked about some of a harness' statements."""
-        return Question(mode=mode, engine=engine, depth=depth, script=tuple(harness.script(keep)), files=harness.files)
+    def question(
+        self,
+        harness: Harness,
+        keep: list[str],
+        mode: str,
+        depth: int,
+        engine: str = "smtbmc z3",
+        *,
+        before: bool = False,
+    ) -> Question:
+        """What a solver is asked about some of a harness' statements; with `before`, given all in the cycle before."""
+        script = tuple(harness.script(keep, before))
+        return Question(mode=mode, engine=engine, depth=depth, script=script, files=harness.files)
 
 
 def _first(covers: Answer, cells: list[str]) -> int | None:

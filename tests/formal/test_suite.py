@@ -108,6 +108,46 @@ def test_a_truth_that_is_not_inductive_is_not_proven(tmp_path):
     assert [result.result for result in prove(build, tmp_path)] == ["unknown"]
 
 
+def in_pieces(*claims):
+    """Wheels whose claims are asked for apart from each other, each given all of the cycle before."""
+
+    def build(config, fault=None):
+        dut = Wheel()
+        harness = Harness(dut, fault=fault, pieces=len(claims))
+        before = harness.past(dut.at)
+        known = {
+            "below_three": dut.at != 3,
+            "below_two": dut.at < 2,
+            "two_follows_one": (dut.at != 2) | (before != 0),
+            "never_from_two_to_three": (dut.at != 3) | (before != 2),
+        }
+        for claim in claims:
+            harness.claim(claim, known[claim])
+        return harness
+
+    return build
+
+
+def test_what_is_asked_for_in_pieces_is_proven(tmp_path):
+    results = prove(in_pieces("below_three", "two_follows_one"), tmp_path)
+    assert {result.result for result in results} == {"proven"}
+    assert len(list(tmp_path.iterdir())) == 3  # two pieces, and covers
+
+
+def test_a_falsehood_in_a_piece_is_refuted(tmp_path):
+    results = prove(in_pieces("below_three", "below_two"), tmp_path, depth=5)
+    assert {result.name: result.result for result in results} == {
+        "wheel.below_three": "unknown",  # a question beside it has a counterexample
+        "wheel.below_two": "refuted",
+    }
+
+
+def test_a_broken_variant_is_refuted_without_what_pieces_assume(tmp_path):
+    build = in_pieces("below_three", "never_from_two_to_three")
+    refutation = replace(PROOF, build=build).refute(PROOF.broken[0], Solver(tmp_path))
+    assert refutation.cycle == 3
+
+
 def test_a_property_without_a_case_is_noticed(tmp_path):
     def build(config, fault=None):
         dut = Wheel()

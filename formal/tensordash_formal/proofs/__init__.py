@@ -11,6 +11,7 @@ from . import (
     drain,
     flags,
     initial_store,
+    layout,
     multiplier,
     operand_mux,
     output_buffer,
@@ -48,5 +49,12 @@ PROOFS = (
 )
 """Every proof about a tile, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
 
-CORE_PROOFS = (core_axi_lite.PROOF, core_axi.PROOF, deflate.PROOF, command_queue.PROOF, soft_reset.PROOF)
+CORE_PROOFS = (
+    core_axi_lite.PROOF,
+    core_axi.PROOF,
+    deflate.PROOF,
+    command_queue.PROOF,
+    soft_reset.PROOF,
+    layout.PROOF,
+)
 """Every proof about a core around a tile."""

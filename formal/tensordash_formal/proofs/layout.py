@@ -1,0 +1,145 @@
+"""Layout: what is written to the stream buffer is the loop nest of docs/core.md, for every descriptor."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.registers import ERRORS
+from tensordash.movers.aligner import Aligner
+from tensordash.movers.layout import Layout
+from tensordash.movers.placement import Placement
+from tensordash.movers.walk import Walk
+
+from ..harness import Fault
+from ..layout_harness import LaidOut
+from ..layout_nest import LOOPS
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+
+def _turns_banks(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.write.bank.eq(sound.write.bank.rotate_left(1))
+
+
+def _writes_first_word_again(m: Module, sound: Any, outer: Any) -> None:
+    first = Signal.like(outer.write.word, name="first_word")
+    written = Signal()
+    with m.If(outer.write.bank.any()):
+        m.d.sync += written.eq(1)
+        with m.If(~written):
+            m.d.sync += first.eq(sound.write.word)
+    m.d.comb += outer.write.word.eq(Mux(written, first, sound.write.word))
+
+
+def _writes_once_more(m: Module, sound: Any, outer: Any) -> None:
+    before = Signal.like(outer.write.bank, name="before")
+    m.d.sync += before.eq(sound.write.bank)
+    m.d.comb += outer.write.bank.eq(Mux(sound.write.bank.any(), sound.write.bank, before))
+
+
+def _base_wraps(m: Module, sound: Any, outer: Any) -> None:
+    payload, words = outer.command.descriptor.payload, outer.words
+    first = Signal(init=1)
+    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
+        m.d.sync += first.eq(0)
+    base = payload[32:48] & (words - 1)
+    m.d.comb += sound.command.descriptor.payload.eq(Mux(first, Cat(payload[:32], base, payload[48:]), payload))
+
+
+def _outermost_stands(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.address_steps[LOOPS - 1].eq(0)
+
+
+def _loop_is_short(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.counts[1].eq(Mux(outer.counts[1] == 1, 1, outer.counts[1] - 1))
+
+
+def _ports_stand_together(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.stride.eq(1)
+
+
+def _never_transposed(m: Module, sound: Any, outer: Any) -> None:
+    first = Signal(init=1)
+    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
+        m.d.sync += first.eq(0)
+    payload = outer.command.descriptor.payload
+    m.d.comb += sound.command.descriptor.payload.eq(payload & ~Mux(first, 1 << 24, 0))
+
+
+def _last_position_is_one_further(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.limit.eq(Mux(outer.limit.all() | (outer.limit == 0), outer.limit, outer.limit + 1))
+
+
+def _positions_below_zero_are_read(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.first.eq(0)
+
+
+def _done_with_the_first(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.done.eq(sound.command.done | sound.write.bank.any())
+
+
+def _no_error(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.error.eq(0)
+
+
+def _always_an_error(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.error.eq(ERRORS["address"])
+
+
+def _never_ready(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.read.ready.eq(0)
+
+
+def _valid_waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.read.valid.eq(sound.read.valid & outer.read.ready)
+
+
+def _always_takes(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.descriptor.ready.eq(1)
+
+
+def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Layout, depth: int = 13) -> Broken:
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
+
+
+BROKEN = (
+    _broken("every_step_is_written_once_and_in_order", "banks are those of the next step", _turns_banks),
+    _broken(
+        "every_step_is_written_once_and_in_order",
+        "every step goes to the first word",
+        _writes_first_word_again,
+        depth=16,
+    ),
+    _broken("nothing_is_written_behind_the_last_step", "the last step is written twice", _writes_once_more),
+    _broken("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
+    _broken("a_position_has_its_value", "the outermost loop does not step", _outermost_stands, Walk),
+    _broken("a_position_has_its_value", "loop 1 has a turn too few", _loop_is_short, Walk, 15),
+    _broken("a_position_has_its_value", "ports' positions are next to each other", _ports_stand_together, Aligner),
+    _broken("a_position_has_its_value", "nothing is transposed", _never_transposed),
+    _broken(
+        "zeros_where_no_position_is", "there is a position more than x_size", _last_position_is_one_further, Placement
+    ),
+    _broken("zeros_where_no_position_is", "positions below 0 are read", _positions_below_zero_are_read, Placement),
+    _broken("done_when_all_is_written", "it is done with the first step", _done_with_the_first),
+    _broken("the_error_is_the_descriptors", "errors are not told", _no_error),
+    _broken("the_error_is_the_descriptors", "there is always one", _always_an_error),
+    _broken(
+        "goes_on_unless_the_buffer_lets_it_wait", "it does not see that the buffer is ready", _never_ready, depth=30
+    ),
+    _broken("a_read_stays_until_it_is_taken", "valid waits for ready", _valid_waits_for_ready),
+    _broken("takes_a_descriptor_while_it_has_none", "it takes one at any time", _always_takes),
+)
+
+PROOF = Proof(
+    name="layout",
+    build=LaidOut,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    cover_depth=16,
+    engine="smtbmc --stbv --nopresat z3 -- --noincr",
+    breaks=load_any_preset("core"),
+)
