@@ -1,10 +1,10 @@
-"""Compaction: a network that brings the marked ones of some values together, and back."""
+"""Compaction: a network that brings the marked ones of some values together anywhere on a ring, and back."""
 
 from collections.abc import Sequence
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 
-__all__ = ["Compaction", "ring_slots", "unit_bits"]
+__all__ = ["Compaction", "count_ones", "unit_bits"]
 
 MOST_GROUPS = 65535
 """Of a compressed move."""
@@ -16,103 +16,93 @@ def unit_bits(lanes: int, width: int) -> int:
     return (MOST_GROUPS * (size + size // width)).bit_length()
 
 
-def ring_slots(units_of_group: int, units_of_beat: int) -> int:
-    """Beats that a ring must hold, a power of two, so that a group fits beside two beats of which one is not whole."""
-    least = -(-(units_of_group + 2 * units_of_beat - 1) // units_of_beat)
-    return 1 << (least - 1).bit_length()
+def count_ones(bits: Sequence[Value]) -> Value:
+    """How many of some bits are set."""
+    if len(bits) == 1:
+        return bits[0]
+    half = len(bits) // 2
+    return count_ones(bits[:half]) + count_ones(bits[half:])
 
 
 class Compaction:
-    """What moves where, for a mask: log2 stages of 2:1 choices instead of a mux for each value.
+    """What moves where: log2 stages of 2:1 choices instead of a mux for each value.
 
-    A marked value goes down by the number of unmarked ones below it, in stage k by 2**k if bit k of that number is set.
-    No two values meet on their way, since that number grows by less than the distance of two marked values.
+    The k-th marked value belongs at place `start` + k of a ring with as many places as there are values. In stage k a
+    value goes to the place that has bit k of where it belongs, and else the bits of where it is. No two values meet on
+    their way: two that have come from the same 2**(k+1) places belong at places that differ in one of the lowest k+1
+    bits, for of two marked values the distance never grows.
 
     Parameters
     ----------
     m : Module
         Where it is built.
-    mask : Signal
-        Bit j: value j is marked.
+    name : str
+        Of its signals.
+    marks : sequence of Value
+        Bit j: value j is marked. A power of two of them.
+    start : Value
+        Where the first one belongs.
 
     Attributes
     ----------
-    ones : Value
-        How many are marked.
     held : list of Value
-        Bit i: there is an i-th marked value.
+        Bit p: a value belongs at place p.
 
-    Source: docs/core.md, "Tensors"; H. S. Warren, Hacker's Delight, 7-4 "Compress, or Generalized Extract".
+    Source: docs/core.md, "Tensors"; the reverse banyan network behind a concentrator's adder, e.g. A. Huang and
+    S. Knauer, Starlite: a wideband digital switch, GLOBECOM 1984.
     """
 
-    def __init__(self, m: Module, mask: Signal) -> None:
-        self.mask = mask
-        size = len(mask)
-        # Zeros up to each value: Sklansky's prefix sums.
-        sums: list[Value] = [~bit for bit in mask]
+    def __init__(self, m: Module, name: str, marks: Sequence[Value], start: Value) -> None:
+        size = len(marks)
         stages = (size - 1).bit_length()
+        # Where each belongs: Sklansky's prefix sums, modulo `size`.
+        sums: list[Value] = [Const(0, 1), *marks[:-1]]
         for level in range(stages):
             below = list(sums)
             for j in range(size):
                 if j >> level & 1:
-                    total = Signal(range(j + 2), name=f"zeros_{level}_{j}")
+                    total = Signal(min(level + 2, stages), name=f"{name}_before_{level}_{j}")
                     m.d.comb += total.eq(sums[j] + below[(j >> level << level) - 1])
                     sums[j] = total
-        ones = Signal(range(size + 1), name="ones")
-        m.d.comb += ones.eq(size - sums[-1])
-        self.ones = ones
-        self._moves: list[Signal] = []
-        held: list[Value] = list(mask)
-        away: list[Value] = [Const(0), *sums[:-1]]
+        places: list[Value] = []
+        for j, before in enumerate(sums):
+            place = Signal(stages, name=f"{name}_place_{j}")
+            m.d.comb += place.eq(start + before)
+            places.append(place)
+        self._name, self._moves = name, []
+        held: list[Value] = list(marks)
         for k in range(stages):
-            moves = Signal(size, name=f"moves_{k}")
-            kept = Signal(size, name=f"kept_{k}")
-            step = 1 << k
-            next_away = []
+            moves = Signal(size, name=f"{name}_moves_{k}")
+            kept = Signal(size, name=f"{name}_kept_{k}")
+            rest = []
             for q in range(size):
-                source = q + step
-                enters = held[source] & _bit(away[source], k) if source < size else Const(0)
-                rest = Signal(stages, name=f"away_{k}_{q}")
+                other = q ^ 1 << k
+                mine = q >> k & 1
                 m.d.comb += [
-                    moves[q].eq(enters),
-                    kept[q].eq((held[q] & ~_bit(away[q], k)) | moves[q]),
-                    rest.eq(Mux(moves[q], away[source], away[q]) if source < size else away[q]),
+                    moves[q].eq(held[other] & (places[other][k] == mine)),
+                    kept[q].eq((held[q] & (places[q][k] == mine)) | moves[q]),
                 ]
-                next_away.append(rest)
+                place = Signal(stages, name=f"{name}_place_{k}_{q}")
+                m.d.comb += place.eq(Mux(moves[q], places[other], places[q]))
+                rest.append(place)
             self._moves.append(moves)
-            held, away = list(kept), list(next_away)
+            held, places = list(kept), rest
         self.held = held
 
     def together(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """The marked values, one after the other from the first place on; what is behind them is any."""
-        for k, moves in enumerate(self._moves):
-            step = 1 << k
-            values = [
-                self._chosen(m, f"together_{k}_{q}", moves[q], values[q + step], values[q])
-                if q + step < len(values)
-                else values[q]
-                for q in range(len(values))
-            ]
-        return list(values)
+        """The marked values, one after the other from `start` on; at places that hold none is any."""
+        return self._through(m, "together", values, lambda q, step: q)
 
     def apart(self, m: Module, values: Sequence[Value]) -> list[Value]:
-        """The reverse: every marked place has its value, all others 0."""
-        for k, moves in reversed(list(enumerate(self._moves))):
-            step = 1 << k
-            values = [
-                self._chosen(m, f"apart_{k}_{q}", moves[q - step], values[q - step], values[q])
-                if q >= step
-                else values[q]
-                for q in range(len(values))
+        """The reverse: every marked value from where it belongs; those that are not marked are any."""
+        return self._through(m, "apart", values, lambda q, step: q ^ step)
+
+    def _through(self, m: Module, what: str, values: Sequence[Value], choice) -> list[Value]:
+        stages = list(enumerate(self._moves))
+        for k, moves in stages if what == "together" else reversed(stages):
+            chosen = [Signal(len(values[0]), name=f"{self._name}_{what}_{k}_{q}") for q in range(len(values))]
+            m.d.comb += [
+                each.eq(Mux(moves[choice(q, 1 << k)], values[q ^ 1 << k], values[q])) for q, each in enumerate(chosen)
             ]
-        return [value & bit.replicate(len(value)) for value, bit in zip(values, self.mask, strict=True)]
-
-    @staticmethod
-    def _chosen(m: Module, name: str, moves: Value, moved: Value, kept: Value) -> Value:
-        chosen = Signal(len(kept), name=name)
-        m.d.comb += chosen.eq(Mux(moves, moved, kept))
-        return chosen
-
-
-def _bit(value: Value, k: int) -> Value:
-    return value[k] if k < len(value) else Const(0)
+            values = chosen
+        return list(values)

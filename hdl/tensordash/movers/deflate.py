@@ -1,5 +1,8 @@
 """Deflate: units of a compressed tensor from groups."""
 
+from functools import reduce
+from operator import or_
+
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out
@@ -7,17 +10,24 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block
 from ..configuration.parameters import require_int
 from .axi_writer import write_beat_layout
-from .compaction import Compaction, ring_slots
+from .compaction import Compaction, count_ones, unit_bits
 
 __all__ = ["Deflate"]
 
+ALIGNED = 128
+"""Bits in memory: a compressed tensor begins at a multiple of them."""
+
 
 class Deflate(Block):
-    """Takes a group in every cycle as long as there is room, and packs its mask and its values into beats.
+    """Packs the masks and values of groups into beats: a group in a cycle, if no more than one beat becomes whole.
 
-    Units wait in a ring of whole beats: what enters is rotated, what leaves is not.
+    Nothing is kept but units that make no beat yet. A group stays offered until it is taken; meanwhile its beats leave,
+    one by one, each straight from its values. It is taken with the last of them, or at once if it makes none.
 
-    Timing: a beat is offered in the cycle after its last unit came.
+    As many values as a beat has units are brought together by a network of their own; since its ring is a beat, the
+    first of them comes where the ones before have ended. Which beat a place belongs to is a matter of the last choice.
+
+    Timing: a beat is offered in the cycle in which the group is that makes it whole.
 
     Parameters
     ----------
@@ -29,131 +39,142 @@ class Deflate(Block):
     start : In(1)
         Begin anew. Only while nothing is held.
     offset : In
-        Then: units of the first beat that come before, whose strobes are low.
+        Of a beat that is wider: multiples of 16 bytes of the first one that come before, whose strobes are low; then,
+        and until that beat was taken.
+    plain : In(1)
+        Groups leave as they are, without masks. It changes only where `start` is.
     groups : In(stream of lanes * lanes * width)
-        Groups.
-    need : Out
-        Units of the group that is offered.
+        Groups. One that is offered must stay until it is taken, or `start`.
+    units : Out
+        Units of all groups that were taken, until a last beat has left that is not full.
     flush : In(1)
         No group is to come: the last beat leaves though it is not full. Stays until nothing is held.
     whole : Out
         How many beats can leave without another group.
     beats : Out(stream of write_beat_layout)
-        What to write.
+        What to write. Bytes whose strobes are low are zero.
+    mute : In(1)
+        In this cycle data are zero, whatever is offered.
 
     Raises
     ------
     TypeError, ValueError
-        As of `Inflate`.
+        As of `Inflate`, and for beats of less than two units.
 
     Source: docs/core.md, "Tensors".
     """
 
     def __init__(self, *, lanes: int, width: int, data_bits: int) -> None:
-        self.width = require_int("width", width, 8, 32)
+        self.width = require_int("width", width, 4, 32)
         self.size = require_int("lanes", lanes, 2) ** 2
         if self.size % width:
             raise ValueError(f"width must divide lanes * lanes = {self.size}, not {width}")
         self.masks = self.size // width
         self.most = self.masks + self.size
-        self.beat = require_int("data_bits", data_bits, width) // width
-        self.slots = ring_slots(self.most, self.beat)
+        self.beat = require_int("data_bits", data_bits, 2 * width) // width
         self.shift = self.beat.bit_length() - 1
+        self.offset_bits = max(0, (data_bits // ALIGNED).bit_length() - 1)
+        self.most_beats = (self.beat - 1 + self.most) // self.beat  # that a group makes whole
         super().__init__(
             {
                 "start": In(1),
-                "offset": In(max(1, self.shift)),
+                **({"offset": In(self.offset_bits)} if self.offset_bits else {}),
+                "plain": In(1),
                 "groups": In(stream.Signature(self.size * width)),
-                "need": Out(range(self.most + 1)),
+                "units": Out(unit_bits(lanes, width)),
                 "flush": In(1),
-                "whole": Out(range(self.slots + 1)),
+                "whole": Out(range(self.most_beats + 1)),
                 "beats": Out(stream.Signature(write_beat_layout(data_bits))),
+                "mute": In(1),
             }
         )
 
     def elaborate(self, platform):
-        """A network that moves values together, a rotator, and a ring."""
+        """Networks of as many values as a beat has units, a choice for the beat that leaves and one for what stays."""
         m = Module()
-        places = self.slots * self.beat
-        ring = [Signal(self.width, name=f"unit_{i}", reset_less=True) for i in range(places)]
-        tail = Signal(range(places))  # where the next group's first unit goes
-        read = Signal(range(self.slots))  # the slot of the next beat
-        filled = Signal(range(places + 1))  # units from the begin of that slot on
-        skipped = Signal(max(1, self.shift))  # of them, those that are not written
-
-        group = self.groups.payload
-        values = [group[j * self.width : (j + 1) * self.width] for j in range(self.size)]
-        mask = Signal(self.size)
-        m.d.comb += mask.eq(Cat(*(value.any() for value in values)))
-        network = Compaction(m, mask)
-        units = [mask[k * self.width : (k + 1) * self.width] for k in range(self.masks)] + network.together(m, values)
-        there: list[Value] = [Const(1)] * self.masks + list(network.held)
-        rotated, enables = self._rotated(m, units, there, tail)
+        beat, shift = self.beat, self.shift
+        rest = [Signal(self.width, name=f"rest_{p}", reset_less=True) for p in range(beat - 1)]
+        filled = Signal(shift)  # of them
+        beats_before = Signal(len(self.units) - shift, reset_less=True)  # that all groups before made
+        sent = Signal(range(self.most_beats))  # beats of the group
+        total = Signal(range(beat + self.most))  # units from the begin of the first beat on, with the group's
+        made = Signal(range(self.most_beats + 1))  # beats that it makes whole
+        blocks = self._blocks(m, filled, total)
 
         takes = Signal()
         leaves = Signal()
-        partial = self.flush & (filled[: self.shift] != 0) if self.shift else Const(0)
+        flushes = self.flush & (filled != 0)
+        shows = self.groups.valid & ~self.mute
+        offset = Cat(Const(0, shift - self.offset_bits), self.offset) if self.offset_bits else Const(0, shift)
+        first = Signal()  # no beat has left
+        if self.offset_bits:
+            m.d.sync += first.eq(self.start | (first & ~leaves))
         m.d.comb += [
-            self.need.eq(network.ones + self.masks),
-            self.groups.ready.eq(filled <= places - self.most),
-            takes.eq(self.groups.valid & self.groups.ready),
-            self.whole.eq((filled >> self.shift) + partial),
+            made.eq(total >> shift),
+            self.whole.eq(Mux(self.groups.valid, made - sent, flushes)),
+            self.units.eq(Cat(filled, beats_before) - offset),
             self.beats.valid.eq(self.whole != 0),
             leaves.eq(self.beats.valid & self.beats.ready),
+            self.groups.ready.eq((made == 0) | ((made == sent + 1) & self.beats.ready)),
+            takes.eq(self.groups.valid & self.groups.ready),
         ]
-        for unit, value, enable in zip(ring, rotated, enables, strict=True):
-            with m.If(takes & enable):
-                m.d.sync += unit.eq(value)
-        beat = Signal(self.beat * self.width)
-        with m.Switch(read):
-            for slot in range(self.slots):
-                with m.Case(slot):
-                    m.d.comb += beat.eq(Cat(*ring[slot * self.beat : (slot + 1) * self.beat]))
-        for i in range(self.beat):
-            written = Signal(name=f"written_{i}")
-            place = slice(i * self.width, (i + 1) * self.width)
+        for p in range(beat):
+            come, stays = [], []
+            for place, held, units in blocks:
+                # Which of the group's beats has a unit of this block here: places before its first are in the next.
+                number = (place >> shift) + (place[:shift] > p)
+                for target, chosen, name in ((sent, come, "comes"), (made, stays, "stays")):
+                    one = Signal(name=f"{name}_{p}")
+                    m.d.comb += one.eq(held[p] & (number == target) & (shows if chosen is come else 1))
+                    chosen.append(units[p] & one.replicate(self.width))
+            written = Signal(name=f"written_{p}")
+            m.d.comb += written.eq((self.groups.valid | (filled > p)) & ~(first & (offset > p)))
+            if p < beat - 1:
+                before = Signal(name=f"before_{p}")
+                m.d.comb += before.eq((sent == 0) & (filled > p) & written & ~self.mute)
+                come.append(rest[p] & before.replicate(self.width))
+                with m.If(takes & ((made != 0) | (filled <= p))):
+                    m.d.sync += rest[p].eq(reduce(or_, stays))
             m.d.comb += [
-                written.eq((filled > i) & ((skipped <= i) if i < self.beat - 1 else 1)),
-                self.beats.payload.strobe[i * self.width // 8 : (i + 1) * self.width // 8].eq(
-                    written.replicate(self.width // 8)
-                ),
-                # What was there before does not get out.
-                self.beats.payload.data[place].eq(beat[place] & written.replicate(self.width)),
+                self.beats.payload.data.word_select(p, self.width).eq(reduce(or_, come)),
+                self.beats.payload.strobe.word_select(p, self.width // 8).eq(written.replicate(self.width // 8)),
             ]
-        rest = Signal(range(places + 1))
-        m.d.comb += rest.eq(Mux(leaves, Mux(filled < self.beat, 0, filled - self.beat), filled))
-        m.d.sync += filled.eq(rest + Mux(takes, self.need, 0))
-        with m.If(takes):
-            m.d.sync += tail.eq(tail + self.need)
         with m.If(leaves):
-            m.d.sync += [read.eq(read + 1), skipped.eq(0)]
+            m.d.sync += sent.eq(sent + 1)
+        with m.If(takes):
+            m.d.sync += [sent.eq(0), filled.eq(total), beats_before.eq(beats_before + made)]
+        with m.If(flushes & leaves):
+            m.d.sync += [sent.eq(0), filled.eq(0)]
         with m.If(self.start):
-            offset = self.offset if self.shift else 0
-            m.d.sync += [tail.eq(offset), filled.eq(offset), skipped.eq(offset), read.eq(0)]
+            m.d.sync += [sent.eq(0), filled.eq(offset), beats_before.eq(0)]
         return m
 
-    def _rotated(
-        self, m: Module, units: list[Value], there: list[Value], tail: Signal
-    ) -> tuple[list[Value], list[Value]]:
-        """What goes to each place of the ring, and whether anything does. Earlier stages have less to move."""
-        places = self.slots * self.beat
-        for k in range(len(tail)):
-            step, count = 1 << k, len(units)
-            wider = min(places, count + step)
-            moved, marks = [], []
-            for i in range(wider):
-                # What would come from nowhere is not there; at its full width the ring closes.
-                before = (i - step) % wider if wider == places else i - step
-                from_here, from_before = i < count, 0 <= before < count
-                unit = Signal(self.width, name=f"rotated_{k}_{i}")
-                mark = Signal(name=f"there_{k}_{i}")
-                if from_here and from_before:
-                    m.d.comb += unit.eq(Mux(tail[k], units[before], units[i]))
-                else:
-                    m.d.comb += unit.eq(units[i] if from_here else units[before])
-                here = there[i] if from_here else Const(0)
-                m.d.comb += mark.eq(Mux(tail[k], there[before] if from_before else Const(0), here))
-                moved.append(unit)
-                marks.append(mark)
-            units, there = list(moved), list(marks)
-        return units, there
+    def _blocks(self, m: Module, filled: Signal, total: Signal) -> list[tuple[Value, list[Value], list[Value]]]:
+        """Of each network: where its first unit belongs, counted from the begin of the first beat on; which places of a
+        beat it has a unit for, and the units. Masks come first.
+        """
+        group, beat = self.groups.payload, self.beat
+        values = [group.word_select(j, self.width) for j in range(self.size)]
+        mask = Signal(self.size)
+        m.d.comb += mask.eq(Cat(*(value.any() for value in values)))
+        masks = [mask.word_select(k, self.width) for k in range(self.masks)]
+        blocks = []
+        place: Value = filled
+        for k in range(0, self.masks, beat):
+            some = masks[k : k + beat]
+            marks = [Const(1)] * len(some) + [Const(0)] * (beat - len(some))
+            network = Compaction(m, f"masks_{k}", marks, place[: self.shift])
+            # What is not marked is any: let it be the same, so that there is less to choose.
+            units = network.together(m, [some[i % len(some)] for i in range(beat)])
+            blocks.append((place, [held & ~self.plain for held in network.held], units))
+            behind = Signal(range(beat + self.most), name=f"behind_masks_{k}")
+            m.d.comb += behind.eq(place + Mux(self.plain, 0, len(some)))
+            place = behind
+        for k in range(0, self.size, beat):
+            marks = list(mask[k : k + beat] | self.plain.replicate(beat))
+            network = Compaction(m, f"values_{k}", marks, place[: self.shift])
+            blocks.append((place, network.held, network.together(m, values[k : k + beat])))
+            behind = total if k + beat == self.size else Signal(range(beat + self.most), name=f"behind_values_{k}")
+            m.d.comb += behind.eq(place + count_ones(marks))
+            place = behind
+        return blocks

@@ -1,31 +1,36 @@
 """Inflate: groups from the units of a compressed tensor."""
 
+from typing import Any
+
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream
+from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_int
-from .compaction import Compaction, ring_slots
+from .compaction import Compaction, count_ones
 
 __all__ = ["Inflate"]
 
 
 class Inflate(Block):
-    """Takes beats of units, and gives a group for each mask: one in every cycle as long as its units are there.
+    """Takes beats of units, and gives a group for each mask: one in a cycle, unless it ends in a beat after the next.
 
-    Units wait in a ring of whole beats, so that beats are never shifted; only what leaves is rotated. A group is
-    offered as it stands in the ring: nothing else is held.
+    As little is kept as will do: so many beats that a mask is always within them. What follows is taken from the beat
+    that is offered. A group that goes on behind that one is given in parts, each of as many values as a beat has units,
+    or as a position has if those are more; a mask of which values are to come is kept.
 
-    Timing: a group is offered in the cycle after its last unit came. Beats that come while it is not `active` are
-    taken and dropped.
+    Timing: a part is offered in the cycle in which its last unit is, but the first units of all one later. Beats that
+    come while it is neither `active` nor `plain` are taken and dropped. `beats.ready` depends on `out.ready`, not on
+    what is offered in the same cycle.
 
     Parameters
     ----------
     lanes, width : int
         A group has `lanes` * `lanes` values of `width` bits; `lanes` * `lanes` is a multiple of `width`.
     data_bits : int
-        Of a beat.
+        Of a beat: at least two units.
     count_bits : int
         Of the number of units.
 
@@ -33,14 +38,16 @@ class Inflate(Block):
     -------
     start : In(1)
         Begin with the next beat.
+    plain : In(1)
+        Groups come as they are, without masks, as many as there are. It changes only where `start` is.
     offset : In
         Then: units of the first beat that come before.
-    units, groups : In
-        Then: how many there are.
+    limit, groups : In
+        Then, if not `plain`: how many units there are, those of `offset` among them, and how many groups.
     beats : In(stream of data_bits)
         Units, the first in the lowest bits.
-    out : Out(stream of lanes * lanes * width)
-        Groups.
+    out : Out(stream of values : lanes * lanes * width, parts, last : 1)
+        Which parts of a group are there, and whether it is whole with them. Its ready must not depend on its valid.
     active : Out(1)
         Groups are to come.
     wrong : Out(1)
@@ -61,98 +68,174 @@ class Inflate(Block):
             raise ValueError(f"width must divide lanes * lanes = {self.size}, not {width}")
         self.masks = self.size // width
         self.most = self.masks + self.size  # units of a group
-        self.beat = require_int("data_bits", data_bits, width) // width
-        self.slots = ring_slots(self.most, self.beat)
+        self.beat = require_int("data_bits", data_bits, 2 * width) // width
         self.shift = self.beat.bit_length() - 1
+        self.part = max(lanes, min(self.beat, self.size))  # values
+        self.parts = self.size // self.part
+        # A mask is within the beats that are kept, and a part behind it within those and the next.
+        before = self.beat - 1 + self.masks
+        self.slots = max(-(-before // self.beat), -(-(before + self.part) // self.beat) - 1)
+        layout = StructLayout({"values": self.size * width, "parts": self.parts, "last": 1})
         super().__init__(
             {
                 "start": In(1),
-                "offset": In(max(1, self.shift)),
-                "units": In(count_bits),
+                "plain": In(1),
+                "offset": In(self.shift),
+                "limit": In(count_bits + 1),
                 "groups": In(16),
                 "beats": In(stream.Signature(data_bits)),
-                "out": Out(stream.Signature(self.size * width)),
+                "out": Out(stream.Signature(layout)),
                 "active": Out(1),
                 "wrong": Out(1),
             }
         )
 
     def elaborate(self, platform):
-        """A ring, a rotator, and a network that moves values to their places."""
+        """Beats that are kept, and for each part a choice among them and a network that moves values apart."""
         m = Module()
-        places = self.slots * self.beat
-        ring = [Signal(self.width, name=f"unit_{i}", reset_less=True) for i in range(places)]
-        write = Signal(range(self.slots), reset_less=True)  # the slot of the next beat
-        head = Signal(range(places))  # the next group's first unit
-        held = Signal(range(self.slots + 1))  # slots in use, the one of `head` among them
-        left = Signal(len(self.units), reset_less=True)
+        slots, shift, out = self.slots, self.shift, self.out
+        kept = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
+        held = Signal(range(slots + 1))  # of them
+        head = Signal(shift, reset_less=True)  # the next unit
+        done = Signal(self.parts)  # parts of the group that have been given
+        limit = Signal(
+            len(self.limit), name="limit_left", reset_less=True
+        )  # where units end, from the first beat kept on
         groups_left = Signal(16, reset_less=True)
+        full = Signal()
+        reach = Signal(range(slots + 2))  # beats that units may be of
+        goes = Signal()  # what is offered is taken
+        m.d.comb += full.eq(held == slots)
+        self._reach(m, full, held, reach)
 
-        units = self._rotated(m, ring, head)
-        mask = Signal(self.size)
-        has_mask = Signal()
-        # Nothing depends on units that have not come: they may be undefined in a simulation.
-        m.d.comb += mask.eq(Cat(*units[: self.masks]) & has_mask.replicate(self.size))
-        network = Compaction(m, mask)
-        values = network.apart(m, units[self.masks :])
-        need = Signal(range(self.most + 1))
-        ends = Signal(range(self.most + self.beat))  # where the group ends, from the begin of its first slot on
-        rest = Signal(len(left) + 1)  # units after the group; negative if there are not as many
-        there = Signal()
-        skipped = head[: self.shift]
+        mask, after_mask = self._mask(m, kept, held, head, done)
+        window = [unit for beat in (*kept, self.beats.payload) for unit in self._units(beat)]
+        ends, values = self._values(m, window, mask, after_mask)
+        there = Signal(self.parts)
+        used = Signal(len(ends[-1]))  # where the last part ends that is there
+        uses_next = Signal()  # it takes units of the beat that is offered
+        few = Signal()
         m.d.comb += [
-            need.eq(network.ones + self.masks),
-            ends.eq(need + skipped),
-            rest.eq(left - need),
-            has_mask.eq((held << self.shift) >= skipped + self.masks),
-            there.eq((held << self.shift) >= ends),
-            self.out.payload.eq(Cat(*values)),
-            self.out.valid.eq(self.active & there & ~rest[-1]),
+            there.eq(Cat(each <= (reach << shift) for each in ends)),
+            uses_next.eq(used > slots * self.beat),
+            few.eq(self.active & (limit < ends[-1])),
+            out.payload.parts.eq(there & ~done),
+            out.payload.last.eq(there[-1]),
+            out.valid.eq(goes & (~uses_next | self.beats.valid)),
+            goes.eq((self.active | self.plain) & (there & ~done).any() & ~few),
         ]
-        gives = Signal()
+        for bit, each in zip(there, ends, strict=True):
+            with m.If(bit):
+                m.d.comb += used.eq(each)
+        if slots > 1:
+            # What has not come may be undefined in a simulation.
+            values = [value & there[j // self.part].replicate(self.width) for j, value in enumerate(values)]
+        m.d.comb += out.payload.values.eq(Cat(*values))
         takes = Signal()
+        gives = Signal()
+        freed = Signal(range(slots + 2))
         m.d.comb += [
-            self.beats.ready.eq(~self.active | (held != self.slots)),
+            gives.eq(out.valid & out.ready),
+            freed.eq(Mux(gives, used >> shift, 0)),
+            self.beats.ready.eq(~(self.active | self.plain) | ~full | (goes & out.ready & ((used >> shift) != 0))),
             takes.eq(self.beats.valid & self.beats.ready),
-            gives.eq(self.out.valid & self.out.ready),
         ]
-        for slot in range(self.slots):
-            with m.If(takes & (write == slot)):
-                m.d.sync += Cat(*ring[slot * self.beat : (slot + 1) * self.beat]).eq(self.beats.payload)
-        with m.If(takes & self.active):
-            m.d.sync += write.eq(write + 1)
+        m.d.sync += [held.eq(held + takes - freed), limit.eq(limit - (freed << shift))]
+        for k, beat in enumerate(kept):
+            following: Any = self.beats.payload
+            for far in reversed(range(slots - k)):
+                following = Mux((freed == far) & (held > k + far), kept[k + far], following)
+            with m.If(takes | (freed != 0) if slots > 1 else takes):
+                m.d.sync += beat.eq(following)
         with m.If(gives):
-            m.d.sync += [
-                head.eq(head + need),
-                left.eq(rest),
-                groups_left.eq(groups_left - 1),
-            ]
-        m.d.sync += held.eq(held + (takes & self.active) - Mux(gives, ends[self.shift :], 0))
-        few = (left < self.masks) | (has_mask & rest[-1])
-        done = gives & (groups_left == 1)
-        with m.If(self.active & (few | done)):
-            m.d.sync += [self.active.eq(0), self.wrong.eq(few | (rest != 0))]
+            m.d.sync += [head.eq(used), done.eq(Mux(there[-1], 0, there))]
+        with m.If(gives & there[-1]):
+            m.d.sync += groups_left.eq(groups_left - 1)
+        ends_all = gives & there[-1] & (groups_left == 1)
+        with m.If(few | (self.active & ends_all)):
+            m.d.sync += [self.active.eq(0), self.wrong.eq(few | (limit != used))]
         with m.If(self.start):
             m.d.sync += [
-                self.active.eq(1),
+                self.active.eq(~self.plain),
                 self.wrong.eq(0),
-                write.eq(0),
-                head.eq(self.offset if self.shift else 0),
+                head.eq(self.offset),
                 held.eq(0),
-                left.eq(self.units),
+                done.eq(0),
+                limit.eq(self.limit),
                 groups_left.eq(self.groups),
             ]
         return m
 
-    def _rotated(self, m: Module, ring: list[Signal], head: Signal) -> list[Value]:
-        """As many units from `head` on as a group can have. Later stages move less, and have less to move."""
-        units: list[Value] = list(ring)
-        for k in reversed(range(len(head))):
-            step, count = 1 << k, min(len(units), self.most + (1 << k) - 1)
-            chosen = []
-            for i in range(count):
-                unit = Signal(self.width, name=f"rotated_{k}_{i}")
-                m.d.comb += unit.eq(Mux(head[k], units[(i + step) % len(units)], units[i]))
-                chosen.append(unit)
+    def _reach(self, m: Module, full: Signal, held: Signal, reach: Signal) -> None:
+        """Beats that units may be of: the one that is offered if it will not be kept before. A group waits as it is."""
+        most = Mux(full, self.slots + 1, held)
+        if self.slots == 1:
+            m.d.comb += reach.eq(most)
+            return
+        waits = Signal()
+        earlier = Signal(len(reach), name="reach_before", reset_less=True)
+        m.d.comb += reach.eq(Mux(waits, earlier, most))
+        m.d.sync += [waits.eq(self.out.valid & ~self.out.ready & ~self.start), earlier.eq(reach)]
+
+    def _units(self, beat: Value) -> list[Value]:
+        return [beat.word_select(i, self.width) for i in range(self.beat)]
+
+    def _mask(self, m: Module, kept: list[Signal], held: Signal, head: Signal, done: Signal) -> tuple[Signal, Signal]:
+        """Values that are to come of the group, and where they begin."""
+        units = [unit for beat in kept for unit in self._units(beat)]
+        for k in reversed(range(self.shift)):
+            count = min(len(units), self.masks + (1 << k) - 1)
+            chosen = [Signal(self.width, name=f"rotated_{k}_{i}") for i in range(count)]
+            m.d.comb += [each.eq(Mux(head[k], units[i + (1 << k)], units[i])) for i, each in enumerate(chosen)]
             units = chosen
-        return units
+        mask = Signal(self.size)
+        after_mask = Signal(range(self.beat + self.masks))
+        behind = Signal(range(self.beat + self.masks))
+        comes = Cat(*units[: self.masks])
+        m.d.comb += behind.eq(head + self.masks)
+        # Nothing depends on units that have not come.
+        comes &= ((held << self.shift) >= behind).replicate(self.size)
+        going = self.plain
+        if self.parts > 1:
+            earlier = Signal(self.size, reset_less=True)
+            again = done.any()
+            whole = Signal(self.size)
+            m.d.comb += whole.eq(Mux(again, earlier, comes))
+            m.d.sync += earlier.eq(whole)
+            left = Cat(bit.replicate(self.part) for bit in ~done)
+            m.d.comb += mask.eq((whole | self.plain.replicate(self.size)) & left)
+            going |= again
+        else:
+            m.d.comb += mask.eq(comes | self.plain.replicate(self.size))
+        m.d.comb += after_mask.eq(Mux(going, head, behind))
+        return mask, after_mask
+
+    def _values(
+        self, m: Module, window: list[Value], mask: Signal, after_mask: Signal
+    ) -> tuple[list[Signal], list[Value]]:
+        """Where the units of each part end, and all values. What is not marked is zero."""
+        part, bits = self.part, self.part.bit_length() - 1
+        rows = -(-len(window) // part)
+        ends: list[Signal] = []
+        values: list[Value] = []
+        place: Signal = after_mask
+        for k in range(self.parts):
+            marks = list(mask[k * part : (k + 1) * part])
+            network = Compaction(m, f"part_{k}", marks, place[:bits])
+            row = place >> bits  # of the ring's places from `place` on; those before it are in the next
+            chosen = [Signal(self.width, name=f"chosen_{k}_{p}") for p in range(part)]
+            for p, each in enumerate(chosen):
+                number = Signal(range(rows + 1), name=f"row_{k}_{p}")
+                there = [window[r * part + p] for r in range(rows) if r * part + p < len(window)]
+                unit: Value = there[-1]
+                for r in reversed(range(len(there) - 1)):
+                    unit = Mux(number == r, there[r], unit)
+                m.d.comb += [number.eq(row + (place[:bits] > p)), each.eq(unit)]
+            values += [
+                value & mark.replicate(self.width) for value, mark in zip(network.apart(m, chosen), marks, strict=True)
+            ]
+            behind = Signal(range(self.beat + self.most), name=f"end_{k}")
+            m.d.comb += behind.eq(place + count_ones(marks))
+            ends.append(behind)
+            place = behind
+        return ends, values
