@@ -1,6 +1,6 @@
 """AXI writer: turns requests for any number of beats, and their data, into bursts, and counts the answers."""
 
-from amaranth.hdl import Cat, Const, Module, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal
 from amaranth.lib import stream
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
@@ -23,8 +23,9 @@ def write_beat_layout(data_bits: int) -> StructLayout:
 class AxiWriter(Block):
     """Writes beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
 
-    Timing: a burst's address is offered two cycles after its request was taken, or one after the address before it; its
-    data from the cycle after its address on, one beat in a cycle. Data pass through in the cycle in which they come.
+    Timing: a burst's address is offered in the cycle after its request was taken, or after the address before it was,
+    but not before the data of the last burst but one are sent; its data from the cycle after that on, one beat in a
+    cycle. Data pass through in the cycle in which they come.
 
     Parameters
     ----------
@@ -77,50 +78,45 @@ class AxiWriter(Block):
         """Addresses run ahead of data by one burst at most: its length waits in a register."""
         m = Module()
         axi, request = self.axi, self.request
-        beat = Signal(self.address_bits - self.skipped, reset_less=True)
-        left = Signal(self.count_bits)  # beats that no burst has been begun for
+        beat = Signal(self.address_bits - self.skipped, reset_less=True)  # where the next burst begins
+        left = Signal(self.count_bits)  # beats that no address was taken for
         on_way = Signal(range(MOST_ON_WAY + 1))  # bursts without an answer
+        offered = Signal()  # an address stands that may not be taken back
         waits = Signal()  # a burst has begun, and the data of the one before are not all sent
-        waiting_length = Signal(8, reset_less=True)
         length, closes = next_burst(m, beat, left, self.burst)
-        begins = Signal()
-        enters = Signal()
-        address = Signal(self.address_bits - self.skipped, reset_less=True)
+        begins = Signal()  # an address is offered for the first time
+        begun = Signal()  # it is taken
         m.d.comb += [
-            begins.eq(
-                (left != 0) & (~axi.awvalid | axi.awready) & (~waits | enters) & (on_way != MOST_ON_WAY) & ~self.halt
-            ),
-            request.ready.eq(((left == 0) | (begins & closes)) & ~self.halt),
-            axi.awaddr.eq(Cat(Const(0, self.skipped), address)),
+            begins.eq((left != 0) & ~offered & ~waits & (on_way != MOST_ON_WAY) & ~self.halt),
+            axi.awaddr.eq(Cat(Const(0, self.skipped), beat)),
+            axi.awlen.eq(length - 1),
+            axi.awvalid.eq(offered | begins),
+            begun.eq(axi.awvalid & axi.awready),
+            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt),
             axi.bready.eq(1),
             self.failed.eq(axi.bvalid & axi.bresp[1]),
             self.idle.eq((left == 0) & (on_way == 0)),
         ]
-        m.d.sync += on_way.eq(on_way + begins - axi.bvalid)
-        with m.If(begins):
+        m.d.sync += [offered.eq(axi.awvalid & ~axi.awready), on_way.eq(on_way + begins - axi.bvalid)]
+        with m.If(begun):
             m.d.sync += [beat.eq(beat + length), left.eq(left - length)]
-            m.d.sync += [address.eq(beat), axi.awlen.eq(length - 1), axi.awvalid.eq(1)]
-            m.d.sync += [waits.eq(1), waiting_length.eq(length - 1)]
-        with m.Else():
-            with m.If(axi.awready):
-                m.d.sync += axi.awvalid.eq(0)
-            with m.If(enters):
-                m.d.sync += waits.eq(0)
-        with m.If(self.halt):
+        with m.If(self.halt & (begun | ~offered)):
             m.d.sync += left.eq(0)
         with m.If(request.valid & request.ready):
             m.d.sync += [beat.eq(request.payload.beat), left.eq(request.payload.count)]
-        self._send(m, waits, waiting_length, enters)
+        self._send(m, begins, waits)
         return m
 
-    def _send(self, m: Module, waits: Signal, waiting_length: Signal, enters: Signal) -> None:
+    def _send(self, m: Module, begins: Signal, waits: Signal) -> None:
         """The data of one burst after the other."""
         axi, beats = self.axi, self.beats
+        waiting_length = Signal(8, reset_less=True)
         sends = Signal()  # a burst whose data are not all sent
         after = Signal(8, reset_less=True)  # beats of it after the next one
         passes = Signal()  # a beat is what it shall be; otherwise its strobes are low
         stands = Signal()  # a beat was offered before `halt` and is not taken: it may not change
         sent = Signal()
+        enters = Signal()
         m.d.comb += [
             passes.eq(~self.halt | stands),
             axi.wvalid.eq(sends & (beats.valid | ~passes)),
@@ -129,10 +125,12 @@ class AxiWriter(Block):
             axi.wlast.eq(after == 0),
             beats.ready.eq(sends & passes & axi.wready),
             sent.eq(axi.wvalid & axi.wready),
-            enters.eq(waits & (~sends | (sent & axi.wlast))),
+            enters.eq((waits | begins) & (~sends | (sent & axi.wlast))),
         ]
-        m.d.sync += stands.eq(axi.wvalid & ~axi.wready & passes)
+        m.d.sync += [stands.eq(axi.wvalid & ~axi.wready & passes), waits.eq((waits | begins) & ~enters)]
+        with m.If(~waits):
+            m.d.sync += waiting_length.eq(axi.awlen)
         with m.If(enters):
-            m.d.sync += [sends.eq(1), after.eq(waiting_length)]
+            m.d.sync += [sends.eq(1), after.eq(Mux(waits, waiting_length, axi.awlen))]
         with m.Elif(sent):
             m.d.sync += [sends.eq(~axi.wlast), after.eq(after - 1)]

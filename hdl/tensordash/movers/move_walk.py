@@ -11,7 +11,8 @@ __all__ = ["MoveWalk"]
 class MoveWalk:
     """Goes from run to run of a move: where each is in memory, and where in the buffer.
 
-    Three places are kept, of the begin of a turn of each loop, so that one adder suffices.
+    Three places are kept, of the begin of a turn of each loop, so that one adder suffices. The outermost loop's place
+    and turns are counted in the descriptor.
 
     Parameters
     ----------
@@ -24,12 +25,13 @@ class MoveWalk:
 
     Attributes
     ----------
-    begin, step : Signal
-        To be driven: go to the first run, or from one to the next; not both.
+    begin, step, skip : Signal
+        To be driven: go to the first run, from one to the next, or behind a run in the buffer and nowhere else; one of
+        them.
     place : Signal
         The run's first group in memory: its address in groups.
     address : Signal
-        The run's first group in the buffer.
+        The run's first group in the buffer: the one behind the last run before.
     end : Signal
         The group of the buffer after the run's last.
     fits : Signal
@@ -45,13 +47,17 @@ class MoveWalk:
         bits = config.address_bits - skipped
         self.begin = Signal(name="walk_begin")
         self.step = Signal(name="walk_step")
+        self.skip = Signal(name="walk_skip")
         self.address = Signal(17, name="walk_address", reset_less=True)
         self.fits = Signal(name="walk_fits")
         self.last = Signal(name="walk_last")
         self.end = Signal(18, name="walk_end")
-        places = [Signal(bits, name=f"walk_place_{k}", reset_less=True) for k in (1, 2, 3)]
+        memory = Cat(descriptor["memory"], descriptor["memory_high"])[skipped : config.address_bits]
+        inner = [Signal(bits, name=f"walk_place_{k}", reset_less=True) for k in (1, 2)]
+        places = [*inner, memory]
         self.place = places[0]
-        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2, 3)]  # this one and those to come
+        turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and those to come
+        turns.append(descriptor["count_3"])
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
         over = [turn == 1 for turn in turns]
@@ -66,12 +72,13 @@ class MoveWalk:
             self.fits.eq(self.end <= config.groups),
             next_place.eq(origin + stride),
         ]
-        memory = Cat(descriptor["memory"], descriptor["memory_high"])[skipped : config.address_bits]
         with m.If(self.begin):
-            m.d.sync += [self.address.eq(descriptor["address"]), *(place.eq(memory) for place in places)]
-            m.d.sync += [turn.eq(count) for turn, count in zip(turns, counts, strict=True)]
+            m.d.sync += [self.address.eq(descriptor["address"]), *(place.eq(memory) for place in inner)]
+            m.d.sync += [turn.eq(count) for turn, count in zip(turns[:2], counts, strict=False)]
+        with m.If(self.step | self.skip):
+            m.d.sync += self.address.eq(self.end)
         with m.If(self.step):
-            m.d.sync += [self.address.eq(self.end), places[0].eq(next_place)]
+            m.d.sync += places[0].eq(next_place)
             m.d.sync += turns[0].eq(Mux(over[0], counts[0], turns[0] - 1))
             with m.If(beyond[0]):
                 m.d.sync += [places[1].eq(next_place), turns[1].eq(Mux(over[1], counts[1], turns[1] - 1))]

@@ -11,7 +11,6 @@ from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature
 from .axi import AxiWriteSignature
 from .axi_writer import AxiWriter
-from .compaction import unit_bits
 from .deflate import Deflate
 from .move_walk import MoveWalk
 from .unit import CommandSignature, DescriptorRegister
@@ -19,21 +18,26 @@ from .unit import CommandSignature, DescriptorRegister
 __all__ = ["Store"]
 
 RECORD_BITS = 256
+COUNT_BITS = 96
+"""Of a record, the lowest: what is not zero."""
+AHEAD = 8
+"""Beats of units that are asked for at once."""
 
 
 class Store(Block):
     """The unit `store`: operations `store` and `record`.
 
     What the buffer gives waits in one register. The next group is read before that one has left; if it comes too early,
-    it is dropped, and read again when there is room. A run that goes beyond the buffer's end is not written, and ends
-    the move.
+    it is dropped, and read again. A run that goes beyond the buffer's end is not written, and ends the move.
 
-    Of a compressed move nobody knows how long it becomes: a burst is asked for as soon as two beats of it are there.
-    Entries of the table are bursts of one beat in between.
+    Of a compressed move nobody knows how long it becomes, but no group takes less than its mask: so many beats are sure
+    that bursts are asked for before their data are there. Towards the end they become shorter, down to what a group
+    that is there makes. Entries of the table are bursts of one beat in between; until then nothing else is asked for.
 
     Timing: a plain move asks for its first run two cycles after its descriptor is there, then for a run in each cycle;
-    a group in each `group_bits / axi_bits` cycles. A compressed one takes a group in a cycle as long as the bus keeps
-    up; at each entry of the table it waits until what was compressed before is sent.
+    a group in each `group_bits / axi_bits` cycles. Of a compressed one a beat or a group leaves in each cycle, but
+    among the last groups (as many as have masks for 2 beats), where it is one in two, and for about four cycles at each
+    entry of the table.
 
     Parameters
     ----------
@@ -66,7 +70,6 @@ class Store(Block):
         self.beats = config.group_bits // config.axi_bits  # of a group
         self.record_beats = max(1, RECORD_BITS // config.axi_bits)
         self.skipped = (config.axi_bits // 8).bit_length() - 1
-        self.units = unit_bits(lanes, width)
         self._writer = AxiWriter(
             data_bits=config.axi_bits,
             address_bits=config.address_bits,
@@ -88,15 +91,21 @@ class Store(Block):
             }
         )
         self._waits = Signal(name="waits")  # there is no descriptor
-        self._group = Signal(config.group_bits, name="group", reset_less=True)  # the oldest that was read
-        self._present = Signal(name="group_present")
+        # The oldest group that was read, in two signals: of a record there is only the first.
+        begins = max(config.axi_bits, RECORD_BITS // 2)
+        self._first = Signal(begins, name="group_first", reset_less=True)
+        rest = config.group_bits - begins
+        self._group = Cat(self._first, Signal(rest, name="group_rest", reset_less=True)) if rest else self._first
+        self._held = Signal(name="group_held")
         self._leaves = Signal(name="group_leaves")
-        self._beat = Signal(range(max(self.beats, 2)), name="beat")  # of the group, if it is sent as it is
-        self._end = Signal(17, name="end_of_reads", reset_less=True)  # the group of the buffer after the last to read
-        self._plain = Signal(name="plain")  # groups are sent as they are
-        self._compressed = Signal(name="compressed")  # groups are deflated
-        self._units_sent = Signal(name="units_sent")  # all of them, and the table
-        self._all_read = Signal(name="all_read")  # none is to come
+        most = self._deflate.most_beats if self._deflate is not None else self.beats
+        self._left = Signal(range(most + 1), name="beats_left")  # of the group
+        self._sent = Signal(name="beat_sent")
+        self._plain = Signal(name="plain")  # beats of groups wait for whatever was asked for
+        self._records = Signal(name="records")
+        self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats asked for, of units or of a record
+        self._mute = Signal(name="mute")  # the beat is zero but for what comes in from elsewhere
+        self._all_read = Signal(name="all_read")  # no group is there or to come
 
     def elaborate(self, platform):
         """Requests on one side, groups on the other; both are done when all bursts are answered."""
@@ -104,49 +113,56 @@ class Store(Block):
         config, writer, deflate = self.config, self._writer, self._deflate
         m.submodules.writer = placed(writer, platform)
         connect(m, flipped(self.axi), writer.axi)
-        descriptor = DescriptorRegister(m, self.command, OPERATIONS["store"])
+        descriptor = DescriptorRegister(m, self.command, OPERATIONS["store"], counts=True, folded=deflate is not None)
         walk = MoveWalk(m, descriptor, config)
-        self._read(m, descriptor)
-        self._send_groups(m)
+        memory = Cat(descriptor["memory"], descriptor["memory_high"])[self.skipped : config.address_bits]
+        compressed = descriptor["compressed"] if deflate is not None else Const(0)
+        self._read(m, descriptor, walk, compressed)
+        if deflate is not None:
+            m.submodules.deflate = placed(deflate, platform)
+            self._deflated(m, descriptor, deflate, compressed)
+        else:
+            self._pieces(m)
         beyond = Signal()  # a run goes beyond the buffer's end
         refused = Signal()  # memory answered with an error
         m.d.comb += [
             writer.halt.eq(self.halt),
             self.idle.eq(writer.idle),
             self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["write"], 0))),
+            writer.request.payload.beat.eq(memory),
+            self._sent.eq(writer.beats.valid & writer.beats.ready),
         ]
         with m.If(writer.failed):
             m.d.sync += refused.eq(1)
+        with m.If(self._sent & (self._to_send != 0)):
+            m.d.sync += self._to_send.eq(self._to_send - 1)
         shift = self.beats.bit_length() - 1
         with m.FSM(name="state"):
             with m.State("WAIT"):
                 m.d.comb += [walk.begin.eq(1), self._waits.eq(1)]
-                m.d.sync += [beyond.eq(0), refused.eq(0), self._end.eq(descriptor["address"])]
+                m.d.sync += [beyond.eq(0), refused.eq(0)]
                 with m.If(descriptor.present):
                     m.next = "FIRST"
             with m.State("FIRST"):
                 with m.If(descriptor["operation"] == OPERATIONS["record"].code):
                     m.d.comb += self.clear.eq(1)
                     m.next = "RECORD"
-                with m.Elif((descriptor["compressed"] if deflate is not None else Const(0)) & walk.fits):
-                    m.d.sync += self._end.eq(walk.end)
+                with m.Elif(compressed & walk.fits):
+                    m.d.comb += walk.skip.eq(1)
                     m.next = "UNITS" if deflate is not None else "RUNS"
                 with m.Else():
                     m.next = "RUNS"
             with m.State("RUNS"):
                 m.d.comb += [
+                    self._plain.eq(1),
                     writer.request.valid.eq(walk.fits),
                     writer.request.payload.beat.eq(walk.place << shift),
                     writer.request.payload.count.eq(descriptor["count_0"] << shift),
+                    walk.step.eq(walk.fits & writer.request.ready),
                 ]
-                m.d.comb += self._plain.eq(1)
-                with m.If(~walk.fits | writer.request.ready):
-                    m.d.comb += walk.step.eq(1)
-                    m.d.sync += beyond.eq(~walk.fits)
-                    with m.If(walk.fits):
-                        m.d.sync += self._end.eq(walk.end)
-                    with m.If(~walk.fits | walk.last):
-                        m.next = "DRAIN"
+                m.d.sync += beyond.eq(~walk.fits)
+                with m.If(~walk.fits | (writer.request.ready & walk.last)):
+                    m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.comb += self._plain.eq(1)
                 with m.If(writer.idle):
@@ -154,185 +170,178 @@ class Store(Block):
                     m.next = "WAIT"
             self._record(m, descriptor)
             if deflate is not None:
-                with m.State("UNITS"):
-                    m.d.comb += self._compressed.eq(1)
-                    with m.If(self._units_sent):
-                        m.next = "DRAIN"
-        if deflate is not None:
-            m.submodules.deflate = placed(deflate, platform)
-            self._write_units(m, descriptor, deflate)
+                self._write_units(m, descriptor, deflate, memory)
         return m
 
-    def _read(self, m: Module, descriptor: DescriptorRegister) -> None:
-        """Read groups up to `_end`, one ahead of the one that is held."""
-        buffer, group, held, leaves = self.buffer, self._group, self._present, self._leaves
-        address = Signal(17, reset_less=True)
+    def _read(self, m: Module, descriptor: DescriptorRegister, walk: MoveWalk, compressed: Value) -> None:
+        """Read groups up to where the walk is, one ahead of the one that is held."""
+        buffer, group, held, leaves = self.buffer, self._group, self._held, self._leaves
         comes = Signal()  # the buffer gives one in this cycle
-        dropped = Signal()  # for which there is no room
-        stands = Signal(name="group_stands")  # one was dropped; nothing is read until the one that is held leaves
+        taken = Signal(name="group_taken")  # there is room for it
         asks = Signal()
-        taken = Signal()
-        # When the next one comes, the one that is held should be at its last beat; deflated it is gone in a cycle.
-        soon = Signal(name="group_soon")
-        if self.beats > 1:
-            nearly = self._beat >= self.beats - 2 if self.beats > 2 else Const(1)
-            m.d.comb += soon.eq(self._compressed | (~comes & (~held | nearly)))
-        else:
-            m.d.comb += soon.eq(1)
+        soon = Signal(name="group_soon")  # when one comes that is asked for now, there should be room
+        again = Signal()  # what was asked for must stay
+        # The descriptor's field counts, unless it is too narrow for a group behind the last.
+        pointer: Value = descriptor["address"]
+        if self.config.groups >> len(pointer):
+            first, pointer = pointer, Signal(len(pointer) + 1, name="pointer", reset_less=True)
+            with m.If(self._waits):
+                m.d.sync += pointer.eq(first)
+        following = Signal(len(pointer))
+        # Of a group that comes nobody knows yet how many beats it makes; deflated, most make no more than one.
+        unknown = Const(1) if self.beats == 1 else compressed
         m.d.comb += [
-            asks.eq(~self._waits & (address != self._end)),
+            taken.eq(comes & (~held | leaves)),
+            following.eq(Mux(taken, pointer + 1, pointer)),
+            asks.eq(~self._waits & (following != walk.address[: len(pointer)])),
+            soon.eq(((self._left == 2) & self._sent) | ((~held | leaves) & (~comes | unknown))),
             self._all_read.eq(~asks & ~comes & ~held),
-            dropped.eq(comes & held & ~leaves),
-            buffer.valid.eq(asks & soon & ~dropped & (~stands | leaves)),
+            buffer.valid.eq(asks & (soon | again)),
             buffer.enable.eq(-1),
-            *(each.eq(address) for each in buffer.address),
-            taken.eq(buffer.valid & buffer.ready),
+            *(each.eq(following) for each in buffer.address),
         ]
-        m.d.sync += [comes.eq(taken), held.eq((held & ~leaves) | comes)]
-        with m.If(dropped):
-            m.d.sync += [stands.eq(1), address.eq(address - 1)]
-        with m.Elif(leaves):
-            m.d.sync += stands.eq(0)
-        with m.If(comes & ~dropped):
-            m.d.sync += group.eq(buffer.data.as_value())
+        m.d.sync += [
+            comes.eq(buffer.valid & buffer.ready),
+            again.eq(buffer.valid & ~buffer.ready),
+            held.eq((held & ~leaves) | comes),
+        ]
         with m.If(taken):
-            m.d.sync += address.eq(address + 1)
-        with m.If(self._waits):
-            m.d.sync += address.eq(descriptor["address"])
+            m.d.sync += [pointer.eq(following), group.eq(buffer.data.as_value())]
         # Counts that change later must not change a beat that waits.
-        counts = Cat(self.zeros, self.non_finite, self.overflow, Const(0, min(RECORD_BITS, len(group)) - 96))
+        counts = Cat(self.zeros, self.non_finite, self.overflow, Const(0, RECORD_BITS - COUNT_BITS))
+        if self.config.axi_bits > RECORD_BITS:
+            counts = counts.replicate(self.config.axi_bits // RECORD_BITS)
         with m.If(self.clear):
-            m.d.sync += group.eq(counts.replicate(max(1, len(group) // RECORD_BITS)))
+            m.d.sync += self._first.eq(counts)
 
-    def _piece(self, index: Value) -> Value:
-        """A beat of the oldest group."""
-        axi_bits = self.config.axi_bits
-        return self._group.word_select(index, axi_bits) if self.beats > 1 else self._group
-
-    def _send_groups(self, m: Module) -> None:
-        """Beats of groups as they are."""
+    def _pieces(self, m: Module) -> None:
+        """Beats of groups, without deflate."""
         beats = self._writer.beats
-        index = self._beat
-        sent = Signal()
+        index = Signal(range(max(self.beats, 2)), name="beat")  # of the group
+        piece = self._group.word_select(index, self.config.axi_bits) if self.beats > 1 else self._group
         m.d.comb += [
-            sent.eq(self._plain & self._present & beats.ready),
-            beats.valid.eq(self._plain & self._present),
-            beats.payload.data.eq(self._piece(index)),
+            beats.valid.eq((self._plain & self._held) | (self._records & (self._to_send != 0))),
+            beats.payload.data.eq(piece & (~self._mute).replicate(len(piece))),
             beats.payload.strobe.eq(-1),
+            self._left.eq(Mux(self._held, self.beats - index, 0)),
+            self._leaves.eq(self._held & self._sent & (index == self.beats - 1)),
         ]
-        with m.If(self._plain):
-            m.d.comb += self._leaves.eq(sent & (index == self.beats - 1))
         if self.beats > 1:
-            with m.If(sent):
+            with m.If(self._waits):
+                m.d.sync += index.eq(0)
+            with m.Elif(self._sent):
                 m.d.sync += index.eq(index + 1)
 
+    def _deflated(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, compressed: Value) -> None:
+        """Beats of groups, as they are or deflated."""
+        beats = self._writer.beats
+        goes = Signal()
+        m.d.comb += [
+            deflate.start.eq(self._waits),
+            deflate.plain.eq(~compressed),
+            deflate.mute.eq(self._mute),
+            deflate.groups.payload.eq(self._group),
+            deflate.groups.valid.eq(self._held | self._records),
+            self._left.eq(deflate.whole),
+            self._leaves.eq(self._held & deflate.groups.valid & deflate.groups.ready),
+            goes.eq(self._plain | (self._to_send != 0)),
+            beats.valid.eq(goes & deflate.beats.valid),
+            deflate.beats.ready.eq(goes & beats.ready),
+            beats.payload.eq(deflate.beats.payload),
+        ]
+        if deflate.offset_bits:
+            m.d.comb += deflate.offset.eq(descriptor["memory"][4 : self.skipped])
+
     def _record(self, m: Module, descriptor: DescriptorRegister) -> None:
-        """The state of a record: counts stand where a group would."""
+        """The states of a record: counts stand where a group would."""
         writer, config = self._writer, self.config
-        asked = Signal()
-        sent = Signal(range(self.record_beats + 1))
-        memory = Cat(descriptor["memory"], descriptor["memory_high"])[: config.address_bits]
         with m.State("RECORD"):
             m.d.comb += [
-                writer.request.valid.eq(~asked),
-                writer.request.payload.beat.eq(memory[self.skipped :]),
+                self._records.eq(1),
+                writer.request.valid.eq(1),
                 writer.request.payload.count.eq(self.record_beats),
-                writer.beats.valid.eq(sent != self.record_beats),
-                # A small group has room for less than a record, whose upper half is zero.
-                writer.beats.payload.data.eq(Mux(sent < self.beats, self._piece(sent), 0)),
             ]
+            m.d.sync += self._to_send.eq(self.record_beats)
+            with m.If(writer.request.ready):
+                m.next = "COUNTS"
+        with m.State("COUNTS"):
+            zeros = self.record_beats - -(-COUNT_BITS // config.axi_bits)
+            m.d.comb += [self._records.eq(1), self._mute.eq(self._to_send <= zeros)]
             if config.axi_bits > RECORD_BITS:
                 half = RECORD_BITS // 8
-                m.d.comb += writer.beats.payload.strobe.eq(((1 << half) - 1) << (memory[5 : self.skipped] << 5))
-            with m.If(writer.request.ready):
-                m.d.sync += asked.eq(1)
-            with m.If(writer.beats.valid & writer.beats.ready):
-                m.d.sync += sent.eq(sent + 1)
-            with m.If(asked & (sent == self.record_beats)):
-                m.d.sync += [asked.eq(0), sent.eq(0)]
+                upper = descriptor["memory"][5 : self.skipped] << 5
+                m.d.comb += writer.beats.payload.strobe.eq(((1 << half) - 1) << upper)
+            with m.If(self._to_send == 0):
                 m.next = "DRAIN"
 
-    def _write_units(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate) -> None:
+    def _write_units(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, memory: Value) -> None:
         """A compressed store: bursts of units, and entries of the table in between."""
-        writer, config = self._writer, self.config
-        unit_skipped = (config.value_bits // 8).bit_length() - 1
-        word_bits = self.skipped - 2
-        memory = Cat(descriptor["memory"], descriptor["memory_high"])[: config.address_bits]
+        writer, config, to_send = self._writer, self.config, self._to_send
+        words = config.axi_bits // 32
+        word_bits = words.bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
-        units = Signal(self.units, reset_less=True)  # all up to now
-        segment_left = Signal(16, reset_less=True)  # groups of the segment that are to come
-        entry = Signal(self.units, reset_less=True)
+        later, segment = descriptor["count_0"], descriptor["segment"]  # groups of later segments, and of each
+        segment_left = Signal(16)  # groups of the segment that are to come; at the end none
+        entry = Signal(len(deflate.units), reset_less=True)
         entry_waits = Signal()
+        entry_asked = Signal()
         entries_end = Signal()  # the last one, which says where all ends, has been made
-        takes = Signal()
-        begins_segment = Signal()
+        entry_sent = Signal()
+        begins = Signal(name="begins_segment")
+        shorter = Signal(17)  # what is left for later segments; negative if the next one is short of so many
+        makes = Signal(name="makes_entry")
+        count = Signal(range(AHEAD + 1))
+        asks = Signal(name="asks_units")
         m.d.comb += [
-            begins_segment.eq(segment_left == 0),
-            deflate.groups.payload.eq(self._group),
-            deflate.offset.eq(memory[unit_skipped : self.skipped]),
+            begins.eq(segment_left == 0),
+            shorter.eq(later - segment),
             deflate.flush.eq(entries_end),
+            makes.eq((self._leaves & begins) | (self._all_read & ~entries_end & ~entry_waits)),
         ]
-        place = Signal(config.address_bits - self.skipped, reset_less=True)  # of the next beat of units
-        entry_place = Signal(config.address_bits - 2, reset_less=True)
-        sends_entry = Signal()
-        asks = Signal()
-        to_send = Signal(range(deflate.slots + 1))  # beats that were asked for
-        fresh = Signal(range(deflate.slots + 1))  # beats that can leave, and were not
-        count = Signal(range(deflate.slots + 1), reset_less=True)
-        sent = Signal()
-        m.d.comb += fresh.eq(deflate.whole - to_send)
-        with m.If(self._waits):
-            m.d.comb += deflate.start.eq(1)
-            m.d.sync += [
-                units.eq(0),
-                segment_left.eq(0),
-                entries_end.eq(0),
-                place.eq(memory[self.skipped :]),
-                entry_place.eq(table),
-            ]
-        with m.If(self._compressed):
+        with m.State("UNITS"):
+            m.d.comb += deflate.groups.valid.eq(self._held & ~(begins & entry_waits))
+            with m.If(self._leaves):
+                m.d.sync += segment_left.eq(Mux(begins, Mux(shorter[-1], later, segment), segment_left) - 1)
+            with m.If(self._leaves & begins):
+                m.d.sync += later.eq(Mux(shorter[-1], 0, shorter))
+            with m.If(makes):
+                m.d.sync += [entry.eq(deflate.units), entry_waits.eq(1), entries_end.eq(~self._leaves)]
             m.d.comb += [
-                deflate.groups.valid.eq(self._present & ~(begins_segment & entry_waits)),
-                takes.eq(deflate.groups.valid & deflate.groups.ready),
-                self._leaves.eq(takes),
+                count.eq(deflate.whole - to_send),
+                asks.eq(deflate.whole > to_send),
             ]
-            with m.If(takes):
-                m.d.sync += [
-                    units.eq(units + deflate.need),
-                    segment_left.eq(Mux(begins_segment, descriptor["segment"], segment_left) - 1),
-                ]
-            with m.If((takes & begins_segment) | (self._all_read & ~entries_end & ~entry_waits)):
-                m.d.sync += [entry.eq(units), entry_waits.eq(1), entries_end.eq(~takes)]
-            with m.If(sent):
-                m.d.sync += to_send.eq(to_send - 1)
-            # Units are asked for while others are sent; an entry has to wait for them, as data go in order.
-            with m.If(~asks & ~sends_entry):
-                with m.If(entry_waits), m.If(to_send == 0):
-                    m.d.sync += [sends_entry.eq(1), asks.eq(1), to_send.eq(1), count.eq(1)]
-                with m.Elif((fresh > 1) | (entries_end & (fresh != 0))):
-                    m.d.sync += [asks.eq(1), to_send.eq(deflate.whole - sent), count.eq(fresh)]
-                with m.Elif(entries_end & (to_send == 0)):
-                    m.d.comb += self._units_sent.eq(1)
-            m.d.comb += [
-                writer.request.valid.eq(asks),
-                writer.request.payload.beat.eq(Mux(sends_entry, entry_place[word_bits:], place)),
-                writer.request.payload.count.eq(count),
-                writer.beats.valid.eq((to_send != 0) & (sends_entry | deflate.beats.valid)),
-                deflate.beats.ready.eq((to_send != 0) & ~sends_entry & writer.beats.ready),
-                sent.eq(writer.beats.valid & writer.beats.ready),
-                writer.beats.payload.eq(deflate.beats.payload),
-            ]
-            with m.If(sends_entry):
-                words = config.axi_bits // 32
+            # Each group to come is at least its mask, and those of the next segment wait for no entry but their own.
+            sizes = [AHEAD >> k for k in range(AHEAD.bit_length())]
+            for size in reversed(sizes):
+                groups = max(1, 2 * size * deflate.beat // deflate.masks)
+                sure = (segment_left >= groups) | ((later >= groups) & (segment >= groups))
+                with m.If((to_send <= size) & sure):
+                    m.d.comb += [count.eq(size), asks.eq(1)]
+            with m.If(entry_waits):
                 m.d.comb += [
-                    writer.beats.payload.data.eq(Cat(entry, Const(0, 32 - self.units)).replicate(words)),
-                    writer.beats.payload.strobe.eq(0xF << (entry_place[:word_bits] << 2) if word_bits else 0xF),
+                    writer.request.valid.eq(~entry_asked),
+                    writer.request.payload.beat.eq(table[word_bits:]),
+                    writer.request.payload.count.eq(1),
                 ]
-            with m.If(asks & writer.request.ready):
-                m.d.sync += asks.eq(0)
-                with m.If(~sends_entry):
-                    m.d.sync += place.eq(place + count)
-            # Its place and value are used until both have gone.
-            asked, gone = ~asks | writer.request.ready, (to_send == 0) | sent
-            with m.If(sends_entry & asked & gone):
-                m.d.sync += [sends_entry.eq(0), entry_waits.eq(0), entry_place.eq(entry_place + 1)]
+                with m.If(writer.request.ready):
+                    m.d.sync += entry_asked.eq(1)
+            with m.Else():
+                m.d.comb += [writer.request.valid.eq(asks), writer.request.payload.count.eq(count)]
+                with m.If(asks & writer.request.ready):
+                    m.d.sync += [to_send.eq(to_send + count - self._sent), memory.eq(memory + count)]
+            # Data go in order: those that were asked for before it, then the entry.
+            with m.If(entry_asked & (to_send == 0)):
+                m.d.comb += [
+                    self._mute.eq(1),
+                    entry_sent.eq(self._sent),
+                    writer.beats.valid.eq(1),
+                    writer.beats.payload.data.eq(
+                        deflate.beats.payload.data | Cat(entry, Const(0, 32 - len(entry))).replicate(words)
+                    ),
+                    writer.beats.payload.strobe.eq(0xF << (table[:word_bits] << 2) if word_bits else 0xF),
+                ]
+            with m.If(entry_sent):
+                m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), table.eq(table + 1)]
+            with m.If(entries_end & ~entry_waits & (deflate.whole == 0) & (to_send == 0)):
+                m.d.sync += entries_end.eq(0)
+                m.next = "DRAIN"

@@ -1,6 +1,6 @@
 """What every unit of the core has in common: how it gets a descriptor, and says that it is done."""
 
-from amaranth.hdl import Cat, Module, Signal
+from amaranth.hdl import Cat, Module, Signal, Value
 from amaranth.lib import stream
 from amaranth.lib.wiring import In, Out, Signature
 
@@ -8,9 +8,12 @@ from ..configuration.descriptors import BITS, HEADER, Field, Operation
 
 __all__ = ["COMMAND_BEATS", "COMMAND_BITS", "CommandSignature", "DescriptorRegister"]
 
+WORD = 32
 COMMAND_BITS = 128
 COMMAND_BEATS = BITS // COMMAND_BITS
 """A descriptor comes in so many beats, its lowest bits first."""
+FOLD = 5 * WORD
+"""From here to the end of its beat a descriptor is folded."""
 
 
 class CommandSignature(Signature):
@@ -44,6 +47,11 @@ class DescriptorRegister:
         Where descriptors come from.
     operation : Operation
         Gives the fields, beside the header's.
+    counts : bool
+        The unit may change fields while it has the descriptor: what counts there needs no copy.
+    folded : bool
+        Of a move that counts: `table` and `segment`, which only compressed ones have, take the place of what only plain
+        ones have, loops 2 and 3 and `stride_1`, in the same bits of other words.
 
     Attributes
     ----------
@@ -56,10 +64,15 @@ class DescriptorRegister:
     ``descriptor["count_0"]`` is its value, and ``descriptor.present`` whether there is one.
     """
 
-    def __init__(self, m: Module, command, operation: Operation) -> None:
+    def __init__(self, m: Module, command, operation: Operation, *, counts: bool = False, folded: bool = False) -> None:
         self._fields = {field.name: field for field in (*HEADER, *operation.fields)}
         self._payload = command.descriptor.payload
-        self._bits = Signal(BITS, name="descriptor", reset_less=True)
+        # Words of their own where they are changed: simulators find it hard to drive a vector in pieces.
+        self._words = (
+            [Signal(WORD, name=f"descriptor_{k}", reset_less=True) for k in range(BITS // WORD)] if counts else []
+        )
+        self._bits: Value = Cat(self._words) if counts else Signal(BITS, name="descriptor", reset_less=True)
+        self._folded = folded
         self.present = Signal(name="present")
         beat = Signal(COMMAND_BEATS, init=1, name="descriptor_beat")
         m.d.comb += command.descriptor.ready.eq(~self.present)
@@ -68,6 +81,9 @@ class DescriptorRegister:
         for k, takes in enumerate(self._takes):
             with m.If(takes):
                 m.d.sync += self._bits[k * COMMAND_BITS : (k + 1) * COMMAND_BITS].eq(command.descriptor.payload)
+        if folded:
+            with m.If(taken & beat[2] & self["compressed"]):
+                m.d.sync += self._bits[FOLD : FOLD + COMMAND_BITS - WORD].eq(command.descriptor.payload[WORD:])
         with m.If(taken):
             m.d.sync += beat.eq(Cat(beat[-1], beat[:-1]))
         with m.If(taken & beat[-1]):
@@ -78,7 +94,8 @@ class DescriptorRegister:
     def __getitem__(self, name: str):
         """A field's value, signed if it is."""
         field: Field = self._fields[name]
-        bits = self._bits[field.low : field.low + field.width]
+        low = field.low - COMMAND_BITS if self._folded and field.low >= FOLD + COMMAND_BITS else field.low
+        bits = self._bits[low : low + field.width]
         return bits.as_signed() if field.signed else bits
 
     def arriving(self, name: str) -> tuple:
