@@ -22,7 +22,7 @@ class Inflate(Block):
     or as a position has if those are more; a mask of which values are to come is kept.
 
     Timing: a part is offered in the cycle in which its last unit is, but the first units of all one later. Beats that
-    come while it is neither `active` nor `plain` are taken and dropped. `beats.ready` depends on `out.ready`, not on
+    come after all groups, and not `plain`, are taken and dropped. `beats.ready` depends on `out.ready`, not on
     what is offered in the same cycle.
 
     Parameters
@@ -49,7 +49,7 @@ class Inflate(Block):
     out : Out(stream of values : lanes * lanes * width, parts, last : 1)
         Which parts of a group are there, and whether it is whole with them. Its ready must not depend on its valid.
     active : Out(1)
-        Groups are to come.
+        Groups are to come; of `plain` ones, a beat is kept.
     wrong : Out(1)
         The units are not those of so many groups; until the next start.
 
@@ -102,10 +102,11 @@ class Inflate(Block):
             len(self.limit), name="limit_left", reset_less=True
         )  # where units end, from the first beat kept on
         groups_left = Signal(16, reset_less=True)
+        counts = Signal()  # groups are to come
         full = Signal()
         reach = Signal(range(slots + 2))  # beats that units may be of
         goes = Signal()  # what is offered is taken
-        m.d.comb += full.eq(held == slots)
+        m.d.comb += [full.eq(held == slots), self.active.eq(counts | (self.plain & (held != 0)))]
         self._reach(m, full, held, reach)
 
         mask, after_mask = self._mask(m, kept, held, head, done)
@@ -118,11 +119,11 @@ class Inflate(Block):
         m.d.comb += [
             there.eq(Cat(each <= (reach << shift) for each in ends)),
             uses_next.eq(used > slots * self.beat),
-            few.eq(self.active & (limit < ends[-1])),
+            few.eq(counts & (limit < ends[-1])),
             out.payload.parts.eq(there & ~done),
             out.payload.last.eq(there[-1]),
             out.valid.eq(goes & (~uses_next | self.beats.valid)),
-            goes.eq((self.active | self.plain) & (there & ~done).any() & ~few),
+            goes.eq((counts | self.plain) & (there & ~done).any() & ~few & ~self.start),
         ]
         for bit, each in zip(there, ends, strict=True):
             with m.If(bit):
@@ -137,7 +138,7 @@ class Inflate(Block):
         m.d.comb += [
             gives.eq(out.valid & out.ready),
             freed.eq(Mux(gives, used >> shift, 0)),
-            self.beats.ready.eq(~(self.active | self.plain) | ~full | (goes & out.ready & ((used >> shift) != 0))),
+            self.beats.ready.eq(~(counts | self.plain) | ~full | (goes & out.ready & ((used >> shift) != 0))),
             takes.eq(self.beats.valid & self.beats.ready),
         ]
         m.d.sync += [held.eq(held + takes - freed), limit.eq(limit - (freed << shift))]
@@ -152,11 +153,11 @@ class Inflate(Block):
         with m.If(gives & there[-1]):
             m.d.sync += groups_left.eq(groups_left - 1)
         ends_all = gives & there[-1] & (groups_left == 1)
-        with m.If(few | (self.active & ends_all)):
-            m.d.sync += [self.active.eq(0), self.wrong.eq(few | (limit != used))]
+        with m.If(few | (counts & ends_all)):
+            m.d.sync += [counts.eq(0), self.wrong.eq(few | (limit != used))]
         with m.If(self.start):
             m.d.sync += [
-                self.active.eq(~self.plain),
+                counts.eq(~self.plain),
                 self.wrong.eq(0),
                 head.eq(self.offset),
                 held.eq(0),

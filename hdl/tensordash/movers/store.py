@@ -104,6 +104,7 @@ class Store(Block):
         self._plain = Signal(name="plain")  # beats of groups wait for whatever was asked for
         self._records = Signal(name="records")
         self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats asked for, of units or of a record
+        self._entry = Signal(name="entry_goes")  # one of the table has its turn
         self._mute = Signal(name="mute")  # the beat is zero but for what comes in from elsewhere
         self._all_read = Signal(name="all_read")  # no group is there or to come
 
@@ -134,7 +135,7 @@ class Store(Block):
         ]
         with m.If(writer.failed):
             m.d.sync += refused.eq(1)
-        with m.If(self._sent & (self._to_send != 0)):
+        with m.If(self._sent & ~self._entry & (self._to_send != 0)):
             m.d.sync += self._to_send.eq(self._to_send - 1)
         shift = self.beats.bit_length() - 1
         with m.FSM(name="state"):
@@ -244,7 +245,7 @@ class Store(Block):
             deflate.groups.valid.eq(self._held | self._records),
             self._left.eq(deflate.whole),
             self._leaves.eq(self._held & deflate.groups.valid & deflate.groups.ready),
-            goes.eq(self._plain | (self._to_send != 0)),
+            goes.eq(self._plain | ((self._to_send != 0) & ~self._entry)),
             beats.valid.eq(goes & deflate.beats.valid),
             deflate.beats.ready.eq(goes & beats.ready),
             beats.payload.eq(deflate.beats.payload),
@@ -287,6 +288,8 @@ class Store(Block):
         entry_asked = Signal()
         entries_end = Signal()  # the last one, which says where all ends, has been made
         entry_sent = Signal()
+        before_entry = Signal(len(to_send), reset_less=True)  # beats of units that were asked for before it
+        unit_sent = Signal()
         begins = Signal(name="begins_segment")
         shorter = Signal(17)  # what is left for later segments; negative if the next one is short of so many
         makes = Signal(name="makes_entry")
@@ -310,30 +313,32 @@ class Store(Block):
                 count.eq(deflate.whole - to_send),
                 asks.eq(deflate.whole > to_send),
             ]
-            # Each group to come is at least its mask, and those of the next segment wait for no entry but their own.
-            sizes = [AHEAD >> k for k in range(AHEAD.bit_length())]
-            for size in reversed(sizes):
-                groups = max(1, 2 * size * deflate.beat // deflate.masks)
-                sure = (segment_left >= groups) | ((later >= groups) & (segment >= groups))
-                with m.If((to_send <= size) & sure):
+            # Each group to come is at least its mask. Those of the next segment wait for the entry before theirs.
+            for most, size in ((0, 1), *((1 << k, 1 << k) for k in range(AHEAD.bit_length()))):
+                groups = max(1, (most + size) * deflate.beat // deflate.masks)
+                sure = (segment_left >= groups) | (~entry_waits & (later >= groups) & (segment >= groups))
+                with m.If((to_send <= most) & sure):
                     m.d.comb += [count.eq(size), asks.eq(1)]
-            with m.If(entry_waits):
+            with m.If(entry_waits & ~entry_asked):
                 m.d.comb += [
-                    writer.request.valid.eq(~entry_asked),
+                    writer.request.valid.eq(1),
                     writer.request.payload.beat.eq(table[word_bits:]),
                     writer.request.payload.count.eq(1),
                 ]
                 with m.If(writer.request.ready):
-                    m.d.sync += entry_asked.eq(1)
+                    m.d.sync += [entry_asked.eq(1), before_entry.eq(to_send - unit_sent)]
             with m.Else():
                 m.d.comb += [writer.request.valid.eq(asks), writer.request.payload.count.eq(count)]
                 with m.If(asks & writer.request.ready):
-                    m.d.sync += [to_send.eq(to_send + count - self._sent), memory.eq(memory + count)]
-            # Data go in order: those that were asked for before it, then the entry.
-            with m.If(entry_asked & (to_send == 0)):
+                    m.d.sync += [to_send.eq(to_send + count - unit_sent), memory.eq(memory + count)]
+                with m.If(unit_sent):
+                    m.d.sync += before_entry.eq(before_entry - 1)
+            # Data go in order.
+            m.d.comb += [self._entry.eq(entry_asked & (before_entry == 0)), unit_sent.eq(self._sent & ~self._entry)]
+            with m.If(self._entry):
                 m.d.comb += [
                     self._mute.eq(1),
-                    entry_sent.eq(self._sent),
+                    entry_sent.eq(writer.beats.ready),
                     writer.beats.valid.eq(1),
                     writer.beats.payload.data.eq(
                         deflate.beats.payload.data | Cat(entry, Const(0, 32 - len(entry))).replicate(words)
