@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Elaboratable, Instance, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash.block import Block
 from tensordash.core.multiply import Multiply
@@ -23,7 +23,10 @@ __all__ = ["ANYTHING", "FREE_UNITS", "AnyBeats"]
 
 
 class AnyBeats(Elaboratable):
-    """Any deflate at all of which a beat stays until it is taken or all begins anew: the proof `deflate` shows it."""
+    """Any deflate at all of which a beat stays until it is taken or all begins anew, and is zero where it is mute.
+
+    The proof `deflate` shows that it is like that.
+    """
 
     def __init__(self, block: Block) -> None:
         assert isinstance(block, Deflate)
@@ -35,20 +38,25 @@ class AnyBeats(Elaboratable):
         block, beats = self.block, self.block.beats
         payload = Value.cast(beats.payload)
         waits = Signal()
+        seen = Signal()  # and was not mute
         before = Signal(len(payload), reset_less=True)
         free = {
             name: Signal(len(value), name=f"free_{name}") for name, value, is_input in members(block) if not is_input
         }
         for name, signal in free.items():
             m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
+        width = len(beats.payload.data)
+        data = Mux(seen, before[:width], free["beats_payload"][:width])
+        strobes = Mux(waits, before[width:], free["beats_payload"][width:])
         m.d.comb += [
-            block.need.eq(free["need"]),
+            block.units.eq(free["units"]),
             block.groups.ready.eq(free["groups_ready"]),
             block.whole.eq(Mux(waits & (free["whole"] == 0), 1, free["whole"])),
             beats.valid.eq(block.whole != 0),
-            payload.eq(Mux(waits, before, free["beats_payload"])),
+            payload.eq(Cat(data & (~block.mute).replicate(width), strobes)),
         ]
-        m.d.sync += [waits.eq(beats.valid & ~beats.ready & ~block.start), before.eq(payload)]
+        waiting = beats.valid & ~beats.ready & ~block.start
+        m.d.sync += [waits.eq(waiting), seen.eq(waiting & ~block.mute), before.eq(payload)]
         return m
 
 

@@ -20,8 +20,9 @@ from ..proof import Broken, Proof
 
 __all__ = ["PROOF", "PortHarness"]
 
-WAIT, FIRST, RECORD, UNITS, DRAIN = 0, 1, 2, 3, 5
-"""States of a store."""
+WAIT, FIRST, RECORD, UNITS = 0, 1, 2, 3
+COUNTS = 6
+"""States of a store; without compression there is no UNITS, and COUNTS is one less."""
 UNUSED = ("wrap_length", "wrap_aligned", "fixed_length", "exclusive_size", "exclusive_aligned", "cache")
 """Rules of bursts, and of memory, that a core does not use, as `bursts_are_whole_and_incr` says."""
 
@@ -110,10 +111,19 @@ class PortHarness(Harness):
         rules, axi = self.rules, self.dut.m_axi
         probe = {
             name: self.probe(f"store.writer.{name}", width)
-            for name, width in {"on_way": 5, "waits": 1, "waiting_length": 8, "sends": 1, "after": 8}.items()
+            for name, width in {
+                "on_way": 5,
+                "offered": 1,
+                "waits": 1,
+                "waiting_length": 8,
+                "sends": 1,
+                "after": 8,
+            }.items()
         }
         incomplete = probe["sends"] + probe["waits"]
-        offered = axi.awvalid  # the youngest that was begun
+        offered = probe["offered"]  # the youngest that was begun
+        left = self.probe("store.writer.left", self.dut.units["store"]._writer.count_bits)
+        self.lemma(left != 0, when=offered)
         writes, leading = rules.writes, rules.leading
         answers: Any = Const(0)
         for queue in rules.answers:
@@ -141,18 +151,33 @@ class PortHarness(Harness):
 
     def _store(self) -> None:
         """What a beat is made of stays: nothing comes in where it could change one."""
+        store, config = self.dut.units["store"], self.config
         state = self.probe("store.state_state", 3)
-        asks, comes = self.probe("store.asks", 1), self.probe("store.comes", 1)
-        self.lemma(~asks & ~comes, when=(state == FIRST) | (state == RECORD))
-        if self.config.compression:
+        asks, comes, held = (self.probe(f"store.{name}", 1) for name in ("asks", "comes", "group_held"))
+        to_send = self.probe("store.to_send", len(store._to_send))
+        counts = COUNTS if config.compression else COUNTS - 1
+        records = (state == RECORD) | (state == counts)
+        self.lemma(~asks & ~comes & ~held, when=(state == FIRST) | records)
+        present = self.probe("store.present", 1)
+        self.lemma(present, when=state != WAIT)
+        self.lemma(~comes, when=(state == WAIT) & present)
+        self.lemma(to_send == 0, when=~records & ((state != UNITS) | (not config.compression)))
+        if config.compression:
             ends = self.probe("store.entries_end", 1)
-            self.lemma(self.probe("store.all_read", 1), when=(state == UNITS) & ends)
-            self.lemma((state == WAIT) | (state == UNITS) | (state == DRAIN), when=ends)
-            self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.sends_entry", 1))
-            goes_on = self.past(ends & (state != WAIT) & ~self.port("registers.restart", 1))
-            self.lemma(ends, when=goes_on)
-            # With the one above, what the proof `deflate` assumes.
-            self.lemma(~self.probe("store.deflate__groups_valid", 1), when=ends)
+            self.lemma(self.probe("store.all_read", 1), when=ends)
+            self.lemma(state == UNITS, when=ends)
+            self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.entry_asked", 1))
+            # With these, what the proof `deflate` assumes.
+            valid, ready = (self.probe(f"store.deflate__groups_{name}", 1) for name in ("valid", "ready"))
+            starts, whole = self.port("store.deflate.start", 1), self.port("store.deflate.whole", len(store._left))
+            goes_on = ~starts & ~self.port("registers.restart", 1)
+            self.lemma(ends, when=self.past(ends & (whole != 0) & goes_on))
+            self.lemma(~valid, when=ends)
+            stays = self.past(valid & ~ready & goes_on)
+            group = self.port("store.deflate.groups_payload", config.group_bits)
+            self.lemma(valid & (group == self.past(group)), when=stays)
+            plain = self.port("store.deflate.plain", 1)
+            self.lemma(plain == self.past(plain), when=self.past(goes_on))
 
 
 def _port(name: str, value: Any) -> Fault:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Module, ResetSignal
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -22,23 +22,28 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     """
     dut = Deflate(lanes=config.tile.lanes, width=config.value_bits, data_bits=config.axi_bits)
     harness = Harness(dut, fault=fault)
-    beats, payload = dut.beats, Value.cast(dut.beats.payload)
-    harness.assume(~(dut.flush & dut.groups.valid))
-    harness.assume(dut.flush | ~harness.past(dut.flush & ~dut.start))
+    beats = dut.beats
+    groups = dut.groups
+    harness.assume(~(dut.flush & groups.valid))
+    harness.assume(dut.flush | ~harness.past(dut.flush & ~dut.start & (dut.whole != 0)))
+    stays = harness.past(groups.valid & ~groups.ready & ~dut.start)
+    harness.assume(~stays | (groups.valid & (groups.payload == harness.past(groups.payload))))
+    for steady in (dut.plain, *([dut.offset] if dut.offset_bits else [])):
+        harness.assume(~harness.past(~dut.start) | (steady == harness.past(steady)))
     waits = harness.past(beats.valid & ~beats.ready & ~dut.start)
+    seen = ~dut.mute & ~harness.past(dut.mute)
     harness.claim("offers_a_beat_while_there_is_one", beats.valid, when=dut.whole != 0)
     harness.claim("offers_nothing_else", ~beats.valid, when=dut.whole == 0)
     harness.claim("a_beat_stays_until_it_is_taken", beats.valid, when=waits)
-    harness.claim("a_beat_stays_until_it_is_taken", payload == harness.past(payload), when=waits & beats.valid)
+    data, strobes = dut.beats.payload.data, dut.beats.payload.strobe
+    harness.claim("a_beat_stays_until_it_is_taken", strobes == harness.past(strobes), when=waits & beats.valid)
+    harness.claim("a_beat_stays_until_it_is_taken", data == harness.past(data), when=waits & beats.valid & seen)
+    harness.claim("data_are_zero_where_it_is_mute", beats.payload.data == 0, when=dut.mute)
 
-    places = dut.slots * dut.beat
-    filled = harness.probe("filled", places.bit_length())
-    tail = harness.probe("tail", (places - 1).bit_length())
-    read = harness.probe("read", (dut.slots - 1).bit_length())
-    end = Signal(range(places))
-    harness.m.d.comb += end.eq(Cat(Const(0, dut.shift), read) + filled)
-    harness.lemma(filled <= places)
-    harness.lemma((tail == end) | (harness.past(dut.flush & ~dut.start) & (filled == 0)))
+    bits = (dut.most_beats - 1).bit_length()
+    sent = harness.probe("sent", bits)
+    made = harness.probe("made", dut.most_beats.bit_length())
+    harness.lemma(groups.valid & (sent < made), when=(sent != 0) & ~ResetSignal())
     return harness
 
 
@@ -55,6 +60,10 @@ def _new_values_show(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += lowest.eq(sound.beats.payload.data[0] | outer.groups.valid)
 
 
+def _is_never_mute(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.mute.eq(0)
+
+
 def _broken(claim: str, title: str, fault: Fault) -> Broken:
     return Broken(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
 
@@ -63,6 +72,7 @@ BROKEN = (
     _broken("offers_a_beat_while_there_is_one", "valid waits for ready", _waits_for_ready),
     _broken("offers_nothing_else", "it always offers a beat", _always_offers),
     _broken("a_beat_stays_until_it_is_taken", "a new group shows through", _new_values_show),
+    _broken("data_are_zero_where_it_is_mute", "it is never mute", _is_never_mute),
 )
 
 PROOF = Proof(

@@ -41,7 +41,8 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
         harness.claim("no_read_begins", ~new(valid, ready), when=halt)
         left = harness._left(f"{unit}.reader", 0 if unit == "command_queue" else 1)
         harness.lemma((left == 0) | harness.probe(f"{unit}.reader.offered", 1), when=still)
-    harness.lemma(harness.probe("store.writer.left", harness.dut.units["store"]._writer.count_bits) == 0, when=still)
+    left = harness.probe("store.writer.left", harness.dut.units["store"]._writer.count_bits)
+    harness.lemma((left == 0) | harness.probe("store.writer.offered", 1), when=still)
     on_way = Cat(
         *(queue.count for queue in (*rules.reads, *rules.answers)), rules.writes.count, rules.leading.count, rules.sent
     ).any()

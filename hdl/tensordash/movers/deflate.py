@@ -42,7 +42,7 @@ class Deflate(Block):
         Of a beat that is wider: multiples of 16 bytes of the first one that come before, whose strobes are low; then,
         and until that beat was taken.
     plain : In(1)
-        Groups leave as they are, without masks. It changes only where `start` is.
+        Groups leave as they are, without masks. It stays as it is but after `start`.
     groups : In(stream of lanes * lanes * width)
         Groups. One that is offered must stay until it is taken, or `start`.
     units : Out

@@ -206,6 +206,8 @@ class Store(Block):
             again.eq(buffer.valid & ~buffer.ready),
             held.eq((held & ~leaves) | comes),
         ]
+        with m.If(self._waits):
+            m.d.sync += held.eq(0)
         with m.If(taken):
             m.d.sync += [pointer.eq(following), group.eq(buffer.data.as_value())]
         # Counts that change later must not change a beat that waits.
@@ -273,6 +275,8 @@ class Store(Block):
                 upper = descriptor["memory"][5 : self.skipped] << 5
                 m.d.comb += writer.beats.payload.strobe.eq(((1 << half) - 1) << upper)
             with m.If(self._to_send == 0):
+                if self._deflate is not None:
+                    m.d.comb += self._deflate.start.eq(1)  # of a larger group there are beats left
                 m.next = "DRAIN"
 
     def _write_units(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, memory: Value) -> None:
@@ -347,6 +351,6 @@ class Store(Block):
                 ]
             with m.If(entry_sent):
                 m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), table.eq(table + 1)]
-            with m.If(entries_end & ~entry_waits & (deflate.whole == 0) & (to_send == 0)):
+            with m.If(entries_end & ~entry_waits & ~asks & (to_send == 0)):
                 m.d.sync += entries_end.eq(0)
                 m.next = "DRAIN"

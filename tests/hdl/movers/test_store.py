@@ -27,9 +27,11 @@ def test_store_is_golden(name):
     ("right", "wrong"),
     [
         ("= begins_segment & entry_waits", "= 1'h0 & entry_waits"),  # an entry is lost where they follow each other
-        ("dropped = _076_ & _009_", "dropped = 1'h0"),  # a group is put over one that stays
-        ("assign _014_ = comes & _013_", "assign _014_ = comes"),  # likewise, and it comes again
-        ("group_soon = compressed | _065_", "group_soon = 1'h1"),  # so much is dropped that the bus waits
+        ("= ~| before_entry", "= 1'h1"),  # an entry goes before units that were asked for before it
+        ("group_taken = comes &", "group_taken = comes | 1'h0 &"),  # a group is put over one that stays
+        ("group_soon = ", "group_soon = 1'h0 & "),  # no group is read but where one waits
+        ("= segment_left >= 16'h80", "= 1'h1"),  # beats are asked for that nobody has
+        ("? 17'h00000 : shorter;", "? 17'h00000 : 17'h00000;"),  # all groups behind the first segment are forgotten
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
     ],
 )
