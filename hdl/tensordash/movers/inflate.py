@@ -4,7 +4,6 @@ from typing import Any
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 from amaranth.lib import stream
-from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -37,7 +36,7 @@ class Inflate(Block):
     Members
     -------
     start : In(1)
-        Begin with the next beat.
+        Begin with the next beat. Not in the first cycle after it was `active`.
     plain : In(1)
         Groups come as they are, without masks, as many as there are. It changes only where `start` is.
     offset : In
@@ -46,8 +45,10 @@ class Inflate(Block):
         Then, if not `plain`: how many units there are, those of `offset` among them, and how many groups.
     beats : In(stream of data_bits)
         Units, the first in the lowest bits.
-    out : Out(stream of values : lanes * lanes * width, parts, last : 1)
-        Which parts of a group are there, and whether it is whole with them. Its ready must not depend on its valid.
+    out : Out(stream of lanes * lanes * width)
+        Groups. Its ready must not depend on its valid.
+    parts, last : Out
+        With it: which parts of a group are there, and whether it is whole with them.
     active : Out(1)
         Groups are to come; of `plain` ones, a beat is kept.
     wrong : Out(1)
@@ -71,11 +72,10 @@ class Inflate(Block):
         self.beat = require_int("data_bits", data_bits, 2 * width) // width
         self.shift = self.beat.bit_length() - 1
         self.part = max(lanes, min(self.beat, self.size))  # values
-        self.parts = self.size // self.part
+        self.number = self.size // self.part
         # A mask is within the beats that are kept, and a part behind it within those and the next.
         before = self.beat - 1 + self.masks
         self.slots = max(-(-before // self.beat), -(-(before + self.part) // self.beat) - 1)
-        layout = StructLayout({"values": self.size * width, "parts": self.parts, "last": 1})
         super().__init__(
             {
                 "start": In(1),
@@ -84,7 +84,9 @@ class Inflate(Block):
                 "limit": In(count_bits + 1),
                 "groups": In(16),
                 "beats": In(stream.Signature(data_bits)),
-                "out": Out(stream.Signature(layout)),
+                "out": Out(stream.Signature(self.size * width)),
+                "parts": Out(self.number),
+                "last": Out(1),
                 "active": Out(1),
                 "wrong": Out(1),
             }
@@ -97,7 +99,7 @@ class Inflate(Block):
         kept = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
         held = Signal(range(slots + 1))  # of them
         head = Signal(shift, reset_less=True)  # the next unit
-        done = Signal(self.parts)  # parts of the group that have been given
+        done = Signal(self.number)  # parts of the group that have been given
         limit = Signal(
             len(self.limit), name="limit_left", reset_less=True
         )  # where units end, from the first beat kept on
@@ -112,7 +114,7 @@ class Inflate(Block):
         mask, after_mask = self._mask(m, kept, held, head, done)
         window = [unit for beat in (*kept, self.beats.payload) for unit in self._units(beat)]
         ends, values = self._values(m, window, mask, after_mask)
-        there = Signal(self.parts)
+        there = Signal(self.number)
         used = Signal(len(ends[-1]))  # where the last part ends that is there
         uses_next = Signal()  # it takes units of the beat that is offered
         few = Signal()
@@ -120,10 +122,10 @@ class Inflate(Block):
             there.eq(Cat(each <= (reach << shift) for each in ends)),
             uses_next.eq(used > slots * self.beat),
             few.eq(counts & (limit < ends[-1])),
-            out.payload.parts.eq(there & ~done),
-            out.payload.last.eq(there[-1]),
+            self.parts.eq(there & ~done),
+            self.last.eq(there[-1]),
             out.valid.eq(goes & (~uses_next | self.beats.valid)),
-            goes.eq((counts | self.plain) & (there & ~done).any() & ~few & ~self.start),
+            goes.eq((counts | self.plain) & (there & ~done).any() & ~few),
         ]
         for bit, each in zip(there, ends, strict=True):
             with m.If(bit):
@@ -131,7 +133,7 @@ class Inflate(Block):
         if slots > 1:
             # What has not come may be undefined in a simulation.
             values = [value & there[j // self.part].replicate(self.width) for j, value in enumerate(values)]
-        m.d.comb += out.payload.values.eq(Cat(*values))
+        m.d.comb += out.payload.eq(Cat(*values))
         takes = Signal()
         gives = Signal()
         freed = Signal(range(slots + 2))
@@ -155,6 +157,8 @@ class Inflate(Block):
         ends_all = gives & there[-1] & (groups_left == 1)
         with m.If(few | (counts & ends_all)):
             m.d.sync += [counts.eq(0), self.wrong.eq(few | (limit != used))]
+        with m.If(~(counts | self.plain)):
+            m.d.sync += held.eq(0)
         with m.If(self.start):
             m.d.sync += [
                 counts.eq(~self.plain),
@@ -197,7 +201,7 @@ class Inflate(Block):
         # Nothing depends on units that have not come.
         comes &= ((held << self.shift) >= behind).replicate(self.size)
         going = self.plain
-        if self.parts > 1:
+        if self.number > 1:
             earlier = Signal(self.size, reset_less=True)
             again = done.any()
             whole = Signal(self.size)
@@ -220,7 +224,7 @@ class Inflate(Block):
         ends: list[Signal] = []
         values: list[Value] = []
         place: Signal = after_mask
-        for k in range(self.parts):
+        for k in range(self.number):
             marks = list(mask[k * part : (k + 1) * part])
             network = Compaction(m, f"part_{k}", marks, place[:bits])
             row = place >> bits  # of the ring's places from `place` on; those before it are in the next

@@ -107,6 +107,7 @@ class Load(Block):
             m.d.sync += refused.eq(1)
         data_come = Signal()
         starts = Signal()  # groups are to come from the next cycle on
+        first = Signal()  # plain ones, if any
         shift = self.beats.bit_length() - 1
         with m.FSM(name="state"):
             with m.State("WAIT"):
@@ -115,7 +116,7 @@ class Load(Block):
                 with m.If(descriptor.present):
                     m.next = "FIRST"
             with m.State("FIRST"):
-                m.d.comb += starts.eq(~compressed)
+                m.d.comb += [first.eq(1), starts.eq(~compressed)]
                 m.next = "RUNS"
                 if inflate is not None:
                     with m.If(compressed & walk.fits):
@@ -139,7 +140,7 @@ class Load(Block):
             if inflate is not None:
                 self._read_table(m, descriptor, inflate, refused, wrong, starts)
         if inflate is not None:
-            self._write_inflated(m, descriptor, inflate, compressed, data_come, starts)
+            self._write_inflated(m, descriptor, inflate, compressed, first | data_come, starts)
         else:
             self._write(m, descriptor, data_come)
         return m
@@ -231,17 +232,17 @@ class Load(Block):
         address = descriptor["address"]
         m.d.comb += [
             inflate.start.eq(starts),
-            inflate.plain.eq(~compressed & (data_come | starts)),
+            inflate.plain.eq(~compressed & data_come),
             inflate.beats.valid.eq(beats.valid & data_come),
             inflate.beats.payload.eq(beats.payload.data),
             inflate.out.ready.eq(buffer.ready),
             beats.ready.eq(~data_come | inflate.beats.ready),
             buffer.valid.eq(out.valid),
-            buffer.data.as_value().eq(out.payload.values),
-            buffer.enable.eq(Cat(bit.replicate(len(buffer.enable) // inflate.parts) for bit in out.payload.parts)),
+            buffer.data.as_value().eq(out.payload),
+            buffer.enable.eq(Cat(bit.replicate(len(buffer.enable) // inflate.number) for bit in inflate.parts)),
             *(each.eq(address) for each in buffer.address),
         ]
-        with m.If(out.valid & buffer.ready & out.payload.last):
+        with m.If(out.valid & buffer.ready & inflate.last):
             m.d.sync += address.eq(address + 1)
 
     def _write(self, m: Module, descriptor: DescriptorRegister, data_come: Signal) -> None:

@@ -70,11 +70,10 @@ async def random_tensors(dut, idle: float, stall: float) -> None:
             )
             await pins.settle()
             if pins.read("out_valid"):
-                out = pins.read("out_payload")
-                assert held is None or held == out, f"cycle {pins.cycle}: a group changed while it waited"
-                held = out
+                which, last, out = pins.read("parts"), pins.read("last"), pins.read("out_payload")
+                assert held is None or held == (which, out), f"cycle {pins.cycle}: a group changed while it waited"
+                held = which, out
                 if pins.read("out_ready"):
-                    which, last = out >> size * width & ((1 << size // part) - 1), out >> size * width + size // part
                     assert which, f"cycle {pins.cycle}: no part of a group"
                     assert not which & parts, f"cycle {pins.cycle}: a part of a group that was there"
                     assert last == ((which | parts).bit_count() == size // part)
