@@ -78,13 +78,16 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
 class FarSums(GoldenCore):
     """A golden core some of whose blocks have sums near the ends of their range, which no pass could reach, or tiny."""
 
+    weights = (3, 3, 4)
+
     def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
         block = super()._block(rows, columns)
         random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
-        if random.random() < 0.5:
-            for each in random.sample(block, len(block) // 2):
-                end, away = 1 << (each.width - 1), random.getrandbits(random.randint(1, each.width - 2))
-                each.total = random.choice((1, -1)) * random.choice((end - 1 - away, away))
+        kind = random.choices(("as it is", "far", "tiny"), self.weights)[0]
+        for each in block if kind == "tiny" else random.sample(block, len(block) // 2) if kind == "far" else ():
+            away = random.getrandbits(random.randint(1, 24 if kind == "tiny" else each.width - 2))
+            end = (1 << (each.width - 1)) - 1
+            each.total = random.choice((1, -1)) * (away if kind == "tiny" else end - away)
         return block
 
 
@@ -215,6 +218,26 @@ async def random_descriptors(dut, stall: float) -> None:
         if bench.random.random() < 0.7:
             bench.place_biases(fields["bias_address"])
         await bench.execute(fields, stall)
+
+
+@cocotb.test()
+async def biases(dut) -> None:
+    """To sums of which every bit is seen, and to those near the ends of their range."""
+    bench = Bench(dut, "output biases")
+    if not bench.config.bias:
+        return
+    await bench.begin()
+    bench.golden.weights = (0, 1, 3)
+    blocks = min(4, bench.config.partial_sums)
+    lanes, first = bench.config.tile.lanes, bench.config.groups // 2
+    for turn in range(max(4, round(8 * bench.job.effort))):
+        bench.place_biases(first)
+        steps = {"x_3": lanes, "y_3": 1}
+        fields = {"a_streams": blocks, "b_streams": 1, "steps": 1, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
+        if turn % 4 == 3:  # partial sums, to which the next biases are added, too
+            await bench.execute({**fields, "b_streams": 1}, 0.2)
+        more = {"add": int(turn % 4 == 3), "transposed": turn % 2, "emit": 1, "bias": 1, "fp32": 1}
+        await bench.execute({**fields, **steps, **more, "bias_address": first}, 0.2)
 
 
 @cocotb.test()
