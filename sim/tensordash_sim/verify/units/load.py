@@ -141,7 +141,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
                         if enable >> position & 1:
                             buffer[group, position] = split(bank, width, lanes)
             await pins.tick()
-            assert pins.cycle - began < 20000, f"load {number} hangs: {fields}"
+            assert pins.cycle - began < job.patience(20_000), f"load {number} hangs: {fields}"
         if cut:
             pins.drive(rst=1)
             await pins.settle()

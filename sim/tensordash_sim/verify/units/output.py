@@ -135,7 +135,7 @@ class Bench:
         rows = self._rows(values)
         beats = [bits >> (128 * k) & ((1 << 128) - 1) for k in range(4)]
         offered = False
-        for cycle in range(20_000):
+        for cycle in range(self.job.patience(20_000)):
             offered = bool(rows) and (offered or self.random.random() >= stall)
             self.pins.drive(
                 command_descriptor_valid=int(bool(beats)),

@@ -132,17 +132,25 @@ class Unit:
         )
 
 
-def hoards(random: Random) -> list[list[int]]:
-    """For every pair of units a program in which one gives the other many tokens before the first is taken."""
+def hoards() -> list[list[int]]:
+    """For every pair of units a program in which one gives the other all tokens that it may before one is taken.
+
+    A third unit, which waits for the last of them, lets the first be taken.
+    """
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
     programs = []
     for giver, (gives, give) in ways.items():
         for taker, (takes, take) in ways.items():
-            count = random.randint(8, MOST_TOKENS)
-            giving = encode(gives, {f"{give}signal": 1 << UNITS.index(taker)})
-            taking = encode(takes, {f"{take}wait": 1 << UNITS.index(giver)})
-            programs.append([giving] * count + [taking] * count)
+            third = next(each for each in ways if each not in (giver, taker))
+            of_giver, of_taker, of_third = (1 << UNITS.index(each) for each in (giver, taker, third))
+            giving = encode(gives, {f"{give}signal": of_taker})
+            last = encode(gives, {f"{give}signal": of_taker | of_third})
+            gate = encode(ways[third][0], {"wait": of_giver, "signal": of_taker})
+            first = encode(takes, {f"{take}wait": of_giver | of_third})
+            taking = encode(takes, {f"{take}wait": of_giver})
+            rest = MOST_TOKENS - 1
+            programs.append([giving] * rest + [last, gate, first] + [taking] * rest)
     return programs
 
 
@@ -157,7 +165,7 @@ async def random_programs(dut, slow: int) -> None:
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
     await pins.reset(descriptors_valid=0, descriptors_payload=0, **inputs)
     found: Counter[str] = Counter()
-    programs = [None] * round(24 * job.effort) if slow < 60 else [*[None] * round(24 * job.effort), *hoards(random)]
+    programs = [None] * round(24 * job.effort) if slow < 60 else [*[None] * round(24 * job.effort), *hoards()]
     for number, given_program in enumerate(programs):
         program = given_program or random_program(random, config, random.choice([5, 20, 60]))
         golden = Sequencer(config)

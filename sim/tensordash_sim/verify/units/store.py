@@ -119,7 +119,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
                 assert held is None, f"cycle {pins.cycle}: a read was taken back"
             cleared += pins.read("clear")
             await pins.tick()
-            assert pins.cycle - began < 30000, f"store {number} hangs: {program.listing()}"
+            assert pins.cycle - began < job.patience(30_000), f"store {number} hangs: {program.listing()}"
         if cut:
             pins.drive(rst=1)
             await pins.settle()
