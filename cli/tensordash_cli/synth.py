@@ -107,11 +107,11 @@ def command(
             "--equivalence": equivalence,
         },
     )
-    if equivalence:
-        _equivalence(config, liberty, clock_ns, as_json)
-        return
     if place or device is not None or not route:
         _placed(config, target, place, device, route, as_json)
+        return
+    if equivalence:
+        _equivalence(config, liberty, clock_ns, as_json)
         return
     if isinstance(config, CoreConfig):
         _core(context, config, liberty, clock_ns, power, placing, as_json)
