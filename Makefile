@@ -56,6 +56,7 @@ evaluate: $(READY_TEST) traces
 
 nightly: lint prove mutate soak
 	$(PIP) --no-deps torchao==0.18.0
+	$(PIP) --editable ".[fpga]"
 	$(BIN)/python -m pytest -n 2 -q
 
 # A campaign of its own every day; one that was interrupted goes on, with SEED=... on another day.

@@ -27,9 +27,9 @@ __all__ = ["command"]
 def command(config: TileConfig | CoreConfig, output: Path, prefix: str, testbench: bool, as_json: bool) -> None:
     """Write a tile, or a core, as Verilog: NAME.v with the tops, and what goes with it.
 
-    That is, of a tile: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, tables of the
-    ports, and the configuration. Of a core, whose configuration has a table [core]: its memories, a C header of its
-    registers and descriptors, and the rest likewise.
+    That is, of a tile: the transposer, lint waivers, a file list, a FuseSoC core, timing constraints, a configuration
+    for LibreLane, tables of the ports, and the configuration. Of a core, whose configuration has a table [core]: its
+    memories, a C header of its registers and descriptors, and the rest likewise.
     """
     from tensordash.emission.verilog import check_prefix, generate
 

@@ -49,7 +49,10 @@ class Placing:
 @click.option("--lef", metavar="FILE.lef", type=Path, multiple=True, help="Shapes of your own library's cells.")
 @click.option("--output", "-o", metavar="DIR", type=Path, help="With --wires: pictures of both placements go here.")
 @click.option("--sweep", metavar="NS,NS...", help="Instead: area and delay for several clocks.")
-@click.option("--target", metavar="FAMILY", help="Instead: LUTs, flip-flops and multipliers of an FPGA; ecp5.")
+@click.option("--target", metavar="FAMILY", help="Instead: what an FPGA needs: ecp5, nexus or gowin.")
+@click.option("--place", is_flag=True, help="With --target: place and route both as well; clocks (many minutes).")
+@click.option("--device", metavar="PART", help="With --place: the FPGA (default: the smallest with room).")
+@click.option("--route/--no-route", default=True, help="With --place: clocks after routing (default), or placement.")
 @click.option("--numerics", is_flag=True, help="Instead: the PE for every format and accumulator (minutes).")
 @click.option("--equivalence", is_flag=True, help="Instead: prove each module's netlist equal to its RTL (minutes).")
 @json_option
@@ -65,6 +68,9 @@ def command(
     output: Path | None,
     sweep: str | None,
     target: str | None,
+    place: bool,
+    device: str | None,
+    route: bool,
     numerics: bool,
     equivalence: bool,
     as_json: bool,
@@ -76,6 +82,9 @@ def command(
 
     With --wires, both designs are placed flat on rows, cells grow for the wires that they drive, and OpenSTA measures
     clock and power with them. Placements are kept in the cache.
+
+    With --target and --place, of a core as well, Yosys and nextpnr (extra `fpga`) put both designs on an FPGA, their
+    ports at registers. Placements are kept in the cache.
 
     Power comes from a simulation of the mapped netlists, which must equal the golden model, and OpenSTA.
 
@@ -98,6 +107,9 @@ def command(
             "--equivalence": equivalence,
         },
     )
+    if place or device is not None or not route:
+        _placed(config, target, place, device, route, as_json)
+        return
     if equivalence:
         _equivalence(config, liberty, clock_ns, as_json)
         return
@@ -175,8 +187,9 @@ def _core(
     for option in context.command.params:
         given = context.get_parameter_source(str(option.name)) is not default
         if given and option.name in ("sweep", "target", "numerics"):
+            name = f"{option.opts[0]} without --place" if option.name == "target" else option.opts[0]
             raise click.UsageError(
-                f"{option.opts[0]} does not go with a core: --liberty, --clock, --power, --wires and --json do"
+                f"{name} does not go with a core: --liberty, --clock, --power, --wires and --json do"
             )
     with progress.status("synthesizing") as status:
         report = synthesize_core(
@@ -193,6 +206,28 @@ def _core(
         print_json(report.to_json())
     else:
         click.echo(core_cost_table(report))
+
+
+def _placed(
+    config: TileConfig | CoreConfig,
+    target: str | None,
+    place: bool,
+    device: str | None,
+    route: bool,
+    as_json: bool,
+) -> None:
+    from tensordash_synth import place_fpga, placed_table
+
+    if not place:
+        raise click.UsageError(f"{'--no-route' if device is None else '--device'} goes with --place only")
+    if target is None:
+        raise click.UsageError("--place goes with --target only")
+    with progress.status("synthesizing") as status:
+        report = place_fpga(config, target, device=device, route=route, progress=status.update)
+    if as_json:
+        print_json(report.to_json())
+    else:
+        click.echo(placed_table(report))
 
 
 def _check(context: click.Context, instead: dict[str, bool]) -> None:

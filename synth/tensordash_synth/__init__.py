@@ -6,6 +6,9 @@ from .equivalence import prove_equivalence
 from .equivalence_report import EquivalenceReport
 from .flow import measure_areas, synthesize
 from .fpga import TARGETS, FpgaReport, synthesize_fpga
+from .fpga_families import DeviceError
+from .fpga_place import FpgaPlacement, place_fpga
+from .fpga_table import placed_table
 from .gate_level import POWER_UP, gate_level_files
 from .lef import LefError, default_lef, load_lef
 from .liberty import LibertyError, default_liberty, load_liberty
@@ -21,7 +24,9 @@ __all__ = [
     "Areas",
     "CoreCostReport",
     "CostReport",
+    "DeviceError",
     "EquivalenceReport",
+    "FpgaPlacement",
     "FpgaReport",
     "LefError",
     "LibertyError",
@@ -39,6 +44,8 @@ __all__ = [
     "measure_areas",
     "numerics_costs",
     "numerics_table",
+    "place_fpga",
+    "placed_table",
     "placement_svg",
     "prove_equivalence",
     "sweep_table",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from tensordash.storage.files import write_whole
 from tensordash.storage.user_cache import usable_cache
@@ -15,7 +16,7 @@ from tensordash.storage.user_cache import usable_cache
 from . import mapping
 from .mapping import Mapped
 
-__all__ = ["cache_folder", "cached", "kept_numbers", "recipe_digest"]
+__all__ = ["cache_folder", "cached", "kept_document", "kept_numbers", "recipe_digest"]
 
 
 def cache_folder() -> Path:
@@ -67,3 +68,22 @@ def kept_numbers(key: list[str], make: Callable[[], list[float]]) -> list[float]
     with suppress(OSError):
         write_whole(path, json.dumps(numbers))
     return numbers
+
+
+def kept_document(key: list[str], make: Callable[[], Any]) -> Any:
+    """Plain values under a key, which is everything that decides them; they are made where they are not kept yet.
+
+    Parameters
+    ----------
+    key : list of str
+        What they are, and all that goes in.
+    make : callable
+        Makes them: what JSON can hold.
+    """
+    path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.document.json"
+    with suppress(OSError, ValueError):
+        return json.loads(path.read_text(encoding="utf-8"))
+    document = make()
+    with suppress(OSError):
+        write_whole(path, json.dumps(document))
+    return document

@@ -9,6 +9,7 @@ from typing import Any
 
 from tensordash import ConfigError, TileConfig
 
+from .fpga_families import FAMILIES
 from .hierarchy import Hierarchy
 from .mapping import statistics
 from .report import component_sums, table_rows
@@ -17,10 +18,7 @@ from .yosys import run_yosys
 
 __all__ = ["RESOURCES", "TARGETS", "FpgaReport", "synthesize_fpga"]
 
-TARGETS = {"ecp5": "synth_ecp5 -abc9 -noflatten -nowidelut -top {top}"}
-"""Yosys' command for each family."""
-CELLS = {"LUT4": "lut", "CCU2C": "carry", "TRELLIS_FF": "ff", "MULT18X18D": "dsp"}
-LUTS_OF_A_CARRY = 2
+TARGETS = tuple(FAMILIES)
 RESOURCES = ("lut", "ff", "dsp")
 TILE = "tensordash_tile"
 
@@ -88,7 +86,7 @@ def synthesize_fpga(
     Returns
     -------
     FpgaReport
-        `lut` counts four-input tables, two for each cell of a carry chain; `dsp` multipliers of 18 x 18 bits.
+        `lut` counts four-input tables, those of carry chains among them; `dsp` multipliers, as the family counts them.
 
     Raises
     ------
@@ -133,12 +131,10 @@ def synthesize_fpga(
 def _map(tile: Hierarchy, name: str, target: str, folder: Path, progress: Progress) -> Counter[str]:
     """Resources of a module, without what stands below it."""
     (folder / "module.v").write_text(tile.source(name), encoding="utf-8")
-    commands = ["read_verilog module.v", f"hierarchy -check -top {name}", "flatten", TARGETS[target].format(top=name)]
+    family = FAMILIES[target]
+    synth = f"{family.synth} -noflatten -top {name}"
+    commands = ["read_verilog module.v", f"hierarchy -check -top {name}", "flatten", synth]
     run_yosys([*commands, f"tee -q -o stat.json stat -json -top {name}"], folder, name)
-    cells = statistics(folder / "stat.json", name)["num_cells_by_type"]
-    counts: Counter[str] = Counter()
-    for cell, resource in CELLS.items():
-        counts[resource] += cells.get(cell, 0)
-    counts["lut"] += LUTS_OF_A_CARRY * counts.pop("carry")
+    counts = family.count(statistics(folder / "stat.json", name)["num_cells_by_type"])
     progress(f"{name}: {', '.join(f'{counts[resource]} {resource}' for resource in RESOURCES)}")
     return counts

@@ -8,7 +8,7 @@ from .power_report import LIMITS
 from .report import DELAY_NOTES, NOTES, CostReport
 from .wire_report import WIRE_NOTES, wire_table
 
-__all__ = ["PAPER_MM2", "cost_table", "fpga_table", "numerics_table", "sweep_table"]
+__all__ = ["PAPER_MM2", "aligned", "cost_table", "fpga_table", "numerics_table", "sweep_table"]
 
 # Paper, Table IV: (TensorDash, baseline) in mm2 for the 65 nm chip. Control and drain are not among its rows.
 PAPER_MM2 = {
@@ -77,7 +77,7 @@ def cost_table(report: CostReport) -> str:
         rows += [None] if name == "total" else []
         rows.append((LABELS[name], *_cells(report, name, areas)))
     notes = NOTES if report.power is None else (*NOTES, *LIMITS)
-    parts = [*_head(report), *_aligned(rows, labels=1), "", *_power(report), *_summary(report), ""]
+    parts = [*_head(report), *aligned(rows, labels=1), "", *_power(report), *_summary(report), ""]
     if report.wires is not None:
         parts += [*wire_table(report.wires), ""]
         notes = (*notes, *WIRE_NOTES)
@@ -117,7 +117,7 @@ def fpga_table(report: FpgaReport) -> str:
         [
             f"{report.target}, Yosys",
             "",
-            *_aligned(rows, labels=1),
+            *aligned(rows, labels=1),
             "",
             f"TensorDash over the baseline: {summary}",
             "",
@@ -153,7 +153,7 @@ def sweep_table(reports: Sequence[CostReport]) -> str:
         [
             f"{reports[0].library}; one gate equivalent (GE) is {reports[0].gate_area:g} um2",
             "",
-            *_aligned(rows, labels=0),
+            *aligned(rows, labels=0),
             "",
             f"mapped for speed: TensorDash {fastest[0]}, baseline {fastest[1]}",
             "",
@@ -181,7 +181,7 @@ def _power(report: CostReport) -> list[str]:
         runs.append((run.name, *watts, *(f"{ratio:.3f}" for ratio in ratios)))
     idle = [f"{1000 * power:,.1f}" for power in report.power.idle.rows["total"]]
     runs.append((report.power.idle.name, *idle, "-", f"{report.power.idle.power_ratio:.3f}", "-", "-"))
-    return [*_aligned(rows, labels=1), "", *_aligned(runs, labels=1), ""]
+    return [*aligned(rows, labels=1), "", *aligned(runs, labels=1), ""]
 
 
 def numerics_table(report: NumericsReport) -> str:
@@ -223,7 +223,7 @@ def numerics_table(report: NumericsReport) -> str:
     )
     late = [] if all(map(report.meets_clock, report.cores)) else ["*: misses the clock; mapped to the least delay"]
     return "\n".join(
-        [*_head(report), shape, "", *_aligned(rows, labels=2), "", *(f"- {note}" for note in (*late, *NUMERICS_NOTES))]
+        [*_head(report), shape, "", *aligned(rows, labels=2), "", *(f"- {note}" for note in (*late, *NUMERICS_NOTES))]
     )
 
 
@@ -231,10 +231,10 @@ def _head(report: CostReport | NumericsReport) -> list[str]:
     return [f"{report.library}, {report.clock_ns:g} ns; one gate equivalent (GE) is {report.gate_area:g} um2", ""]
 
 
-def _aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
+def aligned(rows: Sequence[tuple[str, ...] | None], labels: int) -> list[str]:
     """Rows in columns, the first `labels` of them flush left; None is a line across.
 
-    >>> _aligned([("", "GE"), None, ("PE", "10,687")], labels=1)
+    >>> aligned([("", "GE"), None, ("PE", "10,687")], labels=1)
     ['        GE', '----------', 'PE  10,687']
     """
     full = [row for row in rows if row is not None]

@@ -216,7 +216,7 @@ def test_fpga():
     text = fpga_table(report)
     assert text.startswith("ecp5, Yosys")
     assert f"LUT {report.ratio('lut'):.3f}, FF {report.ratio('ff'):.3f}, DSP 1.000" in text
-    with pytest.raises(ValueError, match="target must be one of ecp5, not 'virtex'"):
+    with pytest.raises(ValueError, match="target must be one of ecp5, nexus, gowin, not 'virtex'"):
         synthesize_fpga(SMALL, "virtex")
     with pytest.raises(ConfigError, match="to compare with the baseline"):
         synthesize_fpga(load_preset("dense"))

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping
 
-__all__ = ["OUTSIDE", "constraints"]
+__all__ = ["OUTSIDE", "PERIOD_NS", "constraints"]
 
 Rules = Mapping[str, tuple[tuple[str, int, str], ...]]
 
@@ -32,10 +32,12 @@ OUTSIDE = {"tile": TILE, "core": CORE}
 """Of each kind of top and direction: ports, the per cent of the period that passes outside the top, and why. Of rules
 for a port the first counts."""
 
+PERIOD_NS = 2.0
+"""Of the clock, to begin with."""
 HEAD = """\
 # {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
 # Delays are what passes outside, as shares of the period{chosen}.
-set period 2.000
+set period {period:.3f}
 create_clock -name clk -period $period [get_ports clk]
 """
 CHOSEN = {"tile": ", chosen so that tiles can be wired to each other", "core": ""}
@@ -71,4 +73,4 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "ti
         for (direction, share, why), names in groups.items()
         if names
     ]
-    return HEAD.format(top=top, chosen=CHOSEN[kind]) + "".join(lines)
+    return HEAD.format(top=top, period=PERIOD_NS, chosen=CHOSEN[kind]) + "".join(lines)

@@ -16,6 +16,7 @@ from .constraints import constraints
 from .fusesoc import core_of_core
 from .head import check_prefix, head
 from .library import Library, ports
+from .librelane import librelane
 from .port_table import port_table
 from .waivers import waivers
 
@@ -44,9 +45,9 @@ def render_core(
     dict of str to str
         ``PREFIX.v`` (the core, whose top is ``PREFIX_core``), ``PREFIX_memories.v`` (its memories, each a module that a
         macro can stand in for), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons), ``PREFIX.f`` (file list),
-        ``PREFIX.core`` (for FuseSoC), ``PREFIX_core.sdc`` (timing constraints), ``PREFIX_ports.md`` (a table of all
-        ports), ``PREFIX.h`` (registers and descriptors for C), ``config.toml`` and ``config.json`` (with every derived
-        size, and all memories), and the bench's.
+        ``PREFIX.core`` (for FuseSoC), ``PREFIX_core.sdc`` (timing constraints), ``PREFIX_librelane.yaml`` (for
+        LibreLane, untried), ``PREFIX_ports.md`` (a table of all ports), ``PREFIX.h`` (registers and descriptors for C),
+        ``config.toml`` and ``config.json`` (with every derived size, and all memories), and the bench's.
     """
     check_prefix(prefix)
     library = Library(prefix)
@@ -59,12 +60,16 @@ def render_core(
     }
     found = {name: {**each} for name, each in ports(library.blocks[top]).items()}
     rows = [(name, each["direction"], each["width"]) for name, each in found.items()]
+    memory_list = _memories(library, top, rest)
     return {
         **verilog,
         f"{prefix}.vlt": waivers(prefix, verilog),
         f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
         f"{prefix}.core": core_of_core(prefix, config.digest, bench),
         f"{prefix}_core.sdc": constraints(top, rows, kind="core"),
+        f"{prefix}_librelane.yaml": librelane(
+            f"{prefix}_librelane.yaml", top, verilog, f"{prefix}_core.sdc", memory_list
+        ),
         f"{prefix}_ports.md": core_port_table(config, prefix),
         f"{prefix}.h": c_header(config, prefix),
         "config.toml": config.to_toml(),
@@ -74,7 +79,7 @@ def render_core(
                 "digest": config.digest,
                 "config": config.to_mapping(),
                 "derived": _derived(config),
-                "memories": _memories(library, top, rest),
+                "memories": memory_list,
                 "modules": {top: found},
             },
             indent=2,

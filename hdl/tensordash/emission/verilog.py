@@ -25,6 +25,7 @@ from .core_files import render_core
 from .fusesoc import core_file
 from .head import check_prefix, head
 from .library import Library, emit, members, ports
+from .librelane import librelane
 from .port_table import port_table
 from .waivers import waivers
 
@@ -51,8 +52,8 @@ def render(
         ``PREFIX.v`` (both tops), ``PREFIX_transposer.v``, of a tile with scales of E8M0 ``PREFIX_block_quantiser.v``,
         ``PREFIX_assertions.sv`` (rules of the ports, to simulate with), ``PREFIX.vlt`` (lint waivers, with reasons),
         ``PREFIX.f`` (file list), ``PREFIX.core`` (for FuseSoC), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc``
-        (timing constraints), ``PREFIX_ports.md`` (tables of all ports), ``config.toml`` and ``config.json`` (with every
-        derived size), and the bench's.
+        (timing constraints), ``PREFIX_librelane.yaml`` (for LibreLane, untried), ``PREFIX_ports.md`` (tables of all
+        ports), ``config.toml`` and ``config.json`` (with every derived size), and the bench's.
     """
     check_prefix(prefix)
     wrapper = AxiStreamTile(config)
@@ -75,6 +76,9 @@ def render(
         f"{prefix}.core": core_file(prefix, config.digest, verilog, bench),
         f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),
         f"{prefix}_axi_stream_tile.sdc": _constraints(wrapper, f"{prefix}_axi_stream_tile"),
+        f"{prefix}_librelane.yaml": librelane(
+            f"{prefix}_librelane.yaml", f"{prefix}_tile", [f"{prefix}.v"], f"{prefix}_tile.sdc"
+        ),
         f"{prefix}_ports.md": port_tables(config, prefix),
         "config.toml": config.to_toml(),
         "config.json": json.dumps(_description(config, prefix, wrapper), indent=2) + "\n",

@@ -24,6 +24,7 @@ FILES = [
     "tensordash.f",
     "tensordash.core",
     "tensordash_core.sdc",
+    "tensordash_librelane.yaml",
     "tensordash_ports.md",
     "tensordash.h",
     "config.toml",

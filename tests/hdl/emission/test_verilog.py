@@ -92,6 +92,7 @@ def test_files(rendered):
         "tensordash.core",
         "tensordash_tile.sdc",
         "tensordash_axi_stream_tile.sdc",
+        "tensordash_librelane.yaml",
         "tensordash_ports.md",
         "config.toml",
         "config.json",

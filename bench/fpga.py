@@ -1,0 +1,110 @@
+"""Tiles on an FPGA: the tables of docs/cost.md, "On an FPGA", from placements that are made here.
+
+    python bench/fpga.py                 # place what docs/fpga.json lacks, then write the page
+    python bench/fpga.py int8            # of these only
+    python bench/fpga.py --write         # place nothing, write the page
+
+Results are in docs/fpga.json, tile by tile: a run that was interrupted goes on. One placement runs at a time.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tensordash import TileConfig
+from tensordash.storage.files import write_whole
+from tensordash_synth import place_fpga
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, PAGE = ROOT / "docs" / "fpga.json", ROOT / "docs" / "cost.md"
+BEGIN, END = "<!-- fpga -->\n", "<!-- /fpga -->"
+TARGET = "ecp5"
+
+TILE = TileConfig(rows=2, columns=2, registered_ready=True)
+PE = replace(TILE, rows=1, columns=1)
+TILES = {
+    "int8, 2 x 2": replace(TILE, format="int8"),
+    "int8": replace(PE, format="int8"),
+    "fp8_e4m3": replace(PE, format="fp8_e4m3"),
+    "fp8_e4m3, 3 stages": replace(PE, format="fp8_e4m3", pipeline=3),
+    "fp8_e4m3, hopper-fp8": replace(PE, format="fp8_e4m3", accumulator="hopper-fp8"),
+    "fp16": PE,
+    "fp16, 3 stages": replace(PE, pipeline=3),
+    "bf16, hopper": replace(PE, format="bf16", accumulator="hopper"),
+}
+"""By what differs from `PE`: small ones, as routing takes its time."""
+
+
+def kept() -> dict[str, Any]:
+    """What docs/fpga.json holds."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    return found
+
+
+def measure(names: Iterable[str]) -> None:
+    """Place tiles, and keep each when it is done."""
+    for name in names:
+        config = TILES[name]
+        if kept().get(name, {}).get("config") == config.digest:
+            print(f"{name}: as before", flush=True)
+            continue
+        report = place_fpga(config, TARGET, jobs=1, progress=print)
+        have = {**kept(), name: report.to_json()}
+        ordered = {each: have[each] for each in TILES if each in have}
+        write_whole(RESULTS, json.dumps(ordered, indent=1) + "\n")
+
+
+def table(results: Mapping[str, Any]) -> str:
+    """The tables, in Markdown."""
+    lines = [
+        "| tile | part | LUTs | flip-flops | multipliers | clock, MHz | after | LUTs, ratio | clock, ratio |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    paths = ["| tile | longest path | cells | in them, ns | between, ns |", "|---|---|---|---|---|"]
+    for name, found in results.items():
+        for design, label in (("tensordash", name), ("baseline", f"{name}, dense")):
+            figures = found["fpga"][design]
+            ratios = [f"{found['ratio'][f'fpga_{each}']:.2f}" for each in ("lut", "clock")]
+            lines.append(
+                f"| {label} | {found['device']} | {figures['lut']:,} ({figures['utilisation']['lut']:.0%}) | "
+                f"{figures['ff']:,} | {figures['dsp']} | {figures['clock_mhz']:.1f} | {figures['clock_after']} | "
+                + (" | ".join(ratios) if design == "tensordash" else " | ")
+                + " |"
+            )
+            if (path := figures["path"]) is not None:
+                through = ", ".join(dict.fromkeys(path["through"]))
+                paths.append(
+                    f"| {label} | `{path['start']}` to `{path['end']}`, through {through} | {path['cells']} | "
+                    f"{path['logic_ns']:.1f} | {path['routing_ns']:.1f} |"
+                )
+    tools = ", ".join(dict.fromkeys(found["tools"] for found in results.values()))
+    return "\n".join([*lines, "", *paths, "", f"{TARGET}, {tools}."])
+
+
+def written(text: str, results: Mapping[str, Any]) -> str:
+    """The page with its tables as they should be."""
+    before, _, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    return before + BEGIN + table(results) + "\n" + end + after
+
+
+def main() -> None:
+    """Run the command."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tiles", nargs="*", metavar="TILE", help=f"of {'; '.join(TILES)}")
+    parser.add_argument("--write", action="store_true", help="place nothing, write the page")
+    options = parser.parse_args()
+    if unknown := [name for name in options.tiles if name not in TILES]:
+        parser.error(f"TILE must be of {'; '.join(TILES)}, not {'; '.join(unknown)}")
+    if not options.write:
+        measure(options.tiles or TILES)
+    write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), kept()))
+    if missing := [name for name in TILES if name not in kept()]:
+        print(f"not placed yet, and not on the page: {'; '.join(missing)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""A configuration of LibreLane for a top: from the Verilog beside it to a layout, untried here."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from .constraints import PERIOD_NS
+
+__all__ = ["librelane"]
+
+HEAD = """\
+# LibreLane, flow Classic: librelane {name}   (not tried here: no PDK comes with this package)
+# The period is that of the constraints: change it in both, to what your cells reach.
+meta:
+  version: 2
+  flow: Classic
+DESIGN_NAME: {top}
+VERILOG_FILES:
+{verilog}
+CLOCK_PORT: clk
+CLOCK_PERIOD: {period}
+PNR_SDC_FILE: dir::{sdc}
+SIGNOFF_SDC_FILE: dir::{sdc}
+# Thousands of port bits may want more room around the edge than the cells need inside.
+FP_SIZING: relative
+FP_CORE_UTIL: 40
+PL_TARGET_DENSITY_PCT: 50
+"""
+
+MACROS = """\
+# The last file has memories as registers: leave it out, and name macros of the same modules and ports instead, each
+# around one of your PDK's, as integration.md says ("Memories to swap"):
+# MACROS:
+"""
+MACRO = """\
+#   {module}:   # {words} words of {bits} bits, {ports}; instances: {instances}
+#     gds: [dir::macros/{module}.gds]
+#     lef: [dir::macros/{module}.lef]
+#     lib: {{"*": [dir::macros/{module}.lib]}}
+"""
+
+
+def librelane(name: str, top: str, verilog: Iterable[str], sdc: str, memories: Iterable[Mapping[str, Any]] = ()) -> str:
+    """The configuration, in YAML.
+
+    Parameters
+    ----------
+    name : str
+        Its own name.
+    top : str
+        The module.
+    verilog : iterable of str
+        Files of Verilog, the memories' last.
+    sdc : str
+        The file of its constraints.
+    memories : iterable of mappings
+        A core's memories, as ``config.json`` has them: noted as macros that may stand in for them.
+
+    Examples
+    --------
+    >>> text = librelane("m.yaml", "m", ["m.v"], "m.sdc")
+    >>> [line for line in text.splitlines() if line.startswith(("DESIGN", "  - ", "CLOCK"))]
+    ['DESIGN_NAME: m', '  - dir::m.v', 'CLOCK_PORT: clk', 'CLOCK_PERIOD: 2.0']
+
+    Source: LibreLane, "Universal Flow Configuration Variables".
+    """
+    files = "\n".join(f"  - dir::{file}" for file in verilog)
+    text = HEAD.format(name=name, top=top, verilog=files, period=PERIOD_NS, sdc=sdc)
+    listed = [
+        MACRO.format(**{**each, "ports": "one port for both" if "both" in each["ports"] else "a port each way"})
+        for each in memories
+    ]
+    return text + (MACROS + "".join(listed) if listed else "")

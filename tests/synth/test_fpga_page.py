@@ -1,0 +1,36 @@
+"""docs/cost.md says what docs/fpga.json holds, which is of the tiles that bench/fpga.py names."""
+
+import json
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+HOW = "run python bench/fpga.py"
+
+
+@pytest.fixture
+def bench() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        yield import_module("fpga")
+
+
+def test_the_page_says_what_was_placed(bench: ModuleType) -> None:
+    text = bench.PAGE.read_text(encoding="utf-8")
+    assert bench.written(text, bench.kept()) == text, HOW
+    changed = json.loads(json.dumps(bench.kept()))
+    for found in changed.values():
+        found["fpga"]["tensordash"]["clock_mhz"] += 1
+    assert bench.written(text, changed) != text
+
+
+def test_what_was_placed_are_these_tiles(bench: ModuleType) -> None:
+    kept = bench.kept()
+    assert {name: found["config"] for name, found in kept.items()} == {
+        name: bench.TILES[name].digest for name in kept
+    }, HOW
+    assert kept
