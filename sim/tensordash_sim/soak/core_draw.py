@@ -17,7 +17,7 @@ SIZE = 1 << 17
 MIXED = ({"a": "fp8_e4m3", "b": "fp8_e5m2"}, {"a": "fp8_e5m2", "b": "fp8_e4m3"})
 FORMATS = ("fp16", "fp8_e4m3", "fp16", "fp8_e5m2", *MIXED)
 TILE = {
-    "lanes": (4, 4, 8),
+    "lanes": (4, 4, 8, 4),
     "depth": (4, 3, 2),
     "format": FORMATS,
     "sparsity": ("rows", "both", "rows", "none"),
