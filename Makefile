@@ -63,7 +63,7 @@ nightly: lint prove mutate soak
 SEED ?= $(shell date +%Y%m%d)
 soak: $(READY)
 	$(BIN)/tensordash soak --seed $(SEED) --positions 100000000 --cover -o build/soak
-	$(BIN)/tensordash soak --seed $(SEED) --cores 12 -o build/soak
+	$(BIN)/tensordash soak --seed $(SEED) --cores 20 --positions 100000000 --descriptors 100000 --faults 10000 --cover -o build/soak
 
 # pip shows what it installs. Wheels only, so that nothing is compiled (wavedrom, pure Python, has none: pip makes one, with
 # pinned tools); bytecode comes as it is used.

@@ -21,6 +21,7 @@ from .console import (
     waves_file,
     writable_folder,
 )
+from .soak_cores import coverage_table, replay_core, soak_cores, tile_name
 
 __all__ = ["command"]
 
@@ -53,7 +54,10 @@ class _JobName(click.ParamType):
     help="Multiply positions to feed at least: rows x columns x lanes x steps.",
 )
 @click.option("--cores", metavar="N", type=WholeRange(1, 10**6), help="Random cores instead of tiles, so many.")
-@click.option("--programs", metavar="N", type=WholeRange(1, 10**6), help="Of each core (default: 300).")
+@click.option(
+    "--descriptors", metavar="N", type=WholeRange(1, 10**12), help="Of all cores, at least (default: 10,000)."
+)
+@click.option("--faults", metavar="N", type=WholeRange(1, 10**12), help="Of all cores, at least (default: 1,000).")
 @click.option("-o", "--output", metavar="DIR", type=Path, default=Path("build/soak"), show_default=True)
 @click.option("-j", "--jobs", metavar="N", type=WholeRange(1, 256), help="Tiles at a time (default: one per core).")
 @click.option("--simulator", default="auto", show_default=True, help="auto, verilator or icarus.")
@@ -67,7 +71,8 @@ def command(
     seed: int,
     positions: int,
     cores: int | None,
-    programs: int | None,
+    descriptors: int | None,
+    faults: int | None,
     output: Path,
     jobs: int | None,
     simulator: str,
@@ -82,33 +87,34 @@ def command(
     command goes on where an interrupted one was. A difference does not stop the campaign; the command that runs its job
     again is printed. DIR/soak-SEED.json gets what was covered.
 
-    With --cores every job is one core, whose Verilog executes random programs: legal ones, illegal ones, on a memory
-    that is slow, out of order or fails, with soft resets between; memory, buffer, error and index must be the golden
-    core's. DIR/soak-cores-SEED.json gets what was done.
+    With --cores every job is one core, whose Verilog executes layers and random programs, --positions, --descriptors
+    and --faults of them in all: errors in every field, a memory that fails or is silent, a queue used wrongly, soft
+    resets in every state. Memory, buffer, error and index must be the golden core's, and a legal program must run
+    afterwards. DIR/soak-cores-SEED.json gets what was done. A job of such a campaign runs again with --replay and the
+    same other options.
     """
+    if cores is None and (given := [name for name in ("descriptors", "faults") if _given(context, name)]):
+        raise click.UsageError(f"--{given[0]} needs --cores")
+    if cores is not None and (given := [name for name in ("simulator", "waves") if _given(context, name)]):
+        raise click.UsageError(f"--cores excludes --{given[0]}, which is of tiles")
     if replay is not None:
-        given = [name for name in ("seed", "positions", "cores", "output", "jobs", "cover") if _given(context, name)]
+        excluded = ("seed", "output", "jobs", "cover", *(() if cores else ("positions",)))
+        given = [name for name in excluded if _given(context, name)]
         if given:
             raise click.UsageError(f"--replay excludes --{given[0]}: SEED:INDEX says which job")
-        if programs is not None:
-            if waves is not None or _given(context, "simulator"):
-                raise click.UsageError("--waves and --simulator are for tiles, --programs for cores")
-            _replay_core(*replay, programs, as_json)
+        if cores is not None:
+            replay_core(*replay, cores, (positions, descriptors, faults), as_json)
             return
         _replay(*replay, simulator, waves, as_json)
         return
     if waves is not None:
         raise click.UsageError("--waves needs --replay")
     writable_folder(output, "--output")
+    workers = jobs or os.cpu_count() or 1
     if cores is not None:
-        given = [name for name in ("positions", "simulator", "cover") if _given(context, name)]
-        if given:
-            raise click.UsageError(f"--cores excludes --{given[0]}, which is of tiles")
-        _cores(seed, cores, programs or 300, output, jobs or os.cpu_count() or 1, as_json)
+        soak_cores(seed, cores, (positions, descriptors, faults), output, workers, cover, as_json)
         return
-    if programs is not None:
-        raise click.UsageError("--programs needs --cores or --replay")
-    _campaign(seed, positions, output, jobs or os.cpu_count() or 1, simulator, cover, as_json)
+    _campaign(seed, positions, output, workers, simulator, cover, as_json)
 
 
 def _given(context: click.Context, name: str) -> bool:
@@ -138,7 +144,7 @@ def _campaign(
             left = sum(each.positions for each in campaign.left) * (time.monotonic() - began) / fed
             said = f"FAILED: {record.failure}" if record.failure else f"{record.positions:,} positions"
             progress.print(
-                f"[{total - len(campaign.left)}/{total}] job {job.name}, {_tile(job.config)}: {said}, "
+                f"[{total - len(campaign.left)}/{total}] job {job.name}, {tile_name(job.config)}: {said}, "
                 f"{record.build_seconds:.0f} + {record.seconds:.0f} s; {left / 60:.0f} min left",
                 markup=False,
             )
@@ -161,77 +167,10 @@ def _campaign(
         raise CheckError(f"{points} points that can be reached were never met: {group}: {never[0]}")
 
 
-def _cores(seed: int, cores: int, programs: int, output: Path, workers: int, as_json: bool) -> None:
-    from tensordash_sim.soak.cores import CoreCampaign
-
-    campaign = CoreCampaign(output, seed, cores, programs)
-    output.mkdir(parents=True, exist_ok=True)
-    with progress_bar() as bar:
-        task = bar.add_task("cores", total=cores, completed=len(campaign.done))
-
-        def show(job, record) -> None:
-            bar.advance(task)
-            said = f"FAILED: {record.failure}" if record.failure else f"{record.descriptors:,} descriptors"
-            progress.print(
-                f"[{cores - len(campaign.left)}/{cores}] job {job.seed}:{job.index}, core around "
-                f"{_tile(job.config.tile)}: {said}, {record.seconds:.0f} s",
-                markup=False,
-            )
-
-        summary = campaign.run(workers=workers, progress=show)
-    document = summary.to_json()
-    write_whole(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
-    if as_json:
-        print_json(document)
-    else:
-        for error, count in summary.outcomes.items():
-            click.echo(f"{count:9,} {error or 'without error'}")
-        click.echo(
-            f"\nseed {seed}: {document['programs']:,} programs ({document['descriptors']:,} descriptors, "
-            f"{document['positions']:,} multiply positions, {document['cycles']:,} cycles) on {cores} cores, "
-            f"{document['faults']:,} faults; {len(summary.failures)} cores differ from golden"
-        )
-    if summary.failures:
-        name, failure = next(iter(summary.failures.items()))
-        again = f"tensordash soak --replay {name} --programs {programs}"
-        raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {again}")
-
-
-def _replay_core(seed: int, index: int, programs: int, as_json: bool) -> None:
-    from tensordash_sim.soak.cores import draw_core_job, run_core_job
-
-    job = draw_core_job(seed, index, programs)
-    with progress.status(f"job {seed}:{index}, core around {_tile(job.config.tile)}"):
-        record = run_core_job(job)
-    if as_json:
-        print_json({"config": job.config.to_mapping(), **record.to_json()})
-    elif not record.failure:
-        click.echo(f"job {seed}:{index}: {record.programs:,} programs in {record.cycles:,} cycles, equal to golden")
-    else:
-        click.echo(job.config.to_toml())
-    if record.failure:
-        raise CheckError(f"job {seed}:{index}: {record.failure}")
-
-
-def _tile(config: Any) -> str:
-    """A tile in a few words."""
-    accumulator = config.accumulator if isinstance(config.accumulator, str) else "fused"
-    formats = config.format if isinstance(config.format, str) else " x ".join(config.format)
-    shape = f"{config.rows}x{config.columns} PEs of {config.lanes} lanes"
-    return f"{shape}, {config.window_depth} deep, {formats} {accumulator}, {config.sparsity}"
-
-
 def _print_summary(document: dict[str, Any], cover: bool) -> None:
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, pad_edge=False)
-    for header in ("coverage", "points", "met", "hits", "fewest", "of"):
-        table.add_column(header, justify="left" if header in ("coverage", "of") else "right")
-    for group, counts in document["coverage"].items():
-        fewest = min(counts, key=counts.get)
-        row = (len(counts), sum(count > 0 for count in counts.values()), sum(counts.values()), counts[fewest])
-        table.add_row(group, *(f"{number:,}" for number in row), fewest)
+    table = coverage_table(document["coverage"])
     pairs = document["lane_options"]
     table.add_row("option of a lane", f"{pairs['of']:,}", f"{pairs['met']:,}")
     Console(highlight=False, width=max(Console().width, 110)).print(table)
@@ -258,7 +197,10 @@ def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: 
     if waves is not None:
         waves_file(waves, "--waves")
     job = draw_job(seed, index)
-    with progress.status(f"job {job.name}, {_tile(job.config)}"), TemporaryDirectory(prefix="tensordash-") as scratch:
+    with (
+        progress.status(f"job {job.name}, {tile_name(job.config)}"),
+        TemporaryDirectory(prefix="tensordash-") as scratch,
+    ):
         record = run_job(job, Path(scratch) / "job", simulator=simulator, waves=waves is not None)
         if waves is not None:
             dump = Path(scratch) / "job" / "run" / "dump.vcd"

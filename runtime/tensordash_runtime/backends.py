@@ -15,7 +15,7 @@ from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.rounding import stochastic, toward_zero
-from tensordash_sim.core.verilated import VerilatedCore
+from tensordash_sim.core.verilated import SilentMemoryError, VerilatedCore
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
 
 from .errors import DeviceError, NoRoomError
@@ -183,7 +183,7 @@ class Verilator(_Programs):
         self.draw = None
         try:
             done = self._core.run(program.descriptors, ring, waves=waves, command=command)
-        except IndexError as error:
+        except (IndexError, SilentMemoryError) as error:
             raise DeviceError(str(error)) from None
         if done.outcome.error:
             raise DeviceError(f"error {done.outcome.error} in descriptor {done.outcome.index}")

@@ -1,6 +1,7 @@
 """Training on a device, next to plain PyTorch: what `tensordash train` does. Needs torch."""
 
 import copy
+import io
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -154,7 +155,13 @@ class Trainer:
     # Checkpoints
 
     def save(self) -> None:
-        """Write a checkpoint; it is complete or not there."""
+        """Write a checkpoint; it is complete or not there.
+
+        Raises
+        ------
+        OSError
+            It cannot be written, and what was there before is still there.
+        """
         if self.folder is None:
             return
         state = {
@@ -166,8 +173,10 @@ class Trainer:
             "history": [asdict(step) for step in self.history],
             "accuracies": self.accuracies,
         }
+        content = io.BytesIO()
+        torch.save(state, content)  # to a file, it would hide that the disk is full
         with whole(self.folder / CHECKPOINT) as place:
-            torch.save(state, place)
+            place.write_bytes(content.getbuffer())
 
     def resume(self) -> bool:
         """Go on from the folder's checkpoint; whether there is one.

@@ -1,13 +1,20 @@
 """Files that are whole or not there, and the digest of the code that made them."""
 
+import fcntl
 import hashlib
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["code_digest", "copy_whole", "naming", "whole", "write_whole"]
+__all__ = ["code_digest", "copy_whole", "naming", "scratch", "whole", "write_whole"]
+
+LOCK = ".lock"
+"""In a scratch folder; locked as long as the process lives that made it."""
+FRESH = 60
+"""Seconds in which a scratch folder is left alone, whatever its lock: it may just be made."""
 
 
 @contextmanager
@@ -44,6 +51,44 @@ def naming(path: Path, *, if_nameless: bool = False) -> Iterator[None]:
 
 
 @contextmanager
+def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
+    """A folder for a while. First, what processes that were killed have left beside it is removed.
+
+    Parameters
+    ----------
+    prefix : str
+        What its name begins with, and those of the others.
+    parent : Path, optional
+        Where; the system's folder for temporary files if left out.
+
+    Examples
+    --------
+    >>> with scratch("made-", getfixture("tmp_path")) as folder:
+    ...     folder.is_dir(), folder.name[:5]
+    (True, 'made-')
+    >>> folder.exists()
+    False
+    """
+    parent = parent or Path(tempfile.gettempdir())
+    for left in parent.glob(f"{prefix}*"):
+        if _is_left(left):
+            shutil.rmtree(left, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=parent) as name, (Path(name) / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield Path(name)
+
+
+def _is_left(folder: Path) -> bool:
+    """Whether nobody works in a scratch folder any more."""
+    with suppress(OSError):  # it is gone, somebody else's, or locked
+        if time.time() - folder.stat().st_mtime > FRESH:
+            with (folder / LOCK).open() as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+    return False
+
+
+@contextmanager
 def whole(path: Path) -> Iterator[Path]:
     """A place to write a file to, which comes to lie at `path` when all of it is there. Its folder is made if need be.
 
@@ -65,8 +110,8 @@ def whole(path: Path) -> Iterator[Path]:
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".tensordash-") as scratch:
-            complete = Path(scratch) / path.name
+        with scratch(".tensordash-", path.parent) as folder:
+            complete = folder / path.name
             yield complete
             complete.replace(path)
 

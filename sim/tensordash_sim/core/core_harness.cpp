@@ -18,6 +18,9 @@
 namespace {
 
 constexpr uint64_t PATIENCE = 100000;  // cycles in which a register answers
+enum Channel { AR, R, AW, W, B, CHANNELS };
+constexpr int KINDS = 4;               // of beats: a burst's only one, its first, one between, its last
+constexpr int ERRORS = 2 * 2 * KINDS;  // of reads by ID, response and beat; those of writes follow, without an ID
 
 struct Burst {
     uint64_t address;
@@ -25,6 +28,9 @@ struct Burst {
     unsigned number;  // its ID
     uint64_t due;
     bool error = false;
+    unsigned length = beats;
+    int wrong = 0;  // which kind of beat was the first one with an error
+    int kind() const { return length == 1 ? 0 : beats == length ? 1 : beats == 1 ? 3 : 2; }
 };
 
 struct Device {
@@ -63,6 +69,39 @@ struct Device {
     bool moves() { return pause == 0 || random() >= pause; }
     uint64_t due() { return cycle + low + (high > low ? random() % (high - low + 1) : 0); }
     size_t width() const { return sizeof(top->m_axi_rdata); }
+    unsigned wrong() { return unruly ? 2 + (random() & 1) : 2; }
+    // A memory that is silent on a channel, from some transfer on, and what everybody waits for.
+    int silent = -1;
+    uint64_t silent_from = 0, patience = 0;
+    uint64_t moved[CHANNELS] = {};   // transfers since the program's begin
+    uint64_t waited[CHANNELS] = {};  // cycles since the memory has owed one
+    uint64_t errors[ERRORS + 2 * KINDS] = {};
+    bool speaks(int channel) const { return silent != channel || moved[channel] < silent_from; }
+    bool patient() const {
+        for (uint64_t cycles : waited)
+            if (patience != 0 && cycles > patience) return false;
+        return true;
+    }
+    void owes(int channel, bool owed) { waited[channel] = owed ? waited[channel] + 1 : 0; }
+    // What the core's registers say, and the bus, when the last soft reset began.
+    uint64_t before = 0, at_reset = 0;
+    unsigned bus_at_reset = 0;
+    unsigned bus() const {
+        bool fetch = false, read = false, begun = false;
+        for (const Burst& each : reads) {
+            (each.number ? read : fetch) = true;
+            begun |= each.beats != each.length;
+        }
+        const bool writing = !beats.empty() || (!writes.empty() && writes.front().beats != writes.front().length);
+        return (top->m_axi_arvalid && !top->m_axi_arready) | fetch << 1 | read << 2 | begun << 3 |
+               (top->m_axi_awvalid && !top->m_axi_awready) << 4 | (top->m_axi_wvalid && !top->m_axi_wready) << 5 |
+               writing << 6 | !answers.empty() << 7;
+    }
+    void observe_reset() {
+        if ((top->states & 1) && !(before & 1)) at_reset = before, bus_at_reset = bus();
+        before = top->states;
+    }
+
     bool there(uint64_t address, uint64_t bytes) const {
         return address >= base && bytes <= memory.size() && address - base <= memory.size() - bytes &&
                (faults.empty() || faults.count(address / width()) == 0);
@@ -78,7 +117,7 @@ struct Device {
 
     void drive_memory() {
         if (!r_given) {
-            r_given = choose();
+            r_given = speaks(R) && choose();
             if (r_given) {
                 const Burst& burst = reads[reading];
                 const bool good = there(burst.address, width());
@@ -87,41 +126,57 @@ struct Device {
                 } else {
                     std::memset(&top->m_axi_rdata, 0x5a, width());
                 }
-                top->m_axi_rresp = good ? 0 : unruly ? 2 + (random() & 1) : 2;
+                top->m_axi_rresp = good ? 0 : wrong();
                 top->m_axi_rlast = burst.beats == 1;
                 top->m_axi_rid = burst.number;
             }
         }
         top->m_axi_rvalid = r_given;
         if (!b_given) {
-            b_given = !answers.empty() && answers.front().due <= cycle && moves();
+            b_given = speaks(B) && !answers.empty() && answers.front().due <= cycle && moves();
             if (b_given) {
-                top->m_axi_bresp = answers.front().error ? 2 : 0;
+                top->m_axi_bresp = answers.front().error ? wrong() : 0;
                 top->m_axi_bid = answers.front().number;
             }
         }
         top->m_axi_bvalid = b_given;
-        top->m_axi_arready = moves();
-        top->m_axi_awready = moves();
-        top->m_axi_wready = moves();
+        top->m_axi_arready = speaks(AR) && moves();
+        top->m_axi_awready = speaks(AW) && moves();
+        top->m_axi_wready = speaks(W) && moves();
+        owes(R, !r_given && !reads.empty());
+        owes(B, !b_given && !answers.empty());
     }
 
     void observe_memory() {
+        owes(AR, top->m_axi_arvalid && !top->m_axi_arready);
+        owes(AW, top->m_axi_awvalid && !top->m_axi_awready);
+        owes(W, top->m_axi_wvalid && !top->m_axi_wready);
         if (r_given && top->m_axi_rready) {
             r_given = false;
+            ++moved[R];
             Burst& burst = reads[reading];
+            if (top->m_axi_rresp & 2)
+                ++errors[((top->m_axi_rid & 1) * 2 + (top->m_axi_rresp & 1)) * KINDS + burst.kind()];
             burst.address += width();
             if (--burst.beats == 0) reads.erase(reads.begin() + static_cast<std::ptrdiff_t>(reading));
         }
         if (b_given && top->m_axi_bready) {
             b_given = false;
+            ++moved[B];
+            if (top->m_axi_bresp & 2)
+                ++errors[ERRORS + (top->m_axi_bresp & 1) * KINDS + answers.front().wrong];
             answers.pop_front();
         }
-        if (top->m_axi_arvalid && top->m_axi_arready)
+        if (top->m_axi_arvalid && top->m_axi_arready) {
+            ++moved[AR];
             reads.push_back({top->m_axi_araddr, top->m_axi_arlen + 1u, top->m_axi_arid, due()});
-        if (top->m_axi_awvalid && top->m_axi_awready)
+        }
+        if (top->m_axi_awvalid && top->m_axi_awready) {
+            ++moved[AW];
             writes.push_back({top->m_axi_awaddr, top->m_axi_awlen + 1u, top->m_axi_awid, 0});
+        }
         if (top->m_axi_wvalid && top->m_axi_wready) {
+            ++moved[W];
             Beat beat{std::vector<uint8_t>(width()), static_cast<uint64_t>(top->m_axi_wstrb)};
             std::memcpy(beat.data.data(), &top->m_axi_wdata, width());
             beats.push_back(beat);
@@ -131,10 +186,12 @@ struct Device {
             const Beat& beat = beats.front();
             for (size_t i = 0; i < width(); ++i) {
                 if (!(beat.strobe >> i & 1)) continue;
-                if (there(burst.address + i, 1))
+                if (there(burst.address + i, 1)) {
                     memory[burst.address + i - base] = beat.data[i];
-                else
+                } else if (!burst.error) {
                     burst.error = true;
+                    burst.wrong = burst.kind();
+                }
             }
             burst.address += width();
             beats.pop_front();
@@ -155,6 +212,7 @@ struct Device {
         top->eval();
         draw(0);
         seen();
+        observe_reset();
         observe_memory();
         top->clk = 0;
         top->eval();
@@ -207,6 +265,7 @@ struct Device {
 extern "C" {
 
 void core_behave(Device* device, unsigned low, unsigned high, double pause, int unruly);
+void core_seed(Device* device, uint64_t seed);
 
 Device* core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, double pause, uint64_t seed) {
     auto* device = new Device;
@@ -217,7 +276,7 @@ Device* core_new(uint64_t base, uint64_t size, unsigned low, unsigned high, doub
     device->memory.resize(size);
     device->base = base;
     core_behave(device, low, high, pause, 0);
-    device->state = seed * 0x9e3779b97f4a7c15u | 1;
+    core_seed(device, seed);
     device->top->clk = 0;
     device->top->rst = 1;
     for (int k = 0; k < 2; ++k) device->step([] {});
@@ -266,10 +325,44 @@ int core_waves(Device* device, const char* path) {
 #endif
 }
 
-// Run until the interrupt, at most so many cycles; whether it came. Python asks again and again, so that Ctrl-C works.
+// From here on the memory is silent on a channel, once that has had so many transfers; on none, if it is -1.
+void core_silence(Device* device, int channel, uint64_t from) {
+    device->silent = channel, device->silent_from = from;
+    std::memset(device->moved, 0, sizeof device->moved);
+    std::memset(device->waited, 0, sizeof device->waited);
+}
+// After so many cycles in which it owes a transfer, `core_run` gives up; 0: never.
+void core_patience(Device* device, uint64_t cycles) { device->patience = cycles; }
+const uint64_t* core_waited(Device* device) { return device->waited; }
+const uint64_t* core_moved(Device* device) { return device->moved; }
+const uint64_t* core_errors(Device* device) { return device->errors; }
+// Of what the memory owes on AR or R: whether it is a descriptor.
+int core_fetching(Device* device, int channel) {
+    if (channel == AR) return device->top->m_axi_arid == 0;
+    return !device->reads.empty() && device->reads.front().number == 0;
+}
+void core_seed(Device* device, uint64_t seed) { device->state = seed * 0x9e3779b97f4a7c15u | 1; }
+uint64_t core_states(Device* device) { return device->before; }
+uint64_t core_at_reset(Device* device) { return device->at_reset; }
+unsigned core_bus_at_reset(Device* device) { return device->bus_at_reset; }
+
+// Run until the interrupt (1) or until the memory owes something for too long (2), at most so many cycles (0). Python
+// asks again and again, so that Ctrl-C works.
 int core_run(Device* device, uint64_t most) {
     bool raised = false;
-    for (uint64_t k = 0; k < most && !raised; ++k) device->step([&] { raised = device->top->irq; });
+    for (uint64_t k = 0; k < most && !raised; ++k) {
+        device->step([&] { raised = device->top->irq; });
+        if (!raised && !device->patient()) return 2;
+    }
     return raised;
+}
+// Run until some bits of the states have a value; whether they have it. The interrupt ends it, too.
+int core_until(Device* device, unsigned low, uint64_t mask, uint64_t value, uint64_t most) {
+    bool raised = false;
+    for (uint64_t k = 0; k < most && !raised; ++k) {
+        device->step([&] { raised = device->top->irq; });
+        if ((device->before >> low & mask) == value) return 1;
+    }
+    return 0;
 }
 }

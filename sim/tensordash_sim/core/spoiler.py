@@ -9,7 +9,22 @@ from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, deco
 from .described import written_groups
 from .random_programs import PROGRAM, RandomProgram
 
-__all__ = ["NoRoomError", "Spoiler"]
+__all__ = ["NoRoomError", "Spoiler", "with_fields"]
+
+
+def with_fields(bits: int, **fields: int) -> int:
+    """A descriptor with other values of some fields, whatever is allowed; `memory` and `table` are whole addresses."""
+    operation, _ = decode(bits)
+    assert operation is not None
+    known = {field.name: field for field in (*HEADER, *operation.fields)}
+    for name in ("memory", "table"):
+        if name in fields and f"{name}_high" not in fields:
+            high, low = divmod(fields[name], 1 << 32)
+            fields = fields | {f"{name}_high": high, name: low}
+    for name, value in fields.items():
+        field = known[name]
+        bits = bits & ~field.mask | value << field.low & field.mask
+    return bits
 
 
 class NoRoomError(Exception):
@@ -87,26 +102,13 @@ class Spoiler:
 
     def change(self, index: int, **fields: int) -> None:
         """Set fields of a descriptor, whatever is allowed."""
-        self.descriptors[index] = self._changed(self.descriptors[index], fields)
-
-    def _changed(self, bits: int, fields: dict[str, int]) -> int:
-        operation, _ = decode(bits)
-        assert operation is not None
-        known = {field.name: field for field in (*HEADER, *operation.fields)}
-        for name in ("memory", "table"):
-            if name in fields and f"{name}_high" not in fields:
-                high, low = divmod(fields[name], 1 << 32)
-                fields = fields | {f"{name}_high": high, name: low}
-        for name, value in fields.items():
-            field = known[name]
-            bits = bits & ~field.mask | value << field.low & field.mask
-        return bits
+        self.descriptors[index] = with_fields(self.descriptors[index], **fields)
 
     def made(self, operation: str, **fields: int) -> int:
         """A descriptor that waits for nobody; fields left out are their least, or 0."""
         kind = OPERATIONS[operation]
         least = {field.name: max(field.least or 0, 0) for field in kind.fields}
-        return self._changed(kind.code, least | fields)
+        return with_fields(kind.code, **(least | fields))
 
     def add(self, operation: str, **fields: int) -> int:
         """Add a descriptor that waits for nobody; its index."""

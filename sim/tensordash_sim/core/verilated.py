@@ -1,40 +1,34 @@
 """A core's Verilog at speed: Verilator's model and a memory in one library, which Python calls once for a program."""
 
 import ctypes
-import hashlib
-import re
-import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
 from tensordash.configuration.registers import COUNTERS, ERRORS, IDENTITY, named
-from tensordash.emission.core_files import core_verilog
 
-from ..verify.builds import build_key, fetch_kept, keep_built, verilator_environment
+from .core_library import CoreState, VerilatedError, core_library, verilog_of
 from .golden import Outcome
 
-__all__ = ["CoreRun", "VerilatedCore", "VerilatedError"]
+__all__ = ["CHANNELS", "CoreRun", "SilentMemoryError", "VerilatedCore", "VerilatedError"]
 
-HARNESS = Path(__file__).with_name("core_harness.cpp")
-SHARED = ("pe", "row_scheduler", "staging_ring", "result_pipeline")
-"""Modules that stand in a core many times: their code is run many times then, not copied, and stays in the cache."""
-SPLIT = (
-    ("scheduler", "select"),
-    ("row_scheduler", "scheduler__select"),
-    ("bias_fetch", "read_enable"),
-    ("output", "bias_fetch__read_enable"),
-)
-"""Signals of which a bit depends on another one: taken as a whole, they would be evaluated until they settle."""
+CHANNELS = {
+    "ar": "taken the address of a read",
+    "r": "answered a read",
+    "aw": "taken the address of a write",
+    "w": "taken data of a write",
+    "b": "answered a write",
+}
+"""AXI4's channels, and what a memory that is silent on one has not done."""
+PATIENCE = 100_000
+"""Cycles in which a memory answers, besides its latency."""
+
 AT_ONCE = 50_000
 """Cycles between two looks at whether the user wants to stop."""
 LONGEST_RESET = 1_000_000
@@ -43,8 +37,8 @@ LEAST_EVERY = 16
 """Cycles between two readings of a counter, which take about eight themselves."""
 
 
-class VerilatedError(TensorDashError, RuntimeError):
-    """A core that cannot be built, or a program that does not end; the message is one line."""
+class SilentMemoryError(VerilatedError):
+    """A memory that has owed the core something for too long; the message says what."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +88,9 @@ class VerilatedCore:
         Build it in half the time, to run at a tenth of the speed.
     waves : bool
         Build it so that `run` can write waves; it is slower then, even without them.
+    patience : int, optional
+        Cycles after which a memory that owes the core something is found silent; 100,000 and its latency if left out.
+        0: never.
     verilog : str
         The core's Verilog, if it is not what is emitted for it. Its top is ``tensordash_core``.
 
@@ -119,12 +116,15 @@ class VerilatedCore:
         seed: int = 0,
         quick: bool = False,
         waves: bool = False,
+        patience: int | None = None,
         verilog: str = "",
     ) -> None:
         self.config, self.base = config, base
-        self._library = _library(verilog or _verilog(config), quick, waves)
+        self._library = core_library(verilog or verilog_of(config), quick, waves)
         self._device = self._library.core_new(base, size, *latency, pause, seed)
         self.memory: NDArray[np.uint8] = np.ctypeslib.as_array(self._library.core_memory(self._device), (size,))
+        self._patience = patience
+        self._library.core_patience(self._device, PATIENCE + latency[1] if patience is None else patience)
         if self.read("identity") != IDENTITY:
             raise VerilatedError(f"identity must be {IDENTITY:#x}, not {self.read('identity'):#x}")
 
@@ -144,6 +144,8 @@ class VerilatedCore:
     def behave(self, *, latency: tuple[int, int], pause: float, unruly: bool = False) -> None:
         """Change how the memory behaves; `unruly`: data of different IDs come in any order, errors of any kind."""
         self._library.core_behave(self._device, *latency, pause, unruly)
+        if self._patience is None:
+            self._library.core_patience(self._device, PATIENCE + latency[1])
 
     def fail(self, lines: Iterable[int]) -> None:
         """Have these lines answer with an error, and no others: an address divided by the bytes of a beat."""
@@ -169,11 +171,12 @@ class VerilatedCore:
 
     def reset(self) -> None:
         """Reset softly, and wait until that is over."""
-        self.write("control", 2)
+        if not self.read("status") & 2:
+            self.write("control", 2)
         began = self.cycle
         while self.read("status") & 2:
             if self.cycle - began > LONGEST_RESET:
-                raise VerilatedError(f"a soft reset is not over after {LONGEST_RESET} cycles")
+                raise VerilatedError(f"a soft reset is not over after {LONGEST_RESET} cycles: {self._owed()}")
 
     @property
     def cycle(self) -> int:
@@ -213,6 +216,8 @@ class VerilatedCore:
 
         Raises
         ------
+        SilentMemoryError
+            If the memory does not answer.
         VerilatedError
             If it does not end, or waves cannot be written.
         IndexError
@@ -220,33 +225,21 @@ class VerilatedCore:
         """
         if command is not None and not 0 <= command < len(program):
             raise IndexError(f"command must be from 0 to {len(program) - 1}, not {command}")
-        data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
-        there = self.memory[ring - self.base :][: len(data)]  # a ring may go beyond the end
-        there[:] = np.frombuffer(data, np.uint8)[: len(there)]
+        self.put(program, ring)
         self.reset()
-        self.write("cause", 3)
-        self.write("snapshot", 2)
-        self.write("queue_base", ring % (1 << 32))
-        self.write("queue_base_high", ring >> 32)
-        self.write("queue_size", max(0, (len(program) - 1).bit_length()))
-        self.write("interrupt_enable", causes)
-        self.write("control", 1)
-        self.write("tail", len(program))
+        self.begin(ring, len(program), causes=causes)
         if waves is not None:
             self._draw(waves, command)
         began = self.cycle
         first, last, seen = 0, 0, 0
-        at_once = max(every, LEAST_EVERY) if every else min(AT_ONCE, most)
-        while not self._library.core_run(self._device, at_once):
+        while not self.wait(max(every, LEAST_EVERY) if every else min(AT_ONCE, most)):
             if every:
                 self.write("snapshot", 1)
                 multiplying, now = self.read("multiplying"), self.cycle - began
                 if multiplying > seen:
                     first, last, seen = first or now - every, now, multiplying
             if self.cycle - began >= most:
-                raise VerilatedError(
-                    f"no interrupt in {most} cycles: {self.read('done')} of {len(program)} descriptors are done"
-                )
+                raise VerilatedError(f"no interrupt in {most} cycles: {self._standing()}")
         cycles = self.cycle - began
         self.write("snapshot", 1)
         counters = {name: self.read(name) for name, _ in COUNTERS}
@@ -254,15 +247,105 @@ class VerilatedCore:
             last = cycles
         if waves is not None:
             self._library.core_waves(self._device, None)
+        span = (first, last) if every else (0, cycles)
+        return CoreRun(outcome=self.outcome(), cycles=cycles, span=span, counters=counters)
+
+    def put(self, program: Sequence[int], ring: int) -> None:
+        """Write descriptors to memory; what would go beyond its end is not there."""
+        data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
+        there = self.memory[ring - self.base :][: len(data)]
+        there[:] = np.frombuffer(data, np.uint8)[: len(there)]
+
+    def begin(self, ring: int, tail: int, *, size: int | None = None, causes: int = 3) -> None:
+        """Have a core that was reset execute descriptors.
+
+        Parameters
+        ----------
+        ring : int
+            Address of the ring, a multiple of 64.
+        tail : int
+            How many.
+        size : int, optional
+            Logarithm to base 2 of the ring's places; as many as it takes if left out.
+        causes : int
+            As of `run`.
+        """
+        self.write("cause", 3)
+        self.write("snapshot", 2)
+        self.write("queue_base", ring % (1 << 32))
+        self.write("queue_base_high", ring >> 32)
+        self.write("queue_size", max(0, (tail - 1).bit_length()) if size is None else size)
+        self.write("interrupt_enable", causes)
+        self.write("control", 1)
+        self.write("tail", tail)
+
+    def wait(self, most: int) -> bool:
+        """Let it run, so many cycles at most; whether there is the interrupt.
+
+        Raises
+        ------
+        SilentMemoryError
+            If the memory owes the core something for more than `patience` cycles: the core itself would wait for ever.
+        """
+        raised = self._library.core_run(self._device, most)
+        if raised != 2:
+            return bool(raised)
+        raise SilentMemoryError(f"{self._owed()}: {self._standing()}")
+
+    def _owed(self) -> str:
+        """What the memory has not done for the longest time."""
+        waited = self._library.core_waited(self._device)
+        place = max(range(len(CHANNELS)), key=lambda each: waited[each])
+        if not waited[place]:
+            return "memory owes nothing"
+        channel, said = list(CHANNELS.items())[place]
+        of = "a descriptor" if self._library.core_fetching(self._device, place) else "tensors"
+        said += f" of {of}" if channel in ("ar", "r") else ""
+        return f"memory has not {said} for {waited[place]} cycles"
+
+    def outcome(self) -> Outcome:
+        """What became of the program, as registers say now."""
         code = self.read("error")
         name = next((name for name, each in ERRORS.items() if each == code), "")
-        outcome = Outcome(
-            done=self.read("done"),
-            error=name,
-            index=self.read("error_index") if code else 0,
-            ends=self.read("cause") & 1,
-        )
-        return CoreRun(outcome=outcome, cycles=cycles, span=(first, last) if every else (0, cycles), counters=counters)
+        index = self.read("error_index") if code else 0
+        return Outcome(done=self.read("done"), error=name, index=index, ends=self.read("cause") & 1)
+
+    @property
+    def at_reset(self) -> tuple[int, int]:
+        """When the last soft reset began: states, as `core_states` lists them, and the bus."""
+        return int(self._library.core_at_reset(self._device)), int(self._library.core_bus_at_reset(self._device))
+
+    @property
+    def errors(self) -> list[int]:
+        """How often the memory has answered with an error: ID 0, 1, writes; SLVERR, DECERR; a burst's only beat, its
+        first, one between, its last."""
+        return list(self._library.core_errors(self._device)[:24])
+
+    @property
+    def moved(self) -> dict[str, int]:
+        """Transfers on each of `CHANNELS` since `silence`."""
+        return dict(zip(CHANNELS, self._library.core_moved(self._device)[: len(CHANNELS)], strict=True))
+
+    def until(self, state: CoreState, value: int, most: int) -> bool:
+        """Let it run until a state has a value, an interrupt comes, or so many cycles are over; whether it has it."""
+        mask = (1 << state.width) - 1
+        return bool(self._library.core_until(self._device, state.low, mask, value, most))
+
+    def sow(self, seed: int) -> None:
+        """Begin anew with what is random in the memory."""
+        self._library.core_seed(self._device, seed)
+
+    def _standing(self) -> str:
+        """How far a program is."""
+        return f"{self.read('done')} of {self.read('tail')} descriptors are done"
+
+    def silence(self, channel: str, after: int = 0) -> None:
+        """Have the memory say nothing more on one of `CHANNELS` after so many transfers; on none, if it is empty.
+
+        What it owes by then it gives when it may speak again.
+        """
+        place = list(CHANNELS).index(channel) if channel else -1
+        self._library.core_silence(self._device, place, after)
 
     def _draw(self, waves: Path, command: int | None) -> None:
         """Write waves of a command, or begin to write those of all."""
@@ -274,100 +357,3 @@ class VerilatedCore:
             self._library.core_run(self._device, LEAST_EVERY)
         if command is not None:
             self._library.core_waves(self._device, None)
-
-
-@cache
-def _verilog(config: CoreConfig) -> str:
-    return core_verilog(config)
-
-
-@cache
-def _library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
-    """The library of a core's Verilog."""
-    with tempfile.TemporaryDirectory(prefix="tensordash-core-") as scratch:
-        made = Path(scratch) / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
-        key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
-        if not fetch_kept(key, made, link=False):
-            _build(verilog, Path(scratch), made.name, quick=quick, waves=waves)
-            keep_built(key, made)
-        library = ctypes.CDLL(str(made))
-    device, number, word = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32
-    for name, result, arguments in (
-        ("core_new", device, [number, number, ctypes.c_uint, ctypes.c_uint, ctypes.c_double, number]),
-        ("core_delete", None, [device]),
-        ("core_memory", ctypes.POINTER(ctypes.c_uint8), [device]),
-        ("core_cycle", number, [device]),
-        ("core_write", ctypes.c_int, [device, word, word]),
-        ("core_read", ctypes.c_int, [device, word, ctypes.POINTER(word)]),
-        ("core_idle", ctypes.c_int, [device]),
-        ("core_behave", None, [device, ctypes.c_uint, ctypes.c_uint, ctypes.c_double, ctypes.c_int]),
-        ("core_faults", None, [device, np.ctypeslib.ndpointer(np.uint64, flags="C"), ctypes.c_size_t]),
-        ("core_run", ctypes.c_int, [device, number]),
-        ("core_waves", ctypes.c_int, [device, ctypes.c_char_p]),
-    ):
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
-
-
-def _hints(verilog: str) -> str:
-    """What Verilator is told of a core's modules."""
-    lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
-    lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
-    there = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
-    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in there), ""])
-
-
-def _clocked(verilog: str) -> str:
-    """A module around the core in which what is driven comes from registers.
-
-    Verilator evaluates what follows from a model's inputs whenever it is called, that is before a clock edge and again
-    after it: from AXI's ready that is the tile. As registers, inputs change with the clock, and all is evaluated once.
-    """
-    header = re.search(r"^module tensordash_core\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
-    if header is None:
-        raise VerilatedError("the Verilog must have a module tensordash_core")
-    ports = re.findall(r"(input|output) wire (\[\d+:0\] )?(\w+)", header[1])
-    driven = [(bits, name) for kind, bits, name in ports if kind == "input" and name != "clk"]
-    at = {name: f"{name}_at_clock" for _, name in driven}
-    lines = [
-        f"module tensordash_clocked(\n{header[1]});",
-        *(f"  reg {bits}{at[name]} = {1 if name == 'rst' else 0};" for bits, name in driven),
-        "  always @(posedge clk) begin",
-        *(f"    {at[name]} <= {name};" for _, name in driven),
-        "  end",
-        f"  tensordash_core core({', '.join(f'.{name}({at.get(name, name)})' for _, _, name in ports)});",
-        "endmodule",
-    ]
-    return "\n".join([*lines, ""])
-
-
-def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -> None:
-    """Verilator's model and the harness in a library."""
-    (folder / "core.v").write_text(verilog + _clocked(verilog), encoding="utf-8")
-    (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
-    log = folder / "build.log"
-    verilate = [
-        *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_clocked", "-o", name),
-        *("-Mdir", ".", "-Wno-fatal", "--x-initial", "fast", "-O3", "-CFLAGS", "-fPIC", "-LDFLAGS", "-shared"),
-        *(("--trace",) if waves else ()),
-        *("core.vlt", "core.v", str(HARNESS)),
-    ]
-    # What runs in every cycle as fast as it gets; the rest is run once.
-    make = [
-        "make",
-        "-j2",
-        "-f",
-        "Vcore.mk",
-        f"OPT_FAST={'-O0' if quick else '-O3 -fno-semantic-interposition'}",
-        "OPT_SLOW=-O0",
-        f"OPT_GLOBAL={'-O0' if quick else '-O1'}",
-    ]
-    with log.open("w", encoding="utf-8") as file:
-        for command in (verilate, make):
-            ran = subprocess.run(
-                command, cwd=folder, env=verilator_environment(), stdout=file, stderr=subprocess.STDOUT
-            )
-            if ran.returncode:
-                words = " ".join(log.read_text(encoding="utf-8", errors="replace").split()[-40:])
-                raise VerilatedError(f"{command[0]} ended with {ran.returncode}: {words}")

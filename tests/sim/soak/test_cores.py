@@ -1,76 +1,205 @@
 """Soak of cores: jobs that are drawn, run, kept, and found to differ where a core is broken."""
 
 import json
+import re
+from collections import Counter
 from dataclasses import replace
+from itertools import islice
+from random import Random
 
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.core_files import core_verilog
-from tensordash_sim.soak import cores
-from tensordash_sim.soak.cores import CoreCampaign, draw_core_job, run_core_job
+from tensordash_sim.core.core_library import core_states
+from tensordash_sim.core.legal import Sequencer
+from tensordash_sim.core.order import races
+from tensordash_sim.core.random_programs import random_program
+from tensordash_sim.soak import core_faults, cores
+from tensordash_sim.soak.core_bench import twice, with_tokens
+from tensordash_sim.soak.core_coverage import CoreCoverage, state_points, universe
+from tensordash_sim.soak.core_draw import key_points
+from tensordash_sim.soak.core_faults import FAULTS, bits_in_turn
+from tensordash_sim.soak.cores import CoreCampaign, CoreGoals, draw_core_job, run_core_job
+
+LITTLE = CoreGoals(positions=1, descriptors=1, faults=40)
 
 
-def job(programs: int):
-    """A job on the preset, which other tests have built."""
+def preset() -> CoreConfig:
+    """Others have built it."""
     config = load_any_preset("core")
     assert isinstance(config, CoreConfig)
-    return replace(draw_core_job(1, 0, programs), config=config)
+    return config
+
+
+def job(goals: CoreGoals = LITTLE):
+    return replace(draw_core_job(1, 0, goals), config=preset())
 
 
 def test_jobs_are_of_all_kinds():
-    drawn = [draw_core_job(7, index, 1).config for index in range(200)]
-    for name in ("lanes", "rows", "columns", "sparsity", "window_depth", "pipeline"):
-        assert len({getattr(each.tile, name) for each in drawn}) > 1, name
-    for name in set(CoreConfig.__dataclass_fields__) - {"tile"}:
-        assert len({getattr(each, name) for each in drawn}) > 1, name
-    assert draw_core_job(7, 3, 1) == draw_core_job(7, 3, 1)
+    """Twelve cores have every value of every key."""
+    drawn = [draw_core_job(7, index, LITTLE).config for index in range(12)]
+    met = set().union(*map(key_points, drawn))
+    assert met == key_points()
+    assert len({config.digest for config in drawn}) == 12
+    assert {(config.parts("a"), config.parts("b")) for config in drawn} > {(1, 1)}
+    assert draw_core_job(7, 3, LITTLE) == draw_core_job(7, 3, LITTLE)
+
+
+def test_every_bit_has_its_turn():
+    goals = CoreGoals(positions=1, descriptors=1, faults=10_000).share(20)
+    turns = [
+        list(islice(bits_in_turn(draw_core_job(5, index, goals)), goals.faults * FAULTS["field fuzzed"][0] // 100))
+        for index in range(20)
+    ]
+    assert len(set().union(*turns)) == 512 * len(OPERATIONS)
+
+
+def test_tokens_that_nobody_needs():
+    """They are legal, and of all kinds; none takes another one's place."""
+    config, pairs = preset(), Counter()
+    for seed in range(80):
+        random = Random(seed)
+        program = random_program(random, config).program.descriptors
+        made = with_tokens(random, config, twice(config, program) if seed % 2 else program)
+        assert not any(map(Sequencer(config).refusal, made))
+        assert not races(config, made)
+        coverage = CoreCoverage(config)
+        coverage.descriptors(made)
+        pairs.update(coverage.counts["token"])
+    assert len(pairs) >= 24
+    assert set(pairs) <= set(universe()["token"])
+
+
+def test_states_of_a_core():
+    states = core_states(core_verilog(preset()))
+    points = state_points(states)
+    assert {"an error stands", "load runs", "output runs"} <= set(points)
+    assert sum(point.startswith("load state") for point in points) >= 4
+    assert sum(point.startswith("store state") for point in points) >= 4
+    assert states[0].name == "reset"
+    places = [bit for each in states for bit in range(each.low, each.low + each.width)]
+    assert places == list(range(len(places)))
 
 
 def test_a_core_does_what_golden_does():
-    record = run_core_job(job(20))
+    record = run_core_job(job(CoreGoals(positions=60_000, descriptors=300, faults=60)))
     assert record.failure == ""
-    assert record.programs == 20
-    assert record.faults > 5
-    assert record.positions > 100_000
-    assert len(record.outcomes) > 2, "errors of several kinds"
+    assert sum(record.faults.values()) == 60
+    assert set(record.faults) == set(FAULTS)
+    assert record.positions >= 60_000
+    assert record.descriptors >= 300
+    points = {group: {point for point, count in counts.items() if count} for group, counts in record.coverage.items()}
+    assert len(points["error"]) > 4
+    assert len(points["wrong answer"]) > 4
+    assert len(points["soft reset"]) > 8
+    assert sum(int(bits, 16).bit_count() for bits in record.bits.values()) == record.faults["field fuzzed"]
+    for group, met in points.items():
+        known = {*universe()[group], *state_points(core_states(core_verilog(preset())))}
+        assert met <= known, group
+
+
+BROKEN = {
+    "an error's index": ("failing memory", r"\.error_index\(sequencer__done\)", ".error_index(command_queue__head)"),
+    "an answer to a write": ("failing memory", r"axi_bresp\[1\]", "1'h0"),
+    "a reserved bit": (
+        "field fuzzed",
+        r"assign error\[2:0\] = (_\d+_ \? _\d+_ : 3'h1);",
+        r"assign error[2:0] = (\1) == 3'h2 ? 3'h0 : (\1);",
+    ),
+    "strobes of a reset": (
+        "soft reset",
+        r"axi_wstrb = beats_payload\[143:128\] & \{16\{passes\}\}",
+        "axi_wstrb = 16'hffff",
+    ),
+    "a reset that is too quick": ("soft reset", r"assign restart = halt & idle", "assign restart = halt"),
+    "a reset without an end": ("soft reset", "assign registers__idle = ", "assign registers__idle = 1'h0 & "),
+    "a write that is not waited for": (
+        "silent memory",
+        r"assign registers__idle = .*;",
+        "assign registers__idle = 1'h1;",
+    ),
+    "the ring's places": ("queue", "<< queue_size", "<< 4'hf"),
+    "data of the other ID": (
+        "legal",
+        "first_rvalid = _04_ & second_rready",
+        "first_rvalid = axi_rvalid & second_rready",
+    ),
+}
+"""By what is broken: the kind of fault that finds it, and the change."""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("name", "right", "wrong"),
-    [
-        ("an error's index", ".error_index(sequencer__done)", ".error_index(command_queue__head)"),
-        ("strobes", "axi_wstrb = beats_payload[143:128] & {16{passes}}", "axi_wstrb = 16'hffff"),
-        ("data of the other ID", "first_rvalid = _04_ & second_rready", "first_rvalid = axi_rvalid & second_rready"),
-        ("what hangs", "assign registers__idle = ", "assign registers__idle = 1'h0 & "),
-    ],
-)
-def test_what_is_broken_is_found(name, right, wrong):
-    text = core_verilog(job(1).config)
-    assert text.count(right) == 1, name
-    assert run_core_job(job(150), text.replace(right, wrong)).failure, name
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_is_broken_is_found(name, monkeypatch):
+    """By faults of one kind alone."""
+    kind, right, wrong = BROKEN[name]
+    text, count = re.subn(right, wrong, core_verilog(preset()))
+    assert count == 1, name
+    if kind == "legal":
+        failure = run_core_job(job(CoreGoals(positions=1, descriptors=2000, faults=1)), text).failure
+    else:
+        monkeypatch.setattr(cores, "FAULTS", {kind: FAULTS[kind]})
+        failure = run_core_job(job(CoreGoals(positions=1, descriptors=1, faults=400)), text).failure
+        assert kind in failure, failure
+    assert failure, name
 
 
 def test_what_is_done_is_kept(tmp_path, monkeypatch):
     """And a failure is told with the job that it is of."""
-    monkeypatch.setattr(cores, "draw_core_job", lambda seed, index, programs: replace(job(programs), index=index))
-    campaign = CoreCampaign(tmp_path, 1, 2, 3)
+    goals = CoreGoals(positions=2, descriptors=2, faults=6)
+    monkeypatch.setattr(cores, "draw_core_job", lambda seed, index, share: replace(job(share), index=index))
+    campaign = CoreCampaign(tmp_path, 1, 2, goals)
+    assert [each.name for each in campaign.jobs] == ["1:0:1:1:3", "1:1:1:1:3"]
     ran = []
 
     def execute(each, place):
         ran.append(each.index)
-        found = dict.fromkeys(("programs", "descriptors", "positions", "cycles", "faults", "seconds"), 1)
+        found = dict.fromkeys(("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds"), 1)
         said = "byte 0x10 differs" if each.index else ""
-        return cores.CoreRecord(index=each.index, digest="d", failure=said, outcomes={"read": 2}, **found)
+        return cores.CoreRecord(
+            index=each.index,
+            digest="d",
+            failure=said,
+            faults={"queue": 2},
+            coverage={"error": {"read": 2}, "soft reset": {"load runs": each.index, "load state 5 of 6": 0}},
+            bits={"end": "3" if each.index else "5"},
+            **found,
+        )
 
     monkeypatch.setattr(campaign, "_execute", execute)
     summary = campaign.run()
     assert summary.failures == {"1:1": "byte 0x10 differs"}
-    assert summary.outcomes == {"read": 4}
-    assert json.loads(json.dumps(summary.to_json()))["faults"] == 2
-    again = CoreCampaign(tmp_path, 1, 2, 3)
+    assert summary.faults == {**dict.fromkeys(FAULTS, 0), "queue": 4}
+    assert summary.bits == 3
+    assert summary.counts["error"]["read"] == 4
+    assert "read" not in summary.never["error"]
+    assert "load state 5 of 6" in summary.never["soft reset"]
+    assert "load runs" not in summary.never["soft reset"]
+    assert json.loads(json.dumps(summary.to_json()))["faults"]["queue"] == 4
+    again = CoreCampaign(tmp_path, 1, 2, goals)
     assert not again.left
     assert again.run() == summary
     assert ran == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "defined"),
+    [
+        ("multiply", {"steps": 65535}, True),  # an error, and soon over
+        ("multiply", {"steps": 65535, "a_streams": 4095}, False),
+        ("layout_a", {"steps": 65535, "streams": 4095}, False),
+        ("store", {"memory": 0x1000}, False),  # over the program
+        ("record", {"memory": 0x1001}, True),  # refused
+        ("layout_b", {"wait": 0}, False),  # before what it reads is there
+    ],
+)
+def test_what_is_not_defined_is_not_tried(name, change, defined):
+    config = preset()
+    made = random_program(Random(2), config).program.descriptors
+    place = next(k for k, bits in enumerate(made) if decode(bits)[0] is OPERATIONS[name])
+    changed = [*made]
+    changed[place] = core_faults.with_fields(made[place], **change)
+    assert core_faults.is_defined(config, changed, place, 0x1000) == defined

@@ -1,0 +1,126 @@
+"""`tensordash soak --cores`: a campaign of random cores, and what is said of it."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tensordash.storage.files import write_whole
+
+from .console import CheckError, print_json, progress, progress_bar
+
+if TYPE_CHECKING:
+    from tensordash_sim.soak.cores import CoreGoals
+
+__all__ = ["coverage_table", "replay_core", "soak_cores", "tile_name"]
+
+DESCRIPTORS, FAULTS = 10_000, 1_000
+"""Of a campaign that is not told how many."""
+Given = tuple[int, int | None, int | None]
+"""Goals as they are given: positions, descriptors and faults."""
+
+
+def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, cover: bool, as_json: bool) -> None:
+    """Run a campaign, or what is left of it."""
+    from tensordash_sim.soak.cores import CoreCampaign
+
+    campaign = CoreCampaign(output, seed, cores, _goals(given))
+    output.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as bar:
+        task = bar.add_task("cores", total=cores, completed=len(campaign.done))
+
+        def show(job, record) -> None:
+            bar.advance(task)
+            found = sum(record.faults.values())
+            said = f"{record.positions:,} positions, {record.descriptors:,} descriptors, {found:,} faults"
+            progress.print(
+                f"[{cores - len(campaign.left)}/{cores}] job {job.seed}:{job.index}, core around "
+                f"{tile_name(job.config.tile)}: {f'FAILED: {record.failure}' if record.failure else said}; "
+                f"{record.build_seconds:.0f} + {record.seconds:.0f} s",
+                markup=False,
+            )
+
+        summary = campaign.run(workers=workers, progress=show)
+    document = summary.to_json()
+    write_whole(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print_json(document)
+    else:
+        _print(document, cover)
+    if summary.failures:
+        name, failure = next(iter(summary.failures.items()))
+        goals = " ".join(f"--{name} {value}" for name, value in vars(_goals(given)).items())
+        again = f"tensordash soak --cores {cores} {goals} --replay {name}"
+        raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {again}")
+    if cover and document["never"]:
+        points = sum(map(len, document["never"].values()))
+        group, never = next(iter(document["never"].items()))
+        raise CheckError(f"{points} points that can be reached were never met: {group}: {never[0]}")
+
+
+def _goals(given: Given) -> "CoreGoals":
+    from tensordash_sim.soak.cores import CoreGoals
+
+    positions, descriptors, faults = given
+    return CoreGoals(positions=positions, descriptors=descriptors or DESCRIPTORS, faults=faults or FAULTS)
+
+
+def _print(document: dict[str, Any], cover: bool) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, width=max(Console().width, 110))
+    table = coverage_table(document["coverage"])
+    fuzzed = document["bits_fuzzed"]
+    table.add_row("bit of a descriptor fuzzed", f"{fuzzed['of']:,}", f"{fuzzed['met']:,}")
+    console.print(table)
+    click.echo()
+    for kind, count in document["faults"].items():
+        click.echo(f"{count:9,} {kind}")
+    for group, points in document["never"].items():
+        click.echo(f"never met, {group}: {'; '.join(points)}" if cover else f"never met, {group}: {len(points)}")
+    click.echo(
+        f"\nseed {document['seed']}: {document['positions']:,} multiply positions, {document['descriptors']:,} "
+        f"descriptors and {sum(document['faults'].values()):,} faults in {document['programs']:,} programs "
+        f"({document['cycles']:,} cycles) on {document['cores']} cores; {len(document['failures'])} cores differ from "
+        f"golden\n{document['build_seconds']:,.0f} s of building, {document['seconds']:,.0f} s of running"
+    )
+
+
+def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
+    """A row for each group of points."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for header in ("coverage", "points", "met", "hits", "fewest", "of"):
+        table.add_column(header, justify="left" if header in ("coverage", "of") else "right")
+    for group, counts in coverage.items():
+        fewest = min(counts, key=lambda each: counts[each])
+        row = (len(counts), sum(count > 0 for count in counts.values()), sum(counts.values()), counts[fewest])
+        table.add_row(group, *(f"{number:,}" for number in row), fewest)
+    return table
+
+
+def replay_core(seed: int, index: int, cores: int, given: Given, as_json: bool) -> None:
+    """Run one job of a campaign again."""
+    from tensordash_sim.soak.cores import draw_core_job, run_core_job
+
+    job = draw_core_job(seed, index, _goals(given).share(cores))
+    with progress.status(f"job {seed}:{index}, core around {tile_name(job.config.tile)}"):
+        record = run_core_job(job)
+    if as_json:
+        print_json({"config": job.config.to_mapping(), **record.to_json()})
+    elif not record.failure:
+        click.echo(f"job {seed}:{index}: {record.programs:,} programs in {record.cycles:,} cycles, equal to golden")
+    else:
+        click.echo(job.config.to_toml())
+    if record.failure:
+        raise CheckError(f"job {seed}:{index}: {record.failure}")
+
+
+def tile_name(config: Any) -> str:
+    """A tile in a few words."""
+    accumulator = config.accumulator if isinstance(config.accumulator, str) else "fused"
+    formats = config.format if isinstance(config.format, str) else " x ".join(config.format)
+    shape = f"{config.rows}x{config.columns} PEs of {config.lanes} lanes"
+    return f"{shape}, {config.window_depth} deep, {formats} {accumulator}, {config.sparsity}"

@@ -1,0 +1,132 @@
+"""What is stopped in the middle: by a silent memory, Ctrl-C, SIGKILL or a full disk. What was done stays whole."""
+
+import errno
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from tensordash_runtime import Device, DeviceError
+from tensordash_runtime.backends import Verilator
+from tensordash_runtime.tasks import load_task
+from tensordash_runtime.training import Trainer
+
+STEPS = 3
+"""Of an epoch."""
+A, B = np.eye(8, dtype=np.float16), np.arange(64, dtype=np.float16).reshape(8, 8)
+
+
+@pytest.mark.parametrize(
+    ("channel", "after", "what"),
+    [
+        ("ar", 0, "taken the address of a read of a descriptor"),
+        ("r", 30, "answered a read of"),
+        ("w", 1, "taken data of a write"),
+        ("b", 0, "answered a write"),
+    ],
+)
+def test_a_memory_that_is_silent(channel: str, after: int, what: str) -> None:
+    """It is told what the core waits for; when memory answers again, the device goes on."""
+    with Device("core", "verilator", memory_bytes=1 << 16) as device:
+        np.testing.assert_array_equal(device.matmul(A, B), B)
+        backend = device.require_usable()
+        assert isinstance(backend, Verilator)
+        backend._core.silence(channel, after)
+        with pytest.raises(
+            DeviceError, match=f"memory has not {what}.* for 100... cycles: . of . descriptors are done"
+        ):
+            device.matmul(A, B)
+        backend._core.silence("")
+        np.testing.assert_array_equal(device.matmul(A, B), B)
+
+
+@pytest.mark.parametrize("backend", ["emulator", "golden", "verilator"])
+def test_ctrl_c_in_an_operation(backend: str) -> None:
+    """It ends soon, and the device is as before."""
+    size = {"emulator": 1500, "golden": 40, "verilator": 400}[backend]
+    large = np.full((size, size), 0.5, np.float16)
+    with Device("core", backend) as device:
+        wanted = device.matmul(A, B)
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            with pytest.raises(KeyboardInterrupt):
+                device.matmul(large, large)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        np.testing.assert_array_equal(device.matmul(A, B), wanted)
+
+
+def trainer(device: Device, folder: Path | None) -> Trainer:
+    """Of a task whose epochs are short."""
+    task = load_task("mlp", seed=2)
+    order = task.order
+    short = {"order": lambda epoch: list(order(epoch))[:STEPS], "steps_per_epoch": STEPS}
+    return Trainer(type(task)(**{**vars(task), **short}), device, settings={"model": "mlp"}, folder=folder)
+
+
+def train_and_wait(folder: str) -> None:
+    """What the process does that is killed: it stops in the middle of a step of the second epoch."""
+    with Device("core") as device:
+        mine = trainer(device, Path(folder))
+        products = 0
+
+        def watcher(product: object, done: object) -> None:
+            nonlocal products
+            products += len(mine.history) == STEPS + 1
+            if products == 2:
+                print("in a step", flush=True)
+                signal.pause()
+
+        mine.watcher = watcher
+        mine.train(2 * STEPS)
+
+
+def test_killed_in_a_step(tmp_path: Path) -> None:
+    """The same training goes on from the last checkpoint, and ends as if nothing had been."""
+    here = str(Path(__file__).parent)
+    code = f"import sys; sys.path.insert(0, {here!r}); import test_stopped; test_stopped.train_and_wait(sys.argv[1])"
+    with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "in a step\n"
+        process.send_signal(signal.SIGKILL)
+    assert process.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+    with Device("core") as device:
+        resumed = trainer(device, tmp_path)
+        assert resumed.resume()
+        assert len(resumed.history) == STEPS
+        resumed.train(2 * STEPS)
+    with Device("core") as device:
+        whole = trainer(device, None)
+        whole.train(2 * STEPS)
+    assert resumed.history == whole.history
+    for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_checkpoint_that_does_not_fit(tmp_path: Path) -> None:
+    """The one before stays, and nothing else."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with Device("core") as device:
+        mine = trainer(device, tmp_path)
+        mine.train(1)
+        kept = (tmp_path / "checkpoint.pt").read_bytes()
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(kept) // 2, limits[1]))
+        try:
+            with pytest.raises(OSError, match=r"checkpoint\.pt") as raised:
+                mine.train(2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert raised.value.errno == errno.EFBIG
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.pt"]
+        assert (tmp_path / "checkpoint.pt").read_bytes() == kept
+        again = trainer(device, tmp_path)
+        assert again.resume()
+        assert len(again.history) == 1
