@@ -55,7 +55,9 @@ def fused(layer: Layer, operation: str, seed: int, *, masked: bool) -> dict[str,
     if operation == "AxW" and seed:
         made["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
         odd = np.array([0.0, -0.0, 1e-44, -3e38, np.inf, -np.inf, np.nan], np.float32)
-        odd = np.concatenate([odd, np.float32([2.0**48, -(2.0**48) + 2.0**24, 1.5 * 2.0**-48, -1.5 * 2.0**-47])])
+        odd = np.concatenate(
+            [odd, np.array([2.0**48, -(2.0**48) + 2.0**24, 1.5 * 2.0**-48, -1.5 * 2.0**-47], np.float32)]
+        )
         made["bias"] = np.where(rng.random(made["bias"].shape) < 0.3, rng.choice(odd, made["bias"].shape), made["bias"])
         made["bias"] = made["bias"][0] if layer.products == 1 else made["bias"]
     if masked:
