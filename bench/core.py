@@ -23,9 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.storage.files import write_whole
+from tensordash_runtime.counting import counted_sides
 from tensordash_sim.core.blocking import Blocking
 from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
@@ -72,13 +74,16 @@ class Work:
     values: Mapping[str, NDArray]
 
 
-def work() -> Iterator[Work]:
-    """The trace's convolutions, and ResNet-50's layers on images that are cut."""
+def work(tile: TileConfig) -> Iterator[Work]:
+    """The trace's convolutions, rows as the runtime chooses them, and ResNet-50's layers on images that are cut."""
     for record in Trace.open(example_trace()).records:
         if isinstance(record.geometry, Convolution):
             operation = str(record.operation)
             values = {name: record.values(name).astype(np.float16) for name in OPERANDS[operation]}
-            yield Work(f"digits {record.layer}", Layer.of(record.geometry), operation, record.sparser, values)
+            there = {name: each != 0 for name, each in values.items()}
+            found = counted_sides(record.geometry, operation, there, list(there), tile)
+            rows = min(found, key=lambda name: found[name].cycles)
+            yield Work(f"digits {record.layer}", Layer.of(record.geometry), operation, rows, values)
     rng = np.random.default_rng(0)
     for name, layer in RESNET.items():
         tensors = {}
@@ -277,7 +282,7 @@ def main() -> int:
         cores[name] = config
     assert cores["core-dense"] == replace(cores["core"], tile=cores["core"].tile.baseline)
     document: dict[str, Any] = {"layers": []}
-    layers = list(work())
+    layers = list(work(cores["core"].tile))
     for each in layers:
         document["layers"].append(layer_figures(each, cores))
         told.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)

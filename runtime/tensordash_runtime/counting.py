@@ -1,6 +1,6 @@
 """What skipping zeros gains: the cycle simulator on the streams of an operation's row side."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from tensordash_sim.chip.passes import grouped
 from tensordash_sim.cycles import Scheduler
 from tensordash_sim.lowering import Geometry, Operation, Vectors, lower
 
-__all__ = ["Counted", "counted"]
+__all__ = ["Counted", "counted", "counted_sides"]
 
 SAMPLED = 64
 """Passes of an operation that are scheduled, evenly spaced: speedups differ little between passes."""
@@ -22,6 +22,11 @@ class Counted(NamedTuple):
 
     dense: int
     speedup: float
+
+    @property
+    def cycles(self) -> float:
+        """Of the tile."""
+        return self.dense / self.speedup
 
 
 def counted(
@@ -50,29 +55,44 @@ def counted(
     >>> counted(layer, "AxW", {"A": half, "W": np.ones((1, 4, 400), bool)}, "A", TileConfig())
     Counted(dense=100, speedup=2.0)
     """
-    dense, cycles = 0, 0.0
-    scheduler = Scheduler(tile)
+    return counted_sides(geometry, operation, non_zeros, [rows], tile)[rows]
+
+
+def counted_sides(
+    geometry: Geometry,
+    operation: str,
+    non_zeros: Mapping[str, NDArray[np.bool_]],
+    rows: Sequence[str],
+    tile: TileConfig,
+) -> dict[str, Counted]:
+    """As `counted`, with each of some operands on the row side."""
+    dense, cycles = dict.fromkeys(rows, 0), dict.fromkeys(rows, 0.0)
     kind = Operation(operation)
     for product in lower(geometry, kind, non_zeros, tile.lanes):
         sides = product.left, product.right
-        row, column = sides if rows == kind.left else sides[::-1]
-        every, across = grouped(row, tile.rows), grouped(column, tile.columns)
-        passes = len(every) * every.shape[1] * across.shape[1]
-        all_steps = passes * row.steps
-        dense += all_steps
-        if tile.sparsity == "none":
-            cycles += all_steps
-            continue
-        groups = every.reshape(-1, tile.rows)
-        chosen = np.unique(np.linspace(0, len(groups) - 1, SAMPLED).astype(int))
-        words = _words(row, groups[chosen])
-        other = None
-        if tile.sparsity == "both":  # each with one set of columns of its batch element
-            element = chosen // every.shape[1]
-            other = _words(column, across[element, chosen % across.shape[1]])
-        taken = scheduler.schedule(words, other).cycles
-        cycles += all_steps * float(taken.sum()) / (len(chosen) * row.steps)
-    return Counted(dense, dense / cycles if cycles else 1.0)
+        for name in rows:
+            row, column = sides if name == kind.left else sides[::-1]
+            all_steps, pace = _sampled(row, column, tile)
+            dense[name] += all_steps
+            cycles[name] += all_steps * pace
+    return {name: Counted(dense[name], dense[name] / cycles[name] if cycles[name] else 1.0) for name in rows}
+
+
+def _sampled(row: Vectors, column: Vectors, tile: TileConfig) -> tuple[int, float]:
+    """Dense steps of all passes of a product, and cycles for each of them in a sample."""
+    every, across = grouped(row, tile.rows), grouped(column, tile.columns)
+    all_steps = len(every) * every.shape[1] * across.shape[1] * row.steps
+    if tile.sparsity == "none":
+        return all_steps, 1.0
+    groups = every.reshape(-1, tile.rows)
+    chosen = np.unique(np.linspace(0, len(groups) - 1, SAMPLED).astype(int))
+    words = _words(row, groups[chosen])
+    other = None
+    if tile.sparsity == "both":  # each with one set of columns of its batch element
+        element = chosen // every.shape[1]
+        other = _words(column, across[element, chosen % across.shape[1]])
+    taken = Scheduler(tile).schedule(words, other).cycles
+    return all_steps, float(taken.sum()) / (len(chosen) * row.steps)
 
 
 def _words(vectors: Vectors, numbers: NDArray[np.int64]) -> NDArray[np.uint32]:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
@@ -23,13 +23,13 @@ from tensordash_sim.lowering import Geometry, MatrixProduct
 from tensordash_sim.quantization import non_zeros
 
 from .backends import BACKENDS, Backend, Verilator
-from .counting import counted
 from .errors import DeviceError, NoRoomError
 from .expected import Expectations
 from .jobs import Done, Executed, Job, Work
 from .output import output_values
 from .scaled import scaled_non_zeros
 from .shapes import Pair, broadcast, convolution_of
+from .sides import chosen_rows, possible_rows, share_of_zeros
 from .values import FLOAT32, bits_of, like, plain, type_of
 
 __all__ = ["Device"]
@@ -280,8 +280,8 @@ class Device:
     ) -> Done:
         """One of the three operations of a layer, and how it went.
 
-        The operand with more zeros goes on the row side, where zeros are skipped; if the sides have different formats,
-        a gradient goes to the one with the wider range.
+        The operand with which the tile takes fewer cycles goes on the row side, where zeros are skipped (`sides`); if
+        the sides have different formats, a gradient goes to the one with the wider range.
 
         Parameters
         ----------
@@ -318,21 +318,28 @@ class Device:
                 raise ValueError(
                     f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
                 )
-        possible = self._possible_rows(kinds)
+        possible = possible_rows(self._operand_types, kinds, scaled=self._scaled)
         arrays = {name: plain(operands[name]) for name in pair}
         patterns = cache(lambda name, fmt: arrays[name] if self._scaled else bits_of(arrays[name], fmt))
-        rows = possible[0] if len(possible) == 1 else self._best_rows(pair, patterns)
         layer = Layer.of(geometry)
-        formats = {name: self.tile.b_format if name == rows else self.tile.a_format for name in pair}
-        bits = {name: patterns(name, fmt) for name, fmt in formats.items()}
         number = self.operations
         seed = None if self._rounding_seed is None else mixed(self._rounding_seed + number)
-        if self._scaled:
-            there = scaled_non_zeros(self.tile, geometry, operation, rows, bits, seed)
-        else:
-            there = {name: non_zeros(bits[name], fmt) for name, fmt in formats.items()}
+
+        formats = {
+            rows: {name: self.tile.b_format if name == rows else self.tile.a_format for name in pair} for rows in pair
+        }
+        there = cache(lambda name, fmt: arrays[name] != 0 if self._scaled else non_zeros(patterns(name, fmt), fmt))
+
+        def masks(rows: str) -> dict[str, NDArray[np.bool_]]:
+            if self._scaled:
+                return scaled_non_zeros(self.tile, geometry, operation, rows, arrays, seed)
+            return {name: there(name, fmt) for name, fmt in formats[rows].items()}
+
+        rows, left, found = chosen_rows(
+            self.tile, geometry, operation, possible, lambda name: there(name, self.tile.b_format), masks
+        )
+        bits = {name: patterns(name, fmt) for name, fmt in formats[rows].items()}
         kept = fp32 or FLOAT32 in kinds.values()
-        found = counted(geometry, operation, there, rows, self.tile)
         thought = round(found.speedup * LEVELS) / LEVELS
         fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None}
         work = Work(layer=layer, operation=operation, rows=rows, fp32=kept, speedup=thought, **fused)
@@ -347,7 +354,7 @@ class Device:
             geometry=geometry,
             work=work,
             number=number,
-            zeros={name: _zeros(mask) for name, mask in there.items()},
+            zeros={name: share_of_zeros(mask) for name, mask in left.items()},
             dense=found.dense,
             speedup=found.speedup,
             cycles=ran.cycles,
@@ -409,40 +416,6 @@ class Device:
             )
         return seed
 
-    def _possible_rows(self, kinds: Mapping[str, str]) -> list[str]:
-        """Which operands can be on the row side.
-
-        Raises
-        ------
-        TypeError
-            If none can.
-        """
-        a, b = self._operand_types
-        first, second = kinds
-        possible = [
-            row
-            for row, column in ((first, second), (second, first))
-            if kinds[row] == kinds[column] == FLOAT32 or (kinds[row], kinds[column]) == (b, a)
-        ]
-        if not possible:
-            given = " and ".join(f"{name} {kind}" for name, kind in kinds.items())
-            other = "" if self._scaled else f", or {a} and {b}"
-            raise TypeError(f"operands must both be {FLOAT32}{other}, not {given}")
-        return possible
-
-    def _best_rows(self, pair: tuple[str, str], patterns: Callable[[str, Format], NDArray]) -> str:
-        """Which of both operands is to be on the row side; `patterns` are an operand's in a format."""
-        a, b = self.tile.a_format, self.tile.b_format
-        first, second = pair
-        if a != b and "G" in pair:
-            assert isinstance(a, FloatFormat)
-            assert isinstance(b, FloatFormat)
-            other = first if second == "G" else second
-            return "G" if b.exponent_bits >= a.exponent_bits else other
-        given = {name: patterns(name, b) for name in pair}
-        zeros = {name: _zeros(each != 0 if self._scaled else non_zeros(each, b)) for name, each in given.items()}
-        return first if zeros[first] >= zeros[second] else second
-
     def _see_room(self, work: Work) -> None:
         """Every backend has as much memory, whether or not it needs it."""
         layer, width = work.layer, 4 if self._scaled else self.tile.a_format.width // 8
@@ -454,8 +427,3 @@ class Device:
             raise NoRoomError(
                 f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self._memory_bytes}"
             )
-
-
-def _zeros(there: NDArray[np.bool_]) -> float:
-    """The share of values that are not there."""
-    return float(there.size - np.count_nonzero(there)) / there.size

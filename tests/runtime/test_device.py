@@ -278,6 +278,21 @@ def test_formats_of_the_sides() -> None:
             device.matmul(a[0].half(), a[0].half().mT)
 
 
+def test_the_faster_operand_is_skipped() -> None:
+    """More zeros gain nothing where one row of four has none; they decide only where results depend on the side."""
+    layer = MatrixProduct(batch=1, samples=8, in_features=64, out_features=8)
+    a, w = drawn((1, 8, 64), seed=1, zeros=0.5), torch.zeros((1, 8, 64)).half()
+    w[:, ::4] = 1.0
+    rows = {}
+    for preset, kind in (("core", torch.float16), ("paper-bf16", torch.bfloat16)):  # whose accumulator is fused
+        with Device(preset) as device:
+            executed = device.contract(layer, "AxW", {"A": a.to(kind), "W": w.to(kind)}).executed
+        rows[preset] = executed.work.rows
+        assert executed.zeros["W"] == 0.75 > executed.zeros["A"]
+        assert executed.speedup == 1 if rows[preset] == "W" else executed.speedup > 1.5
+    assert rows == {"core": "A", "paper-bf16": "W"}
+
+
 def test_a_tile_computes_as_a_core_does() -> None:
     a, b = drawn((5, 9), seed=1, kind=torch.bfloat16), drawn((9, 6), seed=2, kind=torch.bfloat16)
     with Device("paper-bf16") as device:

@@ -1,14 +1,17 @@
 """How a contraction is cut: tiles of results, chunks of the reduction, and how many streams a multiply takes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from .operands import Box
+from .operands import Box, size_of
 from .program import ProgramError
 
-__all__ = ["Blocking", "Slots", "fitting", "split"]
+__all__ = ["Blocking", "Slots", "begun", "fitting", "growing", "split"]
+
+PIECES = 4
+"""Chunks that are loaded together are at most one in so many."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +26,17 @@ class Blocking:
         Likewise, streams that a multiply takes.
     chunk : tuple of int
         Steps that are laid out together, in each of the reduction's dimensions.
+    begin : int
+        Of what is multiplied first, so small a part comes alone, that less has to be loaded and laid out before it.
     """
 
     tiles: dict[str, tuple[int, ...]]
     sets: dict[str, tuple[int, ...]]
     chunk: tuple[int, ...]
+    begin: int = 1
 
     def __hash__(self) -> int:
-        return hash((*self.tiles.values(), *self.sets.values(), self.chunk))
+        return hash((*self.tiles.values(), *self.sets.values(), self.chunk, self.begin))
 
 
 class Slots:
@@ -103,6 +109,58 @@ def split(box: Box, sizes: tuple[int, ...]) -> Iterator[Box]:
             index, k = divmod(index, count)
             part.append((start + k * size, min(start + (k + 1) * size, stop)))
         yield tuple(part)
+
+
+def begun(box: Box, parts: int, unit: int = 1) -> list[Box]:
+    """A box cut in two across its outermost dimension that is more than 1, one of so many parts first.
+
+    Parameters
+    ----------
+    box : Box
+        What is cut; with 1 part, or nothing to cut, it stays whole.
+    parts : int
+        The first one's share.
+    unit : int
+        Of the innermost dimension.
+
+    Examples
+    --------
+    >>> begun(((0, 2), (0, 6), (3, 4)), 3), begun(((0, 8),), 8, unit=4)
+    ([((0, 2), (0, 2), (3, 4)), ((0, 2), (2, 6), (3, 4))], [((0, 4),), ((4, 8),)])
+    """
+    units = [unit if k == 0 else 1 for k in range(len(box))]
+    cut = next((k for k in reversed(range(len(box))) if box[k][1] - box[k][0] > units[k]), None)
+    if parts == 1 or cut is None:
+        return [box]
+    start, stop = box[cut]
+    middle = start + -(-(stop - start) // (parts * units[cut])) * units[cut]
+    return [(*box[:cut], edges, *box[cut + 1 :]) for edges in ((start, middle), (middle, stop))]
+
+
+def growing(chunks: Sequence[Box]) -> list[Box]:
+    """For each chunk, what is loaded with it: the first one alone, then as many as before them, if they are a box.
+
+    None is more than a quarter of all of them: where loads take as long as multiplies, the last one must not be long.
+
+    Examples
+    --------
+    >>> growing([((k, k + 1),) for k in range(5)])
+    [((0, 1),), ((1, 2),), ((2, 3),), ((3, 4),), ((4, 5),)]
+    >>> growing([((k, k + 1),) for k in range(8)])[1:5]
+    [((1, 2),), ((2, 4),), ((2, 4),), ((4, 6),)]
+    """
+    spans: list[Box] = []
+    while (at := len(spans)) < len(chunks):
+        for stop in range(min(at + max(1, min(at, len(chunks) // PIECES)), len(chunks)), at, -1):
+            together = chunks[at:stop]
+            hull = tuple(
+                (min(start for start, _ in edges), max(stop for _, stop in edges))
+                for edges in zip(*together, strict=True)
+            )
+            if size_of(hull) == sum(map(size_of, together)):
+                break
+        spans += [hull] * (stop - at)
+    return spans
 
 
 def fitting(dimensions: tuple[int, ...], most: int, unit: int = 1) -> tuple[int, ...]:

@@ -1,15 +1,16 @@
 """Which way to cut a contraction takes the fewest cycles."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from math import inf, prod
 
 from .blocking import Blocking, Slots, fitting
-from .contraction import SIDES, Contraction, Round
+from .contraction import Contraction
 from .operands import size_of
 from .program import ProgramError
-from .timing import LATENCY, block_cycles, layout_cycles, load_cycles, store_cycles, timing
+from .rounds import SIDES, Round
+from .timing import LATENCY, block_cycles, held_up, layout_cycles, load_cycles, store_cycles, timing
 
 __all__ = ["best_blocking", "estimate"]
 
@@ -24,6 +25,9 @@ TIMES = ((1, 1), (2, 1), (4, 1), (8, 1), (16, 1), (1, 2), (1, 4), (2, 2), (64, 1
 is tried."""
 TRIED, LOOKED, WALKED = 120, 400, 32
 """Ways to cut it that fit and are compared, those that are looked at, and multiplies of each."""
+BEGINS, BEGUN = (3, 2, 6), 3
+"""Parts of what comes first of which one may come alone: with so many of the best it is tried, the other numbers if the
+first one is worth it."""
 CLOSE, ALIKE, FEW, SURE = 8, 1.4, 160, 1.02
 """So many of the best that differ by less are told apart by `estimate`, if they have no more multiplies than that; the
 first one stays unless another is better by more."""
@@ -53,7 +57,19 @@ def best_blocking(work: Contraction) -> Blocking:
         return best
     others = [each for found, each in fits[first + 1 : first + CLOSE] if found <= least * ALIKE]
     few = [best, *(each for each in others if not _many(work, each) and _all_fits(work, each))]
-    return min(few, key=lambda each: estimate(work, each) * (1 if each is best else SURE))
+    taken = {each: estimate(work, each) for each in few}
+
+    def weighed(each: Blocking) -> float:
+        return taken[each] * (1 if replace(each, begin=1) == best else SURE)
+
+    for each in sorted(few, key=weighed)[:BEGUN]:
+        finer = replace(each, begin=BEGINS[0])
+        taken[finer] = estimate(work, finer)
+    chosen = min(taken, key=weighed)
+    if chosen.begin > 1:
+        taken |= {finer: estimate(work, finer) for finer in (replace(chosen, begin=begin) for begin in BEGINS[1:])}
+        chosen = min(taken, key=weighed)
+    return chosen
 
 
 def _all_fits(work: Contraction, blocking: Blocking) -> bool:
@@ -155,6 +171,7 @@ class _Walker:
                 stride = work.operands[side].stride(phase) if phase.taps else 1
                 taken = BETWEEN + layout_cycles(config, size_of(each.sets[side]), steps, stride)
                 units[side] += taken
+                units["multiply"] += taken * held_up(config, self.speedup)
                 units["fetch"] += FETCH
                 sums.alone += taken * (2 * words * count > room)
         if not (each.first and each.final) and each.partial + passes > config.partial_sums:

@@ -14,59 +14,16 @@ from .operands import Box, Move, Operand, Positions, Weights, size_of
 from .order import hoisted, linked
 from .placement import Placement, Stored
 from .program import Loop, Program, ProgramError
+from .rounds import SIDES, Round, rounds
 from .tensors import bias_length
-from .timing import LATENCY, load_cycles
 from .weight_gradient import Activations, Gradient
 
 __all__ = ["Contraction", "Round"]
 
 SPEEDUP = 2.0
 """What a tile that skips zeros is thought to gain, as long as nobody has counted them."""
-SIDES = {"column": "a", "row": "b"}
 REGIONS = 4
 """Parts of the buffer: for the column side's operand, the row side's, results and biases."""
-APART = 1.1
-"""Chunks may be loaded one by one if that takes less than so many times the cycles of loading all of them at once."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """One multiply, and what has to be there for it; all by side, "row" and "column".
-
-    Parameters
-    ----------
-    product : int
-        Number of its product.
-    tiles, sets : mapping of str to Box
-        The tile of results that it is of, and its streams.
-    spans : mapping of str to Box
-        What of the reduction is loaded together.
-    chunk : Box
-        What of it is multiplied.
-    phase : int
-        Number of its phase.
-    first, final : bool
-        Of the reduction's chunks: partial sums begin, results are made.
-    partial : int
-        The first block's place among the partial sums.
-    last : bool
-        The tile of results is done.
-    """
-
-    product: int
-    tiles: Mapping[str, Box]
-    sets: Mapping[str, Box]
-    spans: Mapping[str, Box]
-    chunk: Box
-    phase: int
-    first: bool
-    final: bool
-    partial: int
-    last: bool
-
-    def laid(self, side: str) -> tuple:
-        """What of two rounds is the same if they want the same streams."""
-        return self.product, self.tiles[side], self.phase, self.chunk, self.sets[side]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,10 +158,11 @@ class Contraction:
 
     def moves(self, each: Round, side: str) -> list[Move]:
         """What is loaded for a round, one behind the other; addresses are those of the first product."""
-        return self._moved(side, each.tiles[side], each.spans[side], each.phase)
+        return self.moved(side, each.tiles[side], each.spans[side], each.phase)
 
-    def _moved(self, side: str, tile: Box, span: Box, phase: int) -> list[Move]:
-        """The same question comes again and again while ways to cut are compared."""
+    def moved(self, side: str, tile: Box, span: Box, phase: int) -> list[Move]:
+        """What is loaded of a side, of the first product."""
+        # The same question comes again and again while ways to cut are compared.
         key = side, tile, span, phase
         if key not in self._moves:
             self._moves[key] = self.operands[side].moves(tile, span, self.phases[phase])
@@ -282,73 +240,16 @@ class Contraction:
     def _needed(self, side: str, blocking: Blocking) -> int:
         """Groups of a side's first tile, over all of the reduction."""
         tile = next(split(tuple((0, size) for size in self.dimensions(side)), blocking.tiles[side]))
-        return _groups(self._moved(side, tile, self._whole, 0))
+        return _groups(self.moved(side, tile, self.whole, 0))
 
     @cached_property
-    def _whole(self) -> Box:
+    def whole(self) -> Box:
+        """All of the reduction."""
         return tuple((0, size) for size in self.reduction)
 
     def rounds(self, blocking: Blocking) -> Iterator[Round]:
-        """All multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams."""
-        rooms = self.rooms(blocking)
-        boxes = {side: tuple((0, size) for size in self.dimensions(side)) for side in SIDES}
-        for product in range(self.layer.products):
-            for placed in split(boxes[self.placed], blocking.tiles[self.placed]):
-                for other in split(boxes[self.other], blocking.tiles[self.other]):
-                    todo = self._tile_rounds(blocking, {self.placed: placed, self.other: other}, rooms)
-                    each = next(todo)
-                    for after in todo:
-                        yield Round(**each, product=product, last=False)
-                        each = after
-                    yield Round(**each, product=product, last=True)
-
-    def _tile_rounds(
-        self, blocking: Blocking, tiles: dict[str, Box], rooms: Mapping[str, tuple[int, int]]
-    ) -> Iterator[dict[str, Any]]:
-        for number, phase in enumerate(self.phases[:1] if self.operation == "AxG" else self.phases):
-            # What there is of a tile in this phase.
-            here = {
-                side: tuple(
-                    (start, min(stop, size))
-                    for (start, stop), size in zip(tiles[side], self.dimensions(side, number), strict=True)
-                )
-                for side in tiles
-            }
-            if any(start >= stop for box in here.values() for start, stop in box):
-                continue
-            chunks = list(split(self._whole, blocking.chunk)) if phase.taps else [tuple((0, 1) for _ in self._whole)]
-            spans = {side: self._span(side, tiles[side], number, chunks, rooms[side][1]) for side in tiles}
-            for c, chunk in enumerate(chunks):
-                partial = 0
-                for column in split(here["column"], blocking.sets["column"]):
-                    for row in split(here["row"], blocking.sets["row"]):
-                        yield {
-                            "tiles": tiles,
-                            "sets": {"column": column, "row": row},
-                            "spans": {side: span or chunk for side, span in spans.items()},
-                            "chunk": chunk,
-                            "phase": number,
-                            "first": c == 0,
-                            "final": c == len(chunks) - 1,
-                            "partial": partial,
-                        }
-                        partial += self.streams("row", row) * self.streams("column", column)
-
-    def _span(self, side: str, tile: Box, phase: int, chunks: list[Box], room: int) -> Box | None:
-        """What of the reduction is loaded together: all of it if it fits, or none but the chunk that is multiplied.
-
-        All chunks one by one are better than all of it at once, if they fit as well: multiplying begins earlier.
-        """
-        whole, first = (self._moved(side, tile, span, phase) for span in (self._whole, chunks[0]))
-        if _groups(whole) > room:
-            return None
-        count = len(chunks)
-        one_by_one = count * _groups(first) <= room and count * self._cycles(first) < APART * self._cycles(whole)
-        return None if one_by_one else self._whole
-
-    def _cycles(self, moves: list[Move]) -> float:
-        """Of loads."""
-        return sum(load_cycles(self.config, move.groups, move.runs, LATENCY) for move in moves)
+        """All multiplies in order."""
+        return rounds(self, blocking)
 
     # The program
 

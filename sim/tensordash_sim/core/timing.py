@@ -12,7 +12,7 @@ from math import gcd, prod
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
-__all__ = ["LATENCY", "Timing", "block_cycles", "layout_cycles", "load_cycles", "store_cycles", "timing"]
+__all__ = ["LATENCY", "Timing", "block_cycles", "held_up", "layout_cycles", "load_cycles", "store_cycles", "timing"]
 
 LATENCY = 50
 """Of memory, in cycles, if nobody says otherwise."""
@@ -23,6 +23,8 @@ FETCHED, GIVEN, TAKEN = 2, 5, 4
 last token that it waits for."""
 LOADED, STORED, LAID, MULTIPLIED = 12, 10, 10, 5
 """Cycles of each unit for a descriptor, beside those for what it describes."""
+HELD_UP = 0.15
+"""Cycles that a fast tile waits for each cycle in which a layout writes a bank, as measured on single layers."""
 MADE, WAITING, WRITTEN = 4, 2, 8
 """Cycles from a pass's last step to its block, of a block that waits, and from the last block to the buffer."""
 
@@ -65,6 +67,8 @@ class _Clock:
         self.came: list[float] = []
         self.left: list[float] = []  # when all up to a descriptor are done
         self.loads: list[tuple[float, float, float]] = []  # begin, end, and beats on their way meanwhile
+        self.laid: list[tuple[float, float]] = []  # begin and end of layouts that may run beside a multiply to come
+        self.multiplied = 0.0, 0.0  # begin and end of the last multiply
         self.timing = Timing()
 
     def add(self, bits: int) -> None:
@@ -93,6 +97,8 @@ class _Clock:
                 burst = min(values["count_0"] * self.config.group_bits // self.config.axi_bits, BURST)
                 on_way = min(self.config.outstanding * burst, taken)
                 self.loads.append((begin, done - LOADED, on_way))
+            elif name.startswith("layout"):
+                self.laid.append((begin, done))
         self.over = max(self.over, done)
         self.left.append(self.over)
 
@@ -149,15 +155,24 @@ class _Clock:
         each = steps / speedup
         begin = self._begin("multiply", index, known, values["wait"])
         output = self._begin("output", index, known, values["output_wait"])
+        each += self._held_up(begin, begin + passes * each) / passes
         first = begin + MULTIPLIED + each
         opens = output + 2 + values["bias"] * 2 * config.parts("a")
         blocks = max(max(first + MADE, opens) + passes * block, first + (passes - 1) * each + MADE + block)
         # Two blocks may wait between the tile's last step and the buffer.
         done = max(first + (passes - 1) * each, blocks - 2 * block - WAITING)
         made = blocks + WRITTEN
+        self.multiplied = begin, done
         self._done("multiply", index, begin, done, values["signal"])
         self._done("output", index, output, made, values["output_signal"])
         return made
+
+    def _held_up(self, begin: float, end: float) -> float:
+        """What a multiply loses to layouts that write meanwhile, those among them that ran beside the one before it."""
+        windows = self.multiplied, (begin, end)
+        beside = sum(max(0.0, min(high, stop) - max(low, start)) for low, high in windows for start, stop in self.laid)
+        self.laid = [(max(start, end), stop) for start, stop in self.laid if stop > end]
+        return held_up(self.config, self.speedup) * beside
 
 
 def _runs(values: Mapping[str, int]) -> tuple[int, int]:
@@ -191,6 +206,17 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
     """A layout of so many runs, one for each part of each stream."""
     run = steps * gcd(stride, config.tile.lanes) + (steps % config.tile.window_depth > 0)
     return LAID + runs * run
+
+
+def held_up(config: CoreConfig, speedup: float) -> float:
+    """Cycles that the tile waits for each cycle of a layout: a bank that is written is not read.
+
+    It does not wait if two cycles in a row take no more steps than it holds.
+    """
+    tile = config.tile
+    if tile.sparsity == "none":
+        return 0.0
+    return HELD_UP * min(max(speedup - tile.window_depth / 2, 0.0), 1.0)
 
 
 def block_cycles(

@@ -1,5 +1,6 @@
 """Layers of any kind on every preset: golden core and Verilog leave what PyTorch says."""
 
+from dataclasses import replace
 from math import prod
 from random import Random
 
@@ -45,13 +46,17 @@ def bits(values):
     return values.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[values.dtype.itemsize])
 
 
-def check(config, works, core=None):
-    """Each on the golden core, and on the Verilog if it is there, which leave the same; its result is PyTorch's."""
+def check(config, works, core=None, begins=(None,)):
+    """Each on the golden core, and on the Verilog if it is there, which leave the same; its result is PyTorch's.
+
+    Of what comes first a part comes alone, of as many in turn as `begins` says; if it is none, as is thought best.
+    """
     for number, work in works:
         said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
         image = work.image(config, Memory(SIZE))
         contraction = work.contraction(config, image)
-        program = contraction.program(best_blocking(contraction)).descriptors
+        blocking, begin = best_blocking(contraction), begins[number % len(begins)]
+        program = contraction.program(replace(blocking, begin=begin or blocking.begin)).descriptors
         assert races(config, program) == [], said
         if core is not None:
             core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
@@ -84,6 +89,11 @@ def random_works(name, seeds):
 def test_random_layers(name):
     """The Verilog of larger cores runs them at night, and random programs on its bench."""
     check_both(name, random_works(name, range(5 if name in ("core", "core-dense") else 30)), quick=name != "core")
+
+
+@pytest.mark.parametrize("name", ["core", pytest.param("core-wide", marks=pytest.mark.slow), "core-fp8"])
+def test_what_comes_first_comes_in_parts(name):
+    check(preset(name), random_works(name, range(200, 208 if name == "core" else 204)), begins=(2, 3, 5, 100))
 
 
 @pytest.mark.slow
