@@ -151,28 +151,45 @@ class Bench:
         assert (got.done, got.error, got.index) == (wanted.done, wanted.error, wanted.index), f"{got}, golden: {wanted}"
         self.coverage.add("error", wanted.error or "none")
         if defined is not None and not (wanted.error and wanted.index < defined):
-            self.stopped(made, made.descriptors, defined - 1)
+            self.stopped(made, made.descriptors, defined - 1, legal=False)
             return wanted
         self.settle(made, model, left_open(self.config, made.descriptors, wanted), probe=bool(wanted.error))
         self.executed(made.descriptors[: wanted.done])
         return wanted
 
-    def stopped(self, made: IllegalProgram, executed: Sequence[int], done: int, *, any_order: bool = False) -> None:
+    def stopped(
+        self,
+        made: IllegalProgram,
+        executed: Sequence[int],
+        done: int,
+        *,
+        any_order: bool = False,
+        legal: bool = True,
+    ) -> None:
         """Judge a program that was stopped: what is behind its first `done` descriptors may be there in part.
 
-        With `any_order` the core may have executed any of the program's descriptors, in any order.
+        With `any_order` the core may have executed any of the program's descriptors, in any order. Where a `legal` one
+        writes to memory, there is what was there before or what is there in the end.
         """
         model, wanted = self.golden(made, [] if any_order else executed[:done])
         assert not wanted.error, f"golden ends with {wanted.error} before it is stopped"
-        self.settle(made, model, self._described(executed[0 if any_order else done :]), probe=True)
+        end = None if any_order or not legal else self.golden(made, executed)[0].memory
+        self.settle(made, model, self._described(executed[0 if any_order else done :]), probe=True, end=end)
         if not any_order:
             self.executed(executed[:done])
 
-    def settle(self, made: IllegalProgram, model: GoldenCore, besides: Open, *, probe: bool) -> None:
-        """Reset, and compare memory and buffer; with `probe`, the core does a legal program afterwards."""
+    def settle(
+        self, made: IllegalProgram, model: GoldenCore, besides: Open, *, probe: bool, end: Memory | None = None
+    ) -> None:
+        """Reset, and compare memory and buffer; with `probe`, the core does a legal program afterwards.
+
+        What may be anything is either what the program found or what is there in the `end`, if that is given.
+        """
         device, (memory, groups) = self.device, besides
         self.reset()  # what units were about to write is written
         device.fail(())
+        if end is not None:
+            self._either(made, end, memory)
         self._same_memory(model.memory, [*memory, (made.base, BYTES * 4 * len(made.descriptors))])
         device.behave(latency=(0, 1), pause=0.0)
         if probe:
@@ -206,6 +223,16 @@ class Bench:
             ours[part] = theirs[part] = 0
         wrong = np.flatnonzero(ours != theirs)
         assert not len(wrong), f"byte {expected.base + int(wrong[0]):#x} differs, and {len(wrong) - 1} others"
+
+    def _either(self, made: IllegalProgram, end: Memory, places: Sequence[tuple[int, int]]) -> None:
+        for address, count in places:
+            begin = address - end.base
+            ours, old, new = (
+                np.frombuffer(each[begin : begin + count], np.uint8)
+                for each in (self.device.memory, made.memory.bytes, end.bytes)
+            )
+            wrong = np.flatnonzero((ours != old) & (ours != new))
+            assert not len(wrong), f"byte {address + int(wrong[0]):#x} is neither old nor new"
 
     def _same_buffer(self, expected: np.ndarray, besides: set[int]) -> None:
         device = self.device

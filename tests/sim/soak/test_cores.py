@@ -111,8 +111,8 @@ BROKEN = {
     ),
     "strobes of a reset": (
         "soft reset",
-        r"axi_wstrb = beats_payload\[143:128\] & \{16\{passes\}\}",
-        "axi_wstrb = 16'hffff",
+        r"axi_wstrb = (beats_payload\[143:128\]) & \{16\{passes\}\}",
+        r"axi_wstrb = passes ? \1 : 16'hffff",
     ),
     "a reset that is too quick": ("soft reset", r"assign restart = halt & idle", "assign restart = halt"),
     "a reset without an end": ("soft reset", "assign registers__idle = ", "assign registers__idle = 1'h0 & "),
