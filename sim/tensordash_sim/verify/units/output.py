@@ -241,6 +241,22 @@ async def biases(dut) -> None:
 
 
 @cocotb.test()
+async def random_bits(dut) -> None:
+    """Stochastic rounding of results that most formats have room for, all of them seen."""
+    bench = Bench(dut, "output random bits")
+    if not (bench.config.stochastic and bench.config.scale):
+        return
+    await bench.begin()
+    bench.golden.weights = (1, 0, 0)
+    middle = -ExactAccumulator(bench.config.tile).width // 5
+    for turn in range(max(3, round(4 * bench.job.effort))):
+        fields = {"a_streams": 2, "b_streams": 1, "steps": 2, "stride": 1, "x_size": 1 << 12}
+        fields |= {"x_3": bench.config.tile.lanes, "scale": middle + bench.random.randint(-8, 8)}
+        fields |= {"emit": 1, "stochastic": 1, "transposed": turn % 2, "seed": bench.random.getrandbits(32)}
+        await bench.execute(fields, 0.2)
+
+
+@cocotb.test()
 async def resets(dut) -> None:
     """A reset in any cycle of a descriptor, and then another one."""
     bench = Bench(dut, "output resets")
