@@ -105,6 +105,8 @@ class Bench:
         if self.random.random() < 0.15:
             descriptors = twice(self.config, descriptors)
         descriptors = with_tokens(self.random, self.config, descriptors)
+        for address, count in self._described(descriptors)[0]:  # so that what is written shows
+            made.memory.write(address, self.random.randbytes(count))
         return IllegalProgram(descriptors=descriptors, memory=made.memory, base=at + PROGRAM, title=made.title)
 
     def golden(

@@ -92,9 +92,9 @@ class _Run:
         """Do all of the job."""
         while True:
             done = {
-                "layer": self.total("positions") / self.goals.positions,
-                "fault": sum(self.faults.values()) / self.goals.faults,
                 "legal": self.total("descriptors") / self.goals.descriptors,
+                "fault": sum(self.faults.values()) / self.goals.faults,
+                "layer": self.total("positions") / self.goals.positions,  # last: they take the longest
             }
             kind = min(done, key=lambda each: done[each])
             if done[kind] >= 1:

@@ -84,12 +84,14 @@ def test_states_of_a_core():
     assert places == list(range(len(places)))
 
 
-def test_a_core_does_what_golden_does():
-    record = run_core_job(job(CoreGoals(positions=60_000, descriptors=300, faults=60)))
+@pytest.mark.parametrize("positions", [1, pytest.param(5_000_000, marks=pytest.mark.slow)])
+def test_a_core_does_what_golden_does(positions):
+    """With layers at night, which take longer to be cut than to run."""
+    record = run_core_job(job(CoreGoals(positions=positions, descriptors=300, faults=60)))
     assert record.failure == ""
     assert sum(record.faults.values()) == 60
     assert set(record.faults) == set(FAULTS)
-    assert record.positions >= 60_000
+    assert record.positions >= positions
     assert record.descriptors >= 300
     points = {group: {point for point, count in counts.items() if count} for group, counts in record.coverage.items()}
     assert len(points["error"]) > 4
