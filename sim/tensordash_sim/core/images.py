@@ -331,7 +331,9 @@ def expected(
             made.append(conv2d_weight(each["A"], layer.shape("W"), each["G"], **how))
     sums = torch.stack(made) + 0.0  # a sum that is zero is +0
     if "bias" in values:
-        sums += torch.as_tensor(np.asarray(values["bias"], np.float64)).reshape(layer.products, 1, -1, 1, 1)
+        unit = 2.0 ** sum(fmt.least_exponent for fmt in formats.values())  # a sum's least bit
+        biases = np.trunc(np.asarray(values["bias"], np.float64) / unit) * unit
+        sums += torch.as_tensor(biases).reshape(layer.products, 1, -1, 1, 1)
     rounded = sums.to(torch.float32)
     if relu:
         rounded = torch.where(torch.signbit(rounded) & ~rounded.isnan(), 0.0, rounded)
