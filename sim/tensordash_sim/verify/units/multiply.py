@@ -180,3 +180,14 @@ async def random_passes(dut, taking: str, rate: float) -> None:
         else:
             await bench.run(values)
     assert bool(bench.waited) == bool(written)
+
+
+@cocotb.test()
+async def every_bit_of_a_base(dut) -> None:
+    """Each bit of a base that no word of the stream buffer has is beyond its end, alone."""
+    bench = Bench(dut, "bases", "all", 1.0, 0.0)
+    await bench.begin()
+    for side in SIDES:
+        for bit in range((bench.words[side] - 1).bit_length(), 16):
+            values = dict.fromkeys(("steps", "a_streams", "b_streams"), 1) | dict.fromkeys(("a_base", "b_base"), 0)
+            await bench.run({**values, f"{side}_base": 1 << bit})
