@@ -67,7 +67,7 @@ def _never_transposed(m: Module, sound: Any, outer: Any) -> None:
     with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
         m.d.sync += first.eq(0)
     payload = outer.command.descriptor.payload
-    m.d.comb += sound.command.descriptor.payload.eq(payload & ~Mux(first, 1 << 24, 0))
+    m.d.comb += sound.command.descriptor.payload.eq(Cat(payload[:24], payload[24] & ~first, payload[25:]))
 
 
 def _last_position_is_one_further(m: Module, sound: Any, outer: Any) -> None:
