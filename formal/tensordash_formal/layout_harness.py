@@ -9,8 +9,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.layout import Layout
 
+from .given import MOST_STRIDE
 from .harness import Fault, Harness
-from .layout_nest import LOOPS, MOST_STRIDE, LayoutNest
+from .layout_nest import LOOPS, LayoutNest
 
 __all__ = ["LaidOut"]
 
@@ -239,18 +240,17 @@ class LaidOut(Harness):
         self.lemma(bits["walking"] == nest.is_left(front), when=begun & ~bits["beyond"])
         self.lemma(nest.is_left(front), when=begun & bits["walking"])
         self.lemma(~bits["walking"], when=~begun)
+        self.lemma(self.probe("filling", 1) == ~nest.is_group(front), when=begun)
         if nest.depth > 1:
-            self.lemma(self.probe("filling", 1) == ~nest.is_group(front), when=begun)
             self.lemma(self.probe("walked_bank", nest.depth) == Const(1) << front.bank, when=begun)
-            self.lemma((front.bank != 0) | nest.is_group(front), when=begun)
+        self.lemma((front.bank != 0) | nest.is_group(front), when=begun)
         if nest.parts > 1:
             self.lemma(self.probe("walked_part", nest.parts) == Const(1) << front.part, when=begun)
 
     def _stage(self, name: str, at: Any, when: Any) -> None:
         """What goes along with a group."""
         nest = self.nest
-        if nest.depth > 1:
-            self.lemma(self.probe(f"{name}_banks", nest.depth) == nest.banks(at), when=when)
+        self.lemma(self.probe(f"{name}_banks", nest.depth) == nest.banks(at), when=when)
         if nest.parts > 1:
             self.lemma(self.probe(f"{name}_ends", 1) == nest.ends(at), when=when)
 
@@ -323,7 +323,7 @@ class LaidOut(Harness):
         self.lemma(at.stream <= nest["streams"], when=nest.begun)
         self.lemma(at.part < nest.parts, when=nest.begun)
         if nest.parts > 1:
-            self.lemma(self.probe("part", nest.parts) == Const(1) << at.part, when=calm)
+            self.lemma(self.dut.write.part == Const(1) << at.part, when=calm)
             self.lemma(self.probe("stream_begin", word_bits) == at.begin, when=calm)
 
     def _errors(self, walked: Any, asked: Any, came: Any, turns: tuple[Any, Any, Any]) -> None:

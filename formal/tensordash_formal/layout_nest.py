@@ -9,19 +9,19 @@ from typing import Any
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import StructLayout
 
-from tensordash.configuration.descriptors import BITS, OPERATIONS
+from tensordash.configuration.descriptors import OPERATIONS
 from tensordash.movers.layout import Layout
-from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-__all__ = ["LOOPS", "MOST_STRIDE", "LayoutNest"]
+from .given import MOST_STRIDE, GivenDescriptor
+
+__all__ = ["LOOPS", "LayoutNest"]
 
 LOOPS = 6
 WORD_BITS = 18
 """Of a word's place: it goes on for less than a stream beyond the end of the stream buffer."""
-MOST_STRIDE = 4
 
 
-class LayoutNest:
+class LayoutNest(GivenDescriptor):
     """The nest of "Loops" and "Layout": which group, or which zeros behind a run, are written next.
 
     Parameters
@@ -41,10 +41,9 @@ class LayoutNest:
     """
 
     def __init__(self, m: Module, dut: Layout) -> None:
-        self.m, self.dut = m, dut
+        self.dut = dut
         self.lanes, self.depth, self.parts = dut.lanes, dut.depth, dut.parts
         self.words, self.groups = dut.words, dut.config.groups
-        self._fields = {field.name: field for field in OPERATIONS[f"layout_{dut.side}"].fields}
         self.layout = StructLayout(
             {
                 **{f"count_{k}": 12 for k in range(LOOPS - 1)},
@@ -56,7 +55,7 @@ class LayoutNest:
             }
         )
         self._made_so_far = 0
-        self._receive()
+        super().__init__(m, dut.command, OPERATIONS[f"layout_{dut.side}"])
         self.at = self.state("nest")
         self.writes = Signal(name="nest_writes")
         m.d.comb += self.writes.eq(dut.write.bank.any())
@@ -70,48 +69,6 @@ class LayoutNest:
     def state(self, name: str) -> Any:
         """A register for a place in the nest."""
         return Signal(self.layout, name=name, reset_less=True)
-
-    def _receive(self) -> None:
-        """The beats of a descriptor, from the port."""
-        m, command = self.m, self.dut.command
-        self.bits = Signal(BITS, name="given", reset_less=True)
-        self.beat = Signal(range(COMMAND_BEATS + 1), name="given_beats")
-        self.whole, self.begun = Signal(name="given_whole"), Signal(name="nest_begun")
-        self.loads = Signal(name="nest_loads")
-        taken = command.descriptor.valid & command.descriptor.ready
-        m.d.comb += [self.whole.eq(self.beat == COMMAND_BEATS), self.loads.eq(self.whole & ~self.begun)]
-        with m.If(taken):
-            m.d.sync += [self.beat.eq(self.beat + 1), *self._kept(command.descriptor.payload)]
-        with m.If(self.loads):
-            m.d.sync += self.begun.eq(1)
-        with m.If(command.done):
-            m.d.sync += [self.begun.eq(0), self.beat.eq(0)]
-
-    def _kept(self, payload: Value) -> list[Any]:
-        places = [slice(COMMAND_BITS * k, COMMAND_BITS * (k + 1)) for k in range(COMMAND_BEATS)]
-        return [self.bits[at].eq(Mux(self.beat == k, payload, self.bits[at])) for k, at in enumerate(places)]
-
-    def legal(self, payload: Value) -> Value:
-        """Whether a beat that comes now keeps every field within what is allowed (docs/core.md, "Descriptors")."""
-        rules: list[Value] = []
-        for field in self._fields.values():
-            beat, low = divmod(field.low, COMMAND_BITS)
-            value = payload[low : low + field.width]
-            if field.least:
-                rules.append((self.beat != beat) | (value >= field.least))
-            if field.name == "stride":
-                rules.append((self.beat != beat) | (value <= MOST_STRIDE))
-        return Cat(*rules).all()
-
-    def used(self) -> int:
-        """The bits of a descriptor that have a field."""
-        return sum(field.mask for field in self._fields.values())
-
-    def __getitem__(self, name: str) -> Value:
-        """A field of the descriptor."""
-        field = self._fields[name]
-        bits = self.bits[field.low : field.low + field.width]
-        return bits.as_signed() if field.signed else bits
 
     def first(self) -> Any:
         """Where the nest begins."""

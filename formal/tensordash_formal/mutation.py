@@ -326,11 +326,10 @@ def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: S
             continue
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:
-            mode = "bmc" if proof.bounded else "prove"
-            answer = solver.solve(proof.question(harness, harness.assertions, mode, proof.depth, proof.engine))
+            fails = any(solver.solve(question).status != "pass" for question in proof.questions(harness))
         except ProofError:  # a mutant that the proof's lemmas cannot look into
             continue
-        if answer.status != "pass":
+        if fails:
             yield proof.name
 
 

@@ -128,12 +128,7 @@ class Proof:
         harness = self.build(config)
         if not harness.claims:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
-        mode = "bmc" if self.bounded else "prove"
-        pieces = harness.questions()
-        answers = [
-            solver.solve(self.question(harness, each, mode, self.depth, self.engine, before=len(pieces) > 1))
-            for each in pieces
-        ]
+        answers = [solver.solve(each) for each in self.questions(harness)]
         cuts = [solver.solve(self.question(harness, [each], "prove", 1)) for each in harness.cuts]
         covers = solver.solve(self.question(harness, harness.covers, "cover", self.cover_depth))
         result = "proven" if all(each.status == "pass" for each in (*answers, *cuts)) else "unknown"
@@ -163,6 +158,11 @@ class Proof:
             cycle=min(answer.failed.values(), default=None),
             seconds=answer.seconds,
         )
+
+    def questions(self, harness: Harness) -> list[Question]:
+        """What a solver is asked to prove all claims and lemmas: with all pieces of them, it is proven."""
+        mode, pieces = "bmc" if self.bounded else "prove", harness.questions()
+        return [self.question(harness, each, mode, self.depth, self.engine, before=len(pieces) > 1) for each in pieces]
 
     def question(
         self,

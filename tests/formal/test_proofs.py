@@ -99,7 +99,13 @@ BROKEN = [
     for index, broken in enumerate(proof.broken)
 ]
 
-REFUTED_OF_CORES = ("ar_burst_type", "r_within", "none_is_lost_and_none_repeated")
+REFUTED_OF_CORES = (
+    "ar_burst_type",
+    "r_within",
+    "none_is_lost_and_none_repeated",
+    "nothing_is_written_beyond_the_stream_buffer",
+    "no_step_of_the_next_pass_is_offered",
+)
 BROKEN += [
     pytest.param(
         proof,

@@ -21,6 +21,7 @@ from . import (
     soft_reset,
     staging_buffer,
     staging_ring,
+    stream_feed,
     tile,
     tile_control,
     transposer,
@@ -56,5 +57,6 @@ CORE_PROOFS = (
     command_queue.PROOF,
     soft_reset.PROOF,
     layout.PROOF,
+    stream_feed.PROOF,
 )
 """Every proof about a core around a tile."""

@@ -67,7 +67,7 @@ def _never_transposed(m: Module, sound: Any, outer: Any) -> None:
     with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
         m.d.sync += first.eq(0)
     payload = outer.command.descriptor.payload
-    m.d.comb += sound.command.descriptor.payload.eq(payload & ~Mux(first, 1 << 24, 0))
+    m.d.comb += sound.command.descriptor.payload.eq(Cat(payload[:24], payload[24] & ~first, payload[25:]))
 
 
 def _last_position_is_one_further(m: Module, sound: Any, outer: Any) -> None:
@@ -94,8 +94,10 @@ def _never_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.read.ready.eq(0)
 
 
-def _valid_waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.read.valid.eq(sound.read.valid & outer.read.ready)
+def _takes_it_back(m: Module, sound: Any, outer: Any) -> None:
+    waited = Signal()
+    m.d.sync += waited.eq(outer.read.valid & ~outer.read.ready)
+    m.d.comb += outer.read.valid.eq(sound.read.valid & ~waited)
 
 
 def _always_takes(m: Module, sound: Any, outer: Any) -> None:
@@ -130,7 +132,7 @@ BROKEN = (
     _broken(
         "goes_on_unless_the_buffer_lets_it_wait", "it does not see that the buffer is ready", _never_ready, depth=30
     ),
-    _broken("a_read_stays_until_it_is_taken", "valid waits for ready", _valid_waits_for_ready),
+    _broken("a_read_stays_until_it_is_taken", "it is taken back", _takes_it_back),
     _broken("takes_a_descriptor_while_it_has_none", "it takes one at any time", _always_takes),
 )
 

@@ -18,7 +18,12 @@ from .core_axi import PortHarness
 
 __all__ = ["PROOF"]
 
-RESET = ("command_queue", "sequencer", "read_arbiter", *(unit for unit in UNITS if unit != "output"), "output_unit")
+RESET = (
+    *("command_queue", "sequencer", "read_arbiter", "unit_counters", "buffer", "tile"),
+    *(unit for unit in UNITS if unit != "output"),
+    "output_unit",
+)
+"""All but registers, which run it, and stream buffers, which hold nothing but contents."""
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:

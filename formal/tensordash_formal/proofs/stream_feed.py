@@ -1,0 +1,308 @@
+"""Stream feed: every step of every pass is offered to the tile once, in order, from the word that it is in."""
+
+from typing import Any
+
+from amaranth.hdl import Array, Cat, Const, Module, Mux, Signal, Value
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS
+from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.registers import ERRORS
+from tensordash.core.multiply import Multiply
+
+from ..given import GivenDescriptor
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+PIECES = 6
+"""Questions: more, and easier ones."""
+PLACE_BITS = 30
+"""Of a word's place, streams that are beyond the end of the stream buffer among them."""
+
+
+class Passes(GivenDescriptor):
+    """Which step of which pass comes next (docs/core.md, "Multiply").
+
+    Attributes
+    ----------
+    word, bank : Signal
+        Of the step in its pass: step t is in bank t mod D and word floor(t / D).
+    column, row : Signal
+        The pass: q and p.
+    a_far, b_far : Signal
+        Words before the pass's streams: q * W and p * W.
+    """
+
+    def __init__(self, m: Module, dut: Multiply) -> None:
+        super().__init__(m, dut.command, OPERATIONS["multiply"])
+        self.depth, shift = dut.depth, (dut.depth - 1).bit_length()
+        assert self.depth == 1 << shift
+        self.word, self.bank = Signal(16, name="pass_word", reset_less=True), Signal(range(dut.depth), name="pass_bank")
+        self.column, self.row = (Signal(12, name=f"pass_{name}", reset_less=True) for name in ("column", "row"))
+        self.far = {side: Signal(PLACE_BITS, name=f"{side}_far", reset_less=True) for side in "ab"}
+        self.words = Signal(16, name="pass_words")
+        m.d.comb += self.words.eq((self["steps"] + dut.depth - 1) >> shift)
+        self.ended = Signal(name="all_passes_ended")
+        self.ends = {name: Signal(name=f"{name}_ends") for name in ("word", "column", "row")}
+        m.d.comb += [
+            self.ends["word"].eq(self.word == self.words - 1),
+            self.ends["column"].eq(self.ends["word"] & (self.column == self["a_streams"] - 1)),
+            self.ends["row"].eq(self.ends["column"] & (self.row == self["b_streams"] - 1)),
+        ]
+        # Where the word is, and the one after it.
+        self.place = {side: Signal(PLACE_BITS, name=f"{side}_place") for side in "ab"}
+        self.following = {side: Signal(PLACE_BITS, name=f"{side}_place_after") for side in "ab"}
+        after_far = {"a": Mux(self.ends["column"], 0, self.far["a"] + self.words)}
+        after_far["b"] = Mux(self.ends["column"], self.far["b"] + self.words, self.far["b"])
+        for side in "ab":
+            base, far = self[f"{side}_base"], self.far[side]
+            ended = self.ends["word"]
+            m.d.comb += [
+                self.place[side].eq(base + far + self.word),
+                self.following[side].eq(base + Mux(ended, after_far[side], far) + Mux(ended, 0, self.word + 1)),
+            ]
+        reached = self.bank + dut.taken
+        self.passes = Signal(name="word_is_passed")
+        m.d.comb += self.passes.eq(reached >= dut.depth)
+        with m.If(self.loads):
+            m.d.sync += [self.word.eq(0), self.bank.eq(0), self.column.eq(0), self.row.eq(0), self.ended.eq(0)]
+            m.d.sync += [far.eq(0) for far in self.far.values()]
+        with m.Elif(self.begun & ~self.ended):
+            m.d.sync += self.bank.eq(reached)
+            with m.If(self.passes):
+                m.d.sync += [self.word.eq(self.word + 1), self.ended.eq(self.ends["row"])]
+                with m.If(self.ends["word"]):
+                    m.d.sync += [self.word.eq(0), self.column.eq(self.column + 1)]
+                    m.d.sync += [self.far[side].eq(after_far[side]) for side in "ab"]
+                with m.If(self.ends["column"]):
+                    m.d.sync += [self.column.eq(0), self.row.eq(self.row + 1)]
+
+    def left(self) -> Value:
+        """Steps of the word that have not been taken, if it is the last of its pass: then of the pass."""
+        return self.depth - self.bank
+
+
+class Fed(Harness):
+    """A multiply unit between stream buffers that are written in any cycle, so that a bank does not read, and a tile.
+
+    What a bank shows is what it read last (`StreamReadSignature`); here it is followed by its place. Words beyond the
+    end of a stream buffer are any: nothing is claimed of places from the first one on, to the end of the descriptor.
+
+    Source: docs/core.md, "Multiply" and "Memories"; the docstring of `Multiply`.
+    """
+
+    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        self.dut = dut = Multiply(config)
+        super().__init__(dut, fault=fault, pieces=PIECES)
+        self.passes = passes = Passes(self.m, dut)
+        self.assume(passes.legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
+        self.assume(dut.taken <= dut.available)
+        self.shown = {side: self._shown(side) for side in "ab"}
+        self.refused = self.past(Cat(self._refused(side) for side in "ab"), init=0)
+        self.beyond = {side: Signal(name=f"{side}_was_beyond", reset_less=True) for side in "ab"}
+        self._claims()
+        self._follow()
+
+    def _shown(self, side: str) -> list[Signal]:
+        """Of each bank, the word that it read last."""
+        read = getattr(self.dut, f"{side}_read")
+        shown = [
+            Signal.like(Value.cast(each), name=f"{side}_shown_{k}", reset_less=True)
+            for k, each in enumerate(read.address)
+        ]
+        for k, word in enumerate(shown):
+            with self.m.If(read.enable[k] & read.ready[k]):
+                self.m.d.sync += word.eq(read.address[k])
+        return shown
+
+    def _refused(self, side: str) -> Value:
+        """Banks that were to read, and did not."""
+        read = getattr(self.dut, f"{side}_read")
+        return read.enable & ~read.ready
+
+    def _claims(self) -> None:
+        dut, passes, depth = self.dut, self.passes, self.dut.depth
+        going = passes.begun & ~passes.ended
+        available = dut.available
+        offered = available != 0
+        self.claim("nothing_is_offered_but_steps_of_passes", going, when=offered)
+        of_word = passes.left()
+        limit = Mux(passes.ends["word"], of_word, depth)
+        self.claim("no_step_of_the_next_pass_is_offered", available <= limit, when=offered)
+        last = passes.ends["word"] & (available == of_word)
+        self.claim("last_marks_the_end_of_a_pass", dut.last == last, when=offered)
+        for side in "ab":
+            beyond = self.beyond[side]
+            words = self.dut.words[side]
+            with self.m.If(passes.loads):
+                self.m.d.sync += beyond.eq(passes[f"{side}_base"] >= words)
+            with self.m.Elif(passes.begun & ~passes.ends["row"] & (passes.following[side] >= words)):
+                self.m.d.sync += beyond.eq(1)
+            for k in range(depth):
+                at = passes.bank + k
+                place = Mux(at >= depth, passes.following[side], passes.place[side])
+                shows = Array(self.shown[side])[at[: (depth - 1).bit_length()]]
+                here = going & (available > k) & (place < words) & ~beyond
+                self.claim("every_step_is_offered_from_its_word", shows == place, when=here)
+        free = going & ~self.refused.any() & ~self.past(passes.loads)
+        self.claim("all_that_can_be_read_is_offered", available == limit, when=free)
+        done = passes.begun & self.past(passes.ends["row"] & passes.passes & going)
+        self.claim("done_after_the_last_step", dut.command.done == done)
+        error = Mux(self.beyond["a"] | self.beyond["b"], ERRORS["range"], 0)
+        self.claim("the_error_is_the_descriptors", dut.command.error == error, when=dut.command.done)
+
+    def _follow(self) -> None:
+        """What makes it inductive: how far the hardware's walk, and each bank, is ahead."""
+        dut, passes, depth = self.dut, self.passes, self.dut.depth
+        begun, going = passes.begun, passes.begun & ~passes.ended
+        self.lemma(self.probe("present", 1) == passes.whole)
+        self.lemma(passes.whole, when=begun)
+        self.lemma(passes.beat <= 4)
+        beat = self.probe("descriptor_beat", 4)
+        self.lemma(beat == Mux(passes.whole, 1, Const(1, 4) << passes.beat[:2]))
+        mine = self.probe("descriptor", len(passes.bits))
+        names = ("steps", "a_streams", "b_streams", "a_base", "b_base")
+        for name in names:
+            field = passes._fields[name]
+            bits = mine[field.low : field.low + field.width]
+            self.lemma(bits == passes[name], when=passes.beat > field.low // 128)
+            if field.least:
+                self.lemma(passes[name] >= field.least, when=passes.beat > field.low // 128)
+        self.lemma(self.probe("running", 1) == going)
+        self.lemma(dut.command.done == (begun & passes.ended))
+        self.lemma(passes.column < passes["a_streams"], when=going)
+        self.lemma(passes.row < passes["b_streams"], when=going)
+        self.lemma(passes.word < passes.words, when=going)
+        if depth > 1:
+            self.lemma(self.probe("head", depth) == Const(1) << passes.bank)
+            self.lemma(passes.bank == 0, when=~going)
+        self.lemma(self.probe("word_ends", 1) == passes.ends["word"], when=going)
+        self.lemma(self.probe("word_is_final", 1) == passes.ends["row"], when=going)
+        final = passes.ends["row"]
+        next_column = Mux(passes.ends["word"], Mux(passes.ends["column"], 0, passes.column + 1), passes.column)
+        next_row = passes.row + passes.ends["column"]
+        next_word = Mux(passes.ends["word"], 0, passes.word + 1)
+        left = (passes["steps"] - next_word * depth)[:16]
+        self.lemma(self.probe("column_stream", 12) == (next_column + 1)[:12], when=going & ~final)
+        self.lemma(self.probe("row_stream", 12) == (next_row + 1)[:12], when=going & ~final)
+        self.lemma(self.probe("steps_left", 16) == left, when=going & ~final)
+        first = {"column_stream": 1, "row_stream": 1, "steps_left": passes["steps"]}
+        for name, value in first.items():
+            self.lemma(self.probe(name, 16 if name == "steps_left" else 12) == value, when=passes.loads)
+        late = {side: self.probe(f"{side}_late", depth) for side in "ab"}
+        for side in "ab":
+            words = self.dut.words[side]
+            bits = (words - 1).bit_length()
+            fits = going & ~self.beyond[side]
+            word, base = self.probe(f"{side}_word", bits), passes[f"{side}_base"]
+            self.lemma((word == base) | (base >= words), when=passes.loads)
+            self.lemma((passes.place[side] < words) & (passes.far[side] < words), when=fits)
+            self.lemma((word == passes.following[side]) | (passes.following[side] >= words), when=fits & ~final)
+            self.lemma(self.probe(f"{side}_current", bits) == passes.place[side], when=fits)
+            number = 0 if side == "a" else depth
+            self.lemma(late[side] == self.refused[number : number + depth])
+            for k in range(depth):
+                ahead = k < passes.bank
+                place = Mux(ahead, passes.following[side], passes.place[side])
+                known = fits & ~late[side][k] & (place < words) & ~(ahead & final)
+                self.lemma(self.shown[side][k] == place, when=known)
+                self.lemma(~late[side][k], when=going & ahead & final)
+        self.lemma(~Cat(*late.values()).any(), when=~going)
+        stream = self.probe("b_begin", (self.dut.words["b"] - 1).bit_length())
+        self.lemma((stream == passes["b_base"]) | (passes["b_base"] >= self.dut.words["b"]), when=passes.loads)
+        begins = passes["b_base"] + passes.far["b"] + Mux(passes.ends["column"], passes.words, 0)
+        self.lemma((stream == begins) | (begins >= self.dut.words["b"]), when=going & ~self.beyond["b"] & ~final)
+        reaches = [going & ~final & (passes.following[side] >= self.dut.words[side]) for side in "ab"]
+        known = Cat(*reaches, self.beyond["a"], self.beyond["b"]).any()
+        self.lemma(self.probe("beyond", 1) == known, when=begun)
+
+
+def _no_streams_of_rows(m: Module, sound: Any, outer: Any) -> None:
+    """Every pass has the first stream of side B."""
+    read = outer.b_read
+    first = Signal.like(Value.cast(read.address[0]), name="first_word")
+    begun = Signal()
+    with m.If(outer.command.done):
+        m.d.sync += begun.eq(0)
+    with m.Elif(sound.b_read.enable[0] & ~begun):
+        m.d.sync += [begun.eq(1), first.eq(sound.b_read.address[0])]
+    m.d.comb += read.address[0].eq(Mux(begun, first, sound.b_read.address[0]))
+
+
+def _looks_away_from_late_banks(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.a_read.ready.eq(-1)
+
+
+def _bases_swapped(m: Module, sound: Any, outer: Any) -> None:
+    payload = outer.command.descriptor.payload
+    beat = Signal(2)
+    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
+        m.d.sync += beat.eq(beat + 1)
+    swapped = Cat(payload[:96], payload[112:], payload[96:112])
+    m.d.comb += sound.command.descriptor.payload.eq(Mux(beat == 2, swapped, payload))
+
+
+def _offers_one_more(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.available.eq(sound.available + ((sound.available != 0) & (sound.available != outer.depth)))
+
+
+def _always_offers(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.available.eq(Mux(sound.available == 0, 1, sound.available))
+
+
+def _never_last(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.last.eq(0)
+
+
+def _last_too_early(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.last.eq(sound.available == outer.depth)
+
+
+def _half_of_it(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.available.eq(Mux(sound.available > 1, 1, sound.available))
+
+
+def _done_at_once(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.done.eq(sound.command.done | (outer.taken != 0))
+
+
+def _no_error(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.error.eq(0)
+
+
+def _always_an_error(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.error.eq(ERRORS["range"])
+
+
+def _broken(claim: str, title: str, fault: Fault, depth: int = 12) -> Broken:
+    return Broken(claim=claim, title=title, kind=Multiply, fault=fault, depth=depth)
+
+
+BROKEN = (
+    _broken("nothing_is_offered_but_steps_of_passes", "a step is offered at any time", _always_offers),
+    _broken("no_step_of_the_next_pass_is_offered", "a step more is offered", _offers_one_more),
+    _broken("last_marks_the_end_of_a_pass", "`last` is dropped", _never_last),
+    _broken("last_marks_the_end_of_a_pass", "`last` comes with every full offer", _last_too_early),
+    _broken(
+        "every_step_is_offered_from_its_word", "a bank that is written is not waited for", _looks_away_from_late_banks
+    ),
+    _broken("every_step_is_offered_from_its_word", "bank 0 of side B shows its first word only", _no_streams_of_rows),
+    _broken("every_step_is_offered_from_its_word", "sides have each other's first words", _bases_swapped),
+    _broken("all_that_can_be_read_is_offered", "one step is offered of several", _half_of_it),
+    _broken("done_after_the_last_step", "it is done with the first step", _done_at_once),
+    _broken("the_error_is_the_descriptors", "errors are not told", _no_error),
+    _broken("the_error_is_the_descriptors", "there is always one", _always_an_error),
+)
+
+PROOF = Proof(
+    name="stream_feed",
+    build=Fed,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    cover_depth=16,
+    engine="smtbmc --stbv --nopresat z3 -- --noincr",
+    breaks=load_any_preset("core"),
+)
