@@ -12,8 +12,7 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.preset import load_any_preset
-from tensordash.emission.core_files import core_verilog
-from tensordash_sim.core.core_library import core_states
+from tensordash_sim.core.core_library import core_states, verilog_of
 from tensordash_sim.core.legal import Sequencer
 from tensordash_sim.core.order import races
 from tensordash_sim.core.random_programs import random_program
@@ -74,7 +73,7 @@ def test_tokens_that_nobody_needs():
 
 
 def test_states_of_a_core():
-    states = core_states(core_verilog(preset()))
+    states = core_states(verilog_of(preset()))
     points = state_points(states)
     assert {"an error stands", "load runs", "output runs"} <= set(points)
     assert sum(point.startswith("load state") for point in points) >= 4
@@ -98,9 +97,9 @@ def test_a_core_does_what_golden_does(positions):
     assert len(points["wrong answer"]) > 4
     assert len(points["soft reset"]) > 8
     assert sum(int(bits, 16).bit_count() for bits in record.bits.values()) == record.faults["field fuzzed"]
+    states = state_points(core_states(verilog_of(preset())))
     for group, met in points.items():
-        known = {*universe()[group], *state_points(core_states(core_verilog(preset())))}
-        assert met <= known, group
+        assert met <= {*universe()[group], *states}, group
 
 
 BROKEN = {
@@ -138,7 +137,7 @@ BROKEN = {
 def test_what_is_broken_is_found(name, monkeypatch):
     """By faults of one kind alone."""
     kind, right, wrong = BROKEN[name]
-    text, count = re.subn(right, wrong, core_verilog(preset()))
+    text, count = re.subn(right, wrong, verilog_of(preset()))
     assert count == 1, name
     if kind == "legal":
         failure = run_core_job(job(CoreGoals(positions=1, descriptors=2000, faults=1)), text).failure
