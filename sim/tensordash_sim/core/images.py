@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.formats import Format
+from tensordash.configuration.formats import FloatFormat, Format
 
 from ..golden import to_float
 from ..lowering.geometry import Geometry, MatrixProduct
@@ -331,7 +331,8 @@ def expected(
             made.append(conv2d_weight(each["A"], layer.shape("W"), each["G"], **how))
     sums = torch.stack(made) + 0.0  # a sum that is zero is +0
     if "bias" in values:
-        unit = 2.0 ** sum(fmt.least_exponent for fmt in formats.values())  # a sum's least bit
+        # A sum's least bit; every format of a core is a floating-point one.
+        unit = 2.0 ** sum(fmt.least_exponent for fmt in formats.values() if isinstance(fmt, FloatFormat))
         biases = np.trunc(np.asarray(values["bias"], np.float64) / unit) * unit
         sums += torch.as_tensor(biases).reshape(layer.products, 1, -1, 1, 1)
     rounded = sums.to(torch.float32)
