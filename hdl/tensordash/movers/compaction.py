@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from amaranth.hdl import Const, Module, Mux, Signal, Value
 
-__all__ = ["Compaction", "count_ones", "unit_bits"]
+__all__ = ["Compaction", "above", "count_ones", "unit_bits"]
 
 MOST_GROUPS = 65535
 """Of a compressed move."""
@@ -79,12 +79,13 @@ class Compaction:
                 other = q ^ 1 << k
                 mine = q >> k & 1
                 m.d.comb += [
-                    moves[q].eq(held[other] & (places[other][k] == mine)),
-                    kept[q].eq((held[q] & (places[q][k] == mine)) | moves[q]),
+                    moves[q].eq(held[other] & (places[other][0] == mine)),
+                    kept[q].eq((held[q] & (places[q][0] == mine)) | moves[q]),
                 ]
-                place = Signal(stages, name=f"{name}_place_{k}_{q}")
-                m.d.comb += place.eq(Mux(moves[q], places[other], places[q]))
-                rest.append(place)
+                if k < stages - 1:  # the bits that later stages look at
+                    place = Signal(stages - k - 1, name=f"{name}_place_{k}_{q}")
+                    m.d.comb += place.eq(Mux(moves[q], places[other][1:], places[q][1:]))
+                    rest.append(place)
             self._moves.append(moves)
             held, places = list(kept), rest
         self.held = held
@@ -106,3 +107,8 @@ class Compaction:
             ]
             values = chosen
         return list(values)
+
+
+def above(value: Value, number: int) -> Value:
+    """Whether a value is more than a number; 0 where it has no bits for that."""
+    return value > number if number < (1 << len(value)) - 1 else Const(0)

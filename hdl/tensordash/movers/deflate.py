@@ -10,7 +10,7 @@ from amaranth.lib.wiring import In, Out
 from ..block import Block
 from ..configuration.parameters import require_int
 from .axi_writer import write_beat_layout
-from .compaction import Compaction, count_ones, unit_bits
+from .compaction import Compaction, above, count_ones, unit_bits
 
 __all__ = ["Deflate"]
 
@@ -122,16 +122,16 @@ class Deflate(Block):
             come, stays = [], []
             for place, held, units in blocks:
                 # Which of the group's beats has a unit of this block here: places before its first are in the next.
-                number = (place >> shift) + (place[:shift] > p)
+                number = (place >> shift) + above(place[:shift], p)
                 for target, chosen, name in ((sent, come, "comes"), (made, stays, "stays")):
                     one = Signal(name=f"{name}_{p}")
                     m.d.comb += one.eq(held[p] & (number == target) & (shows if chosen is come else 1))
                     chosen.append(units[p] & one.replicate(self.width))
             written = Signal(name=f"written_{p}")
-            m.d.comb += written.eq((self.groups.valid | (filled > p)) & ~(first & (offset > p)))
+            m.d.comb += written.eq((self.groups.valid | above(filled, p)) & ~(first & above(offset, p)))
             if p < beat - 1:
                 before = Signal(name=f"before_{p}")
-                m.d.comb += before.eq((sent == 0) & (filled > p) & written & ~self.mute)
+                m.d.comb += before.eq((sent == 0) & above(filled, p) & written & ~self.mute)
                 come.append(rest[p] & before.replicate(self.width))
                 with m.If(takes & ((made != 0) | (filled <= p))):
                     m.d.sync += rest[p].eq(reduce(or_, stays))

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_int
-from .compaction import Compaction, count_ones
+from .compaction import Compaction, above, count_ones
 
 __all__ = ["Inflate"]
 
@@ -179,8 +179,11 @@ class Inflate(Block):
             return
         waits = Signal()
         earlier = Signal(len(reach), name="reach_before", reset_less=True)
-        m.d.comb += reach.eq(Mux(waits, earlier, most))
-        m.d.sync += [waits.eq(self.out.valid & ~self.out.ready & ~self.start), earlier.eq(reach)]
+        kept_on = waits.replicate(len(reach))
+        m.d.comb += reach.eq((earlier & kept_on) | (most & ~kept_on))
+        m.d.sync += waits.eq(self.out.valid & ~self.out.ready & ~self.start)
+        with m.If(~waits):
+            m.d.sync += earlier.eq(most)
 
     def _units(self, beat: Value) -> list[Value]:
         return [beat.word_select(i, self.width) for i in range(self.beat)]
@@ -205,8 +208,10 @@ class Inflate(Block):
             earlier = Signal(self.size, reset_less=True)
             again = done.any()
             whole = Signal(self.size)
-            m.d.comb += whole.eq(Mux(again, earlier, comes))
-            m.d.sync += earlier.eq(whole)
+            kept_on = again.replicate(self.size)
+            m.d.comb += whole.eq((earlier & kept_on) | (comes & ~kept_on))
+            with m.If(~again):
+                m.d.sync += earlier.eq(comes)
             left = Cat(bit.replicate(self.part) for bit in ~done)
             m.d.comb += mask.eq((whole | self.plain.replicate(self.size)) & left)
             going |= again
@@ -235,7 +240,7 @@ class Inflate(Block):
                 unit: Value = there[-1]
                 for r in reversed(range(len(there) - 1)):
                     unit = Mux(number == r, there[r], unit)
-                m.d.comb += [number.eq(row + (place[:bits] > p)), each.eq(unit)]
+                m.d.comb += [number.eq(row + above(place[:bits], p)), each.eq(unit)]
             values += [
                 value & mark.replicate(self.width) for value, mark in zip(network.apart(m, chosen), marks, strict=True)
             ]

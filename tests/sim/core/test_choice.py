@@ -1,5 +1,6 @@
 """How a layer is cut: what is chosen fits the core everywhere, not only where the cut was looked at."""
 
+from dataclasses import replace
 from itertools import islice
 from math import inf
 from random import Random
@@ -66,7 +67,9 @@ def test_what_is_chosen_makes_a_program(operation, rows, monkeypatch):
     wrong = [each for each in ways if not makes_a_program(work, each)]
     right = next(each for each in ways if each not in wrong)
     monkeypatch.setattr(choice, "_candidates", lambda _: iter([*wrong, right]))
-    assert choice.best_blocking(work) == right
+    best = choice.best_blocking(work)
+    assert replace(best, begin=right.begin) == right
+    assert makes_a_program(work, best)
     monkeypatch.setattr(choice, "_candidates", lambda _: iter(wrong))
     with pytest.raises(ProgramError, match="does not fit this core, however it is cut"):
         choice.best_blocking(work)

@@ -51,11 +51,11 @@ def check(config, works, core=None, begins=(None,)):
 
     Of what comes first a part comes alone, of as many in turn as `begins` says; if it is none, as is thought best.
     """
-    for number, work in works:
+    for place, (number, work) in enumerate(works):
         said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
         image = work.image(config, Memory(SIZE))
         contraction = work.contraction(config, image)
-        blocking, begin = best_blocking(contraction), begins[number % len(begins)]
+        blocking, begin = best_blocking(contraction), begins[place % len(begins)]
         program = contraction.program(replace(blocking, begin=begin or blocking.begin)).descriptors
         assert races(config, program) == [], said
         if core is not None:

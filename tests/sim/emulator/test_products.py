@@ -30,7 +30,16 @@ def golden_product(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
 def pair_by_pair(
     columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None = None
 ) -> NDArray[np.uint32]:
-    """Golden's accumulators without a tile: all products of a stream at once, and what is added."""
+    """Golden's accumulators without a tile: all products of a stream at once, and what is added, as a bias is."""
+    if added is not None:
+        unit = 2.0 ** (config.a_format.least_exponent + config.b_format.least_exponent)
+        with np.errstate(invalid="ignore"):  # signalling NaN
+            numbers = added.view(np.float32).astype(np.float64)
+        width = make_accumulator(config).width
+        large = np.copysign(np.inf, numbers)
+        numbers = np.where(np.abs(numbers) >= unit * 2.0 ** min(width - 1, 127), large, np.trunc(numbers / unit) * unit)
+        with np.errstate(over="ignore"):
+            added = numbers.astype(np.float32).view(np.uint32)
     made = np.empty((len(rows), len(columns)), np.uint32)
     for n, b_vector in enumerate(rows.tolist()):
         for m, a_vector in enumerate(columns.tolist()):
@@ -205,14 +214,14 @@ def test_numbers_that_are_added(name):
 
 @pytest.mark.parametrize("name", ["fp16", "fp8_e5m2"])
 def test_the_least_number_decides_a_tie(name):
-    """Halfway between two FP32 numbers, so that the smallest number that is added, however small, says which."""
+    """Halfway between two FP32 numbers, so that the smallest number that a sum has bits for says which."""
     config = TileConfig(format=name)
     halfway = encode(np.array([[1.0, 2.0**-12], [-1.0, -(2.0**-12)]]), config.a_format)
     one = encode(np.array([[1.0, 2.0**-12]]), config.b_format)
-    for added in (0.0, 1e-45, -1e-45, 2.0**-50, -(2.0**-50), 2.0**-24, -(2.0**-24)):
+    for added in (0.0, 1e-45, -1e-45, 2.0**-50, -(2.0**-50), 2.0**-32, -(2.0**-32), 2.0**-24, -(2.0**-24)):
         numbers = np.full((1, 2), added, np.float32)
         got = matrix_product(halfway, one, config, numbers)
         np.testing.assert_array_equal(got, pair_by_pair(halfway, one, config, numbers.view(np.uint32)))
-    assert matrix_product(halfway, one, config, np.full((1, 2), 1e-45, np.float32)).tolist() == [
+    assert matrix_product(halfway, one, config, np.full((1, 2), 2.0**-32, np.float32)).tolist() == [
         [0x3F800001, 0xBF800000]
     ]

@@ -158,7 +158,7 @@ class TestBlockQuantiser:
             (lambda self, inside: self.values.ready.eq(1), "comb", "golden says ready False"),
             (lambda self, inside: self._converters[7].scale.eq(0), "comb", "step is"),
             (lambda self, inside: self._converters[3].stochastic.eq(0), "comb", "step is"),
-            (lambda self, inside: self._converters[3].random.eq(self._generators[3].bits), "comb", "step is"),
+            (lambda self, inside: self._converters[3].random.eq(self._generators[2].bits), "comb", "step is"),
             (lambda self, inside: self._generators[2].start.eq(0), "comb", "payload is undefined"),
             (lambda self, inside: self._generators[5].step.eq(1), "comb", "step is"),
             (lambda self, inside: self._generators[5].seed.eq(self.seed), "comb", "step is"),
