@@ -2,14 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .blocking import Blocking, begun, growing, split
 from .operands import Box, Move, size_of
 from .timing import LATENCY, load_cycles
-
-if TYPE_CHECKING:
-    from .contraction import Contraction
 
 __all__ = ["SIDES", "Round", "rounds"]
 
@@ -58,7 +55,7 @@ class Round:
         return self.product, self.tiles[side], self.phase, self.chunk, self.sets[side]
 
 
-def rounds(work: "Contraction", blocking: Blocking) -> Iterator[Round]:
+def rounds(work: Any, blocking: Blocking) -> Iterator[Round]:
     """All multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams.
 
     What comes first is smaller (`Blocking.begin`): the first tile of results, if its reduction is not cut; else the
@@ -92,7 +89,7 @@ def rounds(work: "Contraction", blocking: Blocking) -> Iterator[Round]:
 class _Cut:
     """A contraction that is cut in some way, tile after tile of results."""
 
-    def __init__(self, work: "Contraction", blocking: Blocking) -> None:
+    def __init__(self, work: Any, blocking: Blocking) -> None:
         self.work, self.blocking = work, blocking
         self.rooms = {side: size for side, (_, size) in work.rooms(blocking).items()}
         self.boxes: dict[str, Box] = {side: tuple((0, size) for size in work.dimensions(side)) for side in SIDES}
