@@ -5,9 +5,10 @@ import pytest
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash.configuration.formats import FORMATS, FP32
+from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
 from tensordash_sim.emulator import encode, matrix_product
 from tensordash_sim.golden import is_zero, make_accumulator, matmul
+from tensordash_sim.golden.dot import ExactAccumulator
 
 from .drawn import random_bits, random_config
 
@@ -32,10 +33,14 @@ def pair_by_pair(
 ) -> NDArray[np.uint32]:
     """Golden's accumulators without a tile: all products of a stream at once, and what is added, as a bias is."""
     if added is not None:
+        sums = make_accumulator(config)
+        assert isinstance(sums, ExactAccumulator)
+        assert isinstance(config.a_format, FloatFormat)
+        assert isinstance(config.b_format, FloatFormat)
         unit = 2.0 ** (config.a_format.least_exponent + config.b_format.least_exponent)
         with np.errstate(invalid="ignore"):  # signalling NaN
             numbers = added.view(np.float32).astype(np.float64)
-        width = make_accumulator(config).width
+        width = sums.width
         large = np.copysign(np.inf, numbers)
         numbers = np.where(np.abs(numbers) >= unit * 2.0 ** min(width - 1, 127), large, np.trunc(numbers / unit) * unit)
         with np.errstate(over="ignore"):
