@@ -53,10 +53,8 @@ def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, 
         goals = " ".join(f"--{name} {value}" for name, value in vars(_goals(given)).items())
         again = f"tensordash soak --cores {cores} {goals} --replay {name}"
         raise CheckError(f"{len(summary.failures)} of {cores} cores differ from golden: {failure}; again: {again}")
-    if cover and document["never"]:
-        points = sum(map(len, document["never"].values()))
-        group, never = next(iter(document["never"].items()))
-        raise CheckError(f"{points} points that can be reached were never met: {group}: {never[0]}")
+    if cover:
+        check_coverage(document["never"])
 
 
 def _goals(given: Given) -> "CoreGoals":
@@ -77,14 +75,27 @@ def _print(document: dict[str, Any], cover: bool) -> None:
     click.echo()
     for kind, count in document["faults"].items():
         click.echo(f"{count:9,} {kind}")
-    for group, points in document["never"].items():
-        click.echo(f"never met, {group}: {'; '.join(points)}" if cover else f"never met, {group}: {len(points)}")
+    tell_never(document["never"], cover)
     click.echo(
         f"\nseed {document['seed']}: {document['positions']:,} multiply positions, {document['descriptors']:,} "
         f"descriptors and {sum(document['faults'].values()):,} faults in {document['programs']:,} programs "
         f"({document['cycles']:,} cycles) on {document['cores']} cores; {len(document['failures'])} cores differ from "
         f"golden\n{document['build_seconds']:,.0f} s of building, {document['seconds']:,.0f} s of running"
     )
+
+
+def tell_never(never: dict[str, list[str]], cover: bool) -> None:
+    """Print the points that were never met, or how many, by group."""
+    for group, points in never.items():
+        click.echo(f"never met, {group}: {'; '.join(points) if cover else len(points)}")
+
+
+def check_coverage(never: dict[str, list[str]]) -> None:
+    """Fail if there is a point that was never met."""
+    if never:
+        group, points = next(iter(never.items()))
+        count = sum(map(len, never.values()))
+        raise CheckError(f"{count} points that can be reached were never met: {group}: {points[0]}")
 
 
 def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
