@@ -1,16 +1,14 @@
 """nextpnr in a process of its own, and what it prints about a design that it has placed and routed."""
 
-import os
 import re
-import signal
 import subprocess
-import sys
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from .fpga_families import Family, Part
+from .logged import run_logged
 from .yosys import LAST_LINES, SynthesisError
 
 __all__ = ["PathDelay", "PlacedClock", "placed_clock", "require_nextpnr", "run_nextpnr"]
@@ -183,25 +181,13 @@ def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: st
         (folder / "pins.txt").write_text(part.pins, encoding="utf-8")
         option, *start = family.pins
         arguments += [option, "".join([*start, "pins.txt"])]
-    log = folder / "nextpnr.log"
-    with log.open("w", encoding="utf-8") as file:
-        try:
-            code = subprocess.run(
-                [sys.executable, "-c", WORKER, family.package.replace("-", "_"), family.program, *arguments]
-                + ["--no-route"] * (not route),
-                stdin=subprocess.DEVNULL,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                env={**os.environ, "TMPDIR": str(folder)},
-                timeout=TIME_LIMIT,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            advice = ": --no-route ends after placement" if route else ""
-            raise SynthesisError(f"placement of {what} took nextpnr more than {TIME_LIMIT:.0f} s{advice}") from None
-    if code == -signal.SIGINT:
-        raise KeyboardInterrupt
-    text = log.read_text(encoding="utf-8", errors="replace")
+    arguments += ["--no-route"] * (not route)
+    program = [family.package.replace("-", "_"), family.program]
+    try:
+        code, text = run_logged(WORKER, [*program, *arguments], folder, "nextpnr.log", limit=TIME_LIMIT)
+    except subprocess.TimeoutExpired:
+        advice = ": --no-route ends after placement" if route else ""
+        raise SynthesisError(f"placement of {what} took nextpnr more than {TIME_LIMIT:.0f} s{advice}") from None
     if code:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         wrong = [line for line in lines if line.startswith("ERROR")]

@@ -1,15 +1,14 @@
 """Yosys in a process of its own: an error inside it ends its process, which must not be ours."""
 
-import os
 import re
-import signal
 import subprocess
-import sys
 from collections.abc import Sequence
 from importlib.metadata import distribution
 from pathlib import Path
 
 from tensordash import TensorDashError
+
+from .logged import run_logged
 
 __all__ = ["ABC", "SynthesisError", "run_yosys"]
 
@@ -58,24 +57,10 @@ def run_yosys(commands: Sequence[str], folder: Path, module: str) -> str:
     KeyboardInterrupt
         If the user interrupts; the process gets it too, and this may be another thread than the main one.
     """
-    log = folder / "yosys.log"
-    with log.open("w", encoding="utf-8") as file:
-        try:
-            code = subprocess.run(
-                [sys.executable, "-c", WORKER],
-                input="\n".join(commands),
-                text=True,
-                stdout=file,
-                stderr=subprocess.STDOUT,
-                cwd=folder,
-                env={**os.environ, "TMPDIR": str(folder)},
-                timeout=TIME_LIMIT,
-            ).returncode
-        except subprocess.TimeoutExpired:
-            raise SynthesisError(f"synthesis of {module} took more than {TIME_LIMIT:.0f} seconds") from None
-    if code == -signal.SIGINT:
-        raise KeyboardInterrupt
-    text = log.read_text(encoding="utf-8", errors="replace")
+    try:
+        code, text = run_logged(WORKER, [], folder, "yosys.log", limit=TIME_LIMIT, given="\n".join(commands))
+    except subprocess.TimeoutExpired:
+        raise SynthesisError(f"synthesis of {module} took more than {TIME_LIMIT:.0f} seconds") from None
     if code:
         lines = [line.strip() for line in text.splitlines() if line.strip()]
         wrong = [line for line in lines if re.search(r"error", line, re.IGNORECASE)]
