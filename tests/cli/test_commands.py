@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tensordash
-from tensordash.arithmetic.converter import Converter
+from tensordash.arithmetic.result_converter import ResultConverter
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_cli.main import run
@@ -148,14 +148,14 @@ def test_verify_of_a_broken_core_exits_1(
 ) -> None:
     """Results are never negative."""
     (folder / "mine.toml").write_text(SMALL_CORE)
-    correct = Converter.elaborate
+    correct = ResultConverter.elaborate
 
     def without_sign(self, platform):
         module = correct(self, platform)
-        module.d.comb += self.result[-1].eq(0)
+        module.d.comb += self.result[self.fmt.width - 1].eq(0)
         return module
 
-    monkeypatch.setattr(Converter, "elaborate", without_sign)
+    monkeypatch.setattr(ResultConverter, "elaborate", without_sign)
     text = call("verify mine.toml --effort 0.1 --seed 3 --simulator icarus", capfd, status=1)
     assert re.match(r"core +FAILED  \d tests on icarus, seed 3", text)
 
