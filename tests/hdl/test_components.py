@@ -78,7 +78,7 @@ RIGHT = {
     Drain: {**NUMBERS, "rows": 4, "columns": 4, "out_rows": 1},
     Transposer: {"width": 16, "lanes": 4},
     BlockQuantiser: {"fmt": FORMATS["fp4_e2m1"], "lanes": 4},
-    Converter: {"fmt": FP16, "scaled": True, "relu": False, "stochastic": False},
+    Converter: {"fmt": FP16},
     Control: {"ports": 8, "schedulers": 4, "depth": 4, "full_window": False, "initial": False},
     Counters: {"rows": 4, "depth": 4, "selections": 16},
     Flags: {},

@@ -1,6 +1,6 @@
 """Converter: an FP32 number, times a power of two, becomes one of another format."""
 
-from amaranth.hdl import C, Cat, Const, Module, Mux, Signal, signed
+from amaranth.hdl import C, Cat, Module, Mux, Signal, signed
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -15,22 +15,14 @@ FARTHEST = 31  # places to the right at which nothing is left but what rounds to
 
 
 class Converter(Block):
-    """Rounds FP32 to a format with no more fraction bits, to nearest even, toward zero or stochastically; ReLU.
+    """Rounds FP32 to a format with no more fraction bits, to nearest even, toward zero or stochastically.
 
     Timing: none, it is combinational.
 
     Parameters
     ----------
     fmt : FloatFormat
-        Of the result: an operand format, or FP32 itself.
-    scaled : bool
-        There is a power of two.
-    relu : bool
-        There is a ReLU.
-    stochastic : bool
-        There is stochastic rounding.
-    truncating : bool
-        There is rounding toward zero.
+        Of the result.
     saturating : bool
         A magnitude beyond the largest finite one, infinities and NaN too, becomes it. Formats without NaN ask for that.
 
@@ -39,18 +31,14 @@ class Converter(Block):
     value : In(32)
         FP32.
     scale : In(signed(8))
-        Only if `scaled`: the power of two. Unless it is 0, subnormal FP32 counts as zero.
-    relu : In(1)
-        Only if `relu`: what has its sign set becomes +0, but not NaN.
+        The power of two. Unless it is 0, subnormal FP32 counts as zero.
     stochastic : In(1), random : In(16)
-        Only if `stochastic`: round up with the probability of what is cut off.
+        Round up with the probability of what is cut off.
     toward_zero : In(1)
-        Only if `truncating`: round toward zero, whatever `stochastic` is.
+        Round toward zero, whatever `stochastic` is.
     result : Out(fmt.width)
         The number: a magnitude beyond the largest finite one is an infinity, or NaN if the format has none; toward zero
         a finite one is the largest.
-    zero, non_finite : Out(1)
-        What it is.
 
     Raises
     ------
@@ -60,32 +48,20 @@ class Converter(Block):
     Source: docs/core.md, "Multiply", 4 to 7; IEEE 754-2019, sections 4.3 and 7.4.
     """
 
-    def __init__(
-        self,
-        *,
-        fmt: FloatFormat,
-        scaled: bool,
-        relu: bool,
-        stochastic: bool,
-        truncating: bool = False,
-        saturating: bool = False,
-    ) -> None:
+    def __init__(self, *, fmt: FloatFormat, saturating: bool = False) -> None:
         if fmt.fraction_bits > FRACTION_BITS:
             raise ValueError(f"fmt must have at most {FRACTION_BITS} fraction bits, not {fmt.fraction_bits}")
         if not fmt.nan and not saturating:
             raise ValueError(f"saturating must be true for {fmt.name}, which has no NaN")
-        self.saturating, self.truncating = saturating, truncating
-        self.fmt, self.scaled, self.has_relu, self.is_stochastic = fmt, scaled, relu, stochastic
+        self.fmt, self.saturating = fmt, saturating
         super().__init__(
             {
                 "value": In(32),
-                **({"scale": In(signed(8))} if scaled else {}),
-                **({"relu": In(1)} if relu else {}),
-                **({"stochastic": In(1), "random": In(RANDOM_BITS)} if stochastic else {}),
-                **({"toward_zero": In(1)} if truncating else {}),
+                "scale": In(signed(8)),
+                "stochastic": In(1),
+                "random": In(RANDOM_BITS),
+                "toward_zero": In(1),
                 "result": Out(fmt.width),
-                "zero": Out(1),
-                "non_finite": Out(1),
             },
             variant=fmt.name,
         )
@@ -96,17 +72,16 @@ class Converter(Block):
         fmt = self.fmt
         fraction, field, sign = self.value[:FRACTION_BITS], self.value[FRACTION_BITS:-1], self.value[-1]
         special, hidden = field.all(), field.any()
-        scale = self.scale if self.scaled else Const(0, signed(8))
 
         # The exponent field that a result with this hidden bit would have; the significand as it is, or none.
         exponent = Signal(signed(11))
         significand = Signal(FRACTION_BITS + 1)
         m.d.comb += [
-            exponent.eq(Mux(hidden, field, 1) + scale + (fmt.bias - BIAS)),
-            significand.eq(Mux(hidden | (scale == 0), Cat(fraction, hidden), 0)),
+            exponent.eq(Mux(hidden, field, 1) + self.scale + (fmt.bias - BIAS)),
+            significand.eq(Mux(hidden | (self.scale == 0), Cat(fraction, hidden), 0)),
         ]
         cut = FRACTION_BITS - fmt.fraction_bits
-        rest_bits = max(cut, RANDOM_BITS if self.is_stochastic else 2)
+        rest_bits = max(cut, RANDOM_BITS)
         too_small = Signal()
         below = Signal(12)
         distance = Signal(range(FARTHEST + 1))
@@ -124,13 +99,10 @@ class Converter(Block):
         kept = shifted[FARTHEST + rest_bits :]
         rest = shifted[FARTHEST : FARTHEST + rest_bits]
         lost = shifted[:FARTHEST].any()
-        carries = rest[-1] & (rest[:-1].any() | lost | kept[0])
-        if self.is_stochastic:
-            drawn = rest[-RANDOM_BITS:] + self.random
-            carries = Mux(self.stochastic, drawn[-1], carries)
-        toward_zero = self.toward_zero if self.truncating else Const(0, 1)
+        nearest = rest[-1] & (rest[:-1].any() | lost | kept[0])
+        drawn = rest[-RANDOM_BITS:] + self.random
         up = Signal()
-        m.d.comb += up.eq(carries & ~toward_zero)
+        m.d.comb += up.eq(Mux(self.stochastic, drawn[-1], nearest) & ~self.toward_zero)
 
         # The hidden bit adds 1 to the exponent field, and a significand rounded up to 2 another 1.
         pattern = Signal(fmt.fraction_bits + 11)
@@ -142,16 +114,10 @@ class Converter(Block):
         m.d.comb += not_a_number.eq(special & fraction.any() if not self.saturating else 0)
         quiet = fmt.largest + (not self.saturating)
         nan = quiet | 1 << (fmt.fraction_bits - 1) if fmt.infinities else quiet
-        kept_finite = toward_zero & ~special
+        kept_finite = self.toward_zero & ~special
         magnitude = Mux(beyond, Mux(kept_finite, fmt.largest, quiet), pattern[: fmt.width - 1])
-        negative = sign & ~self.relu if self.has_relu else sign
-        cleared = sign & self.relu if self.has_relu else Const(0)
         with m.If(not_a_number):
             m.d.comb += self.result.eq(nan)
-        with m.Elif(~cleared):
-            m.d.comb += self.result.eq(Cat(magnitude[: fmt.width - 1], negative))
-        m.d.comb += [
-            self.zero.eq(~not_a_number & (cleared | (~special & (pattern == 0)))),
-            self.non_finite.eq(not_a_number | (beyond & ~kept_finite & ~cleared)),
-        ]
+        with m.Else():
+            m.d.comb += self.result.eq(Cat(magnitude[: fmt.width - 1], sign))
         return m

@@ -69,10 +69,7 @@ class BlockQuantiser(Block):
         self.fmt, self.lanes = fmt, require_int("lanes", lanes, 1, E8M0.block // 2)
         if E8M0.block % lanes:
             raise ValueError(f"lanes must divide the block of {E8M0.block}, not {lanes}")
-        self._converters = [
-            Converter(fmt=fmt, scaled=True, relu=False, stochastic=True, truncating=True, saturating=True)
-            for _ in range(lanes)
-        ]
+        self._converters = [Converter(fmt=fmt, saturating=True) for _ in range(lanes)]
         self._generators = [RandomBits() for _ in range(lanes)]
         super().__init__(
             {
