@@ -95,7 +95,7 @@ def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
 
     >>> goals = CoreGoals(positions=1, descriptors=1, faults=1)
     >>> draw_core_job(3, 5, goals) == draw_core_job(3, 5, goals), draw_core_job(3, 5, goals).config.window
-    (True, 4)
+    (True, 32)
     """
     random = Random(f"soak core {seed} {index}")
     turns = {name: _turn(f"{seed} {name}", values, index) for name, values in (TILE | CORE).items()}
