@@ -158,8 +158,8 @@ def test_a_proof_finds_a_mutant(tmp_path):
 
 def test_no_proof_is_asked_in_which_something_else_stands(monkeypatch):
     text = "module a(input x);\n  b b (.x(x));\nendmodule\nmodule b(input x);\nendmodule\n"
-    harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""}, assertions=[])
-    fields = {"name": "p", "bounded": False, "depth": 1, "engine": "", "question": lambda *_: "asked"}
+    harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""})
+    fields = {"name": "p", "questions": lambda _: ["asked"]}
     proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, **fields)
     monkeypatch.setattr(mutation, "PROOFS", (proof,))
     asked = []

@@ -51,7 +51,9 @@ UNUSED = {
     "axi_bresp": "The high bit says that there was an error; which one does not matter.",
     "axi_rresp": "The high bit says that there was an error; which one does not matter.",
     "beat": "One-hot numbers of beats: the last is known from the others.",
-    "descriptor": "A descriptor has fields of other units, and bits that none has.",
+    "behind_masks_*": "Where masks that are fewer than a beat end: its highest bit is zero.",
+    "below": "How far a number is below the least exponent: whether it is was asked for before.",
+    **dict.fromkeys(("descriptor", "descriptor_*"), "A descriptor has fields of other units, and bits that none has."),
     "ends": "Places in a beat: what is asked for is the beat.",
     "entry": "Places in a beat: what is asked for is the beat.",
     "exponent": "The range of the operands leaves the highest bit zero.",
@@ -59,9 +61,12 @@ UNUSED = {
     "interrupt_enable": "The register has the bits that there are causes.",
     "kept_*": "Values that stay where they are do not need to be chosen.",
     "m_axi_bid": "All writes have one ID.",
+    "masks_*_kept_*": "Places of a network at which no mask can be.",
+    "masks_*_place_*": "Where a mask belongs: bits that are in another's number, or of places at which none can be.",
     "most": "Its lowest bits are zero: a group's units at most, times groups.",
     "moves_*": "What would move beyond the end does not.",
     **dict.fromkeys(("first_araddr", "second_araddr"), "A burst begins with a beat: lower bits are always zero."),
+    "placed_*": "What of a number lies below a sum's least bit, or above its highest.",
     "queue_base": "The ring of descriptors begins at a multiple of 64.",
     "ahead": "The last bank is before no head.",
     "read_data": "The sign of a mask's value does not matter.",
@@ -71,17 +76,21 @@ UNUSED = {
     "seed": "The core is built without stochastic rounding.",
     "significand": "Below what rounding looks at.",
     "stochastic": "The core is built without it.",
+    "shifted": "A result is without its leading one.",
     "sums_payload": "The mark of a block's last row was looked at before.",
+    "there": "Of the last part it has a name of its own.",
     "to_edge": "Only whether a burst reaches the edge is asked.",
     "unit_counters__events": "Counts of the tile come from the tile.",
+    "upwards": "Units from a beat's begin: what is asked for is beats.",
     "valid": "The last stage's mark is in a register of its own.",
+    "values_*_before_*": "How many of two values come before: no more than there are, so that its high bit is zero.",
     "write_address": "Regions are chosen by the highest bits, words by the others.",
     "writer__beats_payload": "A record's upper half is zero.",
     "zeros_*": "Counts of zeros whose highest bit was looked at before.",
 }
 """Signals of which some bits are of no use, and why; a * stands for a number, or several."""
 
-FAMILY = re.compile(r"(_\d+)+(?=__|$)")
+FAMILY = re.compile(r"(_\d+)+(?=_|$)")
 """Numbers of signals of one kind."""
 
 OTHER = "Some of its bits are of no use in this configuration."
