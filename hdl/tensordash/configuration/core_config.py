@@ -81,7 +81,7 @@ class CoreConfig:
     result_cycles: int = 2
     axi_bits: int = 128
     address_bits: int = 40
-    outstanding: int = 8
+    outstanding: int = 16
     window: int = 16
     bias: bool = True
     scale: bool = True
