@@ -7,10 +7,9 @@ from math import inf, prod
 
 from .blocking import Blocking, Slots, fitting
 from .contraction import Contraction
-from .operands import size_of
 from .program import ProgramError
 from .rounds import SIDES, Round
-from .timing import LATENCY, block_cycles, held_up, layout_cycles, load_cycles, store_cycles, timing
+from .timing import LATENCY, block_cycles, held_up, load_cycles, store_cycles, timing
 
 __all__ = ["best_blocking", "estimate"]
 
@@ -168,8 +167,7 @@ class _Walker:
                 units["fetch"] += FETCH * len(moves)
                 sums.alone += taken * (2 * groups > self.buffer[side])
             if self.laid[side].place(each.laid(side), words * count)[1]:
-                stride = work.operands[side].stride(phase) if phase.taps else 1
-                taken = BETWEEN + layout_cycles(config, size_of(each.sets[side]), steps, stride)
+                taken = BETWEEN + work.laying(each, side)
                 units[side] += taken
                 units["multiply"] += taken * held_up(config, self.speedup)
                 units["fetch"] += FETCH

@@ -16,6 +16,7 @@ from .placement import Placement, Stored
 from .program import Loop, Program, ProgramError
 from .rounds import SIDES, Round, rounds
 from .tensors import bias_length
+from .timing import layout_cycles
 from .weight_gradient import Activations, Gradient
 
 __all__ = ["Contraction", "Round"]
@@ -251,6 +252,13 @@ class Contraction:
         """All multiplies in order."""
         return rounds(self, blocking)
 
+    def laying(self, each: Round, side: str) -> float:
+        """Cycles that it takes to lay out a side's streams for a multiply."""
+        phase = self.phases[each.phase]
+        steps = self.steps(tuple(stop - start for start, stop in each.chunk), each.phase) if phase.taps else 1
+        stride = self.operands[side].stride(phase) if phase.taps else 1
+        return layout_cycles(self.config, size_of(each.sets[side]), steps, stride)
+
     # The program
 
     def program(self, blocking: Blocking) -> Program:
@@ -277,7 +285,9 @@ class Contraction:
             phase = self.phases[each.phase]
             bases: dict[str, int] = {}
             steps = 0
-            for side, key in SIDES.items():
+            # First whose streams take longer to lay out: the other one's groups are loaded meanwhile.
+            for side in sorted(SIDES, key=lambda side: self.laying(each, side), reverse=True):
+                key = SIDES[side]
                 operand, moves = self.operands[side], self.moves(each, side)
                 at, new = held[side].place(self.loaded(each, side), _groups(moves))
                 if new:
