@@ -23,8 +23,6 @@ FETCHED, GIVEN, TAKEN = 2, 5, 4
 last token that it waits for."""
 LOADED, STORED, LAID, MULTIPLIED = 12, 10, 10, 5
 """Cycles of each unit for a descriptor, beside those for what it describes."""
-HELD_UP = 0.15
-"""Cycles that a fast tile waits for each cycle in which a layout writes a bank, as measured on single layers."""
 MADE, WAITING, WRITTEN = 4, 2, 8
 """Cycles from a pass's last step to its block, of a block that waits, and from the last block to the buffer."""
 
@@ -211,12 +209,12 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
 def held_up(config: CoreConfig, speedup: float) -> float:
     """Cycles that the tile waits for each cycle of a layout: a bank that is written is not read.
 
-    It does not wait if two cycles in a row take no more steps than it holds.
+    A fast one loses the step of that bank. One does not wait if two cycles in a row take no more steps than it holds.
     """
     tile = config.tile
     if tile.sparsity == "none":
         return 0.0
-    return HELD_UP * min(max(speedup - tile.window_depth / 2, 0.0), 1.0)
+    return min(max(speedup - tile.window_depth / 2, 0.0), 1.0) / tile.window_depth
 
 
 def block_cycles(
@@ -225,15 +223,17 @@ def block_cycles(
     """What the output unit takes for a block: its rows, and the groups of results."""
     lanes, parts = config.tile.lanes, config.parts("a")
     # In a cycle goes a row to which nothing is added, or a piece of one that gets a partial sum or a bias.
-    rows = lanes * max(1, config.result_cycles * (max(add, 1 - emit) + emit * bias))
+    row = max(1, config.result_cycles * (max(add, 1 - emit) + emit * bias))
+    rows = lanes * row
     if not emit:
         return config.parts("b") * rows
     # A group of FP32 is written a word, or as many of its positions, at a time.
     batches = config.fp32_groups if fp32 else 1
     words = gcd(stride, lanes) * (1 + 2 * mask) * (1 if transposed else batches)
-    # The next rows come with the last word. Meanwhile the next rows' biases are read.
-    written = batches * (words * parts - 1)
-    return config.parts("b") * (rows + max(written, 2 * bias * parts))
+    # Two rows of the next batch wait for the last word; then come the others, if it has more.
+    written = batches * (words * parts + 1 + (lanes // batches - 2) * row + (fp32 & (parts > 1)))
+    # Meanwhile the next rows' biases are read.
+    return config.parts("b") * max(rows + bias * (2 * parts - add), written)
 
 
 def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = LATENCY) -> Timing:
