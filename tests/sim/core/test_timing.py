@@ -1,6 +1,7 @@
 """Expected cycles against the Verilog's, and how a way to cut a layer is chosen."""
 
 from dataclasses import replace
+from itertools import product
 from math import inf
 from random import Random
 
@@ -17,9 +18,10 @@ from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.core.program import Loop, Program
 from tensordash_sim.core.random_layers import random_work
 from tensordash_sim.core.scheduled import scheduled_speedup
-from tensordash_sim.core.timing import timing
+from tensordash_sim.core.timing import block_cycles, timing
 from tensordash_sim.core.verilated import VerilatedCore
 
 SIZE = 1 << 22
@@ -55,6 +57,34 @@ def test_cycles_and_busy_units(name):
             assert errors[-1] < (0.1 if run.cycles > 3000 else 0.2), said
     assert np.median(errors) < 0.03
     assert late.count(0) >= (8 if config.tile.sparsity == "none" else 5)
+
+
+@pytest.mark.parametrize(
+    "name", ["core", *(pytest.param(each, marks=pytest.mark.slow) for each in ("core-wide", "core-fp8"))]
+)
+def test_a_block_takes_what_it_is_thought_to(name):
+    """Streams of one word each, so that the output unit is what takes time."""
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    flags = ("emit", "add", "fp32", "transposed", "mask", "bias")
+    with VerilatedCore(config, SIZE) as core:
+        for *bits, stride in product(*[(0, 1)] * len(flags), (1, 2, 4)):
+            how = dict(zip(flags, bits, strict=True))
+            if how["mask"] & how["fp32"] or (not how["emit"] and (sum(bits) > how["add"] or stride > 1)):
+                continue
+            cycles = {}
+            for streams in (4, 8):
+                program = Program()
+                loops = [Loop(count=2 * streams)] if how["emit"] else []
+                more = {"stride": stride, "x_size": 64} if how["emit"] else {}
+                program.add("multiply", a_streams=2, b_streams=streams, loops=loops, **how, **more)
+                program.add("end")
+                core.reset()
+                run = core.run(program.descriptors, 0)
+                assert not run.outcome.error
+                cycles[streams] = run.cycles
+            took = (cycles[8] - cycles[4]) / 8
+            assert took == pytest.approx(block_cycles(config, stride, **how), abs=1), (how, stride)
 
 
 def test_layouts_hold_up_a_fast_tile():
