@@ -5,6 +5,7 @@ for a descriptor is that of the hardware's pages; what is shared (the bus, the b
 but for the fetch of descriptors behind a load's bursts.
 """
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
@@ -21,6 +22,10 @@ BURST, FETCHES, FETCH_BEATS = 32, 2, 4
 FETCHED, GIVEN, TAKEN = 2, 5, 4
 """Cycles of a fetch beside memory's latency; from there, or from the unit's last descriptor, to its next; and from the
 last token that it waits for."""
+LATE = 4
+"""Multiplies that may come before a layout in a program which runs beside them."""
+SENT = 7
+"""Cycles of the sequencer's port for a descriptor."""
 LOADED, STORED, LAID, MULTIPLIED = 12, 10, 10, 5
 """Cycles of each unit for a descriptor, beside those for what it describes."""
 MADE, WAITING, WRITTEN = 4, 2, 8
@@ -61,12 +66,13 @@ class _Clock:
         self.free = dict.fromkeys(UNITS, 0.0)  # when each unit is done with its last descriptor
         self.place = dict.fromkeys(UNITS, -1)
         self.tokens: dict[tuple[str, str], list[float]] = {(one, two): [] for one in UNITS for two in UNITS}
+        self.sent: deque[float] = deque(maxlen=len(UNITS))  # when units got their last descriptors
         self.asked = self.over = 0.0
         self.came: list[float] = []
         self.left: list[float] = []  # when all up to a descriptor are done
         self.loads: list[tuple[float, float, float]] = []  # begin, end, and beats on their way meanwhile
-        self.laid: list[tuple[float, float]] = []  # begin and end of layouts that may run beside a multiply to come
-        self.multiplied = 0.0, 0.0  # begin and end of the last multiply
+        self.laid: list[tuple[float, float]] = []  # begin and end of layouts, as far as no multiply has been held up
+        self.multiplied: deque[tuple[float, float]] = deque(maxlen=LATE)  # begin and end of the last multiplies
         self.timing = Timing()
 
     def add(self, bits: int) -> None:
@@ -123,6 +129,11 @@ class _Clock:
         for k, other in enumerate(UNITS):
             if wait >> k & 1:
                 begin = max(begin, self.tokens[other, unit].pop(0) + TAKEN)
+        # One unit at a time is sent its descriptor.
+        for sent in sorted(self.sent):
+            if sent - SENT < begin < sent + SENT:
+                begin = sent + SENT
+        self.sent.append(begin)
         return begin
 
     def _done(self, unit: str, index: int, begin: float, done: float, signal: int) -> None:
@@ -160,14 +171,14 @@ class _Clock:
         # Two blocks may wait between the tile's last step and the buffer.
         done = max(first + (passes - 1) * each, blocks - 2 * block - WAITING)
         made = blocks + WRITTEN
-        self.multiplied = begin, done
+        self.multiplied.append((begin, done))
         self._done("multiply", index, begin, done, values["signal"])
         self._done("output", index, output, made, values["output_signal"])
         return made
 
     def _held_up(self, begin: float, end: float) -> float:
-        """What a multiply loses to layouts that write meanwhile, those among them that ran beside the one before it."""
-        windows = self.multiplied, (begin, end)
+        """What a multiply loses to layouts that write meanwhile, and to those that ran beside ones before it."""
+        windows = *self.multiplied, (begin, end)
         beside = sum(max(0.0, min(high, stop) - max(low, start)) for low, high in windows for start, stop in self.laid)
         self.laid = [(max(start, end), stop) for start, stop in self.laid if stop > end]
         return held_up(self.config, self.speedup) * beside
