@@ -317,9 +317,11 @@ class Store(Block):
                 count.eq(deflate.whole - to_send),
                 asks.eq(deflate.whole > to_send),
             ]
-            # Each group to come is at least its mask. Those of the next segment wait for the entry before theirs.
+            # Each group to come is at least its mask, and one of which beats were sent at least a beat. Those of the
+            # next segment wait for the entry before theirs.
             for most, size in ((0, 1), *((1 << k, 1 << k) for k in range(AHEAD.bit_length()))):
-                groups = max(1, (most + size) * deflate.beat // deflate.masks)
+                units = (most + size) * deflate.beat
+                groups = max(-(-units // deflate.masks), 1 - (deflate.beat - units) // deflate.masks)
                 sure = (segment_left >= groups) | (~entry_waits & (later >= groups) & (segment >= groups))
                 with m.If((to_send <= most) & sure):
                     m.d.comb += [count.eq(size), asks.eq(1)]

@@ -12,6 +12,10 @@ CONFIGS = {
     "narrow": CoreConfig.from_toml("[core]\nbuffer = 2\naxi_bits = 32"),
     "whole": CoreConfig.from_toml(FP8 + "[core]\nbuffer = 2"),
     "wide": CoreConfig.from_toml(FP8 + "lanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 4\naxi_bits = 512"),
+    # A mask is two beats: that one has left says nothing of what the group has left.
+    "mask of beats": CoreConfig.from_toml(
+        "[tile]\nlanes = 8\nrows = 8\ncolumns = 8\n[core]\nbuffer = 8\naxi_bits = 32"
+    ),
     "plain": CoreConfig.from_toml("[core]\nbuffer = 2\ncompression = false"),
 }
 NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) for name in CONFIGS]
