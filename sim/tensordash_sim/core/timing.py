@@ -24,10 +24,12 @@ FETCHED, GIVEN, TAKEN = 2, 5, 4
 last token that it waits for."""
 LATE = 4
 """Multiplies that may come before a layout in a program which runs beside them."""
-SENT = 7
-"""Cycles of the sequencer's port for a descriptor."""
+SENT = 5
+"""Cycles in which the sequencer sends a descriptor."""
 LOADED, STORED, LAID, MULTIPLIED = 12, 10, 10, 5
 """Cycles of each unit for a descriptor, beside those for what it describes."""
+HELD_UP = 0.8
+"""Steps that a fast tile loses for each cycle in which a layout writes a bank, as measured on single layers."""
 MADE, WAITING, WRITTEN = 4, 2, 8
 """Cycles from a pass's last step to its block, of a block that waits, and from the last block to the buffer."""
 
@@ -102,7 +104,7 @@ class _Clock:
                 on_way = min(self.config.outstanding * burst, taken)
                 self.loads.append((begin, done - LOADED, on_way))
             elif name.startswith("layout"):
-                self.laid.append((begin, done))
+                self.laid.append((begin + LAID, done))  # until then it writes nothing
         self.over = max(self.over, done)
         self.left.append(self.over)
 
@@ -220,12 +222,12 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
 def held_up(config: CoreConfig, speedup: float) -> float:
     """Cycles that the tile waits for each cycle of a layout: a bank that is written is not read.
 
-    A fast one loses the step of that bank. One does not wait if two cycles in a row take no more steps than it holds.
+    A fast one loses most of that bank's step; one waits for nothing if two cycles in a row take no more than it holds.
     """
     tile = config.tile
     if tile.sparsity == "none":
         return 0.0
-    return min(max(speedup - tile.window_depth / 2, 0.0), 1.0) / tile.window_depth
+    return HELD_UP * min(max(speedup - tile.window_depth / 2, 0.0), 1.0) / tile.window_depth
 
 
 def block_cycles(
