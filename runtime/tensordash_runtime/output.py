@@ -74,7 +74,7 @@ def _biases(tile: TileConfig, geometry: Geometry, work: Work, bias: Any) -> NDAr
         raise ValueError(f"bias must have the shape {shape}, not {tuple(bias.shape)}")
     array = plain(bias)
     values = array if kind == FLOAT32 else decode(bits_of(array, formats[kind]), formats[kind])
-    return np.tile(values, batch).reshape((layer.products, layer.filters)[layer.products == 1 :])
+    return np.tile(values, batch).reshape(layer.whole_shape("bias"))
 
 
 def _mask(tile: TileConfig, geometry: Geometry, work: Work, mask: Any) -> NDArray:

@@ -11,7 +11,7 @@ from .program import ProgramError
 from .rounds import SIDES, Round
 from .timing import LATENCY, block_cycles, held_up, load_cycles, store_cycles, timing
 
-__all__ = ["best_blocking", "estimate"]
+__all__ = ["best_blocking", "estimate", "is_long"]
 
 BETWEEN, FETCH = 18, 31
 """Cycles between two descriptors of a unit, and from one fetch to the next."""
@@ -52,10 +52,10 @@ def best_blocking(work: Contraction) -> Blocking:
     if first is None:
         raise ProgramError(f"{work.operation} of {work.layer} does not fit this core, however it is cut")
     least, best = fits[first]
-    if _many(work, best):
+    if is_long(work, best, FEW):
         return best
     others = [each for found, each in fits[first + 1 : first + CLOSE] if found <= least * ALIKE]
-    few = [best, *(each for each in others if not _many(work, each) and _all_fits(work, each))]
+    few = [best, *(each for each in others if not is_long(work, each, FEW) and _all_fits(work, each))]
     taken = {each: estimate(work, each) for each in few}
 
     def weighed(each: Blocking) -> float:
@@ -86,9 +86,9 @@ def _all_fits(work: Contraction, blocking: Blocking) -> bool:
     return True
 
 
-def _many(work: Contraction, blocking: Blocking) -> bool:
-    """Whether there are more multiplies than are gone through one by one."""
-    return len(list(islice(work.rounds(blocking), FEW + 1))) > FEW
+def is_long(work: Contraction, blocking: Blocking, most: int) -> bool:
+    """Whether there are more multiplies than `most`; no more than those are looked at."""
+    return len(list(islice(work.rounds(blocking), most + 1))) > most
 
 
 def estimate(work: Contraction, blocking: Blocking, *, latency: int = LATENCY) -> int:

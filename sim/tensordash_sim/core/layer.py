@@ -180,11 +180,12 @@ class Layer:
         return y.outputs, x.outputs
 
     def shape(self, tensor: str) -> tuple[int, ...]:
-        """Of a tensor of one product, in the order of PyTorch: A and G are N, C, Y, X; W is F, C, KY, KX."""
+        """Of a tensor of one product, in the order of PyTorch: A and G are N, C, Y, X; W is F, C, KY, KX; "bias" F."""
         return {
             "A": (self.samples, self.channels, *self.size),
             "G": (self.samples, self.filters, *self.made),
             "W": (self.filters, self.channels, *self.kernel),
+            "bias": (self.filters,),
         }[tensor]
 
     def whole_shape(self, tensor: str) -> tuple[int, ...]:

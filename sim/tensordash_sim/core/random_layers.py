@@ -115,8 +115,7 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
         drawn = rng.standard_normal(layer.whole_shape(name))
         values[name] = encode(np.where(rng.random(drawn.shape) < random.choice([0.0, 0.3, 0.6, 0.9]), 0.0, drawn), fmt)
     if operation == "AxW" and random.random() < 0.4:
-        shape = (layer.products, layer.filters) if layer.products > 1 else (layer.filters,)
-        values["bias"] = rng.standard_normal(shape).astype(np.float32)
+        values["bias"] = rng.standard_normal(layer.whole_shape("bias")).astype(np.float32)
     fp32, relu = random.random() < 0.3, random.random() < 0.3
     if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else
         bits = config.value_bits

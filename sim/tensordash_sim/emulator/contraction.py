@@ -124,7 +124,7 @@ def contract(
 
 
 def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:
-    shape = (*[layer.products][: layer.products > 1], layer.filters)
+    shape = layer.whole_shape("bias")
     if operation != "AxW":
         raise ValueError(f"bias must be none for {operation}: results of AxW have one")
     if not isinstance(bias, np.ndarray) or bias.dtype != np.float32 or bias.shape != shape:
