@@ -22,6 +22,9 @@ PAGE = 4096
 PROGRAM = 0x1000
 """Where the ring of descriptors is, likewise."""
 
+FEW = 32
+"""Groups of a move that may have gaps between its runs in memory: others would not find room."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RandomProgram:
@@ -104,13 +107,13 @@ def random_program(
     # Positions of side A are the columns, those of side B the rows.
     parts_a, parts_b = config.parts("a"), config.parts("b")
     zeros = random.choice([0.0, 0.3, 0.6, 0.9, 1.0])
-    channel_groups = random.choice([1, 2, 3, random.randint(1, 9)])
-    a_streams, b_streams = random.randint(1, 3), random.randint(1, 3)
+    channel_groups = random.choice([1, 2, 3, random.randint(1, 9), random.choice([8, 12, 16])])
+    a_streams, b_streams = random.randint(1, 4), random.randint(1, 4)
     channels = lanes * channel_groups - random.randint(0, lanes - 1)
     a_positions = lanes * parts_a * a_streams - random.randint(0, lanes * parts_a - 1)
     b_positions = lanes * parts_b * b_streams - random.randint(0, lanes * parts_b - 1)
     a_groups, b_groups = -(-a_positions // lanes), -(-b_positions // lanes)
-    chunk = random.randint(1, channel_groups)
+    chunk = random.choice([channel_groups, random.randint(1, channel_groups)])
     room = min(config.stream_words("a") // a_streams, config.stream_words("b") // b_streams)
     chunk = min(chunk, room * depth)
     chunks = -(-channel_groups // chunk)
@@ -122,7 +125,9 @@ def random_program(
     places = {"b": 0, "a": region, "result": 2 * region, "bias": 3 * region, "mask": 3 * region + region // 2}
     # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
     # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
+    # Positions of a strided result are apart, and what is between them stays.
     positions, made = (a_groups, b_streams * parts_b) if flags["transposed"] else (b_groups, a_streams * parts_a)
+    positions *= flags["stride"]
     results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
         return random_program(random, config, size, edges=edges, at=at)
@@ -140,6 +145,9 @@ def random_program(
         width = config.fp32_groups if flags["fp32"] else 1
         values = random_values(random, config, (made * width * lanes, positions * lanes), 0.5)
         _load(program, random, config, writer, to_groups(values, config), places["mask"], "")
+    if flags["stride"] > 1:
+        values = random_values(random, config, (results, lanes * lanes), 0.5)
+        _load(program, random, config, writer, values, places["result"], "")
     program.add("load", memory=at + DATA, address=config.groups - 1, count_0=1, signal=["output"])
     # Where the stream buffers hold two chunks, one is laid out while the other is multiplied.
     words = -(-chunk // depth)
@@ -160,7 +168,10 @@ def random_program(
                 base=base[side],
                 address=places[side] + first * groups,
                 x_size=count,
-                loops=[Loop(count=steps, address=groups), Loop(count=streams * config.parts(side), x=lanes)],
+                loops=[
+                    *_parted(random, Loop(count=steps, address=groups)),
+                    *_parted(random, Loop(count=streams * config.parts(side), x=lanes)),
+                ],
             )
         final = index == chunks - 1
         program.add(
@@ -194,17 +205,13 @@ def random_program(
             count_0=groups,
         )
     else:
-        program.add(
-            "store",
-            wait=["output"],
-            memory=writer.place(groups * config.group_bytes),
-            address=places["result"],
-            count_0=groups,
-        )
+        moves, offsets = _moves(random, groups)
+        place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
+        program.add("store", wait=["output"], memory=place, address=places["result"], **moves)
     program.add("record", memory=writer.place(32, 32))
     program.add("end")
     title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
-        name for name, value in flags.items() if value
+        f"{name} {value}" if name == "stride" else name for name, value in flags.items() if value
     )
     return RandomProgram(program=program, memory=memory, title=title, end=writer.place(0))
 
@@ -215,6 +222,7 @@ def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
         name: int(random.random() < 0.4 and getattr(config, name, True))
         for name in ("transposed", "fp32", "bias", "relu", "mask", "stochastic")
     }
+    flags["stride"] = random.choice([1, 1, 1, 2, 3, 4])
     flags["toward_zero"] = int(random.random() < 0.2)
     flags["scale"] = random.randint(-3, 3) if config.scale and random.random() < 0.4 else 0
     flags["seed"] = random.getrandbits(32) if flags["stochastic"] else 0
@@ -226,7 +234,7 @@ def _load(
 ) -> None:
     """Load a tensor, plain or compressed; the unit gets a token, if there is one."""
     flat = groups.reshape(-1, groups.shape[-1])
-    fields: dict[str, Any] = {"address": address, "count_0": len(flat), "signal": [unit] if unit else []}
+    fields: dict[str, Any] = {"address": address, "signal": [unit] if unit else []}
     if config.compression and random.random() < 0.4:
         segment = random.choice([1, 3, 8, 100])
         data, table = deflate(flat, config, segment)
@@ -236,10 +244,48 @@ def _load(
             memory=writer.put(data, 16),
             table=writer.put(table.astype("<u4").tobytes(), 4),
             segment=segment,
+            count_0=len(flat),
             **fields,
         )
     else:
-        program.add("load", memory=writer.put(flat.tobytes()), **fields)
+        moves, offsets = _moves(random, len(flat))
+        run = moves["count_0"]
+        apart = np.zeros((max(offsets) + run, flat.shape[1]), flat.dtype)
+        for k, offset in enumerate(offsets):
+            apart[offset : offset + run] = flat[k * run :][:run]
+        program.add("load", memory=writer.put(apart.tobytes()), **moves, **fields)
+
+
+def _moves(random: Random, groups: int) -> tuple[dict[str, Any], list[int]]:
+    """Fields of a move of so many groups in up to four loops, and where in memory each run begins, in groups."""
+    counts = _factors(random, groups, 4)
+    offsets, span = [0], counts[0]
+    fields: dict[str, Any] = {"count_0": span}
+    for k, count in enumerate(counts[1:], 1):
+        stride = span + (random.choice([0, 0, 1]) if groups <= FEW else 0)
+        fields |= {f"count_{k}": count, f"stride_{k}": stride}
+        offsets = [turn * stride + offset for turn in range(count) for offset in offsets]
+        span += (count - 1) * stride
+    return fields, offsets
+
+
+def _parted(random: Random, loop: Loop) -> list[Loop]:
+    """A loop, as three that do the same."""
+    loops, inside = [], 1
+    for count in _factors(random, loop.count, 3):
+        loops.append(Loop(count=count, address=inside * loop.address, x=inside * loop.x))
+        inside *= count
+    return loops
+
+
+def _factors(random: Random, number: int, most: int) -> list[int]:
+    """So many numbers whose product it is: it alone and ones, any, or as small ones as there are."""
+    how, factors = random.choice(("alone", "any", "small")), []
+    for _ in range(most - 1):
+        divisors = [n for n in range(1, number + 1) if number % n == 0]
+        factors.append({"alone": number, "any": random.choice(divisors), "small": divisors[:2][-1]}[how])
+        number //= factors[-1]
+    return [*factors, number]
 
 
 def _result(
@@ -247,7 +293,8 @@ def _result(
 ) -> dict[str, int]:
     """Fields of where results go, and what becomes of them."""
     fields = {name: value for name, value in flags.items() if value}
-    fields |= {"address": places["result"], "x_size": a_positions if flags["transposed"] else b_positions}
+    counted = (a_positions if flags["transposed"] else b_positions) * flags["stride"]
+    fields |= {"address": places["result"], "x_size": counted}
     return fields | {"bias_address": places["bias"], "mask_address": places["mask"]}
 
 
@@ -255,7 +302,7 @@ def _blocks(config: CoreConfig, flags: dict[str, int], a_streams: int, b_streams
     """The order of a multiply's groups: columns within rows of a block, streams of A within those of B."""
     lanes = config.tile.lanes
     width = config.fp32_groups if flags["fp32"] else 1
-    along = {"x": lanes}
+    along = {"x": lanes * flags["stride"]}
     across = {"address": positions * width, "y": 1}
     a_step, b_step = (along, across) if flags["transposed"] else (across, along)
     parts_a, parts_b = config.parts("a"), config.parts("b")
