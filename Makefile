@@ -6,6 +6,9 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 READY_TEST := $(VENV)/ready-test
 
+# Compiled modules are kept: where they are not, each of the suite's thousands of processes compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test suite lint prove mutate soak traces evaluate nightly clean
 
 demo: $(READY)

@@ -36,10 +36,12 @@ class Checker:
     def __init__(self, host: Host) -> None:
         self.host, self.config, self.random = host, host.config, host.random
         self.buffer = empty_buffer(self.config)
+        # For the buffer's image, which may need more than what programs have.
+        self._size = max(SIZE, BUFFER_IMAGE + self.buffer.nbytes)
 
     async def fill(self) -> None:
         """Put something into all memories, which may be anything after power-up."""
-        content = Memory(SIZE)
+        content = Memory(self._size)
         data = self.random.randbytes(self.buffer.nbytes)
         content.write(BUFFER_IMAGE, data)
         await self.host.start()
@@ -94,7 +96,7 @@ class Checker:
         """What golden and core have in their buffers, but for some groups."""
         host = self.host
         await host.start()
-        await host.run(Memory(SIZE), dumping(self.config))
+        await host.run(Memory(self._size), dumping(self.config))
         assert not await host.read("error")
         data = host.memory.memory.read(BUFFER_IMAGE, self.buffer.nbytes)
         assert data is not None

@@ -114,7 +114,7 @@ class Host(CoreMaster):
             self.memory.memory.write(self.base + 64 * ((self.tail + k) % places), bits.to_bytes(64, "little"))
 
     async def offer(self, content: Memory, program: Sequence[int], faults: Iterable[int] = ()) -> None:
-        """Put an image into memory, of which some lines do not answer, and a program into the ring."""
+        """Make memory what an image is, of which some lines do not answer, and put a program into the ring."""
         memory = self.memory.memory
         memory.faults = set()
         memory.bytes[:] = content.bytes
