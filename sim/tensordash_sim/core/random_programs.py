@@ -159,6 +159,7 @@ def random_program(
         base = {side: index % turns * half for side, half in halves.items()}
         laid = [("b", b_groups, b_streams, b_positions), ("a", a_groups, a_streams, a_positions)]
         for side, groups, streams, count in random.sample(laid, 2):
+            stride = random.choice([1, 1, 1, 1, 2, 3, 4])
             program.add(
                 f"layout_{side}",
                 wait=[*(["load"] if not index else []), *(["multiply"] if index >= turns else [])],
@@ -168,9 +169,10 @@ def random_program(
                 base=base[side],
                 address=places[side] + first * groups,
                 x_size=count,
+                stride=stride,
                 loops=[
                     *_parted(random, Loop(count=steps, address=groups)),
-                    *_parted(random, Loop(count=streams * config.parts(side), x=lanes)),
+                    *_parted(random, Loop(count=streams * config.parts(side), x=lanes * stride)),
                 ],
             )
         final = index == chunks - 1

@@ -189,7 +189,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "change", "defined"),
     [
-        ("multiply", {"steps": 65535}, True),  # an error, and soon over
+        ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon over
         ("multiply", {"steps": 65535, "a_streams": 4095}, False),
         ("layout_a", {"steps": 65535, "streams": 4095}, False),
         ("store", {"memory": 0x1000}, False),  # over the program
