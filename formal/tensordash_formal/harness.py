@@ -117,6 +117,7 @@ class Harness:
         self._inner_ports: dict[str, str] = {}
         self._probes: dict[str, str] = {}
         self._lemmas: list[str] = []
+        self._first: list[str] = []
         self.cuts: list[str] = []
         """Names of the cells that state what is cut."""
         self._cut_values: dict[str, str] = {}
@@ -180,15 +181,23 @@ class Harness:
         self._assert(f"claim_{cell}", ~when | Value.cast(then).bool())
         self._cell("cover", f"cover_{cell}", i_A=when, i_EN=Const(1))
 
-    def lemma(self, then: Any, *, when: Any = 1) -> None:
-        """What the claims need to be inductive."""
+    def lemma(self, then: Any, *, when: Any = 1, first: bool = False) -> None:
+        """What the claims need to be inductive.
+
+        With `first`, and of a harness of several pieces, it is proven in a piece with others like it, and assumed in
+        all others of the same cycle too: they need not find out again what follows from the cycle before.
+        """
         when = Value.cast(when).bool() & self.started
         name = f"lemma_{len(self._lemmas)}"
         self._lemmas.append(name)
+        if first:
+            self._first.append(name)
         self._assert(name, ~when | Value.cast(then).bool())
 
     def _assert(self, name: str, holds: Value) -> None:
         self._cell("assert", name, i_A=holds, i_EN=Const(1))
+        if self.pieces > 1 and name in self._first:
+            self._cell("assume", f"now_{name}", i_A=holds, i_EN=Const(1))
         if self.pieces > 1:
             held = Signal(name=f"held_{name}", init=1, reset_less=True)
             self.m.d.sync += held.eq(holds)
@@ -266,13 +275,18 @@ class Harness:
 
     def questions(self) -> list[list[str]]:
         """Assertions of each question."""
+        if self.pieces == 1:
+            return [self.assertions]
+        rest = [name for name in self.assertions if name not in self._first]
+        pieces = self.pieces - bool(self._first)
         # Those that follow each other are often alike, and hard together.
-        return [self.assertions[k :: self.pieces] for k in range(self.pieces)]
+        return [self._first] * bool(self._first) + [rest[k::pieces] for k in range(pieces)]
 
     def script(self, keep: Iterable[str], before: bool = False) -> list[str]:
         """Yosys commands that build the model from the files, with no other claims, lemmas and covers than `keep`.
 
-        With `before`, all claims and lemmas are assumed of the cycle before.
+        With `before`, all claims and lemmas are assumed of the cycle before, and lemmas that come first of the same one
+        unless they are asked for.
         """
         kept = sorted(keep)
         lemmas, cuts = (bool(set(kept) & set(names)) or before for names in (self._lemmas, self.cuts))
@@ -301,6 +315,8 @@ class Harness:
         ]
         if self.pieces > 1 and not before:
             commands += ["delete c:before_*"]
+        if self.pieces > 1 and self._first and (not before or set(kept) & set(self._first)):
+            commands += ["delete c:now_*"]
         commands += ["delete @stated @kept %d", f"select -assert-count {len(kept)} t:$assert t:$cover"]
         return [*commands, "cd ..", "opt_clean"]
 

@@ -100,6 +100,8 @@ BROKEN = [
 ]
 
 REFUTED_OF_CORES = (
+    "what_is_left_of_a_group_leaves_at_its_place",
+    "a_part_is_given_when_all_of_it_has_come",
     "ar_burst_type",
     "r_within",
     "none_is_lost_and_none_repeated",

@@ -142,6 +142,31 @@ def test_a_falsehood_in_a_piece_is_refuted(tmp_path):
     }
 
 
+def with_first_lemma(known):
+    """A wheel whose claim follows in a cycle from a lemma that comes first, and from nothing before it."""
+
+    def build(config, fault=None):
+        dut = Wheel()
+        harness = Harness(dut, fault=fault, pieces=2)
+        at = harness.free(2, "seen")
+        harness.lemma(known(dut.at), first=True)
+        harness.assume(known(dut.at) == (at == 0))
+        harness.claim("seen_as_it_is", at == 0)
+        return harness
+
+    return build
+
+
+def test_what_follows_from_a_lemma_that_comes_first_is_proven(tmp_path):
+    assert [each.result for each in prove(with_first_lemma(lambda at: at != 3), tmp_path)] == ["proven"]
+    assert len(list(tmp_path.iterdir())) == 3  # the lemma, the claim, and covers
+
+
+def test_nothing_is_proven_by_a_lemma_that_comes_first_and_is_false(tmp_path):
+    (result,) = prove(with_first_lemma(lambda at: at != 2), tmp_path, depth=5)
+    assert result.result == "unknown"
+
+
 def test_a_broken_variant_is_refuted_without_what_pieces_assume(tmp_path):
     build = in_pieces("below_three", "never_from_two_to_three")
     refutation = replace(PROOF, build=build).refute(PROOF.broken[0], Solver(tmp_path))
