@@ -26,6 +26,7 @@ from . import (
     stream_feed,
     tile,
     tile_control,
+    tokens,
     transposer,
 )
 
@@ -60,6 +61,7 @@ CORE_PROOFS = (
     inflate_units.PROOF,
     command_queue.PROOF,
     soft_reset.PROOF,
+    tokens.PROOF,
     layout.PROOF,
     stream_feed.PROOF,
 )
