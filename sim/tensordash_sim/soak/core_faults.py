@@ -25,6 +25,8 @@ PATIENCE = 3000
 TRIES = 20
 MOST_STEPS, MOST_POSITIONS = 150_000, 200_000
 """Of a fuzzed layout or multiply: what is more takes too long."""
+MOST_ROWS = 200_000
+"""Cycles that the output unit may take for the rows of a fuzzed multiply."""
 SOME = 2_000
 """Cycles in which a core that is about to do something wrong does it."""
 LEAD = 6
@@ -89,6 +91,8 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
     operation, values = decode(descriptors[place])
     assert operation is not None
     seen = [*descriptors[:refused]]
+    if refused == len(descriptors) and all(bits & 15 != OPERATIONS["end"].code for bits in descriptors):
+        return False  # no interrupt comes
     if operation.name in ("load", "store"):
         groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
         if groups > config.groups:  # so many are moved
@@ -101,6 +105,9 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
         tile, steps = config.tile, values["a_streams"] * values["b_streams"] * values["steps"]
         words = -(-values["steps"] // tile.window_depth)
         there = all(values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab")
+        rows = values["a_streams"] * values["b_streams"] * tile.rows
+        if rows * 2 * config.result_cycles > MOST_ROWS:
+            return False
         if steps > MOST_STEPS or (there and steps * tile.rows * tile.columns * tile.lanes > MOST_POSITIONS):
             return False
     written = written_memory(descriptors[place], config)

@@ -191,6 +191,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     [
         ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon over
         ("multiply", {"steps": 65535, "a_streams": 4095}, False),
+        ("multiply", {"steps": 1, "a_streams": 4, "b_streams": 4095}, False),  # many results
         ("layout_a", {"steps": 65535, "streams": 4095}, False),
         ("store", {"memory": 0x1000}, False),  # over the program
         ("record", {"memory": 0x1001}, True),  # refused
@@ -204,3 +205,10 @@ def test_what_is_not_defined_is_not_tried(name, change, defined):
     changed = [*made]
     changed[place] = core_faults.with_fields(made[place], **change)
     assert core_faults.is_defined(config, changed, place, 0x1000) == defined
+
+
+def test_a_program_without_an_end_is_not_tried():
+    config = preset()
+    made = random_program(Random(2), config).program.descriptors
+    changed = [*made[:-1], made[-1] ^ 1]  # a record
+    assert not core_faults.is_defined(config, changed, len(made) - 1, 0x1000)
