@@ -8,7 +8,7 @@ import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
-from tensordash.configuration.formats import FP32
+from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
 from tensordash_sim.golden.dot import ExactAccumulator
 from tensordash_sim.golden.numbers import fixed_values
@@ -254,6 +254,25 @@ async def random_bits(dut) -> None:
         fields |= {"x_3": bench.config.tile.lanes, "scale": middle + bench.random.randint(-8, 8)}
         fields |= {"emit": 1, "stochastic": 1, "transposed": turn % 2, "seed": bench.random.getrandbits(32)}
         await bench.execute(fields, 0.2)
+
+
+@cocotb.test()
+async def ends_of_formats(dut) -> None:
+    """Sums that their scale brings to the ends of FP32's and the results' range."""
+    bench = Bench(dut, "output ends of formats")
+    if not bench.config.scale:
+        return
+    await bench.begin()
+    bench.golden.weights = (0, 1, 0)
+    sums = ExactAccumulator(bench.config.tile)
+    largest = sums.exponent + sums.width - 1
+    for turn in range(max(4, round(8 * bench.job.effort))):
+        fmt = FP32 if turn % 2 else bench.config.tile.a_format
+        assert isinstance(fmt, FloatFormat)
+        scale = (1 << fmt.exponent_bits) - 1 - fmt.bias - largest + bench.random.randint(-2, 2)
+        fields = {"a_streams": 2, "b_streams": 2, "steps": 2, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
+        fields |= {"x_3": bench.config.tile.lanes, "scale": max(-128, min(scale, 127)), "emit": 1}
+        await bench.execute({**fields, "fp32": turn % 2, "transposed": turn // 2 % 2}, 0.2)
 
 
 @cocotb.test()

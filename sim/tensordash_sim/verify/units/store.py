@@ -76,7 +76,9 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     address_bits = (config.groups - 1).bit_length()
     goods = 0
     for number in range(round(24 * job.effort)):
-        share = random.choice([0.0, 0.1, 0.5, 1.0])
+        # First many groups that make as few units as may be, in segments of fewer than are waited for at once.
+        sparse = number == 0 and config.compression
+        share = 0.0 if sparse else random.choice([0.0, 0.1, 0.5, 1.0])
         values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
         kept = np.array([random.random() < share for _ in range(values.size)])
         golden.buffer[:] = (values * kept).reshape(golden.buffer.shape)
@@ -84,12 +86,16 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         for name, count in counts.items():
             setattr(golden.counts, name, count)
         kind = random.choice(["plain", "plain", "record", *(["compressed"] * 2 * config.compression)])
+        kind = "compressed" if sparse else kind
         program = Program()
         if kind == "record":
             memory_at = random.choice([base + 32 * random.randrange(SIZE // 32), base + SIZE])
             program.add("record", memory=memory_at)
         else:
             fields = (compressed_move if kind == "compressed" else plain_move)(random, config, base)
+            if sparse:
+                fields |= {"memory": base, "table": base + SIZE // 2, "address": 0}
+                fields |= {"count_0": min(160, config.groups), "segment": random.randint(33, 63)}
             program.add("store", **fields)
         outcome = golden.run(program.descriptors)
         command.begin(program.descriptors[0])
