@@ -196,9 +196,9 @@ class Harness:
 
     def _assert(self, name: str, holds: Value) -> None:
         self._cell("assert", name, i_A=holds, i_EN=Const(1))
-        if self.pieces > 1 and name in self._first:
-            self._cell("assume", f"now_{name}", i_A=holds, i_EN=Const(1))
         if self.pieces > 1:
+            if name in self._first:
+                self._cell("assume", f"now_{name}", i_A=holds, i_EN=Const(1))
             held = Signal(name=f"held_{name}", init=1, reset_less=True)
             self.m.d.sync += held.eq(holds)
             self._cell("assume", f"before_{name}", i_A=held, i_EN=Const(1))

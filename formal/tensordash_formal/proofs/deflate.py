@@ -12,7 +12,18 @@ from tensordash.movers.deflate import Deflate
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
 
-__all__ = ["PROOF"]
+__all__ = ["PROOF", "assume_what_stores_keep_to"]
+
+
+def assume_what_stores_keep_to(harness: Harness, dut: Deflate) -> None:
+    """A group stays until it is taken, and there is none behind the end; what kind of move it is changes at a start."""
+    groups, past = dut.groups, harness.past
+    harness.assume(~(dut.flush & groups.valid))
+    harness.assume(dut.flush | ~past(dut.flush & ~dut.start & (dut.whole != 0)))
+    waited = past(groups.valid & ~groups.ready & ~dut.start)
+    harness.assume(~waited | (groups.valid & (groups.payload == past(groups.payload))))
+    for steady in (dut.plain, *([dut.offset] if dut.offset_bits else [])):
+        harness.assume(~past(~dut.start) | (steady == past(steady)))
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -24,12 +35,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness = Harness(dut, fault=fault)
     beats = dut.beats
     groups = dut.groups
-    harness.assume(~(dut.flush & groups.valid))
-    harness.assume(dut.flush | ~harness.past(dut.flush & ~dut.start & (dut.whole != 0)))
-    stays = harness.past(groups.valid & ~groups.ready & ~dut.start)
-    harness.assume(~stays | (groups.valid & (groups.payload == harness.past(groups.payload))))
-    for steady in (dut.plain, *([dut.offset] if dut.offset_bits else [])):
-        harness.assume(~harness.past(~dut.start) | (steady == harness.past(steady)))
+    assume_what_stores_keep_to(harness, dut)
     waits = harness.past(beats.valid & ~beats.ready & ~dut.start)
     harness.claim("offers_a_beat_while_there_is_one", beats.valid, when=dut.whole != 0)
     harness.claim("offers_nothing_else", ~beats.valid, when=dut.whole == 0)

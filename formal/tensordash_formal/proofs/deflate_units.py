@@ -12,6 +12,7 @@ from tensordash.movers.deflate import Deflate
 from ..group_units import GroupUnits, proven_shape
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
+from .deflate import assume_what_stores_keep_to
 
 __all__ = ["PROOF"]
 
@@ -33,7 +34,7 @@ class Deflated(Harness):
         self.dut = dut = Deflate(**proven_shape(config))
         width = dut.width
         super().__init__(dut, fault=fault, pieces=PIECES)
-        self._assume()
+        assume_what_stores_keep_to(self, dut)
         m, beat, shift = self.m, dut.beat, dut.shift
         groups, beats = dut.groups, dut.beats
         values = [groups.payload.word_select(j, width) for j in range(dut.size)]
@@ -109,17 +110,6 @@ class Deflated(Harness):
         if dut.offset_bits:
             self.lemma(self.probe("first", 1) == first, first=True)
             self.lemma((before >= offset) & ((kept_place >= offset) | ~kept), when=first, first=True)
-
-    def _assume(self) -> None:
-        """What stores keep to: as in the proof `deflate`."""
-        dut, past = self.dut, self.past
-        groups = dut.groups
-        self.assume(~(dut.flush & groups.valid))
-        self.assume(dut.flush | ~past(dut.flush & ~dut.start & (dut.whole != 0)))
-        waited = past(groups.valid & ~groups.ready & ~dut.start)
-        self.assume(~waited | (groups.valid & (groups.payload == past(groups.payload))))
-        for steady in (dut.plain, *([dut.offset] if dut.offset_bits else [])):
-            self.assume(~past(~dut.start) | (steady == past(steady)))
 
 
 def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:

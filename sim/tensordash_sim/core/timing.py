@@ -13,7 +13,17 @@ from math import gcd, prod
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
-__all__ = ["LATENCY", "Timing", "block_cycles", "held_up", "layout_cycles", "load_cycles", "store_cycles", "timing"]
+__all__ = [
+    "LATENCY",
+    "Timing",
+    "block_cycles",
+    "block_cycles_of",
+    "held_up",
+    "layout_cycles",
+    "load_cycles",
+    "store_cycles",
+    "timing",
+]
 
 LATENCY = 50
 """Of memory, in cycles, if nobody says otherwise."""
@@ -161,8 +171,7 @@ class _Clock:
         steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
         speedup = min(self.speedup, tile.window_depth) if tile.sparsity != "none" else 1.0
         passes = values["a_streams"] * values["b_streams"]
-        how = {name: values[name] for name in ("fp32", "transposed", "mask", "emit", "add", "bias")}
-        block = block_cycles(config, values["stride"], **how)
+        block = block_cycles_of(config, values)
         each = steps / speedup
         begin = self._begin("multiply", index, known, values["wait"])
         output = self._begin("output", index, known, values["output_wait"])
@@ -247,6 +256,12 @@ def block_cycles(
     written = batches * (words * parts + 1 + (lanes // batches - 2) * row + (fp32 & (parts > 1)))
     # Meanwhile the next rows' biases are read.
     return config.parts("b") * max(rows + bias * (2 * parts - add), written)
+
+
+def block_cycles_of(config: CoreConfig, values: Mapping[str, int]) -> float:
+    """Likewise, of a multiply's fields."""
+    how = {name: values[name] for name in ("fp32", "transposed", "mask", "emit", "add", "bias")}
+    return block_cycles(config, values["stride"], **how)
 
 
 def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = LATENCY) -> Timing:

@@ -13,6 +13,7 @@ from ..core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
 from ..core.legal import Sequencer
 from ..core.order import races
 from ..core.spoiler import with_fields
+from ..core.timing import block_cycles_of
 from ..core.verilated import CHANNELS, SilentMemoryError
 from .core_bench import LONGEST, Bench
 from .core_coverage import QUEUES, SILENCES, state_points
@@ -25,8 +26,8 @@ PATIENCE = 3000
 TRIES = 20
 MOST_STEPS, MOST_POSITIONS = 150_000, 200_000
 """Of a fuzzed layout or multiply: what is more takes too long."""
-MOST_ROWS = 200_000
-"""Cycles that the output unit may take for the rows of a fuzzed multiply."""
+MOST_CYCLES = 200_000
+"""Of the output unit, for a fuzzed multiply."""
 SOME = 2_000
 """Cycles in which a core that is about to do something wrong does it."""
 LEAD = 6
@@ -91,7 +92,7 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
     operation, values = decode(descriptors[place])
     assert operation is not None
     seen = [*descriptors[:refused]]
-    if refused == len(descriptors) and all(bits & 15 != OPERATIONS["end"].code for bits in descriptors):
+    if refused == len(descriptors) and OPERATIONS["end"] not in (decode(bits)[0] for bits in descriptors):
         return False  # no interrupt comes
     if operation.name in ("load", "store"):
         groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
@@ -105,8 +106,8 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
         tile, steps = config.tile, values["a_streams"] * values["b_streams"] * values["steps"]
         words = -(-values["steps"] // tile.window_depth)
         there = all(values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab")
-        rows = values["a_streams"] * values["b_streams"] * tile.rows
-        if rows * 2 * config.result_cycles > MOST_ROWS:
+        blocks = values["a_streams"] * values["b_streams"]
+        if blocks * block_cycles_of(config, values) > MOST_CYCLES:
             return False
         if steps > MOST_STEPS or (there and steps * tile.rows * tile.columns * tile.lanes > MOST_POSITIONS):
             return False

@@ -191,7 +191,7 @@ def test_what_is_done_is_kept(tmp_path, monkeypatch):
     [
         ("multiply", {"steps": 65535, "a_streams": 1, "b_streams": 1}, True),  # an error, and soon over
         ("multiply", {"steps": 65535, "a_streams": 4095}, False),
-        ("multiply", {"steps": 1, "a_streams": 4, "b_streams": 4095}, False),  # many results
+        ("multiply", {"steps": 1, "a_streams": 4, "b_streams": 4095, "fp32": 1, "stride": 4}, False),  # many results
         ("layout_a", {"steps": 65535, "streams": 4095}, False),
         ("store", {"memory": 0x1000}, False),  # over the program
         ("record", {"memory": 0x1001}, True),  # refused

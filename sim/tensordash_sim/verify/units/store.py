@@ -56,6 +56,15 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
     return {"compressed": 1, **fields}
 
 
+def sparse_move(random: Random, config, base: int) -> dict[str, Any]:
+    """Fields of a compressed store of many groups, in segments of fewer than it asks for at once if all are zeros."""
+    fields = {"memory": base, "table": base + SIZE // 2, "address": 0, "count_0": min(160, config.groups)}
+    return {"compressed": 1, "segment": random.randint(33, 63), **fields}
+
+
+MOVES = {"plain": plain_move, "compressed": compressed_move, "sparse": sparse_move}
+
+
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_stores(dut, latency: int, pause: float) -> None:
@@ -75,8 +84,10 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     await pins.reset(buffer_ready=0, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())
     address_bits = (config.groups - 1).bit_length()
     goods = 0
-    for number in range(round(24 * job.effort)):
-        # First many groups that make as few units as may be, in segments of fewer than are waited for at once.
+    # A short run goes on until enough of its moves were sound.
+    for number in range(round(96 * job.effort)):
+        if number >= round(24 * job.effort) and goods > 6 * job.effort:
+            break
         sparse = number == 0 and config.compression
         share = 0.0 if sparse else random.choice([0.0, 0.1, 0.5, 1.0])
         values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype)
@@ -85,18 +96,14 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         counts = {name: random.getrandbits(32) for name in counts}
         for name, count in counts.items():
             setattr(golden.counts, name, count)
-        kind = random.choice(["plain", "plain", "record", *(["compressed"] * 2 * config.compression)])
-        kind = "compressed" if sparse else kind
+        kinds = ["plain", "plain", "record", *(["compressed"] * 2 * config.compression)]
+        kind = "sparse" if sparse else random.choice(kinds)
         program = Program()
         if kind == "record":
             memory_at = random.choice([base + 32 * random.randrange(SIZE // 32), base + SIZE])
             program.add("record", memory=memory_at)
         else:
-            fields = (compressed_move if kind == "compressed" else plain_move)(random, config, base)
-            if sparse:
-                fields |= {"memory": base, "table": base + SIZE // 2, "address": 0}
-                fields |= {"count_0": min(160, config.groups), "segment": random.randint(33, 63)}
-            program.add("store", **fields)
+            program.add("store", **MOVES[kind](random, config, base))
         outcome = golden.run(program.descriptors)
         command.begin(program.descriptors[0])
         began, cut, cleared = pins.cycle, number == 9, 0
@@ -144,7 +151,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
             assert content.bytes == expected.bytes, f"{where}: memory differs"
             goods += 1
         content.bytes[:] = expected.bytes
-    assert goods >= int(6 * job.effort)  # a short run may have none
+    assert goods > 6 * job.effort
 
 
 @cocotb.test()
