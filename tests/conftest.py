@@ -3,7 +3,25 @@
 import os
 import tempfile
 
+import pytest
+
 # Nothing that a user fetched or computed before decides a test. All workers share the folder of the first process.
 if "PYTEST_XDIST_WORKER" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="tensordash-cache-")
     os.environ["XDG_CACHE_HOME"] = _cache.name
+
+
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of what one mark `sampled(n)` marks, all but n tests, evenly spread, are slow."""
+    marked: dict[str, tuple[int, list[pytest.Item]]] = {}
+    for item in items:
+        found = next(item.iter_markers_with_node("sampled"), None)
+        if found is not None and item.get_closest_marker("slow") is None:
+            node, mark = found
+            marked.setdefault(node.nodeid.partition("[")[0], (mark.args[0], []))[1].append(item)
+    for kept, tests in marked.values():
+        chosen = {k * (len(tests) - 1) // max(kept - 1, 1) for k in range(kept)}
+        for k, item in enumerate(tests):
+            if k not in chosen:
+                item.add_marker(pytest.mark.slow)

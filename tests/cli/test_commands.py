@@ -181,6 +181,7 @@ def test_verify(capfd: pytest.CaptureFixture[str]) -> None:
     assert all(bench["tests"] > 0 for bench in document["benches"])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("batch", [False, True])
 @pytest.mark.parametrize("as_bits", [False, True])
 def test_replay(batch: bool, as_bits: bool, folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -217,6 +218,7 @@ FORMATS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", FORMATS)
 def test_replay_with_c(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     settings = f"{FORMATS[name]} --set tile.rows=2 --set tile.columns=1 --set tile.initial=true"

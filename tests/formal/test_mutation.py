@@ -132,6 +132,7 @@ def with_dead_logic(config):
     return {**files, "tensordash.v": text.replace(module, changed) + UNREACHED}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["bits", "wires"])
 def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
     """No run shows it and no proof speaks of it, and from a state that is never reached it makes a difference."""

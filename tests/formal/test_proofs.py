@@ -128,6 +128,7 @@ def solver(tmp_path_factory) -> Solver:
     return Solver((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "answers")
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize(("proof", "config"), CASES)
 def test_every_property_holds_and_says_something(proof: Proof, config: TileConfig, solver):
     results = proof.prove(config, solver)
@@ -138,6 +139,7 @@ def test_every_property_holds_and_says_something(proof: Proof, config: TileConfi
     assert claims <= {broken.claim for broken in proof.broken}, "a property without a broken variant"
 
 
+@pytest.mark.sampled(18)
 @pytest.mark.parametrize(("proof", "broken"), BROKEN)
 def test_no_property_holds_for_a_broken_variant(proof: Proof, broken: Broken, solver):
     refutation = proof.refute(broken, solver)

@@ -71,6 +71,7 @@ def test_a_core_is_mapped_with_all_that_is_in_it(setting):
     _nothing_is_left_out(load_preset("paper", ["tile.rows=1", "tile.columns=1", *setting]))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["mxfp8", "nvfp4"])
 def test_a_core_with_scales_is_mapped_with_all_that_is_in_it(name):
     """Likewise, of the dense tile as well, which has its scales elsewhere."""

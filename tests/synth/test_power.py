@@ -231,6 +231,7 @@ def test_power_follows_clock_and_activity(report, library, tmp_path: Path) -> No
     assert still_power.watts < busy_power.watts
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "kind",
     [

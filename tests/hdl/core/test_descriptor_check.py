@@ -39,6 +39,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BROKEN)
 def test_what_is_not_seen(name):
     assert run("usual", BROKEN[name])

@@ -48,6 +48,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name):
     assert run("usual", BROKEN[name])

@@ -27,6 +27,7 @@ def run(name, *replaced, effort=0.4, seed=3):
     return run_unit(Output(config), "output", config, seed=seed, effort=effort, replaced=replaced)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "fp8, 8 lanes" else []) for each in CONFIGS]
 )

@@ -86,6 +86,7 @@ def faults(text: str) -> set[str]:
     return found
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("file", ["tensordash.v", "tensordash_transposer.v"])
 def test_reads_well(rendered, file):
     assert faults(rendered[1][file]) == set()

@@ -81,6 +81,7 @@ def instances(text: str) -> list[tuple[str, str]]:
     return re.findall(r"^  (tensordash_\w+|mytile_\w+) (\w+) \($", text, re.M)
 
 
+@pytest.mark.sampled(5)
 def test_files(rendered):
     config, texts = rendered
     assert list(texts) == [

@@ -54,6 +54,7 @@ def test_a_broken_reader_is_found(right, wrong):
     assert run_unit(reader("default"), "axi_reader", CONFIGS["default"], replaced=[(right, wrong)], options=options)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -49,6 +49,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("title", BROKEN)
 def test_what_is_broken_is_found(title):
     build, right, wrong = BROKEN[title]

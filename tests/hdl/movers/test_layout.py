@@ -32,6 +32,7 @@ def run(name, side, *replaced, effort=1.0):
     return run_unit(block, "layout", config, seed=5, replaced=replaced, effort=effort, options={"side": side})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "side"), [(name, "b") for name in CONFIGS] + [("two parts", "a")])
 def test_layouts(name, side):
     assert run(name, side) == []
@@ -54,6 +55,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name):
     assert run("usual", "b", BROKEN[name], effort=0.5)

@@ -22,11 +22,13 @@ NAMES = [pytest.param(name, marks=pytest.mark.slow if name == "wide" else ()) fo
 """The widest takes as long as the others together: a night's."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_store_is_golden(name):
     assert run_unit(Store(config=CONFIGS[name]), "store", CONFIGS[name], seed=1) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [

@@ -131,6 +131,7 @@ def fused_works(config):
             )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8"])
 def test_what_is_fused(name):
     check_both(name, fused_works(preset(name)))
@@ -147,6 +148,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_corners(name, operation):

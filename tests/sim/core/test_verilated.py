@@ -64,6 +64,7 @@ def convolutions():
     return {f"{each.layer} {each.operation}": each for each in records}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", convolutions())
 def test_convolutions_of_the_trace(config, name):
     record = convolutions()[name]

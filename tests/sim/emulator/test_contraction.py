@@ -79,6 +79,7 @@ def left_by(core: type[GoldenCore], config: CoreConfig, work: dict, values: dict
     return np.ascontiguousarray(image.result()).view(np.uint32 if options["fp32"] else np.uint16)
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):
@@ -105,6 +106,7 @@ class FusedCore(GoldenCore):
         raise AssertionError("a reduction must be one stream here")
 
 
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", [name for name in LAYERS if name != "in chunks"])
 def test_order_of_fused_sums(name, operation, rows):

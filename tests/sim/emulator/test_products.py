@@ -72,6 +72,7 @@ def test_random_products(seed, count):
         assert got.tolist() == wanted.tolist(), (config, columns.tolist(), rows.tolist())
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("accumulator", ["exact", "volta"])
 @pytest.mark.parametrize("sparsity", ["none", "rows", "both"])
 @pytest.mark.parametrize(

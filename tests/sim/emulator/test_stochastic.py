@@ -39,6 +39,7 @@ def both(config: CoreConfig, layer: Layer, operation: str, rows: str, values: di
     )
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 @pytest.mark.parametrize("name", LAYERS)
 def test_memory_of_the_golden_core(name, operation, rows):

@@ -45,6 +45,7 @@ def test_every_shape_builds():
         assert TileConfig.from_toml(config.to_toml()) == config
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("staging", ["shift", "ring"])
 def test_no_slower_than_plain_options(staging):
     """As many of a lane's own and its neighbours', the oldest step first; mean over 30, 50, 70 and 90% zeros."""

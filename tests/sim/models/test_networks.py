@@ -32,6 +32,7 @@ def weights(run: Training) -> Tensor:
     return torch.cat([parameter.detach().flatten() for parameter in run.model.parameters()])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",  # at night, what takes longest: resnet50 is one, too
     [pytest.param(name, marks=pytest.mark.slow if name == "resnet50-sparse" else ()) for name in HERE],

@@ -30,6 +30,7 @@ def canonical(value: float, nan: int) -> int:
     return int(bits.view(np.uint32)) if value else 0
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("accumulator", ["exact", "volta", "hopper"])
 @pytest.mark.parametrize("a_name", FP8)
 @pytest.mark.parametrize("b_name", FP8)

@@ -62,6 +62,7 @@ def test_every_scale_is_what_ml_dtypes_says(name):
             assert (-1) ** decoded.sign * decoded.significand * 2.0**decoded.exponent == value
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sparsity", ["none", "both"])
 @pytest.mark.parametrize("name", ["nvfp4", "mxfp4"])
 def test_every_product(name, sparsity):

@@ -132,6 +132,7 @@ def test_int8_runs_leave_the_widest_accumulator():
     assert golden.result_bits() == 2**31
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("count", COUNTS)
 @pytest.mark.parametrize(("names", "name"), FUSED_CASES, ids=str)
 def test_fused(names, name, count):

@@ -127,6 +127,7 @@ def test_exact_dense(name, count, tmp_path):
     assert found.non_finite == (name != "int8")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "accumulator", "count"), counted(QUICK_FUSED, FUSED))
 def test_fused_dense(name, accumulator, count, tmp_path):
     """In a dense tile each step is one addition, so that the definition says what comes out."""
@@ -148,6 +149,7 @@ def test_fused_dense(name, accumulator, count, tmp_path):
     assert found.non_finite
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("name", "sparsity", "count"),
     counted([(name, "rows") for name in QUICK_SPARSE], [(name, kind) for name in EXACT for kind in ("rows", "both")]),
@@ -251,6 +253,7 @@ def test_fp16_multiply_add(tmp_path):
     assert min(seen.values()) > 100, seen
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["fp16", "bf16"])
 def test_products(name, tmp_path):
     """20,000 products, one in each stream and PE, against Berkeley SoftFloat; subnormal results apart."""

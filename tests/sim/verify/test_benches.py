@@ -83,6 +83,7 @@ TILE_CASES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("bench", "config"), TILE_CASES)
 def test_tile(bench, config, check):
     effort = min(0.3, 16 / (config.rows * config.columns * config.lanes) + 0.1)
@@ -93,6 +94,7 @@ SEEN_IN_OTHERS = ("two-rows-a-beat", "registered-ready", "dense-options-only", "
 """Their options are those of other variants, too: a night's."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in SEEN_IN_OTHERS else ()) for name in VARIANTS]
 )
@@ -126,6 +128,7 @@ LARGE = {("4x4-16lanes-depth3", bench) for bench in ("scheduler", "staging_buffe
 """As long as all others together: a night's."""
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("geometry", "bench"),
     [

@@ -36,6 +36,7 @@ def test_sound_verilog_passes(bench, tmp_path):
     assert result.passed, result.failures
 
 
+@pytest.mark.sampled(2)
 class TestScheduler:
     def test_wrong_priority(self, caught):
         options = list(CONFIG.options)
@@ -146,6 +147,7 @@ def test_reset_of_a_pe_is_dropped(tmp_path):
     assert says(result.failures, "reset_before_an_overflow", "overflow is 1, golden says 0")
 
 
+@pytest.mark.sampled(3)
 class TestBlockQuantiser:
     CONFIG = TileConfig(rows=1, columns=1, lanes=8, format="fp4_e2m1", scale="e8m0", accumulator="hopper")
 
@@ -181,6 +183,7 @@ def placed_original(block: Any, platform: Any) -> Any:
     return placed(getattr(block, "original", block), platform)
 
 
+@pytest.mark.sampled(2)
 class TestPE:
     def test_sign_of_a_lane_is_ignored(self, caught, monkeypatch):
         original = PE.elaborate
@@ -209,6 +212,7 @@ class TestPE:
         assert says(caught("pe"), "golden says")
 
 
+@pytest.mark.sampled(3)
 class TestTile:
     def test_consumed_bits_are_dropped(self, caught, monkeypatch):
         original = RowScheduler.elaborate
@@ -255,6 +259,7 @@ class TestTile:
         assert says(caught("tile", only="random_traffic"), "taken is", "golden says")
 
 
+@pytest.mark.sampled(3)
 class TestAxiStream:
     SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0)))
 

@@ -63,6 +63,7 @@ WRAPPED = pytest.param("axi_stream", marks=pytest.mark.slow)
 """The wrapper is the same whatever the numbers."""
 
 
+@pytest.mark.sampled(5)
 class TestC:
     @pytest.mark.parametrize("bench", ["tile", WRAPPED])
     @pytest.mark.parametrize("name", ["exact", "int8", "volta"])
@@ -132,6 +133,7 @@ class TestC:
         assert says(found("axi_stream", INT8), "golden says")
 
 
+@pytest.mark.sampled(5)
 class TestFused:
     def test_a_small_difference_moves_up_too_far(self, tmp_path):
         """A mutant that passed: how far it may is compared, but for what the largest step has taken of it."""

@@ -39,6 +39,7 @@ def found(caught):
     return run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("bench", "config"),
     [("tile", E5M2), ("tile", SMALL), ("tile", INT8), ("pe", PAPER), ("pe", INT8), ("pe", BF16)],
@@ -50,6 +51,7 @@ def test_sound_verilog_passes(bench, config, verilog, tmp_path, monkeypatch):
     assert result.passed, result.failures
 
 
+@pytest.mark.sampled(3)
 class TestFlag:
     @pytest.mark.parametrize(
         ("config", "place"),
@@ -88,6 +90,7 @@ class TestFlag:
         assert says(found("tile", INT8, "overflow_of_c"), "overflow is 0, golden says 1")
 
 
+@pytest.mark.sampled(2)
 class TestOverflow:
     """The comparison that sets the flag."""
 
@@ -120,6 +123,7 @@ class TestOverflow:
         assert says(found(bench), "golden says overflow False" if bench == "pe" else "overflow is 1, golden says 0")
 
 
+@pytest.mark.sampled(3)
 class TestTop:
     """The upper bits of a sum."""
 

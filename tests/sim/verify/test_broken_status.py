@@ -14,6 +14,8 @@ from tensordash.tile.tile import Tile
 
 from .conftest import CONFIG, says
 
+pytestmark = pytest.mark.sampled(6)
+
 RING = TileConfig(rows=2, columns=1, depth=3, connectivity=((0, 0), (1, 1), (1, 0), (2, 0), (2, 1)), staging="ring")
 COPIED = TileConfig(rows=2, columns=1, counters="snapshot")
 BUFFERED = TileConfig(rows=2, columns=1, registered_ready=True)

@@ -58,6 +58,7 @@ def bench(verilog: Path, folder: Path, config: TileConfig = CONFIG) -> BenchResu
     return run_bench("scheduler", config, verilog, folder, effort=0.05, simulator="verilator")
 
 
+@pytest.mark.sampled(5)
 @needs_verilator
 class TestKept:
     def test_a_second_verify_builds_nothing(self, ran):

@@ -128,6 +128,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.sampled(3)
 @icarus
 @pytest.mark.parametrize("name", BROKEN)
 def test_fails(name: str, folder: Path) -> None:

@@ -155,6 +155,7 @@ QUICK_ALONE = (
 """A tile is made of these PEs: those alone that differ in what a tile's bench cannot reach."""
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("config", "bench"),
     [
@@ -170,6 +171,7 @@ def test_numbers(bench, config, check):
 AT_NIGHT = ("bf16-low-zero-c", "fp8-after-c")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in VARIANTS]
 )

@@ -28,6 +28,7 @@ AT_NIGHT = ("e4m3", "e5m2", "e4m3-hopper")
 """The mixed tile has them both."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow if name in AT_NIGHT else ()) for name in CONFIGS]
 )

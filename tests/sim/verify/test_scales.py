@@ -60,6 +60,7 @@ QUICK = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("bench", "name"),
     [
