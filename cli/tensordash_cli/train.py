@@ -39,6 +39,7 @@ WIDTH = 100
 @click.option("--backend", type=click.Choice(BACKENDS), default="emulator", show_default=True, help="What computes.")
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
 @click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
+@click.option("--batch", metavar="N", type=WholeRange(min=1), help="Samples in a step (default: 16; gpt: 4).")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of weights and order.")
 @click.option(
     "--rounding",
@@ -81,6 +82,7 @@ def _train(
     backend: str,
     steps: int | None,
     epochs: int | None,
+    batch: int | None,
     seed: int,
     rounding: str,
     compare: str | None,
@@ -96,8 +98,11 @@ def _train(
         if error.name != "torch":
             raise
         raise TensorDashError("training needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from error
-    task = load_task(model, seed)
-    settings = {"model": model, "seed": seed, "rounding": rounding, "configuration": config.digest}
+    try:
+        task = load_task(model, seed, batch)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    settings = {"model": model, "seed": seed, "batch": batch, "rounding": rounding, "configuration": config.digest}
     how = {"rounding": rounding, "rounding_seed": seed}
     with ExitStack() as stack:
         device = stack.enter_context(_device(config, backend, **how))

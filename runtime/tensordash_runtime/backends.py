@@ -101,7 +101,14 @@ class _Programs:
         work = job.work
         try:
             image = TensorImage(
-                self._config, self._memory, work.layer, work.operation, job.values, rows=work.rows, fp32=work.fp32
+                self._config,
+                self._memory,
+                work.layer,
+                work.operation,
+                job.values,
+                rows=work.rows,
+                fp32=work.fp32,
+                turned=contraction_of(self._config, work).turned,
             )
         except ValueError as error:  # shapes are right, so it is about room
             raise NoRoomError(f"out of device memory: {error}") from None

@@ -1,6 +1,7 @@
 """The program of an operation: how it is cut, its descriptors and the record of its counts."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 
 from tensordash.configuration.core_config import CoreConfig
@@ -20,10 +21,13 @@ RECORD = 32
 
 
 def contraction_of(config: CoreConfig, work: Work, tensors: Mapping[str, int] | None = None) -> Contraction:
-    """An operation on tensors at their addresses; at some addresses if those do not matter."""
+    """An operation on tensors at their addresses; at some addresses if those do not matter.
+
+    FP32 results are turned where that saves cycles.
+    """
     more = [name for name in ("bias", "mask") if name in work.fused]
     names = (*OPERANDS[work.operation], "result", *more)
-    return Contraction(
+    contraction = Contraction(
         config=config,
         layer=work.layer,
         operation=work.operation,
@@ -33,6 +37,7 @@ def contraction_of(config: CoreConfig, work: Work, tensors: Mapping[str, int] | 
         relu=work.relu,
         speedup=work.speedup,
     )
+    return replace(contraction, turned=contraction.turnable)
 
 
 @cache

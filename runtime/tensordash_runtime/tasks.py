@@ -16,9 +16,12 @@ from tensordash_sim.models.training import seeded
 
 __all__ = ["TASKS", "Task", "load_task"]
 
-BATCH = 16
+BATCH, RATE = 16, 0.1
+"""Digits in a step, if nobody says otherwise, and the learning rate then; it grows with them (arXiv:1706.02677)."""
 TRAINED_ON = 6 / 7
 """Share of the digits; the others are for the test."""
+TEXTS = 256
+"""Windows of text for the test, and the most of them in a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +73,19 @@ class CNN(nn.Module):
         return scores
 
 
-def _classifier(name: str, build: Callable[[int], nn.Module], seed: int) -> Task:
+def _classifier(name: str, build: Callable[[int], nn.Module], seed: int, batch: int | None) -> Task:
     pixels, numbers, source = digits()
     with seeded(seed):
         model = build(pixels.shape[-1])
     shuffled = np.random.default_rng(0).permutation(len(numbers))  # the same test for every seed
     images, labels = torch.from_numpy(pixels[shuffled])[:, None], torch.from_numpy(numbers[shuffled])
     count = round(len(labels) * TRAINED_ON)
+    size = require_int("batch", BATCH if batch is None else batch, 1, count)
 
     def order(epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
         chosen = torch.from_numpy(np.random.default_rng((seed, epoch)).permutation(count))
-        for batch in chosen[: count // BATCH * BATCH].split(BATCH):
-            yield images[batch], labels[batch]
+        for each in chosen[: count // size * size].split(size):
+            yield images[each], labels[each]
 
     def loss(network: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
         return F.cross_entropy(network(batch[0]), batch[1])
@@ -94,29 +98,30 @@ def _classifier(name: str, build: Callable[[int], nn.Module], seed: int) -> Task
         name=name,
         data=source,
         model=model,
-        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=0.1),
+        optimizer=lambda parameters: torch.optim.SGD(parameters, lr=RATE * size / BATCH),
         order=order,
         loss=loss,
         accuracy=accuracy,
-        steps_per_epoch=count // BATCH,
+        steps_per_epoch=count // size,
     )
 
 
-def _digits(seed: int) -> Task:
-    return _classifier("digits", CNN, seed)
+def _digits(seed: int, batch: int | None) -> Task:
+    return _classifier("digits", CNN, seed, batch)
 
 
-def _mlp(seed: int) -> Task:
+def _mlp(seed: int, batch: int | None) -> Task:
     def build(size: int) -> nn.Module:
         layers = nn.Linear(size**2, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)
         return nn.Sequential(nn.Flatten(), *layers)
 
-    return _classifier("mlp", build, seed)
+    return _classifier("mlp", build, seed, batch)
 
 
-def _gpt(seed: int) -> Task:
+def _gpt(seed: int, batch: int | None) -> Task:
     """The next byte of a text; the last eighth of it is for the test."""
     shape = SCALES["tiny"]
+    size = require_int("batch", shape.batch if batch is None else batch, 1, TEXTS)
     prose, source = text()
     stream = torch.from_numpy(np.frombuffer(prose.encode(), np.uint8).astype(np.int64))
     cut = len(stream) * 7 // 8
@@ -131,13 +136,13 @@ def _gpt(seed: int) -> Task:
     def order(epoch: int) -> Iterator[Tensor]:
         random = np.random.default_rng((seed, epoch))
         for _ in range(steps):
-            yield windows(random, 0, cut, shape.batch)
+            yield windows(random, 0, cut, size)
 
     def loss(network: nn.Module, words: Tensor) -> Tensor:
         return F.cross_entropy(network(words[:, :-1]).flatten(0, 1), words[:, 1:].flatten())
 
     def accuracy(network: nn.Module) -> float:
-        words = windows(np.random.default_rng(0), cut, len(stream), 256)
+        words = windows(np.random.default_rng(0), cut, len(stream), TEXTS)
         with torch.no_grad():
             return float((network(words[:, :-1]).argmax(-1) == words[:, 1:]).double().mean())
 
@@ -153,11 +158,11 @@ def _gpt(seed: int) -> Task:
     )
 
 
-TASKS: dict[str, Callable[[int], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt}
+TASKS: dict[str, Callable[[int, int | None], Task]] = {"digits": _digits, "mlp": _mlp, "gpt": _gpt}
 """By name."""
 
 
-def load_task(name: str, seed: int = 0) -> Task:
+def load_task(name: str, seed: int = 0, batch: int | None = None) -> Task:
     """A network in training, by its name.
 
     Parameters
@@ -167,6 +172,8 @@ def load_task(name: str, seed: int = 0) -> Task:
         transformer on English text.
     seed : int
         Of the weights and of the batches' order.
+    batch : int, optional
+        Digits, or windows of text, in a step. For digits, whose optimizer is SGD, the learning rate grows with it.
 
     Raises
     ------
@@ -183,4 +190,4 @@ def load_task(name: str, seed: int = 0) -> Task:
     (True, 96)
     """
     require_int("seed", seed, 0)
-    return TASKS[require_choice("model", name, TASKS)](seed)
+    return TASKS[require_choice("model", name, TASKS)](seed, batch)

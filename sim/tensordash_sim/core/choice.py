@@ -177,7 +177,7 @@ class _Walker:
         self.first = min(self.first, units["load"] + max(units["column"], units["row"]))
         apart = phase.x.apart if work.operation != "AxG" else 1
         flags = {"fp32": work.fp32, "mask": work.masked, "emit": each.final, "add": not each.first, "bias": work.biased}
-        flags["transposed"] = work.placed == "column"
+        flags["transposed"] = work.placed == "column" or work.turned
         block = block_cycles(config, apart, **{name: int(flag) for name, flag in flags.items()})
         taken = words * config.tile.window_depth / self.speedup + (config.tile.sparsity != "none")
         units["multiply"] += passes * max(taken, block) + BETWEEN

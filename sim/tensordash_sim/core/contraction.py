@@ -49,6 +49,9 @@ class Contraction:
         Results stay FP32.
     relu : bool
         Negative results become zero.
+    turned : bool
+        In each group of results positions and channels have changed places. So FP32 results whose positions are on the
+        row side are written in fewer cycles. `zeros` and `non_finite` count all that fills up groups.
     speedup : float
         How much faster than dense the tile is thought to be.
 
@@ -56,7 +59,7 @@ class Contraction:
     ------
     ProgramError
         If there is no such operation, its operand is not on that side, results of this kind have no bias or mask, or
-        the core is built without what it needs.
+        are not turned, or the core is built without what it needs.
 
     Source: docs/core.md, "Programs of layers"; paper, section III-A.
 
@@ -78,6 +81,7 @@ class Contraction:
     rows: str
     fp32: bool = False
     relu: bool = False
+    turned: bool = False
     speedup: float = SPEEDUP
     _moves: dict[tuple, list[Move]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
@@ -90,6 +94,8 @@ class Contraction:
             raise ProgramError(f"a bias can be added to results of AxW, not of {self.operation}")
         if self.masked and self.fp32:
             raise ProgramError("a mask must have the format of its results, which is not FP32")
+        if self.turned and not self.turnable:
+            raise ProgramError("turned must be false but for FP32 results of one group a block, in order, without bias")
         for name, wanted in (("bias", self.biased), ("relu", self.relu), ("mask", self.masked)):
             if wanted and not getattr(self.config, name):
                 raise ProgramError(f"core.{name} must be true for that, not false")
@@ -183,11 +189,18 @@ class Contraction:
             placed=self.operands[self.placed],
             other=self.operands[self.other],
             transposed=self.placed == "column",
+            turned=self.turned,
         )
 
     def stored(self, tiles: Mapping[str, Box]) -> Stored:
         """A tile of results."""
         return self.placement.stored(tiles[self.placed], tiles[self.other], self.phases[0])
+
+    @property
+    def turnable(self) -> bool:
+        """Whether results may be turned: FP32 ones with positions in rows, one group a block, all in order."""
+        single = all(self.parts(side) == 1 for side in SIDES) and all(phase.x.apart == 1 for phase in self.phases)
+        return self.fp32 and self.placed == "row" and single and not self.biased
 
     @property
     def biased(self) -> bool:

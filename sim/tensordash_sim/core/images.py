@@ -50,7 +50,7 @@ class TensorImage:
         of the result's shape and side A's format, a mask.
     rows : str
         The operand on the row side; may be left out if both formats are the same.
-    fp32 : bool
+    fp32, turned : bool
         Of the result.
 
     Attributes
@@ -78,8 +78,9 @@ class TensorImage:
         *,
         rows: str = "",
         fp32: bool = False,
+        turned: bool = False,
     ) -> None:
-        self.config, self.memory, self.layer, self.fp32 = config, memory, layer, fp32
+        self.config, self.memory, self.layer, self.fp32, self._turned = config, memory, layer, fp32, turned
         self.tensors: dict[str, int] = {}
         self.end = memory.base + BEGIN
         for name, fmt in side_formats(config, operation, rows).items():
@@ -128,7 +129,7 @@ class TensorImage:
         data = self.memory.read(self.tensors["result"], int(np.prod(self._shape)) * width * config.group_bytes)
         assert data is not None
         groups = np.frombuffer(data, value_type(config.value_bits)).reshape(*self._shape, -1)
-        made = of_groups(groups, config, self.layer, self._made, bits=bits)
+        made = of_groups(groups, config, self.layer, self._made, bits=bits, turned=self._turned)
         return made.view(np.float32) if self.fp32 else _shown(made, config.tile.a_format)
 
 
@@ -149,21 +150,23 @@ def grouped_shape(config: CoreConfig, layer: Layer, name: str) -> tuple[int, ...
     return (*outer, -(-channels // config.tile.lanes), -(-positions // config.tile.lanes))
 
 
-def of_groups(groups: NDArray, config: CoreConfig, layer: Layer, name: str, *, bits: int = 0) -> NDArray:
+def of_groups(
+    groups: NDArray, config: CoreConfig, layer: Layer, name: str, *, bits: int = 0, turned: bool = False
+) -> NDArray:
     """A tensor in the order of PyTorch.
 
     Parameters
     ----------
     groups : array, (*grouped_shape, values of a group)
         As they stand in memory.
-    config, bits
+    config, bits, turned
         As `from_groups` takes them.
     layer : Layer
         Its shape.
     name : str
         "A", "W" or "G".
     """
-    whole = from_groups(groups, config, *_ordered_shape(layer, name)[-2:], bits=bits)
+    whole = from_groups(groups, config, *_ordered_shape(layer, name)[-2:], bits=bits, turned=turned)
     return whole.transpose(np.argsort(_order(name))).reshape(layer.whole_shape(name))
 
 

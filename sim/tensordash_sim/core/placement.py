@@ -52,6 +52,8 @@ class Placement:
         The one whose ports are positions of the result, and the one whose ports are its channels.
     transposed : bool
         Positions are the tile's columns.
+    turned : bool
+        In each group positions and channels have changed places. Only of groups of one block each.
     """
 
     config: CoreConfig
@@ -62,6 +64,7 @@ class Placement:
     placed: Operand
     other: Operand
     transposed: bool
+    turned: bool = False
 
     @cached_property
     def sizes(self) -> dict[str, int]:
@@ -135,7 +138,7 @@ class Placement:
         lanes = self.config.tile.lanes
         steps = self.stored(*tile, phase).steps
         turns = {name: Loop(count=1, address=step) for name, step in steps.items()}
-        fields = {"address": at, "x": 0, "y": 0, "transposed": int(self.transposed)}
+        fields = {"address": at, "x": 0, "y": 0, "transposed": int(self.transposed or self.turned)}
         if self.operation == "AxG":
             inner, apart = "filter", 1
         else:
@@ -143,7 +146,8 @@ class Placement:
             fields |= {"x": phase.x.first, "address": at + phase.y.first * steps["y"], "stride": apart}
             turns["y"] = Loop(count=1, address=phase.y.apart * steps["y"])
             turns["channel"] = Loop(count=1, address=steps["channel"], y=1)
-        turns[inner] = Loop(count=1, x=lanes * apart)
+        # Turned, a group's positions are channels, all of which are written.
+        turns[inner] = Loop(count=1, address=steps[inner]) if self.turned else Loop(count=1, x=lanes * apart)
         names = self.placed.names, self.other.names
         loops: list[list[Loop]] = [[], []]
         for side in range(2):
@@ -153,7 +157,7 @@ class Placement:
                     fields[key] += (start - begin) * getattr(turn, key)
                 loops[side].append(Loop(count=stop - start, address=turn.address, x=turn.x, y=turn.y))
         begin, end = (edge * apart for edge in tile[0][0])
-        fields["x_size"] = (min(self.positions, end * lanes)) - begin * lanes
+        fields["x_size"] = lanes if self.turned else min(self.positions, end * lanes) - begin * lanes
         return fields, self._nest(loops)
 
     def _nest(self, loops: list[list[Loop]]) -> list[Loop]:

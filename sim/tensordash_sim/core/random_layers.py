@@ -1,6 +1,7 @@
 """Random layers with their operands: all that a core's programs of layers must do."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from math import prod
 from random import Random
 from typing import Any
@@ -27,6 +28,8 @@ class LayerWork:
     ----------
     layer, operation, rows, fp32, relu
         As of `Contraction`.
+    turned : bool
+        Results are, if they can be.
     values : dict of str to array
         Bit patterns of both operands, and perhaps "bias" and "mask", as `TensorImage` takes them.
     """
@@ -36,23 +39,30 @@ class LayerWork:
     rows: str
     fp32: bool
     relu: bool
+    turned: bool = False
     values: dict[str, NDArray]
 
     def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
         """All of it in memory."""
-        return TensorImage(config, memory, self.layer, self.operation, self.values, rows=self.rows, fp32=self.fp32)
+        turned = self._contraction(config, dict.fromkeys((*self.values, "result"), 0)).turned
+        how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
+        return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
 
     def contraction(self, config: CoreConfig, image: TensorImage) -> Contraction:
         """What is done there."""
-        return Contraction(
+        return self._contraction(config, image.tensors)
+
+    def _contraction(self, config: CoreConfig, tensors: Mapping[str, int]) -> Contraction:
+        contraction = Contraction(
             config=config,
             layer=self.layer,
             operation=self.operation,
-            tensors=image.tensors,
+            tensors=tensors,
             rows=self.rows,
             fp32=self.fp32,
             relu=self.relu,
         )
+        return replace(contraction, turned=self.turned and contraction.turnable)
 
 
 def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
@@ -117,8 +127,9 @@ def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 
     if operation == "AxW" and random.random() < 0.4:
         values["bias"] = rng.standard_normal(layer.whole_shape("bias")).astype(np.float32)
     fp32, relu = random.random() < 0.3, random.random() < 0.3
+    turned = fp32 and random.random() < 0.5
     if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else
         bits = config.value_bits
         mask = rng.integers(0, 1 << bits, layer.whole_shape(RESULTS[operation])).astype(f"u{bits // 8}")
         values["mask"] = np.where(rng.random(mask.shape) < 0.5, mask & 1 << (bits - 1), mask)
-    return LayerWork(layer=layer, operation=operation, rows=rows, fp32=fp32, relu=relu, values=values)
+    return LayerWork(layer=layer, operation=operation, rows=rows, fp32=fp32, relu=relu, turned=turned, values=values)

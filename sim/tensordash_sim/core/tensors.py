@@ -66,7 +66,7 @@ def to_groups(values: ArrayLike, config: CoreConfig, *, bits: int = 0) -> NDArra
 
 
 def from_groups(
-    groups: ArrayLike, config: CoreConfig, channels: int, positions: int, *, bits: int = 0
+    groups: ArrayLike, config: CoreConfig, channels: int, positions: int, *, bits: int = 0, turned: bool = False
 ) -> NDArray[np.unsignedinteger]:
     """The reverse of `to_groups`.
 
@@ -80,6 +80,8 @@ def from_groups(
         Of a value: 32, of FP32 ones; as wide as the array's if 0.
     channels, positions : int
         How many there are.
+    turned : bool
+        In each group they have changed places.
     """
     lanes, array = config.tile.lanes, np.asarray(groups)
     parts = bits // config.value_bits if bits else 1
@@ -88,7 +90,8 @@ def from_groups(
     *outer, channel_groups, position_groups, _ = array.shape
     k = len(outer)
     cut = array.reshape(*outer, channel_groups, position_groups, parts, lanes, lanes // parts)
-    ordered = cut.transpose(*range(k), k, k + 2, k + 4, k + 1, k + 3)
+    inside = (k, k + 3, k + 1, k + 2, k + 4) if turned else (k, k + 2, k + 4, k + 1, k + 3)
+    ordered = cut.transpose(*range(k), *inside)
     filled = ordered.reshape(*outer, channel_groups * lanes, position_groups * lanes)
     return filled[..., :channels, :positions]
 
