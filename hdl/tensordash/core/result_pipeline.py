@@ -1,6 +1,6 @@
 """Result pipeline: rows of sums become rows of results."""
 
-from amaranth.hdl import Module, Signal, Value, signed
+from amaranth.hdl import Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
@@ -24,7 +24,8 @@ FLAGS = ("fp32", "relu", "stochastic", "toward_zero")
 class ResultPipeline(Block):
     """Rounds rows of sums, and converts them.
 
-    Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle.
+    Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle. Two rows wait at
+    `out`, so that its `ready` reaches registers only: what goes on behind it would stop the tile in the same cycle.
 
     Parameters
     ----------
@@ -74,14 +75,14 @@ class ResultPipeline(Block):
         self._generators = [RandomBits() for _ in range(tile.columns)] if config.stochastic else []
 
     def elaborate(self, platform):
-        """Normalised; rounded; each with a valid bit."""
+        """Normalised; rounded, in two registers: the row that is shown, and one behind it; each with a valid bit."""
         m = Module()
-        normal, rounded = Signal(name="normal"), Signal(name="rounded")
-        comes, moves, leaves = Signal(name="comes"), Signal(name="moves"), Signal(name="leaves")
+        normal, rounded, behind = Signal(name="normal"), Signal(name="rounded"), Signal(name="behind_valid")
+        comes, moves, free = Signal(name="comes"), Signal(name="moves"), Signal(name="free")
         m.d.comb += [
             self.out.valid.eq(rounded),
-            leaves.eq(rounded & self.out.ready),
-            moves.eq(normal & (~rounded | leaves)),
+            free.eq(~rounded | self.out.ready),
+            moves.eq(normal & ~behind),
             self.sums.ready.eq(~normal | moves),
             comes.eq(self.sums.valid & self.sums.ready),
             self.empty.eq(~normal & ~rounded),
@@ -90,10 +91,10 @@ class ResultPipeline(Block):
             m.d.sync += normal.eq(1)
         with m.Elif(moves):
             m.d.sync += normal.eq(0)
-        with m.If(moves):
-            m.d.sync += rounded.eq(1)
-        with m.Elif(leaves):
-            m.d.sync += rounded.eq(0)
+        with m.If(free):
+            m.d.sync += [rounded.eq(behind | moves), behind.eq(0)]
+        with m.Else():
+            m.d.sync += behind.eq(behind | moves)
         offset = Signal(signed(OFFSET_BITS))
         scale = self.scale if self.config.scale else 0
         m.d.comb += offset.eq(offset_of(self.config.tile.a_format, self.fp32, scale))
@@ -104,22 +105,26 @@ class ResultPipeline(Block):
                 Value.cast(rounder.sum).eq(Value.cast(self.sums.payload.sums[column])),
                 rounder.load.eq(comes & self.sums.payload.pieces[column // columns]),
             ]
-            self._convert(m, platform, column, moves, offset)
+            self._convert(m, platform, column, (moves, rounded, behind, free), offset)
         for column, generator in enumerate(self._generators):
             m.submodules[f"generator_{column}"] = placed(generator, platform)
             m.d.comb += [
                 generator.seed.eq(self.seed ^ ((column + 1) * GOLDEN_RATIO % 2**32)),
                 generator.start.eq(self.start),
-                generator.step.eq(leaves),
+                generator.step.eq(rounded & self.out.ready),
             ]
         return m
 
-    def _convert(self, m: Module, platform, column: int, moves, offset) -> None:
-        """A column's register of what is rounded, and its results."""
+    def _convert(self, m: Module, platform, column: int, state, offset) -> None:
+        """A column's registers of what is rounded, and its results."""
         config, converter = self.config, self._converters[column]
-        value = Signal(RESULT_BITS, name=f"value_{column}", reset_less=True)
-        with m.If(moves):
-            m.d.sync += value.eq(self._rounders[column].value)
+        moves, shown, behind, free = state
+        rounded = self._rounders[column].value
+        value, later = (Signal(RESULT_BITS, name=f"{name}_{column}", reset_less=True) for name in ("value", "behind"))
+        with m.If(moves & shown):
+            m.d.sync += later.eq(rounded)
+        with m.If(free & (moves | behind)):
+            m.d.sync += value.eq(Mux(behind, later, rounded))
         m.submodules[f"converter_{column}"] = placed(converter, platform)
         m.d.comb += [
             converter.value.eq(value),
