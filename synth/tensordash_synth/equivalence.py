@@ -37,6 +37,7 @@ module _edge (input D, C, output Q);
 endmodule
 """
 CLOCK: Bit = ("clk", 0)
+RESET: Bit = ("rst", 0)
 
 
 def prove_equivalence(
@@ -207,8 +208,8 @@ def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[st
 class _Pairs:
     """What must be equal in two views of a module whose registers correspond by name.
 
-    A register of the first that the second has merged with another, or found constant, is what it was merged with; one
-    that the second lacks may hold anything.
+    A register of the first that the second has merged with another, or found constant, is what it was merged with. One
+    that the second lacks is what a reset makes it, if that is proven to stay; if not, it may hold anything.
     """
 
     def __init__(self, one: Registers, other: Registers, name: str) -> None:
@@ -222,8 +223,12 @@ class _Pairs:
         counterparts = _counterparts(one, other)
         if lonely := set(other.registers) - {each & ~1 for each in counterparts.values() if each is not None}:
             raise SynthesisError(f"equivalence of {name}: no register of the RTL is {other.names[min(lonely)][0]}")
+        constants = _constants(one, [state for state, counterpart in counterparts.items() if counterpart is None])
         for state, counterpart in counterparts.items():
-            first[state] = graph.input() if counterpart is None else second[counterpart & ~1] ^ (counterpart & 1)
+            if counterpart is not None:
+                first[state] = second[counterpart & ~1] ^ (counterpart & 1)
+            else:
+                first[state] = constants[state] if state in constants else graph.input()
         graph.add(one, first)
         graph.add(other, second)
 
@@ -241,6 +246,9 @@ class _Pairs:
                 # A constant stays what it is.
                 became = other.registers.get(counterpart & ~1, 0) ^ (counterpart & 1)
                 self.pairs.append((literal(first, one.registers[state]), literal(second, became)))
+        for state, value in constants.items():
+            self.names.append(one.names[state][0])
+            self.pairs.append((literal(first, one.registers[state]), value))
 
     def proven(self, folder: Path, seconds: int) -> str | None:
         """Empty if all pairs are proven equal, the name of one that differs, None without an answer in time."""
@@ -299,6 +307,44 @@ def _counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
             state, inverted = states[seen[i].tobytes()]
             found[state] = literal ^ inverted
     return found
+
+
+def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
+    """Which of these registers stay at a value that they are reset to, or may have at power-up, and at which.
+
+    What random vectors cannot tell from a constant: that it is one is to be proven.
+    """
+    found: dict[int, int] = {}
+    left, resets = list(states), RESET in view.inputs
+    while left:
+        graph = Graph()
+        known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | found
+        known[view.inputs[CLOCK]] = 1
+        if resets:
+            known[view.inputs[RESET]] = 1
+        graph.add(view, known)
+        values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
+        becomes = [known[view.registers[each] & ~1] ^ (view.registers[each] & 1) for each in left]
+        seen = graph.simulate(values, [*(known[each] for each in left), *becomes])
+        decided = dict(found)
+        for state, before, after in zip(left, seen, seen[len(left) :], strict=False):
+            rises, falls = bool((after & ~before).any()), bool((before & ~after).any())
+            if resets and _same(after):
+                found[state] = int(after.any())
+            elif not resets and state not in found and rises != falls:
+                found[state] = int(rises)
+            elif state in found and (falls if found[state] else rises):  # it does not stay
+                del found[state]
+        left = [state for state in left if state in found or state not in decided]
+        if found == decided and not resets:
+            break
+        resets = False
+    return found
+
+
+def _same(bits: np.ndarray) -> bool:
+    """Whether a bit is the same in all vectors."""
+    return not bits.any() or not (~bits).any()
 
 
 def _counterpart(bits: Sequence[Bit], other: Registers) -> int | None:

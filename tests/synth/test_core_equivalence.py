@@ -83,3 +83,27 @@ def test_a_register_that_is_called_by_a_choice_is_found(tmp_path):
     inverted = "reg q; always @(posedge clk) q <= {next}; assign y = {{~q, 1'b0}};"
     assert same_logic(one, module(inverted.format(next="~a")), "m", tmp_path)
     assert same_logic(one, module(inverted.format(next="a")), "m", tmp_path) is False
+
+
+@pytest.mark.parametrize(
+    ("reset", "becomes", "equal"),
+    [
+        ("if (rst) gone <= 1'b0; else", "gone & b", True),  # stays 0
+        ("if (rst) gone <= 1'b0; else", "gone | b", False),  # may become 1
+        ("if (rst) gone <= 1'b1; else", "gone & b", False),  # becomes 0
+        ("if (rst) gone <= 1'b1; else", "gone | b", False),  # stays 1, which is seen
+        ("if (b)", "1'b0", True),  # may be 0 at power-up
+        ("if (b)", "1'b1", False),
+    ],
+)
+def test_a_register_that_is_left_out_as_a_constant(reset, becomes, equal, tmp_path):
+    """It is what it is reset to, or may be at power-up, if it stays so: here the other view has zero for it."""
+
+    def module(register, value):
+        ports = "input clk, input rst, input a, input b, output q"
+        kept = "reg kept; always @(posedge clk) kept <= a;"
+        return f"module m({ports}); {kept} {register} assign q = kept ^ {value}; endmodule"
+
+    register = f"reg gone; always @(posedge clk) {reset} gone <= {becomes};"
+    verdict = same_logic(module(register, "gone"), module("", "1'b0"), "m", tmp_path)
+    assert verdict is equal

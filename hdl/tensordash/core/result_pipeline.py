@@ -24,8 +24,8 @@ FLAGS = ("fp32", "relu", "stochastic", "toward_zero")
 class ResultPipeline(Block):
     """Rounds rows of sums, and converts them.
 
-    Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle. Two rows wait at
-    `out`, so that its `ready` reaches registers only: what goes on behind it would stop the tile in the same cycle.
+    Timing: a row leaves as results two cycles after its last piece is taken; a row or a piece per cycle. Two rows wait
+    at `out`, so that its `ready` reaches registers only: what goes on behind it would stop the tile in the same cycle.
 
     Parameters
     ----------
