@@ -98,7 +98,7 @@ class Inflate(Block):
         slots, shift, out = self.slots, self.shift, self.out
         kept = [Signal(self.beat * self.width, name=f"kept_{k}", reset_less=True) for k in range(slots)]
         held = Signal(range(slots + 1))  # of them
-        head = Signal(shift, reset_less=True)  # the next unit
+        head = Signal(shift)  # the next unit
         done = Signal(self.number)  # parts of the group that have been given
         limit = Signal(
             len(self.limit), name="limit_left", reset_less=True

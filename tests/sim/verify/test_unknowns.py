@@ -1,21 +1,26 @@
 """Bits that are unknown in simulation: `if` takes an unknown enable for false, and hides it; plain Verilog does not.
 
 `tensordash.emission.emit` writes registers with an enable as ``if (enable)``; without `optimise` as muxes, where an
-unknown enable makes the register unknown. What a tile does must be the same in both, from unknown registers on.
+unknown enable makes the register unknown. What a tile or a core does must be the same in both, from unknown registers
+on.
 """
 
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from amaranth.hdl import Signal
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.core import Core
 from tensordash.emission.verilog import emit
 from tensordash.tile.pe import PE
 from tensordash.tile.tile import Tile
 from tensordash_sim.verify import run_bench, simulator_names
+from tensordash_sim.verify.core_run import CORE_BENCHES, run_core_bench
 
 pytestmark = pytest.mark.skipif("icarus" not in simulator_names(), reason="Verilator knows no unknown bits")
 
@@ -26,6 +31,9 @@ CONFIGS = {
     "int8": TileConfig(rows=2, columns=1, format="int8", sparsity="both", initial=True, pipeline=3),
 }
 
+
+CORE = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"])
+SLOW: tuple[Any, Any] = ((), pytest.mark.slow)
 
 TESTS = "random_traffic|output_blocked|reset_anywhere|c_alone|special_values|snapshots"
 """Of the bench: those that every part of a tile takes part in."""
@@ -51,6 +59,17 @@ def failures(config: TileConfig, folder: Path, *, optimise: bool) -> tuple[str, 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_no_unknown_bit_matters(name, tmp_path):
     assert failures(CONFIGS[name], tmp_path, optimise=False) == ()
+
+
+@pytest.mark.parametrize("bench", [pytest.param(name, marks=SLOW[name != "core_queue"]) for name in CORE_BENCHES])
+def test_no_unknown_bit_of_a_core_matters(bench, monkeypatch, tmp_path):
+    """Nor of its memories."""
+    monkeypatch.delenv("COCOTB_TEST_FILTER")
+    (tmp_path / "core.v").write_text(emit(Core(CORE), optimise=False))
+    how = {"effort": 0.1, "simulator": "icarus", "sources": [tmp_path / "core.v"]}
+    result = run_core_bench(bench, CORE, tmp_path, tmp_path / "run", **how)
+    assert result.tests > 1
+    assert result.failures == ()
 
 
 @pytest.mark.parametrize("optimise", [True, False])
