@@ -14,6 +14,7 @@ from . import (
     inflate_units,
     initial_store,
     layout,
+    load_bounds,
     multiplier,
     operand_mux,
     output_buffer,
@@ -62,6 +63,7 @@ CORE_PROOFS = (
     command_queue.PROOF,
     soft_reset.PROOF,
     tokens.PROOF,
+    load_bounds.PROOF,
     layout.PROOF,
     stream_feed.PROOF,
 )

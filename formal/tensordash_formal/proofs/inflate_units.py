@@ -116,7 +116,7 @@ class Inflated(Harness):
         dut, beat, part = self.dut, self.dut.beat, self.dut.part
         beats, out = dut.beats, dut.out
         given = out.valid & ~dut.start
-        self.claim("gives_nothing_but_groups_that_come", self.goes & ~self.short, when=given)
+        self.claim("gives_nothing_but_groups_that_come", self.goes & ~self.short, when=out.valid)
         for k in range(dut.number):
             before = dut.parts[k - 1] if k else 0
             self.claim("parts_are_given_in_order", dut.parts[k] | (self.part != k), when=given)
@@ -124,7 +124,7 @@ class Inflated(Harness):
                 "parts_are_given_in_order", (self.part == k) | ((self.part < k) & before), when=given & dut.parts[k]
             )
             there = self.known & (self.ends[k] <= (self.count + beats.valid) * beat)
-            self.claim("a_part_is_given_when_all_of_it_has_come", there, when=given & dut.parts[k])
+            self.claim("a_part_is_given_when_all_of_it_has_come", there, when=out.valid & dut.parts[k])
         self.claim("last_marks_the_end_of_a_group", dut.last == dut.parts[-1], when=given)
 
         for j, (there, place) in enumerate(zip(self.units.there, self.units.place[:-1], strict=True)):
