@@ -24,6 +24,7 @@ from . import (
     soft_reset,
     staging_buffer,
     staging_ring,
+    store_bounds,
     stream_feed,
     tile,
     tile_control,
@@ -64,6 +65,7 @@ CORE_PROOFS = (
     soft_reset.PROOF,
     tokens.PROOF,
     load_bounds.PROOF,
+    store_bounds.PROOF,
     layout.PROOF,
     stream_feed.PROOF,
 )
