@@ -32,6 +32,8 @@ def test_training_goes_on_where_it_stopped(tmp_path: Path, capfd: pytest.Capture
     _, err = call(f"train --preset core --model mlp --seed 4 -o {tmp_path / 'run'}", capfd, status=2)
     assert err.count("\n") == 1
     assert "is of seed = 3, not 4" in err
+    _, err = call(f"train --preset core --model mlp --seed 3 --batch 8 -o {tmp_path / 'run'}", capfd, status=2)
+    assert "is of batch = None, not 8" in err
 
 
 def test_the_tables(capfd: pytest.CaptureFixture[str]) -> None:

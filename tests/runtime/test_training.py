@@ -33,6 +33,20 @@ def test_losses_fall_as_pytorchs_do(name: str, count: int) -> None:
     assert mine == pytest.approx(plain, abs=0.2)
 
 
+@pytest.mark.parametrize(("name", "batch", "steps"), [("digits", 64, 24), ("mlp", 1540, 1), ("gpt", 2, 500)])
+def test_batches_of_another_size(name: str, batch: int, steps: int) -> None:
+    """Of digits SGD's rate grows with them; of texts Adam's does not."""
+    task, usual = load_task(name, batch=batch), load_task(name)
+    first = next(task.order(0))
+    assert len(first if name == "gpt" else first[0]) == batch
+    assert task.steps_per_epoch == steps == len(list(task.order(0)))
+    rates = [each.optimizer(each.model.parameters()).param_groups[0]["lr"] for each in (task, usual)]
+    assert rates[0] == pytest.approx(rates[1] * (1 if name == "gpt" else batch / 16))
+    for wrong in (0, 1541):
+        with pytest.raises(ValueError, match=r"batch must be an integer from 1 to \d+, not"):
+            load_task(name, batch=wrong)
+
+
 @pytest.mark.parametrize(
     ("preset", "steps"),
     [("nvfp4", 60), *(pytest.param(name, 300, marks=pytest.mark.slow) for name in ("nvfp4", "mxfp8", "mxfp4"))],
