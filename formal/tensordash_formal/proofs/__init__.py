@@ -11,6 +11,7 @@ from . import (
     deflate_units,
     drain,
     flags,
+    group_writer,
     inflate_units,
     initial_store,
     layout,
@@ -66,6 +67,7 @@ CORE_PROOFS = (
     tokens.PROOF,
     load_bounds.PROOF,
     store_bounds.PROOF,
+    group_writer.PROOF,
     layout.PROOF,
     stream_feed.PROOF,
 )

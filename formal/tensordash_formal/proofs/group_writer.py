@@ -1,0 +1,141 @@
+"""Group writer: results are written where the walk is, at positions that there are, and nowhere else."""
+
+from functools import reduce
+from operator import or_
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value, signed
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.core.group_writer import GroupWriter
+from tensordash.core.row_store import RowStore
+from tensordash.movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
+
+from ..harness import Anything, Fault, Harness, Stand
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+FIELDS = ("transposed", "fp32", "stride", "x_size")
+ADDRESS_BITS = 16
+MOST = (1 << DISTANCE_BITS) - 1
+
+
+class Written(Harness):
+    """A group writer between rows of anything, a walk that stands anywhere, and the buffer.
+
+    Where the walk stood when it was last told to go on is where the group is that is written next.
+
+    Source: docs/core.md, "Loops" and "Multiply"; the docstring of `GroupWriter`.
+    """
+
+    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        self.config, self.dut = config, GroupWriter(config)
+        super().__init__(self.dut, stands=(Stand(RowStore, Anything),), fault=fault, hollow=True)
+        self.lanes = config.tile.lanes
+        self._fields()
+        self._place()
+        for bank in range(self.lanes):
+            self._claim(bank)
+
+    def _fields(self) -> None:
+        """They stay while there are rows, and once they change a descriptor begins before rows come."""
+        m, dut = self.m, self.dut
+        names = [*FIELDS, *(("mask", "mask_offset") if self.config.mask else ())]
+        fields = Cat(getattr(dut, name) for name in names)
+        changes, stale = Signal(name="changes"), Signal(name="stale", init=1)
+        m.d.comb += changes.eq(fields != self.past(fields))
+        with m.If(dut.start):
+            m.d.sync += stale.eq(0)
+        with m.Elif(changes):
+            m.d.sync += stale.eq(1)
+        self.assume(~changes | dut.empty)
+        self.assume(~(changes | stale) | ~dut.rows.valid)
+        self.assume(~dut.start | (dut.empty & ~dut.rows.valid))
+        self.assume((dut.stride >= 1) & (dut.stride <= MOST_STRIDE))
+        self.steady = ~(changes | stale)
+
+    def _place(self) -> None:
+        m, dut, lanes = self.m, self.dut, self.lanes
+        self.address, self.x = Signal(ADDRESS_BITS, name="at_address"), Signal(signed(16), name="at_x")
+        self.loaded = Signal(name="loaded")
+        with m.If(dut.step):
+            m.d.sync += [self.address.eq(dut.address), self.x.eq(dut.x), self.loaded.eq(1)]
+        with m.If(dut.start):
+            m.d.sync += self.loaded.eq(0)
+        bits, shift = (lanes - 1).bit_length(), (self.config.fp32_groups - 1).bit_length()
+        self.end = Signal(ADDRESS_BITS + 2, name="end_of_positions")  # of the last group
+        m.d.comb += self.end.eq((dut.x_size + lanes - 1) >> bits << bits)
+
+        def distance(value: Value) -> Value:
+            return Mux(value < 0, 0, Mux(value > MOST, MOST, value))[:DISTANCE_BITS]
+
+        x = self.x
+        kept = self.probe("place_0", bits + 3 * DISTANCE_BITS + ADDRESS_BITS)
+        low = Cat(x[:bits], distance(-x), distance(dut.x_size - x), distance(self.end.as_signed() - x))
+        base = self.address + (x >> bits << Mux(dut.fp32, shift, 0))
+        ready, full = self.probe("placed", 1), self.probe("full", 1)
+        self.lemma(self.loaded, when=ready)
+        self.lemma(kept == Cat(low, base[:ADDRESS_BITS]), when=ready & self.steady)
+        self.lemma(~full, when=~self.steady)
+
+    def _claim(self, bank: int) -> None:
+        """Some position of the group is in the bank, and some word of it at the address."""
+        dut, lanes = self.dut, self.lanes
+        bits, words = (lanes - 1).bit_length(), self.config.fp32_groups
+        port = dut.write.address[bank]
+        found: list[Value] = []
+        for i in range(lanes):
+            at = Signal(signed(ADDRESS_BITS + 3), name=f"position_{bank}_{i}")
+            self.m.d.comb += at.eq(self.x + i * dut.stride)
+            there = (at >= 0) & (at < self.end.as_signed()) & (at[:bits] == bank)
+            for word in range(words):
+                place = (self.address + ((at >> bits) * Mux(dut.fp32, words, 1)) + word)[:ADDRESS_BITS]
+                inside = (place < self.config.groups) & (place[: len(port)] == port)
+                found.append(there & inside & (dut.fp32 | (word == 0)))
+        written = dut.write.valid & dut.write.enable[bank]
+        self.claim("a_bank_is_written_where_a_position_is", reduce(or_, found), when=written)
+
+
+def _bank_is_one_further(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.write.address[1].eq(sound.write.address[1] + 1)
+
+
+def _writes_all_banks(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.write.enable.eq(-1)
+
+
+def _has_a_position_more(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.limit.eq(outer.limit + 1)
+
+
+def _negative_ones_count(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.first.eq(0)
+
+
+def _all_is_fp32(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.fp32.eq(Const(1))
+
+
+def _broken(title: str, fault: Fault, kind: type[Block] = GroupWriter) -> Broken:
+    return Broken(claim="a_bank_is_written_where_a_position_is", title=title, kind=kind, fault=fault, depth=14)
+
+
+BROKEN = (
+    _broken("a bank is written one place further on", _bank_is_one_further),
+    _broken("all banks are written", _writes_all_banks),
+    _broken("a position behind the last is written", _has_a_position_more, Placement),
+    _broken("positions below zero are written", _negative_ones_count, Placement),
+    _broken("a group has the place of an FP32 one", _all_is_fp32),
+)
+
+PROOF = Proof(
+    name="group_writer",
+    build=Written,
+    applies=lambda config: isinstance(config, CoreConfig) and config.parts("a") == 1,
+    broken=BROKEN,
+    cover_depth=12,
+    breaks=load_any_preset("core"),
+)
