@@ -252,8 +252,9 @@ def block_cycles(
     # A group of FP32 is written a word, or as many of its positions, at a time.
     batches = config.fp32_groups if fp32 else 1
     words = gcd(stride, lanes) * (1 + 2 * mask) * (1 if transposed else batches)
-    # Two rows of the next batch wait for the last word; then come the others, if it has more.
-    written = batches * (words * parts + 1 + (lanes // batches - 2) * row + (fp32 & (parts > 1)))
+    # Three rows of the next batch wait for the last word, with which the first is taken; then come the others, if any.
+    more = lanes // batches - 1
+    written = batches * (words * parts + min(more, 2) + max(more - 2, 0) * row + (fp32 & (parts > 1)))
     # Meanwhile the next rows' biases are read.
     return config.parts("b") * max(rows + bias * (2 * parts - add), written)
 
