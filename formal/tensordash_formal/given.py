@@ -1,15 +1,19 @@
 """A unit's descriptor as it was given, beside the hardware: what proofs about units are written in."""
 
+from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from tensordash.configuration.descriptors import BITS, Operation
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-__all__ = ["MOST_STRIDE", "GivenDescriptor"]
+from .harness import Fault, Harness
+
+__all__ = ["MOST_STRIDE", "GivenDescriptor", "beat_of", "changed_word"]
 
 MOST_STRIDE = 4
+WORD = 32
 
 
 class GivenDescriptor:
@@ -66,6 +70,14 @@ class GivenDescriptor:
                 rules.append((self.beat != beat) | (value <= MOST_STRIDE))
         return Cat(*rules).all()
 
+    def follow(self, harness: Harness) -> None:
+        """The unit's own register of descriptors goes along."""
+        harness.lemma(harness.probe("present", 1) == self.whole)
+        harness.lemma(self.whole, when=self.begun)
+        harness.lemma(self.beat <= COMMAND_BEATS)
+        beat = harness.probe("descriptor_beat", COMMAND_BEATS)
+        harness.lemma(beat == Mux(self.whole, 1, Const(1, COMMAND_BEATS) << self.beat[:2]))
+
     def used(self) -> int:
         """The bits of a descriptor that have a field."""
         return sum(field.mask for field in self._fields.values())
@@ -75,3 +87,24 @@ class GivenDescriptor:
         field = self._fields[name]
         bits = self.bits[field.low : field.low + field.width]
         return bits.as_signed() if field.signed else bits
+
+
+def beat_of(m: Module, unit: Any) -> Signal:
+    """For faults: which beat of a descriptor a unit takes next."""
+    beat = Signal(range(COMMAND_BEATS), name="beat_of_descriptor")
+    with m.If(unit.command.descriptor.valid & unit.command.descriptor.ready):
+        m.d.sync += beat.eq(beat + 1)
+    return beat
+
+
+def changed_word(number: int, change: Callable[[Value], Value]) -> Fault:
+    """A fault: a unit gets another word of its descriptors, of 32 bits, than it was given."""
+    low = WORD * number % COMMAND_BITS
+
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        payload = outer.command.descriptor.payload
+        changed = Cat(payload[:low], change(payload[low : low + WORD])[:WORD], payload[low + WORD :])
+        now = beat_of(m, outer) == WORD * number // COMMAND_BITS
+        m.d.comb += sound.command.descriptor.payload.eq(Mux(now, changed, payload))
+
+    return fault

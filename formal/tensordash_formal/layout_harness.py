@@ -119,7 +119,7 @@ class LaidOut(Harness):
         """Places in the nest that go along with the hardware's stages, and what each stage says of its own."""
         nest, m, read = self.nest, self.m, self.dut.read
         bits = {name: self.probe(name, 1) for name in ("walking", "walked_valid", "asked_valid", "came_valid")}
-        bits |= {name: self.probe(name, 1) for name in ("turned_valid", "beyond", "outside", "running", "present")}
+        bits |= {name: self.probe(name, 1) for name in ("turned_valid", "beyond", "outside", "running")}
         self.bits = bits
         turn = self.probe("turn", 2)
         last_turn = nest.turns() - 1
@@ -203,12 +203,8 @@ class LaidOut(Harness):
     def _descriptor(self) -> None:
         """What the unit has is what was given."""
         nest, bits = self.nest, self.bits
-        self.lemma(bits["present"] == nest.whole)
+        nest.follow(self)
         self.lemma(bits["running"] == nest.begun)
-        self.lemma(nest.beat <= 4)
-        self.lemma(nest.whole, when=nest.begun)
-        beat = self.probe("descriptor_beat", 4)
-        self.lemma(beat == Mux(nest.whole, 1, Const(1, 4) << nest.beat[:2]))
         mine = self.probe("descriptor", len(nest.bits))
         for k in range(4):
             used = nest.used() >> 128 * k & ((1 << 128) - 1)

@@ -13,6 +13,7 @@ from tensordash.movers.layout import Layout
 from tensordash.movers.placement import Placement
 from tensordash.movers.walk import Walk
 
+from ..given import changed_word
 from ..harness import Fault
 from ..layout_harness import LaidOut
 from ..layout_nest import LOOPS
@@ -42,12 +43,7 @@ def _writes_once_more(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _base_wraps(m: Module, sound: Any, outer: Any) -> None:
-    payload, words = outer.command.descriptor.payload, outer.words
-    first = Signal(init=1)
-    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
-        m.d.sync += first.eq(0)
-    base = payload[32:48] & (words - 1)
-    m.d.comb += sound.command.descriptor.payload.eq(Mux(first, Cat(payload[:32], base, payload[48:]), payload))
+    changed_word(1, lambda word: Cat(word[:16] & (outer.words - 1), word[16:]))(m, sound, outer)
 
 
 def _outermost_stands(m: Module, sound: Any, outer: Any) -> None:
@@ -60,14 +56,6 @@ def _loop_is_short(m: Module, sound: Any, outer: Any) -> None:
 
 def _ports_stand_together(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.stride.eq(1)
-
-
-def _never_transposed(m: Module, sound: Any, outer: Any) -> None:
-    first = Signal(init=1)
-    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
-        m.d.sync += first.eq(0)
-    payload = outer.command.descriptor.payload
-    m.d.comb += sound.command.descriptor.payload.eq(Cat(payload[:24], payload[24] & ~first, payload[25:]))
 
 
 def _last_position_is_one_further(m: Module, sound: Any, outer: Any) -> None:
@@ -121,7 +109,7 @@ BROKEN = (
     _broken("a_position_has_its_value", "the outermost loop does not step", _outermost_stands, Walk),
     _broken("a_position_has_its_value", "loop 1 has a turn too few", _loop_is_short, Walk, 15),
     _broken("a_position_has_its_value", "ports' positions are next to each other", _ports_stand_together, Aligner),
-    _broken("a_position_has_its_value", "nothing is transposed", _never_transposed),
+    _broken("a_position_has_its_value", "nothing is transposed", changed_word(0, lambda word: word & ~(1 << 24))),
     _broken(
         "zeros_where_no_position_is", "there is a position more than x_size", _last_position_is_one_further, Placement
     ),

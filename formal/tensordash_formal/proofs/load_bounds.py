@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Elaboratable, Instance, Module, Mux, Signal, Value
+from amaranth.hdl import Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -12,16 +12,15 @@ from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.load import Load
 
-from ..given import GivenDescriptor
+from ..given import changed_word
 from ..harness import Fault, Harness, Stand
+from ..move_nest import MoveNest
 from ..proof import Broken, Proof
 
 __all__ = ["PROOF"]
 
 WAIT, FIRST, RUNS, TABLE, DRAIN, UNITS = range(6)
-FOLDED = (5, 6, 7)
-"""Words of a descriptor that a compressed move has other fields in, once it is whole."""
-COUNT_BITS = 24
+COUNT_BITS, WORD = 24, 32
 """Of groups and beats that are counted beside the hardware."""
 
 
@@ -86,11 +85,11 @@ class Bounded(Harness):
         self.config = config
         self.dut = dut = Load(config=config)
         super().__init__(dut, stands=(Stand(Inflate, AnyGroups),), fault=fault, hollow=True)
-        self.given = GivenDescriptor(self.m, dut.command, OPERATIONS["load"])
+        self.given = MoveNest(self.m, dut.command, OPERATIONS["load"], config)
         self.assume(self.given.legal(dut.command.descriptor.payload))
         self.assume(dut.halt | ~self.past(dut.halt))
         self._memory()
-        self._nest()
+        self._count()
         self._claims()
         self._follow()
 
@@ -109,35 +108,24 @@ class Bounded(Harness):
             ~axi.rvalid | Mux(self.bursts == 1, axi.rlast == (self.owed == 1), axi.rlast | (self.owed > self.bursts))
         )
 
-    def _nest(self) -> None:
-        """Runs of a plain move that are asked for, and the groups of all of them."""
+    def _count(self) -> None:
+        """Groups that are asked for, and those that are written."""
         m, given = self.m, self.given
         shift = self.dut.beats.bit_length() - 1
         valid, ready = (self.port(f"reader.request_{name}", 1) for name in ("valid", "ready"))
         bits = self.config.address_bits - self.dut.skipped
         payload = self.port("reader.request_payload", bits + self.dut._reader.count_bits)
         self.count = payload[bits:]
-        self.runs = valid & ready & ~self.compressed
+        m.d.comb += given.runs.eq(valid & ready & ~self.compressed)
         self.asked, self.written = Signal(COUNT_BITS, name="asked"), Signal(COUNT_BITS, name="written")
-        self.turns = [Signal(16, name=f"turns_{k}") for k in (1, 2, 3)]
-        self.over = Signal(name="over")
-        counts = [given[f"count_{k}"] for k in (1, 2, 3)]
-        ends = [turn == 1 for turn in self.turns]
-        with m.If(self.runs):
+        with m.If(given.runs):
             m.d.sync += self.asked.eq(self.asked + (self.count >> shift))
-            m.d.sync += self.turns[0].eq(Mux(ends[0], counts[0], self.turns[0] - 1))
-            with m.If(ends[0]):
-                m.d.sync += self.turns[1].eq(Mux(ends[1], counts[1], self.turns[1] - 1))
-            with m.If(ends[0] & ends[1]):
-                m.d.sync += self.turns[2].eq(self.turns[2] - 1)
-            m.d.sync += self.over.eq(Cat(ends).all())
         write = self.dut.buffer
         last = self.port("inflate.last", 1)
         with m.If(write.valid & write.ready & last):
             m.d.sync += self.written.eq(self.written + 1)
         with m.If(given.loads):
-            m.d.sync += [self.asked.eq(Mux(self.compressed, given["count_0"], 0)), self.written.eq(0), self.over.eq(0)]
-            m.d.sync += [turn.eq(count) for turn, count in zip(self.turns, counts, strict=True)]
+            m.d.sync += [self.asked.eq(Mux(self.compressed, given["count_0"], 0)), self.written.eq(0)]
 
     @property
     def compressed(self) -> Value:
@@ -153,9 +141,9 @@ class Bounded(Harness):
             self.claim("group_n_goes_n_places_on", place == (first + written)[: len(place)], when=write.valid)
         self.claim("nothing_is_written_beyond_the_buffer", first + written < self.config.groups, when=write.valid)
         self.claim("no_group_is_written_that_was_not_asked_for", written < self.asked, when=write.valid)
-        self.claim("runs_are_those_of_the_loops", ~self.over & given.begun, when=self.runs)
+        self.claim("runs_are_those_of_the_loops", ~given.over & given.begun, when=given.runs)
         shift = self.dut.beats.bit_length() - 1
-        self.claim("a_run_has_the_groups_that_stand_together", self.count == given["count_0"] << shift, when=self.runs)
+        self.claim("a_run_has_the_groups_that_stand_together", self.count == given["count_0"] << shift, when=given.runs)
 
     def _follow(self) -> None:
         """What makes it inductive: its registers are those beside it."""
@@ -165,13 +153,8 @@ class Bounded(Harness):
         reader = {name: self.probe(f"reader.{name}", width) for name, width in self._registers().items()}
         left, on_way = reader["left"], reader["on_way"]
         self.lemma(state <= UNITS)
-        self.lemma(given.beat <= 4)
-        self.lemma(self.probe("present", 1) == given.whole)
+        given.follow(self)
         self.lemma(begun == (state != WAIT))
-        self.lemma(given.whole, when=begun)
-        beat = self.probe("descriptor_beat", 4)
-        for k in range(4):
-            self.lemma(beat[k] == ((given.beat == k) | (given.whole if k == 0 else 0)))
         self._descriptor()
         # The reader and memory.
         self.lemma(on_way == self.bursts)
@@ -190,11 +173,9 @@ class Bounded(Harness):
         self.lemma((self.asked == 0) | (first + self.asked <= config.groups), when=plain)
         self.lemma(self.asked <= config.groups, when=plain)
         self.lemma(address == first + self.asked, when=plain)
-        self.lemma((self.asked == 0) & ~self.over, when=plain & (state == FIRST))
-        self.lemma(~self.over, when=plain & (state == RUNS))
-        for k, turn in enumerate(self.turns):
-            inside = self.probe(f"walk_turns_{k + 1}", 16) if k < 2 else self._word(5)[16:]
-            self.lemma(inside == turn, when=plain & ~self.over)
+        self.lemma((self.asked == 0) & ~given.over, when=plain & (state == FIRST))
+        self.lemma(~given.over, when=plain & (state == RUNS))
+        given.follow_turns(self, when=plain & ~given.over)
         # Of compressed ones.
         compressed = begun & self.compressed
         comes, more = self.probe("inflate.comes", 1), self.probe("inflate.left", 16)
@@ -216,25 +197,15 @@ class Bounded(Harness):
             "offered": 1,
         }
 
-    def _word(self, number: int) -> Value:
-        return self.probe(f"descriptor_{number}", 32)
-
     def _descriptor(self) -> None:
         """What the unit keeps of it, as far as it does not change."""
         given = self.given
-        for number in (0, 3, 4, 5):
-            word, same = self._word(number), given.bits[32 * number : 32 * number + 32]
-            come = given.beat > number // 4
-            if number == 3:
-                self.lemma(word[:16] == same[:16], when=come & ~given.begun)
-                self.lemma(word[:16] == (same[:16] + self.written)[:16], when=given.begun)
-            elif number == 5:
-                self.lemma(word == same, when=come & ~given.begun & ~self.compressed)
-                self.lemma(word[:16] == same[:16], when=given.begun & ~self.compressed)
-            elif number == 0:
-                self.lemma(word[24] == same[24], when=come)
-            else:
-                self.lemma(word == same, when=come)
+        words = {k: self.probe(f"descriptor_{k}", WORD) for k in (0, 3, 4)}
+        self.lemma(words[0][24] == given["compressed"], when=given.beat > 0)
+        address = given["address"] + Mux(given.begun, self.written, 0)
+        self.lemma(words[3][:16] == address[:16], when=given.beat > 0)
+        self.lemma(words[4] == given.bits[4 * WORD : 5 * WORD], when=given.beat > 1)
+        given.follow_words(self, (5,), when=~self.compressed)
 
 
 def _writes_always(m: Module, sound: Any, outer: Any) -> None:
@@ -243,33 +214,6 @@ def _writes_always(m: Module, sound: Any, outer: Any) -> None:
 
 def _bank_is_one_further(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.buffer.address[1].eq(sound.buffer.address[1] + 1)
-
-
-def _buffer_wraps(m: Module, sound: Any, outer: Any) -> None:
-    """The highest bits of the address are lost."""
-    payload = outer.command.descriptor.payload
-    first = Signal(2)
-    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
-        m.d.sync += first.eq(first + 1)
-    m.d.comb += sound.command.descriptor.payload.eq(Mux(first == 0, Cat(payload[:96], payload[96:100]), payload))
-
-
-def _loop_runs_once_more(m: Module, sound: Any, outer: Any) -> None:
-    payload = outer.command.descriptor.payload
-    beat = Signal(2)
-    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
-        m.d.sync += beat.eq(beat + 1)
-    more = Cat(payload[:16], payload[16:32] + 1, payload[32:])
-    m.d.comb += sound.command.descriptor.payload.eq(Mux(beat == 1, more[:128], payload))
-
-
-def _run_is_longer(m: Module, sound: Any, outer: Any) -> None:
-    payload = outer.command.descriptor.payload
-    beat = Signal(2)
-    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
-        m.d.sync += beat.eq(beat + 1)
-    more = Cat((payload[:16] + 1)[:16], payload[16:])
-    m.d.comb += sound.command.descriptor.payload.eq(Mux(beat == 1, more, payload))
 
 
 def _beats_come_unasked(m: Module, sound: Any, outer: Any) -> None:
@@ -283,10 +227,12 @@ def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> B
 BROKEN = (
     _broken("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
     _broken("group_n_goes_n_places_on", "a bank is written one place further on", _bank_is_one_further),
-    _broken("nothing_is_written_beyond_the_buffer", "the buffer goes round", _buffer_wraps),
+    _broken("nothing_is_written_beyond_the_buffer", "the buffer goes round", changed_word(3, lambda word: word & 0xF)),
     _broken("no_group_is_written_that_was_not_asked_for", "beats come unasked", _beats_come_unasked, AxiReader),
-    _broken("runs_are_those_of_the_loops", "loop 1 runs once more", _loop_runs_once_more),
-    _broken("a_run_has_the_groups_that_stand_together", "a run has a group more", _run_is_longer),
+    _broken("runs_are_those_of_the_loops", "loop 1 runs once more", changed_word(4, lambda word: word + (1 << 16))),
+    _broken(
+        "a_run_has_the_groups_that_stand_together", "a run has a group more", changed_word(4, lambda word: word + 1)
+    ),
 )
 
 PROOF = Proof(

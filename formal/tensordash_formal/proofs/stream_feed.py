@@ -11,7 +11,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS
 from tensordash.core.multiply import Multiply
 
-from ..given import GivenDescriptor
+from ..given import GivenDescriptor, changed_word
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
 
@@ -158,11 +158,7 @@ class Fed(Harness):
         """What makes it inductive: how far the hardware's walk, and each bank, is ahead."""
         dut, passes, depth = self.dut, self.passes, self.dut.depth
         begun, going = passes.begun, passes.begun & ~passes.ended
-        self.lemma(self.probe("present", 1) == passes.whole)
-        self.lemma(passes.whole, when=begun)
-        self.lemma(passes.beat <= 4)
-        beat = self.probe("descriptor_beat", 4)
-        self.lemma(beat == Mux(passes.whole, 1, Const(1, 4) << passes.beat[:2]))
+        passes.follow(self)
         mine = self.probe("descriptor", len(passes.bits))
         names = ("steps", "a_streams", "b_streams", "a_base", "b_base")
         for name in names:
@@ -236,15 +232,6 @@ def _looks_away_from_late_banks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.a_read.ready.eq(-1)
 
 
-def _bases_swapped(m: Module, sound: Any, outer: Any) -> None:
-    payload = outer.command.descriptor.payload
-    beat = Signal(2)
-    with m.If(outer.command.descriptor.valid & outer.command.descriptor.ready):
-        m.d.sync += beat.eq(beat + 1)
-    swapped = Cat(payload[:96], payload[112:], payload[96:112])
-    m.d.comb += sound.command.descriptor.payload.eq(Mux(beat == 2, swapped, payload))
-
-
 def _offers_one_more(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.available.eq(sound.available + ((sound.available != 0) & (sound.available != outer.depth)))
 
@@ -290,7 +277,11 @@ BROKEN = (
         "every_step_is_offered_from_its_word", "a bank that is written is not waited for", _looks_away_from_late_banks
     ),
     _broken("every_step_is_offered_from_its_word", "bank 0 of side B shows its first word only", _no_streams_of_rows),
-    _broken("every_step_is_offered_from_its_word", "sides have each other's first words", _bases_swapped),
+    _broken(
+        "every_step_is_offered_from_its_word",
+        "sides have each other's first words",
+        changed_word(11, lambda word: word.rotate_left(16)),
+    ),
     _broken("all_that_can_be_read_is_offered", "one step is offered of several", _half_of_it),
     _broken("done_after_the_last_step", "it is done with the first step", _done_at_once),
     _broken("the_error_is_the_descriptors", "errors are not told", _no_error),
