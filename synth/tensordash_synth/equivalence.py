@@ -3,7 +3,7 @@
 import re
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -292,14 +292,9 @@ def _counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
     lonely = set(other.registers) - {each & ~1 for each in found.values() if each is not None}
     if not lonely:
         return found
-    graph = Graph()
-    known = {literal: graph.input() for literal in [*one.inputs.values(), *one.registers]}
-    graph.add(one, known)
     nets = [(bit, each) for bit, each in other.nets.items() if each & ~1 in lonely and bit in one.nets]
     missing = [state for state, counterpart in found.items() if counterpart is None]
-    wanted = [*missing, *(one.nets[bit] for bit, _ in nets)]
-    values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
-    seen = graph.simulate(values, [known[each & ~1] ^ (each & 1) for each in wanted])
+    seen = _seen(one, [*missing, *(one.nets[bit] for bit, _ in nets)])
     states = {seen[i].tobytes(): (state, 0) for i, state in enumerate(missing)}
     states |= {(~seen[i]).tobytes(): (state, 1) for i, state in enumerate(missing)}
     for i, (_, literal) in enumerate(nets, len(missing)):
@@ -317,15 +312,8 @@ def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
     found: dict[int, int] = {}
     left, resets = list(states), RESET in view.inputs
     while left:
-        graph = Graph()
-        known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | found
-        known[view.inputs[CLOCK]] = 1
-        if resets:
-            known[view.inputs[RESET]] = 1
-        graph.add(view, known)
-        values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
-        becomes = [known[view.registers[each] & ~1] ^ (view.registers[each] & 1) for each in left]
-        seen = graph.simulate(values, [*(known[each] for each in left), *becomes])
+        fixed = found | {view.inputs[CLOCK]: 1} | ({view.inputs[RESET]: 1} if resets else {})
+        seen = _seen(view, [*left, *(view.registers[each] for each in left)], fixed)
         decided = dict(found)
         for state, before, after in zip(left, seen, seen[len(left) :], strict=False):
             rises, falls = bool((after & ~before).any()), bool((before & ~after).any())
@@ -340,6 +328,15 @@ def _constants(view: Registers, states: Sequence[int]) -> dict[int, int]:
             break
         resets = False
     return found
+
+
+def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | None = None) -> np.ndarray:
+    """What literals are on random vectors of inputs and states, of which some may be fixed to 0 or 1."""
+    graph = Graph()
+    known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | dict(fixed or {})
+    graph.add(view, known)
+    values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
+    return graph.simulate(values, [known[each & ~1] ^ (each & 1) for each in literals])
 
 
 def _same(bits: np.ndarray) -> bool:
