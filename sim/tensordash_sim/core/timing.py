@@ -253,10 +253,13 @@ def block_cycles(
     batches = config.fp32_groups if fp32 else 1
     words = gcd(stride, lanes) * (1 + 2 * mask) * (1 if transposed else batches)
     # Three rows of the next batch wait for the last word, with which the first is taken; then come the others, if any.
+    # Of one that gets both, the partial sum is there by then.
     more = lanes // batches - 1
-    written = batches * (words * parts + min(more, 2) + max(more - 2, 0) * row + (fp32 & (parts > 1)))
-    # Meanwhile the next rows' biases are read.
-    return config.parts("b") * max(rows + bias * (2 * parts - add), written)
+    late = max(more - 2, 0) * (row - (add & bias))
+    written = batches * (words * parts + min(more, 2) + late + (fp32 & (parts > 1)))
+    # Meanwhile the next rows' biases are read, which wait for the mask.
+    read = bias * (2 * parts - add + (mask & (parts > 1)))
+    return config.parts("b") * max(rows + read, written)
 
 
 def block_cycles_of(config: CoreConfig, values: Mapping[str, int]) -> float:
