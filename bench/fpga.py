@@ -1,10 +1,11 @@
-"""Tiles on an FPGA: the tables of docs/cost.md, "On an FPGA", from placements that are made here.
+"""Tiles and a core on an FPGA: the tables of docs/cost.md, "On an FPGA", from placements that are made here.
 
     python bench/fpga.py                 # place what docs/fpga.json lacks, then write the page
     python bench/fpga.py int8            # of these only
     python bench/fpga.py --write         # place nothing, write the page
 
-Results are in docs/fpga.json, tile by tile: a run that was interrupted goes on. One placement runs at a time.
+Results are in docs/fpga.json, one by one: a run that was interrupted goes on. One placement runs at a time; a core's
+takes an hour.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import write_whole
 from tensordash_synth import place_fpga
 
@@ -25,7 +27,7 @@ TARGET = "ecp5"
 
 TILE = TileConfig(rows=2, columns=2, registered_ready=True)
 PE = replace(TILE, rows=1, columns=1)
-TILES = {
+DESIGNS: dict[str, TileConfig | CoreConfig] = {
     "int8, 2 x 2": replace(TILE, format="int8"),
     "int8": replace(PE, format="int8"),
     "fp8_e4m3": replace(PE, format="fp8_e4m3"),
@@ -34,8 +36,16 @@ TILES = {
     "fp16": PE,
     "fp16, 3 stages": replace(PE, pipeline=3),
     "bf16, hopper": replace(PE, format="bf16", accumulator="hopper"),
+    "core, fp8_e4m3, 3 stages": CoreConfig(
+        tile=TileConfig(format="fp8_e4m3", staging="ring", counters="snapshot", pipeline=3),
+        buffer=16,
+        stream_buffer=4,
+        axi_bits=64,
+        window=4,
+        outstanding=4,
+    ),
 }
-"""By what differs from `PE`: small ones, as routing takes its time."""
+"""By what differs from `PE`: small ones, as routing takes its time. A core has 16 PEs at the least."""
 
 
 def kept() -> dict[str, Any]:
@@ -45,25 +55,25 @@ def kept() -> dict[str, Any]:
 
 
 def measure(names: Iterable[str]) -> None:
-    """Place tiles, and keep each when it is done."""
+    """Place designs, and keep each when it is done."""
     for name in names:
-        config = TILES[name]
+        config = DESIGNS[name]
         if kept().get(name, {}).get("config") == config.digest:
             print(f"{name}: as before", flush=True)
             continue
         report = place_fpga(config, TARGET, jobs=1, progress=print)
         have = {**kept(), name: report.to_json()}
-        ordered = {each: have[each] for each in TILES if each in have}
+        ordered = {each: have[each] for each in DESIGNS if each in have}
         write_whole(RESULTS, json.dumps(ordered, indent=1) + "\n")
 
 
 def table(results: Mapping[str, Any]) -> str:
     """The tables, in Markdown."""
     lines = [
-        "| tile | part | LUTs | flip-flops | multipliers | clock, MHz | after | LUTs, ratio | clock, ratio |",
+        "| design | part | LUTs | flip-flops | multipliers | clock, MHz | after | LUTs, ratio | clock, ratio |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    paths = ["| tile | longest path | cells | in them, ns | between, ns |", "|---|---|---|---|---|"]
+    paths = ["| design | longest path | cells | in them, ns | between, ns |", "|---|---|---|---|---|"]
     for name, found in results.items():
         for design, label in (("tensordash", name), ("baseline", f"{name}, dense")):
             figures = found["fpga"][design]
@@ -94,15 +104,15 @@ def written(text: str, results: Mapping[str, Any]) -> str:
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tiles", nargs="*", metavar="TILE", help=f"of {'; '.join(TILES)}")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {'; '.join(DESIGNS)}")
     parser.add_argument("--write", action="store_true", help="place nothing, write the page")
     options = parser.parse_args()
-    if unknown := [name for name in options.tiles if name not in TILES]:
-        parser.error(f"TILE must be of {'; '.join(TILES)}, not {'; '.join(unknown)}")
+    if unknown := [name for name in options.names if name not in DESIGNS]:
+        parser.error(f"NAME must be of {'; '.join(DESIGNS)}, not {'; '.join(unknown)}")
     if not options.write:
-        measure(options.tiles or TILES)
+        measure(options.names or DESIGNS)
     write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), kept()))
-    if missing := [name for name in TILES if name not in kept()]:
+    if missing := [name for name in DESIGNS if name not in kept()]:
         print(f"not placed yet, and not on the page: {'; '.join(missing)}")
 
 

@@ -74,10 +74,10 @@ class Mutants(ABC):
         """What may be cut off below a module to compare it, the most first; last what has to be, of most nothing."""
         children = sorted({child for _, child in self._hierarchy.modules[module].children})
         inside = below(self._hierarchy, module) - {module}
-        apart, memories = (
-            [name for name in names if name in inside] for names in (self.subject.apart, self.subject.memories)
+        apart, opaque = (
+            [name for name in names if name in inside] for names in (self.subject.apart, self.subject.opaque)
         )
-        return [each for each in (children, apart) if each] + [memories]
+        return [each for each in (children, apart) if each] + [opaque]
 
     @abstractmethod
     def model(self) -> str:

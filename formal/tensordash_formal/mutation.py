@@ -1,5 +1,6 @@
 """Mutation: which wrong bits in the emitted Verilog benches and proofs find, and which of the rest change nothing."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -8,7 +9,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import code_digest, write_whole
+from tensordash.storage.user_cache import usable_cache
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
@@ -69,7 +71,7 @@ def mutate(
     Raises
     ------
     SimulatorError
-        If Icarus cannot run here, or a bench does not pass without a mutant.
+        If Icarus, or for a core Verilator, cannot run here, or a bench does not pass without a mutant.
     SynthesisError
         If Yosys fails.
     """
@@ -226,7 +228,11 @@ def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
     folder = Path(scratch.name)
     mutants = work.campaign.mutants(work.component, work.seed, folder)
     (folder / "all.v").write_text(mutants.model(), encoding="utf-8")
-    return mutants, Simulation("icarus", mutants.top, [folder / "all.v"], folder / "run")
+    # One process at a time, as a core takes minutes: the next finds what was built.
+    (cache := usable_cache("mutate")).mkdir(parents=True, exist_ok=True)
+    with (cache / "building").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return mutants, Simulation(work.subject.simulator, mutants.top, [folder / "all.v"], folder / "run")
 
 
 _kept: list[tempfile.TemporaryDirectory] = []
@@ -273,6 +279,11 @@ def _simulate(
 
 def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
     """Fate of a mutant, and what says so."""
+    refuting = partial(
+        _refuting, work.campaign.config, mutant.module, mutants.verilog(mutant), Solver(folder / "proofs")
+    )
+    if work.proofs and (name := next(refuting(quick=True), "")):
+        return "proof", name
     if by := _whole(work, simulation, work.effort, mutant.number):
         _sound(work, folder, work.effort)
         return "bench", by
@@ -283,13 +294,11 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     questions: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in cheap]
     late: list[tuple[Sequence[str], str]] = [(whole, mutant.module)]
     if around:
-        (questions if work.component in UNITS else late).append((mutants.subject.memories, mutants.top))
+        (questions if work.component in UNITS else late).append((mutants.subject.opaque, mutants.top))
     if equal := _first_equal(mutants, mutant, questions):
         return "equivalent", equal
-    if work.proofs:
-        text = mutants.verilog(mutant)
-        for name in _refuting(work.campaign.config, mutant.module, text, Solver(folder / "proofs")):
-            return "proof", name
+    if work.proofs and (name := next(refuting(quick=False), "")):
+        return "proof", name
     # Minutes where there are PEs below: last.
     if equal := _first_equal(mutants, mutant, late):
         return "equivalent", equal
@@ -314,11 +323,11 @@ def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: st
     return ""
 
 
-def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: Solver) -> Iterator[str]:
-    """Proofs, of the components that a module is part of, that do not go through with a mutant."""
+def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: Solver, *, quick: bool) -> Iterator[str]:
+    """Proofs, quick ones or the others, of the components that a module is part of, that fail with a mutant."""
     changed = _module(text, module)
     for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:
-        if not proof.applies(config):
+        if proof.quick is not quick or not proof.applies(config):
             continue
         harness = proof.build(config)
         emitted = harness.files["dut.v"]

@@ -111,6 +111,8 @@ class Proof:
         Cycles within which every claim says something.
     breaks : TileConfig or CoreConfig
         What broken variants are made of.
+    quick : bool
+        Answers come in seconds: mutants meet it before all of a bench.
     """
 
     name: str
@@ -122,6 +124,7 @@ class Proof:
     engine: str = "smtbmc z3"
     cover_depth: int = 8
     breaks: TileConfig | CoreConfig = field(default_factory=TileConfig)
+    quick: bool = False
 
     def prove(self, config: TileConfig | CoreConfig, solver: Solver) -> list[Result]:
         """Prove every claim for a tile or a core, and show that each says something."""

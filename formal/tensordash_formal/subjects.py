@@ -67,14 +67,16 @@ class Subject:
         What is changed: modules in it that no smaller subject has, and no memory.
     apart : tuple of str
         Modules in it that are subjects of their own, or memories: what is compared without them may be equal.
-    memories : tuple of str
-        Those among them that are never looked into.
+    opaque : tuple of str
+        Those among them that are never looked into: memories, and of a core its tile, whose multipliers take minutes.
     benches : tuple of str
         Modules with its tests.
     options : Mapping
         What the benches are told besides.
     effort : float
         Of the benches, as a multiple of what is asked for.
+    simulator : str
+        What the benches run on.
     code : tuple of Path
         What decides what the benches see.
     """
@@ -84,10 +86,11 @@ class Subject:
     text: str
     modules: tuple[str, ...]
     apart: tuple[str, ...]
-    memories: tuple[str, ...] = ()
+    opaque: tuple[str, ...] = ()
     benches: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     effort: float = 1.0
+    simulator: str = "icarus"
     code: tuple[Path, ...]
 
     @property
@@ -179,10 +182,12 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         text=text,
         modules=_own(hierarchy, apart),
         apart=apart,
-        memories=memories,
+        opaque=(*memories, *(_names(library, (core.tile,)) if component == "core" else ())),
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else OF_UNITS,
+        # Minutes to build, and then five times as fast as Icarus.
+        simulator="verilator" if component == "core" else "icarus",
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
 

@@ -1,4 +1,4 @@
-"""docs/cost.md says what docs/fpga.json holds, which is of the tiles that bench/fpga.py names."""
+"""docs/cost.md says what docs/fpga.json holds, which is of the designs that bench/fpga.py names."""
 
 import json
 from collections.abc import Iterator
@@ -28,9 +28,9 @@ def test_the_page_says_what_was_placed(bench: ModuleType) -> None:
     assert bench.written(text, changed) != text
 
 
-def test_what_was_placed_are_these_tiles(bench: ModuleType) -> None:
+def test_what_was_placed_are_these_designs(bench: ModuleType) -> None:
     kept = bench.kept()
     assert {name: found["config"] for name, found in kept.items()} == {
-        name: bench.TILES[name].digest for name in kept
+        name: bench.DESIGNS[name].digest for name in kept
     }, HOW
     assert kept

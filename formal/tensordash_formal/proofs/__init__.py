@@ -6,6 +6,7 @@ from . import (
     command_queue,
     core_axi,
     core_axi_lite,
+    core_wiring,
     counters,
     deflate,
     deflate_units,
@@ -57,6 +58,7 @@ PROOFS = (
 """Every proof about a tile, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
 
 CORE_PROOFS = (
+    core_wiring.PROOF,
     core_axi_lite.PROOF,
     core_axi.PROOF,
     deflate.PROOF,

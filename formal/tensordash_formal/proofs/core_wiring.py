@@ -1,0 +1,238 @@
+"""Between the units of a core: every input comes from where docs/core.md says, bit by bit, whatever the units do."""
+
+from collections.abc import Callable
+from typing import Any
+
+from amaranth.hdl import Cat, Const, Module, ResetSignal, Value
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import UNITS
+from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.registers import COUNTERS
+from tensordash.core.command_queue import CommandQueue
+from tensordash.core.core import Core
+from tensordash.core.registers import Registers
+from tensordash.core.sequencer import Sequencer
+from tensordash.emission.verilog import members
+from tensordash.memory.stream_buffer import StreamBuffer
+from tensordash.movers.layout import Layout
+from tensordash.movers.load import Load
+from tensordash.movers.read_arbiter import ReadArbiter
+from tensordash.movers.store import Store
+from tensordash.tile.tile import Tile
+
+from ..core_stands import ANYTHING
+from ..harness import Anything, Fault, Harness, Stand
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+STANDS = (
+    *ANYTHING,
+    *(Stand(kind, Anything) for kind in (Sequencer, Registers, CommandQueue, Load, Store, ReadArbiter)),
+)
+
+LINKS = (
+    ("descriptors", "command_queue.descriptors", "sequencer.descriptors"),
+    *(("descriptors", f"sequencer.{each}", f"{'output_unit' if each == 'output' else each}.command") for each in UNITS),
+    ("memory", "read_arbiter.first", "command_queue.axi"),
+    ("memory", "read_arbiter.second", "load.axi"),
+    ("memory", "m_axi", "read_arbiter.axi"),
+    ("memory", "m_axi", "store.axi"),
+    ("registers", "s_axi", "registers.axi"),
+    ("buffer", "layout_a.read", "buffer.reads_0"),
+    ("buffer", "layout_b.read", "buffer.reads_1"),
+    ("buffer", "output_unit.read", "buffer.reads_2"),
+    ("buffer", "store.buffer", "buffer.reads_3"),
+    ("buffer", "output_unit.write", "buffer.writes_0"),
+    ("buffer", "load.buffer", "buffer.writes_1"),
+    *(("streams", f"layout_{side}.write", f"stream_buffer_{side}.write") for side in "ab"),
+    *(("streams", f"multiply.{side}_read", f"stream_buffer_{side}.read") for side in "ab"),
+    ("sums", "tile.out", "output_unit.sums"),
+)
+"""A claim, and two interfaces that are one: all members of the second have a counterpart in the first."""
+
+NO_RESET = ("registers", "stream_buffer_a", "stream_buffer_b")
+ALIKE = ("size", "burst", "lock", "cache", "prot", "qos")
+"""What the proof `core_axi` knows of every burst."""
+OF_THE_TILE = {name: name for name in ("steps", "effectual", "stall_input", "stall_output")} | {"scheduled": "cycles"}
+"""Counters of a core that its tile counts, and the tile's names for them."""
+
+
+class Wired(Harness):
+    """A core of which there is nothing but wires and gates between its units: these may be anything.
+
+    Source: docs/core.md: the picture at its head, "Units", "Errors", "Registers".
+    """
+
+    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        self.dut = dut = Core(config)
+        super().__init__(dut, stands=STANDS, fault=fault, hollow=True)
+        self._blocks: dict[str, Block] = {
+            **{name: getattr(dut, name) for name in ("registers", "command_queue", "sequencer", "read_arbiter")},
+            **{name: getattr(dut, name) for name in ("unit_counters", "buffer", "tile")},
+            **{"output_unit" if name == "output" else name: unit for name, unit in dut.units.items()},
+            **{f"stream_buffer_{side}": streams for side, streams in dut.streams.items()},
+        }
+        # A unit that is broken at its ports has wrong wires around it.
+        self._broken_kind = fault[0] if fault else None
+        self._ends = {f"{unit}.{port}": each for unit, block in self._blocks.items() for port, *each in members(block)}
+        self._ends |= {port: each for port, *each in members(dut)}
+        self._seen: dict[str, Value] = {}
+        self._unsaid = {name for name in self._ends if self._is_driven(name)}
+        for claim, one, other in LINKS:
+            self._link(claim, one, other)
+        self._is("memory", "m_axi_awid", Const(0))
+        self._control()
+        self._tile(config)
+        self._counters()
+        fixed = {f"m_axi_a{way}{each}" for way in "rw" for each in ALIKE}
+        assert self._unsaid <= fixed, f"nothing is said of {min(self._unsaid - fixed)}"
+
+    def _is_driven(self, name: str) -> bool:
+        """Whether a port is what the wires give: an input of a unit, or an output of the core."""
+        return bool(self._ends[name][1]) == ("." in name)
+
+    def at(self, name: str) -> Value:
+        """What is at a port of a unit, or of the core."""
+        if name not in self._seen:
+            unit, _, port = name.partition(".")
+            value: Value = self._ends[name][0]
+            if port:
+                broken = type(self._blocks[unit]) is self._broken_kind
+                value = self.port(f"{unit}.sound.{port}" if broken else name, len(value))
+            self._seen[name] = Value.cast(value)
+        return self._seen[name]
+
+    def _is(self, claim: str, name: str, value: Value) -> None:
+        self._unsaid.remove(name)
+        self.claim(claim, self.at(name) == value)
+
+    def _link(self, claim: str, one: str, other: str) -> None:
+        for name in [each for each in self._ends if each.startswith(f"{other}_")]:
+            theirs = one + name.removeprefix(other)
+            driven, source = (name, theirs) if self._is_driven(name) else (theirs, name)
+            self._is(claim, driven, self.at(source))
+
+    def _control(self) -> None:
+        at = self.at
+        for name in ("enable", "queue_base", "queue_size", "tail"):
+            self._is("control", f"command_queue.{name}", at(f"registers.{name}"))
+        for name in ("done", "error", "failed", "ended"):
+            self._is("control", f"registers.{name}", at(f"sequencer.{name}"))
+        self._is("control", "registers.error_index", at("sequencer.done"))
+        self._is("control", "command_queue.done", at("sequencer.done"))
+        self._is("control", "registers.head", at("command_queue.head"))
+        asked_for = at("registers.enable") & (at("registers.tail") != at("command_queue.head"))
+        works = at("sequencer.busy") | ~at("command_queue.idle") | asked_for
+        self._is("control", "registers.busy", works & ~at("sequencer.failed"))
+        idle = [at(f"{unit}.idle") for unit in ("command_queue", "load", "store")]
+        self._is("control", "registers.idle", Cat(*idle).all())
+        self._is("control", "command_queue.halt", at("registers.halt") | at("sequencer.failed"))
+        for unit in ("load", "store"):
+            self._is("control", f"{unit}.halt", at("registers.halt"))
+        self._is("control", "irq", at("registers.irq"))
+        for unit in (each for each in self._blocks if each not in NO_RESET):
+            self.claim("resets", self.port(f"{unit}.rst", 1) == (ResetSignal() | at("registers.restart")))
+        self.claim("resets", self.port("registers.rst", 1) == ResetSignal())
+
+    def _tile(self, config: CoreConfig) -> None:
+        """Port p has the p-th values of a word, of bank k in line k; all ports move alike."""
+        at, bits = self.at, config.tile.lanes * config.value_bits
+        for side, ports in (("a", config.tile.columns), ("b", config.tile.rows)):
+            words = at(f"stream_buffer_{side}.data")
+            for port in range(ports):
+                lines = [words[(line * ports + port) * bits :][:bits] for line in range(config.tile.window_depth)]
+                self._is("steps", f"tile.{side}_{port}_steps", Cat(*lines))
+                for name in ("available", "last"):
+                    self._is("steps", f"tile.{side}_{port}_{name}", at(f"multiply.{name}"))
+        self._is("steps", "multiply.taken", at("tile.a_0_taken"))
+
+    def _counters(self) -> None:
+        at = self.at
+        for name in ("zeros", "non_finite", "overflow"):
+            self._is("counts", f"store.{name}", at(f"output_unit.{name}"))
+        self._is("counts", "output_unit.clear", at("store.clear"))
+        own = [name for name, _ in COUNTERS if name not in OF_THE_TILE]
+        copies = {name: at("unit_counters.counters")[32 * k :][:32] for k, name in enumerate(own)}
+        copies |= {name: at(f"tile.{theirs}") for name, theirs in OF_THE_TILE.items()}
+        self._is("counters", "registers.counters", Cat(*(copies[name] for name, _ in COUNTERS)))
+        runs = {unit: at("sequencer.running")[k] for k, unit in enumerate(UNITS)}
+        happens = {"cycles": Const(1), "multiplying": runs["multiply"]}
+        happens |= {f"{unit}_busy": value for unit, value in runs.items()}
+        # A load's beats have the second ID: descriptors are not counted.
+        happens["read_beats"] = at("m_axi_rvalid") & at("m_axi_rready") & (at("m_axi_rid") == 1)
+        happens["write_beats"] = at("m_axi_wvalid") & at("m_axi_wready")
+        self._is("counters", "unit_counters.events", Cat(*(happens[name] for name in own)))
+        self._is("counters", "unit_counters.take", at("registers.take"))
+        self._is("counters", "tile.snapshot", at("registers.take"))
+        for unit in ("unit_counters", "tile"):
+            self._is("counters", f"{unit}.clear", at("registers.clear"))
+
+
+def _given(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
+    """A fault in the wires of a port: `read` finds it in a unit, `change` makes of what is there what arrives."""
+
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        inside, outside = Value.cast(read(sound)), Value.cast(read(outer))
+        m.d.comb += inside.eq(change(outside))
+
+    return fault
+
+
+def _taken(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
+    """Likewise, of an output."""
+
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        m.d.comb += Value.cast(read(outer)).eq(change(Value.cast(read(sound))))
+
+    return fault
+
+
+def _stuck(bit: int, value: int = 0) -> Callable[[Any], Any]:
+    return lambda bits: bits | 1 << bit if value else bits & ~(1 << bit)
+
+
+def _broken(claim: str, title: str, kind: type[Block], fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=3)
+
+
+BROKEN = (
+    _broken(
+        "descriptors",
+        "the last bit of a descriptor's beat is lost",
+        Store,
+        _given(lambda unit: unit.command.descriptor.payload, _stuck(127)),
+    ),
+    _broken(
+        "descriptors",
+        "a load's error has no top bit",
+        Load,
+        _taken(lambda unit: unit.command.error, _stuck(3)),
+    ),
+    _broken("memory", "responses are always taken", Store, _taken(lambda unit: unit.axi.bready, _stuck(0, 1))),
+    _broken("memory", "a load's data lack a bit", ReadArbiter, _taken(lambda unit: unit.second.rdata, _stuck(99))),
+    _broken("registers", "WREADY is always there", Registers, _taken(lambda unit: unit.axi.wready, _stuck(0, 1))),
+    _broken("buffer", "layouts never wait", Layout, _given(lambda unit: unit.read.ready, _stuck(0, 1))),
+    _broken("buffer", "stores read in every cycle", Store, _taken(lambda unit: unit.buffer.valid, _stuck(0, 1))),
+    _broken("streams", "a bank is never written", StreamBuffer, _given(lambda unit: unit.write.bank, _stuck(2))),
+    _broken("sums", "the first bit of all sums is lost", Tile, _taken(lambda unit: unit.out.payload, _stuck(0))),
+    _broken("steps", "a step's last bit is lost", Tile, _given(lambda unit: unit.a[3].steps, _stuck(255))),
+    _broken("steps", "a row never sees the last step", Tile, _given(lambda unit: unit.b[1].last, _stuck(0))),
+    _broken("counts", "a count goes no further than 2^17", Store, _given(lambda unit: unit.overflow, _stuck(17))),
+    _broken("counters", "steps are counted up to 2^28", Tile, _taken(lambda unit: unit.steps, _stuck(28))),
+    _broken("counters", "a tile's counters are no copies", Tile, _given(lambda unit: unit.snapshot, _stuck(0, 1))),
+    _broken("control", "a load does not halt", Load, _given(lambda unit: unit.halt, _stuck(0))),
+    _broken("control", "the tail has 12 bits", CommandQueue, _given(lambda unit: unit.tail, _stuck(12))),
+    _broken("resets", "a soft reset begins at once", Registers, _taken(lambda unit: unit.restart, _stuck(0, 1))),
+)
+
+PROOF = Proof(
+    name="core_wiring",
+    build=Wired,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    breaks=load_any_preset("core"),
+    quick=True,
+)
