@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
 
 from .mutants import BitMutants, Mutants
 from .subjects import UNITS, components_of, subject_of
@@ -23,7 +24,7 @@ WIRED_UNITS = ("sequencer", "buffer", "stream_buffer", "layout", "load", "output
 WIRED = ("pe", "tile", "axi_stream", *WIRED_UNITS, "core")
 """Components with instances in them."""
 
-SMALL_CORE = CoreConfig.from_toml("", ["core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"])
+SMALL_CORE = load_any_preset("core", ("core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"))
 """The core whose parts are mutated: the preset's, with memories that programs fill sooner."""
 
 

@@ -1,5 +1,6 @@
 """Random legal programs: matrix products with everything that descriptors can say, and their data."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -23,7 +24,7 @@ PROGRAM = 0x1000
 """Where the ring of descriptors is, likewise."""
 
 FEW = 32
-"""Groups of a move that may have gaps between its runs in memory: others would not find room."""
+"""Groups of a move that may have gaps between its runs in memory, or of one beside: others would not find room."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,12 +49,18 @@ class RandomProgram:
     end: int
 
 
-def random_values(random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float) -> NDArray:
-    """Bit patterns of operands: so many zeros, the rest finite, subnormals and negative zeros among them."""
+def random_values(
+    random: Random, config: CoreConfig, shape: tuple[int, ...], zeros: float, *, large: bool = False
+) -> NDArray:
+    """Bit patterns of operands: so many zeros, the rest finite, subnormals and negative zeros among them.
+
+    None is beyond 2, so that sums stay small, unless they may be `large`: then some results are infinities.
+    """
     fmt = config.tile.a_format
     assert isinstance(fmt, FloatFormat)
     rng = np.random.default_rng(random.getrandbits(64))
-    exponents = rng.integers(0, 1 << (fmt.exponent_bits - 1), shape)  # not beyond 2, so that sums stay small
+    beyond = (1 << fmt.exponent_bits) - 1 if large else 1 << (fmt.exponent_bits - 1)
+    exponents = rng.integers(0, beyond, shape)
     bits = rng.integers(0, 2, shape) << (fmt.width - 1) | exponents << fmt.fraction_bits
     bits |= rng.integers(0, 1 << fmt.fraction_bits, shape)
     return np.where(rng.random(shape) < zeros, 0, bits).astype(value_type(fmt.width))
@@ -122,7 +129,6 @@ def random_program(
     flags = _flags(random, config)
     program = Program()
     region = config.groups // max(config.regions, 4)
-    places = {"b": 0, "a": region, "result": 2 * region, "bias": 3 * region, "mask": 3 * region + region // 2}
     # Rows are positions unless `transposed`: the result has groups of channels by groups of positions. Every port's
     # channel is written, counted, and has a bias and a mask, whether there are operands for it or not.
     # Positions of a strided result are apart, and what is between them stays.
@@ -131,16 +137,20 @@ def random_program(
     results = made * positions * (config.fp32_groups if flags["fp32"] else 1)
     if max(channel_groups * a_groups, channel_groups * b_groups, results) > region // 2:
         return random_program(random, config, size, edges=edges, at=at)
+    sizes = {"b": channel_groups * b_groups, "a": channel_groups * a_groups, "result": results}
+    sizes |= {"mask": results, "bias": -(-made * lanes * 4 // config.group_bytes)}
+    sizes["aside"] = random.randint(1, max(1, min(FEW, region // 2))) if random.random() < 0.5 else 0
+    places = _places(random, config, sizes)
+    large = random.random() < 0.2
     sides = [("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))]
     for side, position_count, share in random.sample(sides, 2):
-        values = random_values(random, config, (channels, position_count), share)
+        values = random_values(random, config, (channels, position_count), share, large=large)
         _load(program, random, config, writer, to_groups(values, config), places[side], f"layout_{side}")
     if flags["bias"]:
         bias = np.random.default_rng(random.getrandbits(64)).standard_normal(made * lanes).astype("<f4")
         data = bias.tobytes()
         data += bytes(-len(data) % config.group_bytes)
-        count = len(data) // config.group_bytes
-        program.add("load", memory=writer.put(data), address=places["bias"], count_0=count)
+        program.add("load", memory=writer.put(data), address=places["bias"], count_0=sizes["bias"])
     if flags["mask"]:
         width = config.fp32_groups if flags["fp32"] else 1
         values = random_values(random, config, (made * width * lanes, positions * lanes), 0.5)
@@ -153,6 +163,7 @@ def random_program(
     words = -(-chunk // depth)
     halves = {side: config.stream_words(side) // 2 for side in "ab"}
     turns = 2 if words * a_streams <= halves["a"] and words * b_streams <= halves["b"] else 1
+    beside = random.randrange(chunks)
     for index in range(chunks):
         first = index * chunk
         steps = min(chunk, channel_groups - first)
@@ -175,6 +186,10 @@ def random_program(
                     *_parted(random, Loop(count=streams * config.parts(side), x=lanes * stride)),
                 ],
             )
+        if sizes["aside"] and index == beside:  # not compressed: that could read what is being stored
+            values = random_values(random, config, (sizes["aside"], lanes * lanes), 0.5)
+            moves = {"address": places["aside"], "count_0": sizes["aside"]}
+            program.add("load", memory=writer.put(values.tobytes()), signal=["store"], **moves)
         final = index == chunks - 1
         program.add(
             "multiply",
@@ -210,12 +225,32 @@ def random_program(
         moves, offsets = _moves(random, groups)
         place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
         program.add("store", wait=["output"], memory=place, address=places["result"], **moves)
+    if sizes["aside"]:
+        place = writer.place(sizes["aside"] * config.group_bytes)
+        program.add("store", memory=place, wait=["load"], address=places["aside"], count_0=sizes["aside"])
     program.add("record", memory=writer.place(32, 32))
     program.add("end")
     title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
         f"{name} {value}" if name == "stride" else name for name, value in flags.items() if value
     )
     return RandomProgram(program=program, memory=memory, title=title, end=writer.place(0))
+
+
+def _places(random: Random, config: CoreConfig, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Where each tensor begins in the buffer, apart from the others and from its last group.
+
+    Most in a region of their own, so that units never meet; or one behind the other, and they do.
+    """
+    region, free = config.groups // max(config.regions, 4), config.groups - 1 - sum(sizes.values())
+    if free < 0 or random.random() < 0.5:
+        half = region // 2
+        places = {"b": 0, "a": region, "aside": region + half, "result": 2 * region}
+        return places | {"bias": 3 * region, "mask": 3 * region + half}
+    places, begin = {}, random.randint(0, free)
+    for name in random.sample(sorted(sizes), len(sizes)):
+        places[name] = begin
+        begin += sizes[name]
+    return places
 
 
 def _flags(random: Random, config: CoreConfig) -> dict[str, int]:
