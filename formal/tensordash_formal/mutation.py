@@ -298,7 +298,7 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
         (questions if work.component in UNITS else late).append((mutants.subject.opaque, mutants.top))
     if equal := _first_equal(mutants, mutant, questions):
         return "equivalent", equal
-    if work.proofs and (name := next(refuting(quick=False), "")):
+    if work.proofs and (name := next(refuting(), "")):
         return "proof", name
     # Minutes where there are PEs below: last.
     if equal := _first_equal(mutants, mutant, late):
@@ -324,7 +324,9 @@ def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: st
     return ""
 
 
-def _refuting(config: TileConfig | CoreConfig, module: str, text: str, solver: Solver, *, quick: bool) -> Iterator[str]:
+def _refuting(
+    config: TileConfig | CoreConfig, module: str, text: str, solver: Solver, *, quick: bool = False
+) -> Iterator[str]:
     """Proofs, quick ones or the others, of the components that a module is part of, that fail with a mutant."""
     changed = _module(text, module)
     for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:

@@ -15,7 +15,7 @@ from .cache import kept_document
 from .fpga_families import FAMILIES, FULL, RESOURCES, DeviceError, Family
 from .fpga_shell import SHELL, shell
 from .mapping import statistics
-from .nextpnr import ROUTER, TARGET_MHZ, PathDelay, placed_clock, require_nextpnr, run_nextpnr
+from .nextpnr import TARGET_MHZ, PathDelay, placed_clock, require_nextpnr, run_nextpnr
 from .run import Progress, pooled
 from .yosys import run_yosys
 
@@ -241,7 +241,7 @@ class _Flow:
             self.progress(f"{self.label}: placing on {device}")
             return run_nextpnr(self.family, part, NETLIST, self.folder, self.label, route=route)
 
-        key = [*self._key, *part.arguments, part.pins, require_nextpnr(self.family), f"{ROUTER} {route}"]
+        key = [*self._key, *part.arguments, part.pins, require_nextpnr(self.family), f"route {route}"]
         log: str = kept_document([*key, f"{TARGET_MHZ} MHz"], make)
         self.progress(f"{self.label}: {placed_clock(log, self.label).clocks_mhz[-1]:.1f} MHz")
         return log

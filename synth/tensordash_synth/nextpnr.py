@@ -20,7 +20,6 @@ signal.signal(signal.SIGINT, signal.SIG_DFL)
 sys.exit(getattr(importlib.import_module(sys.argv[1]), sys.argv[2])(sys.argv[3:]))
 """
 TARGET_MHZ = 100  # out of reach for these designs, so that every path is pulled at
-ROUTER = "router2"  # the other one is stuck for an hour where a core's multiplexers crowd
 TIME_LIMIT = 7200.0  # seconds
 NO_NEXTPNR = "{} is not installed: pip install '.[fpga]' in TensorDash's checkout"
 CLOCK = re.compile(r"Max frequency for clock\s+'[^']*': ([\d.]+) MHz")
@@ -182,7 +181,7 @@ def run_nextpnr(family: Family, part: Part, netlist: str, folder: Path, what: st
         (folder / "pins.txt").write_text(part.pins, encoding="utf-8")
         option, *start = family.pins
         arguments += [option, "".join([*start, "pins.txt"])]
-    arguments += ["--router", ROUTER] if route else ["--no-route"]
+    arguments += ["--no-route"] * (not route)
     program = [family.package.replace("-", "_"), family.program]
     try:
         code, text = run_logged(WORKER, [*program, *arguments], folder, "nextpnr.log", limit=TIME_LIMIT)

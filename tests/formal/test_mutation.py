@@ -163,11 +163,12 @@ def test_no_proof_is_asked_in_which_something_else_stands(monkeypatch):
     text = "module a(input x);\n  b b (.x(x));\nendmodule\nmodule b(input x);\nendmodule\n"
     harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""})
     fields = {"name": "p", "questions": lambda _: ["asked"]}
-    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, **fields)
+    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, quick=False, **fields)
     monkeypatch.setattr(mutation, "PROOFS", (proof,))
     asked = []
     solver = SimpleNamespace(solve=lambda question: asked.append(question) or SimpleNamespace(status="fail"))
     assert list(mutation._refuting(SMALL, "a", text, solver)) == ["p"]
+    assert list(mutation._refuting(SMALL, "a", text, solver, quick=True)) == []
     assert list(mutation._refuting(SMALL, "b", text, solver)) == []
     assert asked == ["asked"]
 
