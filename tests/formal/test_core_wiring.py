@@ -2,7 +2,7 @@
 
 import pytest
 
-from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.core_config import CoreConfig
 from tensordash_formal.proofs import core_wiring
 
 
@@ -12,4 +12,4 @@ def test_wires_that_nothing_is_said_of_are_no_proof(monkeypatch: pytest.MonkeyPa
     assert len(links) < len(core_wiring.LINKS)
     monkeypatch.setattr(core_wiring, "LINKS", links)
     with pytest.raises(AssertionError, match="nothing is said of"):
-        core_wiring.Wired(load_any_preset("core"))
+        core_wiring.Wired(CoreConfig())

@@ -188,8 +188,8 @@ def random_program(
             )
         if sizes["aside"] and index == beside:  # not compressed: that could read what is being stored
             values = random_values(random, config, (sizes["aside"], lanes * lanes), 0.5)
-            moves = {"address": places["aside"], "count_0": sizes["aside"]}
-            program.add("load", memory=writer.put(values.tobytes()), signal=["store"], **moves)
+            place = writer.put(values.tobytes())
+            program.add("load", memory=place, signal=["store"], address=places["aside"], count_0=sizes["aside"])
         final = index == chunks - 1
         program.add(
             "multiply",
