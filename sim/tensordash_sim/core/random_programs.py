@@ -139,8 +139,8 @@ def random_program(
         return random_program(random, config, size, edges=edges, at=at)
     sizes = {"b": channel_groups * b_groups, "a": channel_groups * a_groups, "result": results}
     sizes |= {"mask": results, "bias": -(-made * lanes * 4 // config.group_bytes)}
-    sizes["aside"] = random.randint(1, max(1, min(FEW, region // 2))) if random.random() < 0.5 else 0
-    places = _places(random, config, sizes)
+    sizes["aside"] = random.randint(1, min(FEW, region // 2)) if random.random() < 0.5 else 0
+    places = _places(random, config.groups - 1, region, sizes)
     large = random.random() < 0.2
     sides = [("b", b_positions, zeros), ("a", a_positions, random.choice([0.0, 0.5]))]
     for side, position_count, share in random.sample(sides, 2):
@@ -148,8 +148,7 @@ def random_program(
         _load(program, random, config, writer, to_groups(values, config), places[side], f"layout_{side}")
     if flags["bias"]:
         bias = np.random.default_rng(random.getrandbits(64)).standard_normal(made * lanes).astype("<f4")
-        data = bias.tobytes()
-        data += bytes(-len(data) % config.group_bytes)
+        data = bias.tobytes().ljust(sizes["bias"] * config.group_bytes, b"\0")
         program.add("load", memory=writer.put(data), address=places["bias"], count_0=sizes["bias"])
     if flags["mask"]:
         width = config.fp32_groups if flags["fp32"] else 1
@@ -188,8 +187,9 @@ def random_program(
             )
         if sizes["aside"] and index == beside:  # not compressed: that could read what is being stored
             values = random_values(random, config, (sizes["aside"], lanes * lanes), 0.5)
-            place = writer.put(values.tobytes())
-            program.add("load", memory=place, signal=["store"], address=places["aside"], count_0=sizes["aside"])
+            moved: dict[str, Any] = {"address": places["aside"], "count_0": sizes["aside"]}
+            program.add("load", memory=writer.put(values.tobytes()), signal=["store"], **moved)
+            program.add("store", memory=writer.place(values.nbytes), wait=["load"], **moved)
         final = index == chunks - 1
         program.add(
             "multiply",
@@ -225,9 +225,6 @@ def random_program(
         moves, offsets = _moves(random, groups)
         place = writer.place((max(offsets) + moves["count_0"]) * config.group_bytes)
         program.add("store", wait=["output"], memory=place, address=places["result"], **moves)
-    if sizes["aside"]:
-        place = writer.place(sizes["aside"] * config.group_bytes)
-        program.add("store", memory=place, wait=["load"], address=places["aside"], count_0=sizes["aside"])
     program.add("record", memory=writer.place(32, 32))
     program.add("end")
     title = f"{channels} channels in {chunks} chunks, {a_positions} by {b_positions}, zeros {zeros}, " + ", ".join(
@@ -236,12 +233,12 @@ def random_program(
     return RandomProgram(program=program, memory=memory, title=title, end=writer.place(0))
 
 
-def _places(random: Random, config: CoreConfig, sizes: Mapping[str, int]) -> dict[str, int]:
-    """Where each tensor begins in the buffer, apart from the others and from its last group.
+def _places(random: Random, room: int, region: int, sizes: Mapping[str, int]) -> dict[str, int]:
+    """Where each tensor begins in so many groups of the buffer, apart from the others.
 
     Most in a region of their own, so that units never meet; or one behind the other, and they do.
     """
-    region, free = config.groups // max(config.regions, 4), config.groups - 1 - sum(sizes.values())
+    free = room - sum(sizes.values())
     if free < 0 or random.random() < 0.5:
         half = region // 2
         places = {"b": 0, "a": region, "aside": region + half, "result": 2 * region}
