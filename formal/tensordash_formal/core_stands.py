@@ -5,6 +5,8 @@ from typing import Any
 from amaranth.hdl import Cat, Elaboratable, Instance, Module, Mux, Signal, Value
 
 from tensordash.block import Block
+from tensordash.configuration.descriptors import UNITS
+from tensordash.core.command_queue import CommandQueue
 from tensordash.core.multiply import Multiply
 from tensordash.core.output import Output
 from tensordash.core.sequencer import Sequencer
@@ -15,11 +17,17 @@ from tensordash.memory.stream_buffer import StreamBuffer
 from tensordash.movers.deflate import Deflate
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.layout import Layout
+from tensordash.movers.load import Load
+from tensordash.movers.read_arbiter import ReadArbiter
+from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
 
 from .harness import Anything, Stand
 
-__all__ = ["ANYTHING", "FREE_UNITS", "AnyBeats"]
+__all__ = ["ALL_BUT_REGISTERS", "ANYTHING", "FREE_UNITS", "INSTANCES", "AnyBeats"]
+
+INSTANCES = {unit: "output_unit" if unit == "output" else unit for unit in UNITS}
+"""What each unit is called in the Verilog: `output` is a word of it."""
 
 
 class AnyBeats(Elaboratable):
@@ -64,3 +72,5 @@ ANYTHING = tuple(Stand(kind, Anything) for kind in (Tile, Layout, Multiply, Outp
 """What is inside of a core and not at its ports."""
 FREE_UNITS = (*ANYTHING, Stand(Sequencer, Anything), Stand(Inflate, Anything), Stand(Deflate, AnyBeats))
 """All but registers, command queue, loads and stores, and what brings them to the bus."""
+ALL_BUT_REGISTERS = (*FREE_UNITS, *(Stand(kind, Anything) for kind in (CommandQueue, Load, Store, ReadArbiter)))
+"""All that registers are connected to."""

@@ -1,6 +1,5 @@
 """Mutation: which wrong bits in the emitted Verilog benches and proofs find, and which of the rest change nothing."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -9,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import code_digest, write_whole
-from tensordash.storage.user_cache import usable_cache
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
@@ -119,6 +117,11 @@ class _Work:
         return subject_of(self.campaign.config, self.component)
 
     @property
+    def has_quick_proof(self) -> bool:
+        """Whether a proof that takes seconds looks at what is mutated: of a core that is what is between its units."""
+        return self.component == "core"
+
+    @property
     def digest(self) -> str:
         """The same for the same Verilog, mutants, benches and golden model."""
         import tensordash_sim
@@ -158,8 +161,7 @@ def _fates(work: _Work, folder: Path, numbers: Sequence[int]) -> list[Fate | Non
     if len(waiting) > 1:
         mutants, _ = _prepared(work)
         known = _looked_at(work, [number for number in waiting if number <= len(mutants.mutants)])
-        # Of what is between units there is a quick proof.
-        for mutant in mutants.mutants if work.component != "core" else ():
+        for mutant in mutants.mutants if not work.has_quick_proof else ():
             if mutant.number in waiting and mutant.number not in known:
                 first, *_ = mutants.cuts(mutant.module)
                 if equal := _equivalent(mutants, mutant, first, mutant.module):
@@ -229,11 +231,7 @@ def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
     folder = Path(scratch.name)
     mutants = work.campaign.mutants(work.component, work.seed, folder)
     (folder / "all.v").write_text(mutants.model(), encoding="utf-8")
-    # One process at a time, as a core takes minutes: the next finds what was built.
-    (cache := usable_cache("mutate")).mkdir(parents=True, exist_ok=True)
-    with (cache / "building").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        return mutants, Simulation(work.subject.simulator, mutants.top, [folder / "all.v"], folder / "run")
+    return mutants, Simulation(work.subject.simulator, mutants.top, [folder / "all.v"], folder / "run")
 
 
 _kept: list[tempfile.TemporaryDirectory] = []
@@ -280,10 +278,12 @@ def _simulate(
 
 def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
     """Fate of a mutant, and what says so."""
-    refuting = partial(
-        _refuting, work.campaign.config, mutant.module, mutants.verilog(mutant), Solver(folder / "proofs")
-    )
-    if work.proofs and (name := next(refuting(quick=True), "")):
+
+    def refuted(*, quick: bool) -> str:
+        text, solver = mutants.verilog(mutant), Solver(folder / "proofs")
+        return next(_refuting(work.campaign.config, mutant.module, text, solver, quick=quick), "")
+
+    if work.proofs and work.has_quick_proof and (name := refuted(quick=True)):
         return "proof", name
     if by := _whole(work, simulation, work.effort, mutant.number):
         _sound(work, folder, work.effort)
@@ -298,7 +298,7 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
         (questions if work.component in UNITS else late).append((mutants.subject.opaque, mutants.top))
     if equal := _first_equal(mutants, mutant, questions):
         return "equivalent", equal
-    if work.proofs and (name := next(refuting(), "")):
+    if work.proofs and (name := refuted(quick=False)):
         return "proof", name
     # Minutes where there are PEs below: last.
     if equal := _first_equal(mutants, mutant, late):

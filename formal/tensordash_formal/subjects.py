@@ -170,9 +170,11 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
     hierarchy = Hierarchy(text, top)
     memories = tuple(name for name, block in library.blocks.items() if isinstance(block, Memory))
     apart: tuple[str, ...] = memories
+    opaque: tuple[str, ...] = memories
     if component == "core":
         whole = (*(unit for unit, _ in units.values()), core.units["layout_b"], core.streams["b"], core.tile)
         apart = (*memories, *_names(library, whole))
+        opaque = (*memories, *_names(library, (core.tile,)))
     elif component == "sequencer":
         apart = (*memories, *_names(library, (units["descriptor_check"][0],)))
     benches = CORE_BENCHES if component == "core" else (component,)
@@ -182,7 +184,7 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         text=text,
         modules=_own(hierarchy, apart),
         apart=apart,
-        opaque=(*memories, *(_names(library, (core.tile,)) if component == "core" else ())),
+        opaque=opaque,
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else OF_UNITS,

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, ResetSignal, Value
+from amaranth.hdl import Cat, Const, ResetSignal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -13,7 +13,6 @@ from tensordash.configuration.registers import COUNTERS
 from tensordash.core.command_queue import CommandQueue
 from tensordash.core.core import Core
 from tensordash.core.registers import Registers
-from tensordash.core.sequencer import Sequencer
 from tensordash.emission.verilog import members
 from tensordash.memory.stream_buffer import StreamBuffer
 from tensordash.movers.layout import Layout
@@ -22,20 +21,16 @@ from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
 
-from ..core_stands import ANYTHING
+from ..core_stands import ALL_BUT_REGISTERS, INSTANCES
 from ..harness import Anything, Fault, Harness, Stand
 from ..proof import Broken, Proof
+from .soft_reset import RESET
 
 __all__ = ["PROOF"]
 
-STANDS = (
-    *ANYTHING,
-    *(Stand(kind, Anything) for kind in (Sequencer, Registers, CommandQueue, Load, Store, ReadArbiter)),
-)
-
 LINKS = (
     ("descriptors", "command_queue.descriptors", "sequencer.descriptors"),
-    *(("descriptors", f"sequencer.{each}", f"{'output_unit' if each == 'output' else each}.command") for each in UNITS),
+    *(("descriptors", f"sequencer.{unit}", f"{instance}.command") for unit, instance in INSTANCES.items()),
     ("memory", "read_arbiter.first", "command_queue.axi"),
     ("memory", "read_arbiter.second", "load.axi"),
     ("memory", "m_axi", "read_arbiter.axi"),
@@ -53,7 +48,6 @@ LINKS = (
 )
 """A claim, and two interfaces that are one: all members of the second have a counterpart in the first."""
 
-NO_RESET = ("registers", "stream_buffer_a", "stream_buffer_b")
 ALIKE = ("size", "burst", "lock", "cache", "prot", "qos")
 """What the proof `core_axi` knows of every burst."""
 OF_THE_TILE = {name: name for name in ("steps", "effectual", "stall_input", "stall_output")} | {"scheduled": "cycles"}
@@ -63,16 +57,16 @@ OF_THE_TILE = {name: name for name in ("steps", "effectual", "stall_input", "sta
 class Wired(Harness):
     """A core of which there is nothing but wires and gates between its units: these may be anything.
 
-    Source: docs/core.md: the picture at its head, "Units", "Errors", "Registers".
+    Source: docs/core.md: the picture at its head, "Memories", "Errors", "Registers".
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Core(config)
-        super().__init__(dut, stands=STANDS, fault=fault, hollow=True)
+        super().__init__(dut, stands=(*ALL_BUT_REGISTERS, Stand(Registers, Anything)), fault=fault, hollow=True)
         self._blocks: dict[str, Block] = {
             **{name: getattr(dut, name) for name in ("registers", "command_queue", "sequencer", "read_arbiter")},
             **{name: getattr(dut, name) for name in ("unit_counters", "buffer", "tile")},
-            **{"output_unit" if name == "output" else name: unit for name, unit in dut.units.items()},
+            **{INSTANCES[name]: unit for name, unit in dut.units.items()},
             **{f"stream_buffer_{side}": streams for side, streams in dut.streams.items()},
         }
         # A unit that is broken at its ports has wrong wires around it.
@@ -133,7 +127,7 @@ class Wired(Harness):
         for unit in ("load", "store"):
             self._is("control", f"{unit}.halt", at("registers.halt"))
         self._is("control", "irq", at("registers.irq"))
-        for unit in (each for each in self._blocks if each not in NO_RESET):
+        for unit in RESET:
             self.claim("resets", self.port(f"{unit}.rst", 1) == (ResetSignal() | at("registers.restart")))
         self.claim("resets", self.port("registers.rst", 1) == ResetSignal())
 
@@ -173,21 +167,12 @@ class Wired(Harness):
 
 def _given(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
     """A fault in the wires of a port: `read` finds it in a unit, `change` makes of what is there what arrives."""
-
-    def fault(m: Module, sound: Any, outer: Any) -> None:
-        inside, outside = Value.cast(read(sound)), Value.cast(read(outer))
-        m.d.comb += inside.eq(change(outside))
-
-    return fault
+    return lambda m, sound, outer: Value.cast(read(sound)).eq(change(Value.cast(read(outer))))
 
 
 def _taken(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
     """Likewise, of an output."""
-
-    def fault(m: Module, sound: Any, outer: Any) -> None:
-        m.d.comb += Value.cast(read(outer)).eq(change(Value.cast(read(sound))))
-
-    return fault
+    return lambda m, sound, outer: Value.cast(read(outer)).eq(change(Value.cast(read(sound))))
 
 
 def _stuck(bit: int, value: int = 0) -> Callable[[Any], Any]:

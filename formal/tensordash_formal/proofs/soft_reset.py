@@ -6,12 +6,12 @@ from amaranth.hdl import Cat, Module, ResetSignal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import UNITS
 from tensordash.configuration.preset import load_any_preset
 from tensordash.core.registers import Registers
 from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.axi_writer import AxiWriter
 
+from ..core_stands import INSTANCES
 from ..harness import Fault, Harness
 from ..proof import Broken, Proof
 from .core_axi import PortHarness
@@ -20,8 +20,7 @@ __all__ = ["PROOF"]
 
 RESET = (
     *("command_queue", "sequencer", "read_arbiter", "unit_counters", "buffer", "tile"),
-    *(unit for unit in UNITS if unit != "output"),
-    "output_unit",
+    *INSTANCES.values(),
 )
 """All but registers, which run it, and stream buffers, which hold nothing but contents."""
 

@@ -1,5 +1,6 @@
 """Verilator's builds: programs made from Verilog, which are kept in the user's cache and not made twice."""
 
+import fcntl
 import hashlib
 import os
 import platform
@@ -8,12 +9,12 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, cached_property
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import cocotb_tools.config
 
@@ -67,7 +68,8 @@ class Program:
     def build(self, folder: Path, log: Path, *, keep: bool = True) -> None:
         """Make ``folder / top``, or fetch the program that was made from the same before.
 
-        Two processes may make the same at once. One that is damaged is made anew, and where none can be kept, each is.
+        Of two processes that want the same at once one waits for the other. One that is damaged is made anew, and where
+        none can be kept, each is.
 
         Parameters
         ----------
@@ -86,6 +88,11 @@ class Program:
         made = folder / self.top
         if fetch_kept(self._key, made, link=True):
             return
+        with _alone(self._key) if keep else nullcontext():
+            if not (keep and fetch_kept(self._key, made, link=True)):
+                self._build(folder, log, made, keep=keep)
+
+    def _build(self, folder: Path, log: Path, made: Path, *, keep: bool) -> None:
         (folder / CONTROL).write_text(f"`verilator_config\n{self.control}", encoding="utf-8")
         with log.open("w", encoding="utf-8") as file:
             self._run(self._verilate(), folder, file)
@@ -184,6 +191,18 @@ def fetch_kept(key: str, to: Path, *, link: bool) -> bool:
             shutil.copy(kept, to)
             return True
     return False
+
+
+def _alone(key: str) -> AbstractContextManager[Any]:
+    """Wait for other processes that make what is kept under a key, for as long as they do; maybe for a few others."""
+    try:
+        folder = _folder().with_name("making")
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / key[0]).open("w")  # 16 at most, which stay
+    except OSError:  # nothing can be kept there: no use in waiting
+        return nullcontext()
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    return lock
 
 
 def keep_built(key: str, made: Path) -> None:

@@ -115,7 +115,7 @@ class TestKept:
         assert bench(verilog, tmp_path / "third").passed
         assert ran == []
 
-    def test_two_at_once(self, tmp_path, kept):
+    def test_two_at_once(self, tmp_path, kept, ran):
         config = TileConfig(rows=1, columns=1, pipeline=1)  # nobody else's
         generate(config, tmp_path / "verilog")
         together = threading.Barrier(2)
@@ -126,6 +126,7 @@ class TestKept:
 
         with ThreadPoolExecutor(2) as pool:
             assert all(found.passed for found in pool.map(one, ("first", "second")))
+        assert ran == ["verilator", "make"]  # the other one has waited
         assert all(path.is_file() and "-" in path.name for path in kept.iterdir())
 
     def test_a_build_that_is_not_to_be_kept(self, tmp_path, kept):
