@@ -30,6 +30,7 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
     one_port, two_ports = bank["cacti"]["area_um2"], document["other_ports_um2"][STREAM_BANK]
     areas = [design["area_um2"]["logic and memories, cacti"] for design in (ours, theirs)]
     streams = [each["count"] * each["cacti"]["area_um2"] for each in (bank, dense_bank)]
+    in_one = [area + _in_one_piece(document, design) for area, design in zip(areas, (ours, theirs), strict=True)]
     before = areas[0] + bank["count"] * two_ports - streams[0], areas[1] + 2 * document["dense_stream_um2"] - streams[1]
     dense_as_it_was = areas[0] / before[1]
     buffer = ours["memory_costs"][BUFFER_BANK]
@@ -40,7 +41,9 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
         f"- **Area** with memories is {ratio['area_with_memories']:.3f} times the dense core's by CACTI, "
         f"{ratio['area_with_macros']:.3f} by macros, {ratio['area']:.3f} of the logic alone. "
         f"{wished['area_with_memories']} Buffer and partial sums are the same in both; but a stream buffer of four "
-        f"banks that are read apart takes {1e-6 * streams[0] / 2:.4f} mm2, and one of two {1e-6 * streams[1] / 2:.4f}.",
+        f"banks that are read apart takes {1e-6 * streams[0] / 2:.4f} mm2, and one of two {1e-6 * streams[1] / 2:.4f}. "
+        "Each memory, of either core, is the smallest that CACTI makes of it in 1, 2, 4 or 8 pieces side by side; with "
+        f"all in one piece, which are larger and slower, the ratio would be {in_one[0] / in_one[1]:.3f}.",
         "- **One port** is enough for a stream buffer: a layout writes one of four banks in a cycle, and a bank that "
         "is written when it should be read reads a cycle later, when the tile mostly has enough steps of the others. A "
         f"bank has {1e-6 * one_port:.4f} mm2, with two ports {1e-6 * two_ports:.4f}. The dense core reads a step in "
@@ -64,3 +67,11 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
         "wait for each other where they meet in a region, as they do when the next part of a tensor is loaded. And the "
         f"output unit reads partial sums for each block, added or not: {reads:,} reads for {writes:,} writes.",
     ]
+
+
+def _in_one_piece(document: Mapping[str, Any], design: Mapping[str, Any]) -> float:
+    """What a design's memories would take more."""
+    return sum(
+        each["count"] * (document["one_piece_um2"][shape] - each["cacti"]["area_um2"])
+        for shape, each in design["memory_costs"].items()
+    )

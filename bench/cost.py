@@ -46,10 +46,10 @@ from tensordash_synth import (
     synthesize_core,
 )
 from tensordash_synth.cache import recipe_digest
-from tensordash_synth.cacti import cacti_array, cacti_digest
+from tensordash_synth.cacti import cacti_digest
 from tensordash_synth.core_training import memory_ports, memory_size
 from tensordash_synth.hierarchy import Hierarchy
-from tensordash_synth.memories import MACROS
+from tensordash_synth.memories import LEAST_PART_BITS, MACROS, PARTS, memory_costs, side_by_side
 from tensordash_synth.run import running
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -157,15 +157,17 @@ def _core(config: CoreConfig, jobs: int) -> Any:
     if reason := report.memories_reason or report.step_reason:
         raise SystemExit(f"core: {reason}")
     document = report.to_json()
-    # What memories would take with the other number of ports; and the dense core's streams in one memory with two.
-    other = {}
+    # What memories would take with the other number of ports, and in one piece; and the dense core's streams in one
+    # memory with two ports.
+    other, one_piece = {}, {}
     for shape in {**document["tensordash"]["memory_costs"], **document["baseline"]["memory_costs"]}:
         words, bits = memory_size(shape)
-        ports = (1, 0, 0) if memory_ports(shape) == 2 else (0, 1, 1)
-        other[shape] = round(cacti_array(words, bits, ports=ports).area_um2, 1)
+        one_piece[shape] = round(side_by_side(words, bits, memory_ports(shape), 1).area_um2, 1)
+        other[shape] = round(memory_costs(words, bits, ports=3 - memory_ports(shape))["cacti"].area_um2, 1)
     words, bits = config.baseline.stream_words("a"), config.baseline.step_bits("a")
-    whole = round(cacti_array(words, bits).area_um2, 1)
-    return {**document, "other_ports_um2": other, "dense_stream_um2": whole, "table": core_cost_table(report)}
+    whole = round(memory_costs(words, bits)["cacti"].area_um2, 1)
+    more = {"other_ports_um2": other, "one_piece_um2": one_piece, "dense_stream_um2": whole}
+    return {**document, **more, "table": core_cost_table(report)}
 
 
 def _format(config: TileConfig, jobs: int) -> Any:
@@ -226,7 +228,8 @@ def parts() -> dict[str, Part]:
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
-    found["core"] = Part((core,), partial(_core, core), f"core {cacti_digest()} {MACROS}, other ports")
+    memories = f"{cacti_digest()} {MACROS} {PARTS} {LEAST_PART_BITS}, other ports, one piece"
+    found["core"] = Part((core,), partial(_core, core), f"core {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 

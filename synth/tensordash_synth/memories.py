@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .cacti import cacti_array
+from .cacti import Array, cacti_array
 
-__all__ = ["MACROS", "SOURCES", "Macro", "MemoryCost", "memory_costs"]
+__all__ = ["LEAST_PART_BITS", "MACROS", "PARTS", "SOURCES", "Macro", "MemoryCost", "memory_costs", "side_by_side"]
 
 SOURCES = ("cacti", "macros")
+PARTS, LEAST_PART_BITS = (1, 2, 4, 8), 32
+"""Memories side by side, which CACTI is asked for, and how narrow they may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,8 +76,10 @@ class MemoryCost:
 def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCost]:
     """A memory by each of `SOURCES`.
 
-    Macros are put side by side until they are as wide and as deep; of one kind, the one that takes the least area.
-    They have one port: what a second one costs, in area, energy, leakage and time, is CACTI's for the same shape.
+    CACTI is asked for it in one piece, and for 2, 4 and 8 equal ones side by side that are read and written together;
+    the least area counts. (What it makes of one wide memory is larger than that, and takes more energy.) Macros are put
+    side by side until they are as wide and as deep; of one kind, the one that takes the least area. They have one port:
+    what a second one costs, in area, energy, leakage and time, is CACTI's for the same shape in one piece.
 
     Parameters
     ----------
@@ -89,16 +93,8 @@ def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCo
     CactiError
         As of `cacti_array`.
     """
-    one = cacti_array(words, bits, ports=(1, 0, 0))
-    its = cacti_array(words, bits) if ports == 2 else one
-    cacti = MemoryCost(
-        built=f"{its.words}x{its.bits}",
-        area_um2=its.area_um2,
-        read_pj=its.read_pj,
-        write_pj=its.write_pj,
-        leakage_mw=its.leakage_mw,
-        access_ns=its.access_ns,
-    )
+    one, its = _array(words, bits, 1), _array(words, bits, ports)
+    cacti = min((side_by_side(words, bits, ports, parts) for parts in _parts(bits)), key=lambda each: each.area_um2)
     macro = min(MACROS, key=lambda each: each.area_um2 * _wide(each, bits) * _deep(each, words))
     wide, deep = _wide(macro, bits), _deep(macro, words)
     macros = MemoryCost(
@@ -110,6 +106,42 @@ def memory_costs(words: int, bits: int, ports: int = 2) -> Mapping[str, MemoryCo
         access_ns=macro.access_ns * its.access_ns / one.access_ns,
     )
     return dict(zip(SOURCES, (cacti, macros), strict=True))
+
+
+def side_by_side(words: int, bits: int, ports: int, parts: int) -> MemoryCost:
+    """Equal memories of CACTI's, as wide together; they are read and written as one.
+
+    Parameters
+    ----------
+    words, bits : int
+        Of all of them.
+    ports : int
+        As of `memory_costs`.
+    parts : int
+        How many.
+
+    Raises
+    ------
+    CactiError
+        As of `cacti_array`.
+    """
+    part = _array(words, -(-bits // parts), ports)
+    return MemoryCost(
+        built=f"{parts} of {part.words}x{part.bits}",
+        area_um2=parts * part.area_um2,
+        read_pj=parts * part.read_pj,
+        write_pj=parts * part.write_pj,
+        leakage_mw=parts * part.leakage_mw,
+        access_ns=part.access_ns,
+    )
+
+
+def _array(words: int, bits: int, ports: int) -> Array:
+    return cacti_array(words, bits, ports=(0, 1, 1) if ports == 2 else (1, 0, 0))
+
+
+def _parts(bits: int) -> list[int]:
+    return [parts for parts in PARTS if parts == 1 or bits >= parts * LEAST_PART_BITS]
 
 
 def _wide(macro: Macro, bits: int) -> int:

@@ -83,9 +83,21 @@ class TestCacti:
         assert memory_costs(128, 256)["macros"].built == "1 of 128x256"
         assert memory_costs(64, 128)["macros"].built == "2 of 64x124"
 
+    def test_pieces_side_by_side(self):
+        """The least area of 1, 2, 4 and 8 pieces, of the dense core's bank as of TensorDash's."""
+        for words, best in ((128, 4), (256, 8)):
+            wholes = {n: cacti_array(words, 256 // n, ports=(1, 0, 0)) for n in (1, 2, 4, 8)}
+            assert min(wholes, key=lambda n: n * wholes[n].area_um2) == best
+            found, piece = memory_costs(words, 256, ports=1)["cacti"], wholes[best]
+            assert found.built == f"{best} of {words}x{256 // best}"
+            assert found.area_um2 == pytest.approx(best * piece.area_um2)
+            assert found.write_pj == pytest.approx(best * piece.write_pj)
+            assert found.leakage_mw == pytest.approx(best * piece.leakage_mw)
+            assert found.access_ns == piece.access_ns
+        assert memory_costs(512, 40)["cacti"].built == "1 of 512x40"  # halves would be narrower than any piece may be
+
     def test_one_port(self):
-        costs, one = memory_costs(128, 256, ports=1), cacti_array(128, 256, ports=(1, 0, 0))
-        assert (costs["cacti"].area_um2, costs["cacti"].write_pj) == (one.area_um2, one.write_pj)
+        costs = memory_costs(128, 256, ports=1)
         (macro,) = [each for each in MACROS if (each.words, each.bits) == (128, 256)]
         assert costs["macros"].area_um2 == pytest.approx(macro.area_um2)
         assert costs["macros"].read_pj == pytest.approx(macro.access_pj)
