@@ -63,9 +63,13 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
             (random.randint(-128, 127), random.randint(-6, 6), random.randint(-30, -8), random.randint(20, 40))
         )
     left = parts
+    fields |= {"count_0": 1, "count_1": 1, "count_2": 1}
     for k in range(3):
         fields[f"count_{k}"] = random.choice([n for n in range(1, left + 1) if left % n == 0])
         left //= fields[f"count_{k}"]
+        if random.random() < 0.2:  # more turns than there are places: it does not end
+            fields[f"count_{k}"] = min(4095, fields[f"count_{k}"] + left * random.getrandbits(11))
+            break
     for k in range(4):
         fields |= {
             f"address_{k}": random.randint(-3, 12),
@@ -238,6 +242,28 @@ async def biases(dut) -> None:
             await bench.execute({**fields, "b_streams": 1}, 0.2)
         more = {"add": int(turn % 4 == 3), "transposed": turn % 2, "emit": 1, "bias": 1, "fp32": 1}
         await bench.execute({**fields, **steps, **more, "bias_address": first}, 0.2)
+
+
+@cocotb.test()
+async def long_loops(dut) -> None:
+    """Loops that run 258 times, and biases that go as far; and counts of 2 and one higher bit."""
+    bench = Bench(dut, "output long loops")
+    config, turns = bench.config, 258
+    await bench.begin()
+    a_streams = min(config.stream_words("a"), 20)
+    b_streams = -(-turns // (a_streams * config.parts("a") * config.parts("b"))) + 1
+    bias_groups = turns * 4 * config.tile.lanes // config.group_bytes + 2
+    result_groups = turns // config.tile.lanes + 2
+    for loop in range(3):
+        fields = {"steps": 1, "stride": 1, "x_size": 1 << 12, f"x_{loop}": 1, f"y_{loop}": 1, "emit": 1}
+        fields |= {f"count_{k}": 1 for k in range(3)} | {"x_3": -turns // 2, "y_3": -turns // 2}
+        if config.bias and bias_groups + result_groups < config.groups:
+            fields |= {"bias": 1, "bias_address": config.groups - bias_groups}
+        if b_streams <= config.stream_words("b"):
+            await bench.execute({**fields, "a_streams": a_streams, "b_streams": b_streams, f"count_{loop}": turns}, 0.0)
+        few = {"a_streams": 2, "b_streams": 2, "x_3": 20, "y_3": 20}
+        for bit in range(2, 12):  # a count without that bit is 2
+            await bench.execute({**fields, **few, f"count_{loop}": (1 << bit) + 2}, 0.0)
 
 
 @cocotb.test()
