@@ -20,6 +20,7 @@ from . import (
     multiplier,
     operand_mux,
     output_buffer,
+    output_walk,
     rounder,
     scheduler,
     snapshot,
@@ -70,6 +71,7 @@ CORE_PROOFS = (
     load_bounds.PROOF,
     store_bounds.PROOF,
     group_writer.PROOF,
+    output_walk.PROOF,
     layout.PROOF,
     stream_feed.PROOF,
 )

@@ -1,0 +1,184 @@
+"""Output walk: results go, and biases are sought, where the loops of the descriptor stand."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal, Value, signed
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS
+from tensordash.configuration.preset import load_any_preset
+from tensordash.core.bias_fetch import BiasFetch
+from tensordash.core.group_writer import GroupWriter
+from tensordash.core.output import Output
+from tensordash.core.result_pipeline import ResultPipeline
+from tensordash.core.row_adder import RowAdder
+from tensordash.memory.memory import Memory
+from tensordash.movers.walk import Walk
+
+from ..given import GivenDescriptor, changed_word
+from ..harness import Anything, Fault, Harness, Stand
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+LOOPS = 4
+COUNT_BITS = 12
+PLACES = ("address", "x", "y")
+FIELDS = ("transposed", "fp32", "stride", "x_size")
+
+
+class LoopNest:
+    """Where a walk stands: docs/core.md, "Loops", with counters from 0 on.
+
+    Parameters
+    ----------
+    given : GivenDescriptor
+        Of which it is; it begins when the descriptor is whole.
+    name : str
+        Of its registers.
+    step : Value
+        It goes on to the next group.
+    """
+
+    def __init__(self, given: GivenDescriptor, name: str, step: Value) -> None:
+        m = given.m
+        self.turns = [Signal(COUNT_BITS, name=f"{name}_turn_{k}", reset_less=True) for k in range(LOOPS - 1)]
+        self.place = {each: Signal(16, name=f"{name}_{each}", reset_less=True) for each in PLACES}
+        # Bit k: loop k has a turn left; the outermost always has.
+        left = [turn < given[f"count_{k}"] - 1 for k, turn in enumerate(self.turns)]
+        with m.If(given.loads):
+            m.d.sync += [each.eq(given[place]) for place, each in self.place.items()]
+            m.d.sync += [turn.eq(0) for turn in self.turns]
+        with m.Elif(step):
+            for place, each in self.place.items():
+                change: Value = given[f"{place}_{LOOPS - 1}"]
+                for k in reversed(range(LOOPS - 1)):
+                    change = Mux(left[k], given[f"{place}_{k}"], change)
+                m.d.sync += each.eq(each + change)
+            inner: Value = given.begun  # all loops inside have ended
+            for k, turn in enumerate(self.turns):
+                m.d.sync += turn.eq(Mux(inner, Mux(left[k], turn + 1, 0), turn))
+                inner = inner & ~left[k]
+
+
+class Walked(Harness):
+    """An output unit whose adder, pipeline, writer and bias fetch are anything, and go on in any cycle.
+
+    `group_writer` proves that results are written where the writer's walk stands.
+
+    Source: docs/core.md, "Loops" and "Multiply"; the docstrings of `Output` and `Walk`.
+    """
+
+    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        self.config, self.dut = config, Output(config)
+        free = (RowAdder, ResultPipeline, GroupWriter, BiasFetch, Memory)
+        super().__init__(self.dut, stands=tuple(Stand(kind, Anything) for kind in free), fault=fault, hollow=True)
+        self.given = given = GivenDescriptor(self.m, self.dut.command, OPERATIONS["multiply"])
+        self.assume(given.legal(self.dut.command.descriptor.payload) | ~self.dut.command.descriptor.valid)
+        nest = LoopNest(given, "nest", self.port("writer.step", 1))
+        for name, shape in (("address", 16), ("x", signed(16))):
+            place = self.port(f"writer.{name}", shape)
+            self.claim("results_go_where_the_loops_stand", place.as_unsigned() == nest.place[name], when=given.begun)
+        self._fields()
+        self._descriptor()
+        self._follow("walk", nest, PLACES)
+        if config.bias:
+            sought = nest
+            if config.parts("a") > 1:
+                sought = LoopNest(given, "bias_nest", self.port("bias_fetch.step", 1))
+                self._follow("bias_walk", sought, ("y",))
+            y = self.port("bias_fetch.y", signed(16))
+            self.claim("biases_are_where_the_loops_stand", y.as_unsigned() == sought.place["y"], when=given.begun)
+
+    def _fields(self) -> None:
+        """What writer and bias fetch are told besides, and when a descriptor begins for them."""
+        given = self.given
+        told = {f"writer.{name}": given[name] for name in FIELDS}
+        if self.config.mask:
+            told |= {"writer.mask": given["mask"]}
+            told |= {"writer.mask_offset": (given["mask_address"] - given["address"])[:16]}
+        begins = ["writer"]
+        if self.config.bias:
+            begins.append("bias_fetch")
+            told |= {"bias_fetch.address": given["bias_address"], "bias_fetch.transposed": given["transposed"]}
+        for part in begins:
+            self.claim("all_begin_with_the_descriptor", self.port(f"{part}.start", 1) == given.loads)
+        for name, value in told.items():
+            mine = self.port(name, len(value))
+            self.claim("all_have_the_descriptors_fields", mine == value.as_unsigned(), when=given.whole)
+
+    def _descriptor(self) -> None:
+        """What the unit has is what was given."""
+        given = self.given
+        given.follow(self)
+        self.lemma(self.probe("running", 1) == given.begun)
+        mine = self.probe("descriptor", len(given.bits))
+        for k in range(4):
+            used, part = given.used() >> 128 * k & ((1 << 128) - 1), slice(128 * k, 128 * (k + 1))
+            self.lemma(((mine[part] ^ given.bits[part]) & used) == 0, when=given.beat > k)
+        for k in range(LOOPS - 1):
+            self.lemma(given[f"count_{k}"] >= 1, when=given.whole)
+
+    def _follow(self, walk: str, nest: LoopNest, places: Sequence[str]) -> None:
+        """The hardware counts turns down, the present one among them, and knows which is a loop's last."""
+        ends, begun = self.probe(f"{walk}.ends", LOOPS - 1), self.given.begun
+        for k, turn in enumerate(nest.turns):
+            left = self.probe(f"{walk}.left_{k}", COUNT_BITS)
+            count = self.given[f"count_{k}"]
+            self.lemma(turn < count, when=begun)
+            self.lemma(left == (count - turn)[:COUNT_BITS], when=begun)
+            self.lemma(ends[k] == (turn == count - 1), when=begun)
+        for name in places:
+            mine = self.probe(f"{walk}.{name}", 16)
+            self.lemma(mine == nest.place[name], when=begun)
+
+
+def _counts_one_turn_more(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.counts[1].eq(outer.counts[1] + 1)
+
+
+def _stands_still_in_loop_2(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.x_steps[2].eq(0)
+
+
+def _begins_at_0(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.first_address.eq(0)
+
+
+def _loses_a_bit_of_y(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.y.eq(sound.y & 0x7FFF)
+
+
+def _never_says_that_it_is_done(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.command.done.eq(0)
+
+
+def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> Broken:
+    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=16)
+
+
+PLACE, BIAS = "results_go_where_the_loops_stand", "biases_are_where_the_loops_stand"
+BROKEN = (
+    _broken(PLACE, "loop 1 runs once more", _counts_one_turn_more),
+    _broken(PLACE, "loop 2 moves no position", _stands_still_in_loop_2),
+    _broken(PLACE, "the first group is group 0", _begins_at_0),
+    _broken(BIAS, "y is never negative", _loses_a_bit_of_y),
+    _broken("all_begin_with_the_descriptor", "it never says that it is done", _never_says_that_it_is_done, Output),
+    _broken(
+        "all_have_the_descriptors_fields",
+        "there is a position more",
+        changed_word(4, lambda word: word + 1),
+        Output,
+    ),
+)
+
+PROOF = Proof(
+    name="output_walk",
+    build=Walked,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    cover_depth=12,
+    breaks=load_any_preset("core"),
+)
