@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tensordash import TileConfig
+from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.storage.files import write_whole
 from tensordash_synth import place_fpga
@@ -26,6 +26,15 @@ TARGET = "ecp5"
 
 TILE = TileConfig(rows=2, columns=2, registered_ready=True)
 PE = replace(TILE, rows=1, columns=1)
+CORE = CoreConfig(
+    tile=TileConfig(format="fp8_e4m3", staging="ring", counters="snapshot", pipeline=3),
+    buffer=16,
+    stream_buffer=4,
+    axi_bits=64,
+    window=4,
+    outstanding=4,
+)
+SHALLOW = load_preset("paper-depth2")
 DESIGNS: dict[str, TileConfig | CoreConfig] = {
     "int8, 2 x 2": replace(TILE, format="int8"),
     "int8": replace(PE, format="int8"),
@@ -35,13 +44,9 @@ DESIGNS: dict[str, TileConfig | CoreConfig] = {
     "fp16": PE,
     "fp16, 3 stages": replace(PE, pipeline=3),
     "bf16, hopper": replace(PE, format="bf16", accumulator="hopper"),
-    "core, fp8_e4m3, 3 stages": CoreConfig(
-        tile=TileConfig(format="fp8_e4m3", staging="ring", counters="snapshot", pipeline=3),
-        buffer=16,
-        stream_buffer=4,
-        axi_bits=64,
-        window=4,
-        outstanding=4,
+    "core, fp8_e4m3, 3 stages": CORE,
+    "core, fp8_e4m3, 3 stages, 2 deep": replace(
+        CORE, tile=replace(SHALLOW, format="fp8_e4m3", staging="ring", counters="snapshot", pipeline=3)
     ),
 }
 """By what differs from `PE`: small ones, as routing takes its time. A core has 16 PEs at the least."""

@@ -188,8 +188,8 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
         effort=1.0 if component == "core" else OF_UNITS,
-        # Minutes to build, and then five times as fast as Icarus.
-        simulator="verilator" if component == "core" else "icarus",
+        # A minute or more to build, and then several times as fast as Icarus.
+        simulator="verilator" if component in ("core", "output") else "icarus",
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
 
