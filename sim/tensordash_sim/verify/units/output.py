@@ -324,7 +324,7 @@ async def beyond_the_end(dut) -> None:
     bench = Bench(dut, "output beyond")
     await bench.begin()
     ordinary = {"a_streams": 1, "b_streams": 2, "steps": 1, "x_size": 4, "emit": 1}
-    await bench.execute({**ordinary, "address": bench.config.groups - 1, "address_0": 1}, 0.2)
+    await bench.execute({**ordinary, "address": bench.config.groups - 1, "address_3": 1}, 0.2)
     before = bench.buffer.groups.copy()
     fields = {**ordinary, "emit": 0, "partial": bench.config.partial_sums - 1}
     await bench.execute(fields, 0.2)
