@@ -80,18 +80,31 @@ def random_fields(random: Random, config: CoreConfig) -> dict[str, int]:
 
 
 class FarSums(GoldenCore):
-    """A golden core some of whose blocks have sums near the ends of their range, which no pass could reach, or tiny."""
+    """A golden core whose sums are others, which passes seldom have or could not reach.
 
-    weights = (3, 3, 4)
+    Some of a block's are near the ends of their range; or all are tiny, or in the middle between two
+    numbers of FP32 or of the results' format, or very near to it.
+    """
+
+    weights = (3, 3, 4, 2)
 
     def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
         block = super()._block(rows, columns)
         random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
-        kind = random.choices(("as it is", "far", "tiny"), self.weights)[0]
-        for each in block if kind == "tiny" else random.sample(block, len(block) // 2) if kind == "far" else ():
+        kind = random.choices(("as it is", "far", "tiny", "tie"), self.weights)[0]
+        for each in random.sample(block, len(block) // 2) if kind == "far" else block if kind != "as it is" else ():
             away = random.getrandbits(random.randint(1, 24 if kind == "tiny" else each.width - 2))
             end = (1 << (each.width - 1)) - 1
-            each.total = random.choice((1, -1)) * (away if kind == "tiny" else end - away)
+            if kind == "tie":
+                fmt = random.choice((FP32, self.config.tile.a_format))
+                bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
+                bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
+                between = 1 << bits | random.getrandbits(bits) | 1
+                total = between << random.randrange(max(1, each.width - 2 - bits))
+                total += random.choice((0, 0, 0, *range(-3, 4)))
+            else:
+                total = away if kind == "tiny" else end - away
+            each.total = random.choice((1, -1)) * total
         return block
 
 
@@ -231,7 +244,7 @@ async def biases(dut) -> None:
     if not bench.config.bias:
         return
     await bench.begin()
-    bench.golden.weights = (0, 1, 3)
+    bench.golden.weights = (0, 1, 3, 1)
     blocks = min(4, bench.config.partial_sums)
     lanes, first = bench.config.tile.lanes, bench.config.groups // 2
     for turn in range(max(4, round(8 * bench.job.effort))):
@@ -273,7 +286,7 @@ async def random_bits(dut) -> None:
     if not (bench.config.stochastic and bench.config.scale):
         return
     await bench.begin()
-    bench.golden.weights = (1, 0, 0)
+    bench.golden.weights = (1, 0, 0, 0)
     middle = -ExactAccumulator(bench.config.tile).width // 5
     for turn in range(max(3, round(4 * bench.job.effort))):
         fields = {"a_streams": 2, "b_streams": 1, "steps": 2, "stride": 1, "x_size": 1 << 12}
@@ -289,7 +302,7 @@ async def ends_of_formats(dut) -> None:
     if not bench.config.scale:
         return
     await bench.begin()
-    bench.golden.weights = (0, 1, 0)
+    bench.golden.weights = (0, 1, 0, 0)
     sums = ExactAccumulator(bench.config.tile)
     largest = sums.exponent + sums.width - 1
     for turn in range(max(4, round(8 * bench.job.effort))):
@@ -299,6 +312,18 @@ async def ends_of_formats(dut) -> None:
         fields = {"a_streams": 2, "b_streams": 2, "steps": 2, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
         fields |= {"x_3": bench.config.tile.lanes, "scale": max(-128, min(scale, 127)), "emit": 1}
         await bench.execute({**fields, "fp32": turn % 2, "transposed": turn // 2 % 2}, 0.2)
+
+
+@cocotb.test()
+async def ties(dut) -> None:
+    """Sums in the middle between two numbers, of FP32 and of the results' format, and just beside it."""
+    bench = Bench(dut, "output ties")
+    await bench.begin()
+    bench.golden.weights = (0, 0, 0, 1)
+    for turn in range(max(4, round(8 * bench.job.effort))):
+        fields = {"a_streams": 4, "b_streams": 4, "steps": 2, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
+        fields |= {"x_3": bench.config.tile.lanes, "emit": 1, "fp32": turn % 2, "transposed": turn // 2 % 2}
+        await bench.execute(fields, 0.2)
 
 
 @cocotb.test()
