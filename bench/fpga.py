@@ -46,7 +46,7 @@ DESIGNS: dict[str, TileConfig | CoreConfig] = {
     "bf16, hopper": replace(PE, format="bf16", accumulator="hopper"),
     "core, fp8_e4m3, 3 stages": CORE,
     "core, fp8_e4m3, 3 stages, 2 deep": replace(
-        CORE, tile=replace(SHALLOW, format="fp8_e4m3", staging="ring", counters="snapshot", pipeline=3)
+        CORE, tile=replace(CORE.tile, depth=SHALLOW.depth, connectivity=SHALLOW.connectivity)
     ),
 }
 """By what differs from `PE`: small ones, as routing takes its time. A core has 16 PEs at the least."""

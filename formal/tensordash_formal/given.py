@@ -1,6 +1,6 @@
 """A unit's descriptor as it was given, beside the hardware: what proofs about units are written in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
@@ -77,6 +77,38 @@ class GivenDescriptor:
         harness.lemma(self.beat <= COMMAND_BEATS)
         beat = harness.probe("descriptor_beat", COMMAND_BEATS)
         harness.lemma(beat == Mux(self.whole, 1, Const(1, COMMAND_BEATS) << self.beat[:2]))
+
+    def follow_fields(self, harness: Harness) -> None:
+        """What the unit keeps of it is what was given, and as it may be."""
+        mine = harness.probe("descriptor", len(self.bits))
+        for k in range(COMMAND_BEATS):
+            used = self.used() >> COMMAND_BITS * k & ((1 << COMMAND_BITS) - 1)
+            part = slice(COMMAND_BITS * k, COMMAND_BITS * (k + 1))
+            harness.lemma(((mine[part] ^ self.bits[part]) & used) == 0, when=self.beat > k)
+        for name, field in self._fields.items():
+            if field.least:
+                harness.lemma(self[name] >= field.least, when=self.beat > field.low // COMMAND_BITS)
+
+    def stepped(self, turns: Sequence[Value], places: Mapping[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+        """Where its loops stand a group on (docs/core.md, "Loops").
+
+        Parameters
+        ----------
+        turns : sequence of Value
+            Of each loop but the outermost, from 0 on, the innermost first.
+        places : mapping of str to Value
+            Of address, x and y those that are wanted.
+        """
+        # The innermost loop that has turns left, or the outermost.
+        left = [turn < self[f"count_{k}"] - 1 for k, turn in enumerate(turns)]
+        after: list[Value] = [Mux(Cat(left[:k]).any(), turn, Mux(left[k], turn + 1, 0)) for k, turn in enumerate(turns)]
+        moved: dict[str, Value] = {}
+        for name, place in places.items():
+            change: Value = self[f"{name}_{len(turns)}"]
+            for k in reversed(range(len(turns))):
+                change = Mux(left[k], self[f"{name}_{k}"], change)
+            moved[name] = place + change
+        return after, moved
 
     def used(self) -> int:
         """The bits of a descriptor that have a field."""

@@ -205,14 +205,7 @@ class LaidOut(Harness):
         nest, bits = self.nest, self.bits
         nest.follow(self)
         self.lemma(bits["running"] == nest.begun)
-        mine = self.probe("descriptor", len(nest.bits))
-        for k in range(4):
-            used = nest.used() >> 128 * k & ((1 << 128) - 1)
-            part = slice(128 * k, 128 * (k + 1))
-            self.lemma(((mine[part] ^ nest.bits[part]) & used) == 0, when=nest.beat > k)
-        for name, field in nest._fields.items():
-            if field.least:
-                self.lemma(nest[name] >= field.least, when=nest.beat > field.low // 128)
+        nest.follow_fields(self)
         self.lemma(nest["stride"] <= MOST_STRIDE, when=nest.beat > 0)
 
     def _front(self, front: Any) -> None:

@@ -81,18 +81,11 @@ class LayoutNest(GivenDescriptor):
         last_bank = at.bank == self.depth - 1
         ends = self.ends(at)
         ends_step = ends & (at.part == self.parts - 1)  # ... with the word's last part
-        # The innermost loop that has turns left, or the outermost.
-        left = [at[f"count_{k}"] < self[f"count_{k}"] - 1 for k in range(LOOPS - 1)]
-        moved: dict[str, Any] = {}
-        for k in range(LOOPS - 1):
-            steps = ~Cat(left[:k]).any()
-            counter = Mux(left[k], at[f"count_{k}"] + 1, 0)
-            moved[f"count_{k}"] = Mux(group & steps, counter, at[f"count_{k}"])
-        for name in ("address", "x", "y"):
-            change: Value = self[f"{name}_{LOOPS - 1}"]
-            for k in reversed(range(LOOPS - 1)):
-                change = Mux(left[k], self[f"{name}_{k}"], change)
-            moved[name] = Mux(group, at[name] + change, at[name])
+        turns, places = self.stepped(
+            [at[f"count_{k}"] for k in range(LOOPS - 1)], {name: at[name] for name in ("address", "x", "y")}
+        )
+        stepped = {**{f"count_{k}": turn for k, turn in enumerate(turns)}, **places}
+        moved: dict[str, Any] = {name: Mux(group, value, at[name]) for name, value in stepped.items()}
         moved |= {
             "step": Mux(ends, 0, at.step + 1),
             "bank": Mux(ends | last_bank, 0, at.bank + 1),

@@ -91,6 +91,7 @@ class TestCacti:
             found, piece = memory_costs(words, 256, ports=1)["cacti"], wholes[best]
             assert found.built == f"{best} of {words}x{256 // best}"
             assert found.area_um2 == pytest.approx(best * piece.area_um2)
+            assert found.read_pj == pytest.approx(best * piece.read_pj)
             assert found.write_pj == pytest.approx(best * piece.write_pj)
             assert found.leakage_mw == pytest.approx(best * piece.leakage_mw)
             assert found.access_ns == piece.access_ns

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from amaranth.hdl import Module, Mux, Signal, Value, signed
+from amaranth.hdl import Module, Signal, Value, signed
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -46,21 +46,13 @@ class LoopNest:
         m = given.m
         self.turns = [Signal(COUNT_BITS, name=f"{name}_turn_{k}", reset_less=True) for k in range(LOOPS - 1)]
         self.place = {each: Signal(16, name=f"{name}_{each}", reset_less=True) for each in PLACES}
-        # Bit k: loop k has a turn left; the outermost always has.
-        left = [turn < given[f"count_{k}"] - 1 for k, turn in enumerate(self.turns)]
+        turns, places = given.stepped(self.turns, self.place)
         with m.If(given.loads):
             m.d.sync += [each.eq(given[place]) for place, each in self.place.items()]
             m.d.sync += [turn.eq(0) for turn in self.turns]
         with m.Elif(step):
-            for place, each in self.place.items():
-                change: Value = given[f"{place}_{LOOPS - 1}"]
-                for k in reversed(range(LOOPS - 1)):
-                    change = Mux(left[k], given[f"{place}_{k}"], change)
-                m.d.sync += each.eq(each + change)
-            inner: Value = given.begun  # all loops inside have ended
-            for k, turn in enumerate(self.turns):
-                m.d.sync += turn.eq(Mux(inner, Mux(left[k], turn + 1, 0), turn))
-                inner = inner & ~left[k]
+            m.d.sync += [each.eq(places[place]) for place, each in self.place.items()]
+            m.d.sync += [turn.eq(after) for turn, after in zip(self.turns, turns, strict=True)]
 
 
 class Walked(Harness):
@@ -82,7 +74,9 @@ class Walked(Harness):
             place = self.port(f"writer.{name}", shape)
             self.claim("results_go_where_the_loops_stand", place.as_unsigned() == nest.place[name], when=given.begun)
         self._fields()
-        self._descriptor()
+        given.follow(self)
+        given.follow_fields(self)
+        self.lemma(self.probe("running", 1) == given.begun)
         self._follow("walk", nest, PLACES)
         if config.bias:
             sought = nest
@@ -108,18 +102,6 @@ class Walked(Harness):
         for name, value in told.items():
             mine = self.port(name, len(value))
             self.claim("all_have_the_descriptors_fields", mine == value.as_unsigned(), when=given.whole)
-
-    def _descriptor(self) -> None:
-        """What the unit has is what was given."""
-        given = self.given
-        given.follow(self)
-        self.lemma(self.probe("running", 1) == given.begun)
-        mine = self.probe("descriptor", len(given.bits))
-        for k in range(4):
-            used, part = given.used() >> 128 * k & ((1 << 128) - 1), slice(128 * k, 128 * (k + 1))
-            self.lemma(((mine[part] ^ given.bits[part]) & used) == 0, when=given.beat > k)
-        for k in range(LOOPS - 1):
-            self.lemma(given[f"count_{k}"] >= 1, when=given.whole)
 
     def _follow(self, walk: str, nest: LoopNest, places: Sequence[str]) -> None:
         """The hardware counts turns down, the present one among them, and knows which is a loop's last."""

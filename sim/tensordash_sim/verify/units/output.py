@@ -1,5 +1,6 @@
 """Bench of the output unit: blocks of the golden core's sums go in, and the buffer must end as golden's."""
 
+from collections.abc import Mapping
 from random import Random
 from typing import Any
 
@@ -86,26 +87,31 @@ class FarSums(GoldenCore):
     numbers of FP32 or of the results' format, or very near to it.
     """
 
-    weights = (3, 3, 4, 2)
+    weights: Mapping[str, int] = {"as it is": 3, "far": 3, "tiny": 4, "tie": 2}
+    """How often a block is of each kind."""
 
     def _block(self, rows: np.ndarray, columns: np.ndarray) -> list[ExactAccumulator]:
         block = super()._block(rows, columns)
         random = Random(rows.tobytes() + columns.tobytes())  # the same for the same streams
-        kind = random.choices(("as it is", "far", "tiny", "tie"), self.weights)[0]
-        for each in random.sample(block, len(block) // 2) if kind == "far" else block if kind != "as it is" else ():
-            away = random.getrandbits(random.randint(1, 24 if kind == "tiny" else each.width - 2))
-            end = (1 << (each.width - 1)) - 1
-            if kind == "tie":
-                fmt = random.choice((FP32, self.config.tile.a_format))
-                bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
-                bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
-                between = 1 << bits | random.getrandbits(bits) | 1
-                total = between << random.randrange(max(1, each.width - 2 - bits))
-                total += random.choice((0, 0, 0, *range(-3, 4)))
-            else:
-                total = away if kind == "tiny" else end - away
+        (kind,) = random.choices(list(self.weights), list(self.weights.values()))
+        if kind == "as it is":
+            return block
+        for each in random.sample(block, len(block) // 2) if kind == "far" else block:
+            total = self._total(random, kind, each.width)
             each.total = random.choice((1, -1)) * total
         return block
+
+    def _total(self, random: Random, kind: str, width: int) -> int:
+        """What a sum of so many bits is, without a sign."""
+        if kind == "tiny":
+            return random.getrandbits(random.randint(1, 24))
+        if kind == "far":
+            return (1 << (width - 1)) - 1 - random.getrandbits(random.randint(1, width - 2))
+        fmt = random.choice((FP32, self.config.tile.a_format))
+        bits = fmt.significand_bits if isinstance(fmt, FloatFormat) else FP32.significand_bits
+        bits += random.choice((0, 0, 1, 2))  # a quarter, an eighth: what a carry too many makes a tie
+        between = 1 << bits | random.getrandbits(bits) | 1
+        return (between << random.randrange(max(1, width - 2 - bits))) + random.choice((0, 0, 0, *range(-3, 4)))
 
 
 class Bench:
@@ -244,7 +250,7 @@ async def biases(dut) -> None:
     if not bench.config.bias:
         return
     await bench.begin()
-    bench.golden.weights = (0, 1, 3, 1)
+    bench.golden.weights = {"far": 1, "tiny": 3, "tie": 1}
     blocks = min(4, bench.config.partial_sums)
     lanes, first = bench.config.tile.lanes, bench.config.groups // 2
     for turn in range(max(4, round(8 * bench.job.effort))):
@@ -286,7 +292,7 @@ async def random_bits(dut) -> None:
     if not (bench.config.stochastic and bench.config.scale):
         return
     await bench.begin()
-    bench.golden.weights = (1, 0, 0, 0)
+    bench.golden.weights = {"as it is": 1}
     middle = -ExactAccumulator(bench.config.tile).width // 5
     for turn in range(max(3, round(4 * bench.job.effort))):
         fields = {"a_streams": 2, "b_streams": 1, "steps": 2, "stride": 1, "x_size": 1 << 12}
@@ -302,7 +308,7 @@ async def ends_of_formats(dut) -> None:
     if not bench.config.scale:
         return
     await bench.begin()
-    bench.golden.weights = (0, 1, 0, 0)
+    bench.golden.weights = {"far": 1}
     sums = ExactAccumulator(bench.config.tile)
     largest = sums.exponent + sums.width - 1
     for turn in range(max(4, round(8 * bench.job.effort))):
@@ -319,7 +325,7 @@ async def ties(dut) -> None:
     """Sums in the middle between two numbers, of FP32 and of the results' format, and just beside it."""
     bench = Bench(dut, "output ties")
     await bench.begin()
-    bench.golden.weights = (0, 0, 0, 1)
+    bench.golden.weights = {"tie": 1}
     for turn in range(max(4, round(8 * bench.job.effort))):
         fields = {"a_streams": 4, "b_streams": 4, "steps": 2, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
         fields |= {"x_3": bench.config.tile.lanes, "emit": 1, "fp32": turn % 2, "transposed": turn // 2 % 2}
