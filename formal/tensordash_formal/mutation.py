@@ -20,6 +20,7 @@ from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
 from tensordash_synth.equivalence import same_logic
+from tensordash_synth.sequential import same_runs
 
 from .campaigns import Campaign
 from .fates import Fate, MutationReport
@@ -303,6 +304,8 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     # Minutes where there are PEs below: last.
     if equal := _first_equal(mutants, mutant, late):
         return "equivalent", equal
+    if work.component in UNITS and _same_runs(mutants, mutant):
+        return "equivalent", f"runs of the {mutants.subject.name} from reset on"
     return "survives", ""
 
 
@@ -322,6 +325,13 @@ def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: st
             where = "its module" if module == mutant.module else f"the {mutants.subject.name}"
             return f"cec of {where}{' without what is in it' if cut else ''}"
     return ""
+
+
+def _same_runs(mutants: Mutants, mutant: Mutant) -> bool:
+    """Whether a mutant is proven to do what was emitted does in all states that its unit can come to."""
+    with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
+        texts = mutants.verilog(None), mutants.verilog(mutant)
+        return bool(same_runs(*texts, mutants.top, Path(scratch), mutants.subject.opaque))
 
 
 def _refuting(

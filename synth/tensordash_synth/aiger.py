@@ -77,10 +77,21 @@ def read_aiger(path: Path) -> Registers:
 
 @dataclass
 class Graph:
-    """Logic without registers, built literal by literal; 0 is false and 1 is true."""
+    """Logic, built literal by literal; 0 is false and 1 is true.
+
+    Parameters
+    ----------
+    inputs : list of int
+        Literals of the inputs.
+    gates : list of (int, int)
+        Of each gate what goes in.
+    states : dict of int to int
+        Registers that begin at 0, and what each becomes.
+    """
 
     inputs: list[int] = field(default_factory=list)
     gates: list[tuple[int, int]] = field(default_factory=list)
+    states: dict[int, int] = field(default_factory=dict)
     _variables: int = 0
     _of: list[int] = field(default_factory=list)
 
@@ -89,6 +100,27 @@ class Graph:
         self._variables += 1
         self.inputs.append(2 * self._variables)
         return 2 * self._variables
+
+    def state(self) -> int:
+        """A new register, which stays at 0 until `states` says what it becomes."""
+        self._variables += 1
+        self.states[2 * self._variables] = 0
+        return 2 * self._variables
+
+    def gate(self, one: int, other: int) -> int:
+        """Whether both are true."""
+        self._variables += 1
+        self.gates.append((one, other))
+        self._of.append(2 * self._variables)
+        return 2 * self._variables
+
+    def either(self, one: int, other: int) -> int:
+        """Whether one of them is true, or both."""
+        return self.gate(one ^ 1, other ^ 1) ^ 1
+
+    def choice(self, select: int, one: int, other: int) -> int:
+        """The first if `select` is true, else the second."""
+        return self.either(self.gate(select, one), self.gate(select ^ 1, other))
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
         """A module's gates; `known` has this graph's literals of its inputs and states, and gets those of its gates."""
@@ -103,19 +135,16 @@ class Graph:
                 if not needed:
                     waiting.pop()
                     if output not in known:
-                        one, other = (known[each & ~1] ^ (each & 1) for each in gates[output])
-                        self._variables += 1
-                        self.gates.append((one, other))
-                        self._of.append(2 * self._variables)
-                        known[output] = 2 * self._variables
+                        known[output] = self.gate(*(known[each & ~1] ^ (each & 1) for each in gates[output]))
 
     def write(self, path: Path, outputs: Iterable[int]) -> None:
         """The graph in binary AIGER, the form that ABC reads."""
-        number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate([*self.inputs, *self._of])}
-        outputs = [number[each & ~1] ^ (each & 1) for each in outputs]
-        counts = (len(self.inputs) + len(self.gates), len(self.inputs), 0, len(outputs), len(self.gates))
-        text = bytearray(f"aig {' '.join(map(str, counts))}\n".encode())
-        text += "".join(f"{each}\n" for each in outputs).encode()
+        order = [*self.inputs, *self.states, *self._of]
+        number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate(order)}
+        ends = [number[each & ~1] ^ (each & 1) for each in (*self.states.values(), *outputs)]
+        counts = (len(self.inputs), len(self.states), len(ends) - len(self.states), len(self.gates))
+        text = bytearray(f"aig {len(order)} {' '.join(map(str, counts))}\n".encode())
+        text += "".join(f"{each}\n" for each in ends).encode()
         for output, gate in zip(self._of, self.gates, strict=True):
             low, high = sorted(number[each & ~1] ^ (each & 1) for each in gate)
             for delta in (number[output] - high, high - low):
@@ -126,7 +155,7 @@ class Graph:
         path.write_bytes(bytes(text))
 
     def simulate(self, values: NDArray[np.uint64], outputs: Iterable[int]) -> NDArray[np.uint64]:
-        """Values of outputs, 64 runs in a word.
+        """Values of outputs of a graph without registers, 64 runs in a word.
 
         Parameters
         ----------

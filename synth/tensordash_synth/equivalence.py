@@ -19,7 +19,7 @@ from .mapping import Mapped
 from .run import Progress, Run, running
 from .yosys import ABC, SynthesisError, run_yosys
 
-__all__ = ["compare", "prove_equivalence", "same_logic"]
+__all__ = ["CLOCK", "RESET", "compare", "counterparts", "prove_equivalence", "same_logic", "views_of"]
 
 PLAIN_SECONDS, SECONDS = 45, 900
 VECTORS, SEED = 1 << 20, 0
@@ -193,18 +193,25 @@ def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[st
     boxes : sequence of str
         Modules below it that are cut off: what goes into them must be the same.
     """
-    (folder / "edges.v").write_text(EDGES, encoding="utf-8")
-    views = []
-    for label, text in (("one", one), ("other", other)):
-        (folder / "rtl.v").write_text(text, encoding="utf-8")
-        views.append(_rtl(name, boxes, PLAIN, f"{label}_rtl", folder))
+    views = views_of(one, other, name, folder, boxes)
     try:
-        pairs = _Pairs(views[0], views[1], name)
+        pairs = _Pairs(*views, name)
         # Most of what differs does so at once.
         verdict = pairs.tried(LOOKS) or pairs.proven(folder, PLAIN_SECONDS)
     except SynthesisError:  # a register is gone, or became another
         return None
     return None if verdict is None else not verdict
+
+
+def views_of(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> tuple[Registers, Registers]:
+    """A module's logic and registers, with those below it, in two files of Verilog; parameters as of `same_logic`."""
+    (folder / "edges.v").write_text(EDGES, encoding="utf-8")
+
+    def view(label: str, text: str) -> Registers:
+        (folder / "rtl.v").write_text(text, encoding="utf-8")
+        return _rtl(name, boxes, PLAIN, f"{label}_rtl", folder)
+
+    return view("one", one), view("other", other)
 
 
 class _Pairs:
@@ -222,11 +229,11 @@ class _Pairs:
         first, second = ({literal: places[bit] for bit, literal in view.inputs.items()} for view in (one, other))
         second |= {state: graph.input() for state in other.registers}
         second.setdefault(0, 0)
-        counterparts = _counterparts(one, other)
-        if lonely := set(other.registers) - {each & ~1 for each in counterparts.values() if each is not None}:
+        counterpart_of = counterparts(one, other)
+        if lonely := set(other.registers) - {each & ~1 for each in counterpart_of.values() if each is not None}:
             raise SynthesisError(f"equivalence of {name}: no register of the RTL is {other.names[min(lonely)][0]}")
-        constants = _constants(one, [state for state, counterpart in counterparts.items() if counterpart is None])
-        for state, counterpart in counterparts.items():
+        constants = _constants(one, [state for state, counterpart in counterpart_of.items() if counterpart is None])
+        for state, counterpart in counterpart_of.items():
             if counterpart is not None:
                 first[state] = second[counterpart & ~1] ^ (counterpart & 1)
             else:
@@ -242,7 +249,7 @@ class _Pairs:
         for bit in sorted(one.outputs):
             self.names.append(bit)
             self.pairs.append((literal(first, one.outputs[bit]), literal(second, other.outputs[bit])))
-        for state, counterpart in counterparts.items():
+        for state, counterpart in counterpart_of.items():
             if counterpart is not None:
                 self.names.append(one.names[state][0])
                 # A constant stays what it is.
@@ -284,7 +291,7 @@ class _Pairs:
         return "{}[{}] differs".format(*self.names[wrong[0]]) if len(wrong) else ""
 
 
-def _counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
+def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
     """The literal, in the other view, of each register; None if it is not there.
 
     Registers are called the same in both, or synthesis has called one by a net that is nothing but it: an output that

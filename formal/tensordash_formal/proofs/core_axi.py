@@ -170,7 +170,9 @@ class PortHarness(Harness):
             # With these, what the proof `deflate` assumes.
             valid, ready = (self.probe(f"store.deflate__groups_{name}", 1) for name in ("valid", "ready"))
             starts, whole = self.port("store.deflate.start", 1), self.port("store.deflate.whole", len(store._left))
-            goes_on = ~starts & ~self.port("registers.restart", 1)
+            restarts = self.port("registers.restart", 1)
+            self.lemma(starts & ~valid & ~ends, when=~self.past(~restarts))
+            goes_on = ~starts & ~restarts
             self.lemma(ends, when=self.past(ends & (whole != 0) & goes_on))
             self.lemma(~valid, when=ends)
             stays = self.past(valid & ~ready & goes_on)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, ResetSignal
+from amaranth.hdl import Cat, Module, ResetSignal, Signal
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
@@ -15,15 +15,23 @@ from ..proof import Broken, Proof
 __all__ = ["PROOF", "assume_what_stores_keep_to"]
 
 
-def assume_what_stores_keep_to(harness: Harness, dut: Deflate) -> None:
-    """A group stays until it is taken, and there is none behind the end; what kind of move it is changes at a start."""
+def assume_what_stores_keep_to(harness: Harness, dut: Deflate) -> Signal:
+    """A group stays until it is taken, and there is none behind the end; what kind of move it is changes at a start.
+
+    After a reset nothing is asked before a start. Returns whether there was one.
+    """
     groups, past = dut.groups, harness.past
+    started = Signal(name="started")
+    with harness.m.If(dut.start):
+        harness.m.d.sync += started.eq(1)
+    harness.assume(started | ~(groups.valid | dut.flush))
     harness.assume(~(dut.flush & groups.valid))
     harness.assume(dut.flush | ~past(dut.flush & ~dut.start & (dut.whole != 0)))
     waited = past(groups.valid & ~groups.ready & ~dut.start)
     harness.assume(~waited | (groups.valid & (groups.payload == past(groups.payload))))
     for steady in (dut.plain, *([dut.offset] if dut.offset_bits else [])):
         harness.assume(~past(~dut.start) | (steady == past(steady)))
+    return started
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
@@ -35,7 +43,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness = Harness(dut, fault=fault)
     beats = dut.beats
     groups = dut.groups
-    assume_what_stores_keep_to(harness, dut)
+    started = assume_what_stores_keep_to(harness, dut)
     waits = harness.past(beats.valid & ~beats.ready & ~dut.start)
     harness.claim("offers_a_beat_while_there_is_one", beats.valid, when=dut.whole != 0)
     harness.claim("offers_nothing_else", ~beats.valid, when=dut.whole == 0)
@@ -46,7 +54,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
     sent = harness.probe("sent", (dut.most_beats - 1).bit_length())
     made = harness.probe("made", dut.most_beats.bit_length())
-    harness.lemma(groups.valid & (sent < made), when=(sent != 0) & ~ResetSignal())
+    harness.lemma(groups.valid & (sent < made), when=(sent != 0) & started & ~ResetSignal())
     # Its data follow from these and from the group, through networks that a solver would have to go through twice.
     rest = (harness.probe(f"rest_{k}", dut.width) for k in range(dut.beat - 1))
     made_of = Cat(groups.valid, harness.probe("filled", dut.shift), sent, *rest)

@@ -34,7 +34,7 @@ class Deflated(Harness):
         self.dut = dut = Deflate(**proven_shape(config))
         width = dut.width
         super().__init__(dut, fault=fault, pieces=PIECES)
-        assume_what_stores_keep_to(self, dut)
+        started = assume_what_stores_keep_to(self, dut)
         m, beat, shift = self.m, dut.beat, dut.shift
         groups, beats = dut.groups, dut.beats
         values = [groups.payload.word_select(j, width) for j in range(dut.size)]
@@ -101,14 +101,14 @@ class Deflated(Harness):
             when=here & kept & (gone == 0),
         )
 
-        self.lemma(self.probe("filled", shift) == before, first=True)
-        self.lemma(self.probe("sent", (dut.most_beats - 1).bit_length()) == gone, first=True)
+        self.lemma(self.probe("filled", shift) == before, when=started, first=True)
+        self.lemma(self.probe("sent", (dut.most_beats - 1).bit_length()) == gone, when=started, first=True)
         self.lemma((gone == 0) | (groups.valid & (gone < whole)), when=~ResetSignal(), first=True)
         self.lemma((kept_place < before) & (gone == 0), when=kept, first=True)
         rests = Array([self.probe(f"rest_{p}", width) for p in range(beat - 1)] + [Const(0, width)])
         self.lemma(rests[kept_place] == kept_content, when=kept, first=True)
         if dut.offset_bits:
-            self.lemma(self.probe("first", 1) == first, first=True)
+            self.lemma(self.probe("first", 1) == first, when=started, first=True)
             self.lemma((before >= offset) & ((kept_place >= offset) | ~kept), when=first, first=True)
 
 

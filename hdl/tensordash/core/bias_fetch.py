@@ -27,7 +27,7 @@ class BiasFetch(Block):
     Members
     -------
     start : In(1)
-        A descriptor begins: forget everything.
+        A descriptor begins: forget everything. A reset does not: nothing is asked between it and this.
     bias, transposed : In(1), address : In(16)
         The descriptor's fields; `address` is `bias_address`.
     y : In(signed(16)), step : Out(1)
@@ -70,10 +70,10 @@ class BiasFetch(Block):
         # A group's biases are so many bank words, which lie in one address, from a bank on that they divide.
         taken_banks = 32 // self.width
         shift = (lanes // taken_banks - 1).bit_length()
-        group = Signal(groups, init=1)
-        row = Signal(lanes, init=1)
-        piece = Signal(self.config.result_cycles, init=1)
-        came, known = Signal(name="came"), Signal(name="known")
+        group = Signal(groups, reset_less=True)
+        row = Signal(lanes, reset_less=True)
+        piece = Signal(self.config.result_cycles, reset_less=True)
+        came, known = Signal(name="came", reset_less=True), Signal(name="known", reset_less=True)
         place = Signal(range(lanes // taken_banks), name="place", reset_less=True) if shift else None
         m.d.comb += [
             self.valid.eq(~self.bias | known),

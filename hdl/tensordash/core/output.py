@@ -265,7 +265,8 @@ class Output(Block):
         with m.If(self.writer.outside):
             m.d.sync += outside.eq(1)
         m.d.comb += [
-            done.eq(self._running & ~left & self.adder.empty & self.pipeline.empty & self.writer.empty),
+            # The pipeline holds fewer rows than a group has, and the writer waits for whole groups.
+            done.eq(self._running & ~left & self.adder.empty & self.writer.empty),
             self.command.done.eq(done),
             self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(outside, ERRORS["address"], 0))),
         ]

@@ -42,8 +42,6 @@ class ResultPipeline(Block):
         Random bits begin anew with this seed.
     out : Out(stream of 32 bits, columns)
         Results. Operands in the lowest bits of each value.
-    empty : Out(1)
-        No whole row is here.
 
     Source: docs/core.md, "Multiply".
     """
@@ -60,7 +58,6 @@ class ResultPipeline(Block):
                 "scale": In(signed(8)),
                 "seed": In(32),
                 "out": Out(stream.Signature(ArrayLayout(RESULT_BITS, tile.columns))),
-                "empty": Out(1),
             }
         )
         self._rounders = [Rounder(width=width, least_exponent=least_exponent) for _ in range(tile.columns)]
@@ -85,7 +82,6 @@ class ResultPipeline(Block):
             moves.eq(normal & ~behind),
             self.sums.ready.eq(~normal | moves),
             comes.eq(self.sums.valid & self.sums.ready),
-            self.empty.eq(~normal & ~rounded),
         ]
         with m.If(comes & self.sums.payload.pieces[-1]):
             m.d.sync += normal.eq(1)

@@ -37,7 +37,7 @@ class Deflate(Block):
     Members
     -------
     start : In(1)
-        Begin anew. Only while nothing is held.
+        Begin anew. Only while nothing is held, and after a reset before all else: it forgets nothing in one.
     offset : In
         Of a beat that is wider: multiples of 16 bytes of the first one that come before, whose strobes are low; then,
         and until that beat was taken.
@@ -94,9 +94,9 @@ class Deflate(Block):
         m = Module()
         beat, shift = self.beat, self.shift
         rest = [Signal(self.width, name=f"rest_{p}", reset_less=True) for p in range(beat - 1)]
-        filled = Signal(shift)  # of them
+        filled = Signal(shift, reset_less=True)  # of them
         beats_before = Signal(len(self.units) - shift, reset_less=True)  # that all groups before made
-        sent = Signal(range(self.most_beats))  # beats of the group
+        sent = Signal(range(self.most_beats), reset_less=True)  # beats of the group
         total = Signal(range(beat + self.most))  # units from the begin of the first beat on, with the group's
         made = Signal(range(self.most_beats + 1))  # beats that it makes whole
         blocks = self._blocks(m, filled, total)
@@ -106,7 +106,7 @@ class Deflate(Block):
         flushes = self.flush & (filled != 0)
         shows = self.groups.valid & ~self.mute
         offset = Cat(Const(0, shift - self.offset_bits), self.offset) if self.offset_bits else Const(0, shift)
-        first = Signal()  # no beat has left
+        first = Signal(reset_less=True)  # no beat has left
         if self.offset_bits:
             m.d.sync += first.eq(self.start | (first & ~leaves))
         m.d.comb += [

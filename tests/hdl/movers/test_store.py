@@ -39,6 +39,9 @@ def test_store_is_golden(name):
         ("= segment_left >= 16'h80", "= 1'h1"),  # beats are asked for that nobody has
         ("? 17'h00000 : shorter;", "? 17'h00000 : 17'h00000;"),  # all groups behind the first segment are forgotten
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
+        # A byte of an entry is not written, or one is that is not of it: zeros.
+        ("= beats_payload[143:128] &", "= {beats_payload[143:136], 1'h0, beats_payload[134:128]} &"),
+        ("= beats_payload[143:128] &", "= {beats_payload[143:132], {4{|beats_payload[131:128]}}} &"),
     ],
 )
 def test_a_broken_store_is_found(right, wrong):

@@ -76,6 +76,8 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     lanes = config.tile.lanes
     base = far(config.address_bits, job.seed, latency > 0)
     content, expected = Memory(SIZE, base), Memory(SIZE, base)
+    # What is not zero shows a byte that should have been written, and one that should not.
+    expected.bytes[:] = content.bytes[:] = random.randbytes(SIZE)
     golden = GoldenCore(config, expected)
     pins = Pins(dut)
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause)

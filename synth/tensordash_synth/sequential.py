@@ -1,0 +1,141 @@
+"""Equivalence from reset on: two views of a module that no run tells apart."""
+
+import re
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from .aiger import Bit, Graph, Registers
+from .equivalence import CLOCK, RESET, counterparts, views_of
+from .yosys import ABC, SynthesisError
+
+__all__ = ["same_runs"]
+
+SECONDS = 60
+# Nets that are equal in all states are found by induction; what is left asks for states that can be reached.
+SCRIPT = f"read runs.aig; scleanup; scorr; write_aiger left.aig; pdr -T {SECONDS}"
+
+SAID_WITH = re.compile(r"(?P<channel>.*_|.*_a[rw]|.*_w)(payload|enable|address|data|addr|id|len|size|burst|strb|last)")
+"""What says nothing while its channel's `valid` is low."""
+
+
+def same_runs(one: str, other: str, name: str, folder: Path, boxes: Sequence[str] = ()) -> bool | None:
+    """Whether a module, with those below it, does the same in two files of Verilog in every run from reset on.
+
+    None if ABC finds no answer. A run begins with what a reset makes of the registers. Those that it leaves alone hold
+    anything, and where both files have one, the same in both. Inputs are free in every cycle, `rst` among them. Outputs
+    must be the same in every cycle, but for what goes with a `valid` that is low, or with a `bank` (of a stream
+    buffer's write) that is 0.
+
+    Parameters
+    ----------
+    one, other, name, folder, boxes
+        As of `same_logic`.
+
+    Raises
+    ------
+    SynthesisError
+        If Yosys or ABC fails.
+    """
+    views = views_of(one, other, name, folder, boxes)
+    if set(views[0].outputs) != set(views[1].outputs):
+        return None
+    graph, differs = _product(*views)
+    graph.write(folder / "runs.aig", [differs])
+    try:
+        done = subprocess.run(
+            [ABC, "-c", SCRIPT], cwd=folder, capture_output=True, text=True, timeout=5 * SECONDS, check=True
+        )
+    except subprocess.TimeoutExpired:
+        return None
+    except subprocess.CalledProcessError as error:
+        raise SynthesisError(f"runs of {name}: ABC ended with {error.returncode}") from error
+    if "was asserted in frame" in done.stdout:
+        return False
+    return True if _never(folder / "left.aig") or "Property proved" in done.stdout else None
+
+
+def _never(path: Path) -> bool:
+    """Whether the output of a graph that ABC wrote is the constant 0: of this it says nothing."""
+    lines = path.read_bytes().split(b"\n")
+    states = int(lines[0].split()[3])
+    return lines[1 + states] == b"0"
+
+
+def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
+    """Both views with the same inputs, and whether they differ in a cycle."""
+    graph, views = Graph(), (one, other)
+    inputs = {bit: graph.input() for bit in sorted({*one.inputs, *other.inputs} - {CLOCK})} | {CLOCK: 1}
+    begun = graph.state()  # this is not the first cycle
+    graph.states[begun] = 1
+    resets = [_after_reset(view) for view in views]
+    free = [
+        {state: graph.input() for state in view.registers if state not in reset}
+        for view, reset in zip(views, resets, strict=True)
+    ]
+    for state, counterpart in counterparts(one, other).items():
+        if state in free[0] and counterpart is not None and counterpart & ~1 in free[1]:
+            free[1][counterpart & ~1] = free[0][state] ^ (counterpart & 1)
+    found: list[dict[Bit, int]] = []
+    for view, reset, anything in zip(views, resets, free, strict=True):
+        known = {literal: inputs[bit] for bit, literal in view.inputs.items()}
+        held = {state: graph.state() for state in view.registers}
+        for state, register in held.items():
+            # A register of the graph begins at 0.
+            known[state] = register ^ reset[state] if state in reset else graph.choice(begun, register, anything[state])
+        graph.add(view, known)
+        for state, register in held.items():
+            graph.states[register] = _of(known, view.registers[state]) ^ reset.get(state, 0)
+        found.append({bit: _of(known, literal) for bit, literal in view.outputs.items()})
+    differs = 0
+    for bit, literal in found[0].items():
+        both, neither = graph.gate(literal, found[1][bit]), graph.gate(literal ^ 1, found[1][bit] ^ 1)
+        says = _says(bit[0], found[0], graph)
+        differs = graph.either(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
+    return graph, differs
+
+
+def _of(known: dict[int, int], literal: int) -> int:
+    return known[literal & ~1] ^ (literal & 1)
+
+
+def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
+    """Whether an output says something in this cycle."""
+    if (channel := SAID_WITH.fullmatch(name)) and (valid := outputs.get((f"{channel['channel']}valid", 0))) is not None:
+        return valid
+    prefix = name.rpartition("_")[0]
+    if name != f"{prefix}_bank" and (f"{prefix}_bank", 0) in outputs:
+        some = 0
+        for (other, _), literal in outputs.items():
+            if other == f"{prefix}_bank":
+                some = graph.either(some, literal)
+        return some
+    return 1
+
+
+def _after_reset(view: Registers) -> dict[int, int]:
+    """What a reset makes of each register that it does not leave alone."""
+    gates = {output: (one, other) for output, one, other in view.ands}
+    fixed = {CLOCK: 1, RESET: 1}
+    values: dict[int, int | None] = {0: 0} | dict.fromkeys(view.registers)
+    values |= {literal: fixed.get(bit) for bit, literal in view.inputs.items()}
+
+    def value(literal: int) -> int | None:
+        known = values[literal & ~1]
+        return None if known is None else known ^ (literal & 1)
+
+    found = {}
+    for state, following in view.registers.items():
+        waiting = [following & ~1]
+        while waiting:
+            output = waiting[-1]
+            needed = [] if output in values else [each & ~1 for each in gates[output] if each & ~1 not in values]
+            waiting += needed
+            if not needed:
+                waiting.pop()
+                if output not in values:
+                    inputs = [value(each) for each in gates[output]]
+                    values[output] = 0 if 0 in inputs else 1 if inputs == [1, 1] else None
+        if (constant := value(following)) is not None:
+            found[state] = constant
+    return found

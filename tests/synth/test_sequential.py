@@ -1,0 +1,71 @@
+"""Equivalence from reset on: what runs can tell apart, and what they cannot."""
+
+import pytest
+
+from tensordash_synth.sequential import same_runs
+
+PORTS = "input clk, input rst, input go, input [3:0] a, output [3:0] y, output out_valid, output [3:0] out_payload"
+COUNTER = """
+reg [2:0] n; reg [3:0] kept, shown; reg full;
+assign y = n == 3'd5 ? {there} : n == 3'd6 ? {never} : {{1'b0, n}};
+assign out_valid = full; assign out_payload = shown;
+always @(posedge clk) begin
+  if (go) n <= n == 3'd5 ? 3'd0 : n + 3'd1;
+  if (n == 3'd0) kept <= {loaded};
+  full <= go; if (go) shown <= a; else shown <= {idle};
+  if (rst) begin n <= {reset}; full <= 1'b0; end
+end
+"""
+
+
+def counter(**changed):
+    """Counts 0 to 5; its register of four bits has no reset."""
+    parts = {"there": "kept", "never": "4'd6", "loaded": "4'd9", "idle": "shown", "reset": "3'd0"} | changed
+    return f"module m({PORTS});\n{COUNTER.format(**parts)}\nendmodule\n"
+
+
+def same(one, other, folder):
+    return same_runs(one, other, "m", folder)
+
+
+@pytest.mark.parametrize(
+    ("changed", "equal"),
+    [
+        ({"never": "a"}, True),  # a state that it never reaches
+        ({"there": "kept ^ 4'd1"}, False),  # one that it reaches after five cycles
+        ({"there": "kept | 4'd9"}, True),  # what it is by then
+        ({"idle": "~a"}, True),  # nobody looks at a payload without `valid`
+        ({"idle": "shown ^ {3'd0, full}"}, True),
+        # A register that begins as anything.
+        ({"loaded": "kept"}, False),
+        ({"loaded": "kept & 4'd9"}, False),
+        # A reset that is dropped, or leads elsewhere.
+        ({"reset": "n"}, False),
+        ({"reset": "3'd5"}, False),
+        ({"reset": "n & 3'd0"}, True),
+    ],
+)
+def test_runs_that_differ_are_found_and_no_others(changed, equal, tmp_path):
+    assert same(counter(), counter(**changed), tmp_path) is equal
+
+
+def test_a_payload_is_looked_at_while_it_is_valid(tmp_path):
+    wrong = counter().replace("shown <= a;", "shown <= a ^ {3'd0, n == 3'd4};")
+    assert same(counter(), wrong, tmp_path) is False
+    assert same(counter(), counter().replace("full <= go", "full <= go & n[0]"), tmp_path) is False
+
+
+def test_one_register_may_do_the_work_of_two(tmp_path):
+    """Bits that are only added: which of them is which says nothing."""
+    adds = "module m(input clk, input rst, input a, input b, output [1:0] y);\nreg p, q; assign y = p + q;\n"
+    one = f"{adds}always @(posedge clk) begin p <= a; q <= b; end\nendmodule\n"
+    assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= a"), tmp_path)
+    assert same(one, one.replace("p <= a; q <= b", "p <= b; q <= b"), tmp_path) is False
+
+
+@pytest.mark.parametrize("value", ["1'b0", "1'b1"])
+def test_an_output_may_be_constant(value, tmp_path):
+    ports = "module m(input clk, input rst, output y); reg q; always @(posedge clk) q <= rst ? {} : q; assign y = {};"
+    one = ports.format(value, "q") + "\nendmodule\n"
+    assert same(one, ports.format(value, value) + "\nendmodule\n", tmp_path)
+    assert same(one, ports.format(value, f"~{value}") + "\nendmodule\n", tmp_path) is False
