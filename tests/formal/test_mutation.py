@@ -12,7 +12,7 @@ from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
 from tensordash_formal import campaigns, mutation
 from tensordash_formal import subjects as making
-from tensordash_formal.campaigns import campaign_of, full_campaigns
+from tensordash_formal.campaigns import SMALL_CORE, campaign_of, full_campaigns
 from tensordash_formal.fates import MutationReport
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import mutate
@@ -179,6 +179,21 @@ def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
     work = work_of(SMALL, "scheduler")
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
     assert mutation._judged(work, mutants, None, mutants.mutants[0], tmp_path)[0] == "equivalent"
+
+
+@pytest.mark.parametrize(("bit", "fate"), [(0, "equivalent"), (2, "survives")])
+def test_a_unit_is_compared_in_the_states_that_it_can_come_to(bit, fate, tmp_path, monkeypatch):
+    """A command queue's reader begins at whole descriptors, four beats: two bits of where it begins are always 0."""
+    mutants = BitMutants(subject_of(SMALL_CORE, "command_queue"), 20, 1, tmp_path)
+    right = "axi_araddr = { beat, 4'h0 };"
+    assert right in mutants.text
+    wrong = mutants.text.replace(right, f"axi_araddr = {{ beat & ~(36'h1 << {bit}), 4'h0 }};")
+    mutant = next(each for each in mutants.mutants if "axi_reader" in each.module)
+    monkeypatch.setattr(mutants, "verilog", lambda mutant: wrong if mutant else mutants.text)
+    monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
+    work = work_of(SMALL_CORE, "command_queue")
+    said = "runs of the command_queue from reset on" if fate == "equivalent" else ""
+    assert mutation._judged(work, mutants, None, mutant, tmp_path) == (fate, said)
 
 
 def test_without_a_mutant_the_model_is_what_was_emitted(tmp_path):

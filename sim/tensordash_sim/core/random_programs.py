@@ -109,6 +109,8 @@ def random_program(
         The memory's first address, a multiple of a page.
     """
     memory = Memory(size, at)
+    # Zeros that are not written where some belong would not be missed, nor would those that are written elsewhere.
+    memory.bytes[:] = Random(size).randbytes(size)
     writer = _Writer(random, config, memory, edges=edges)
     lanes, depth = config.tile.lanes, config.tile.window_depth
     # Positions of side A are the columns, those of side B the rows.
