@@ -337,10 +337,13 @@ async def resets(dut) -> None:
     """A reset in any cycle of a descriptor, and then another one."""
     bench = Bench(dut, "output resets")
     await bench.begin()
-    for _ in range(max(2, round(5 * bench.job.effort))):
-        fields = {**random_fields(bench.random, bench.config), "add": 0}
+    for turn in range(max(4, round(8 * bench.job.effort))):
+        fields, cut = {**random_fields(bench.random, bench.config), "add": 0}, bench.random.randint(1, 40)
+        if turn % 2:  # in the midst of a group, which takes as many cycles as it may
+            fields |= {"a_streams": 3, "b_streams": 3, "stride": 2 if turn % 4 == 1 else 4, "x_size": 40, "emit": 1}
+            cut += 20
         before = bench.golden.buffer.copy()
-        if await bench.execute(fields, 0.3, cut=bench.random.randint(1, 40)):
+        if await bench.execute(fields, 0.3, cut=cut):
             continue
         bench.golden.buffer[...] = before
         bench.buffer.groups[...] = before
