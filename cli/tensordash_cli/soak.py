@@ -85,7 +85,8 @@ def command(
 
     Every job is one tile, and everything visible is compared in every cycle. What is done is kept in DIR: the same
     command goes on where an interrupted one was. A difference does not stop the campaign; the command that runs its job
-    again is printed. DIR/soak-SEED.json gets what was covered.
+    again is printed. DIR/soak-SEED.json gets what was covered; with --cover, tiles are fed again, with other streams,
+    whose lanes have options that were taken on no tile.
 
     With --cores every job is one core, whose Verilog executes layers and random programs, --positions, --descriptors
     and --faults of them in all: errors in every field, a memory that fails or is silent, a queue used wrongly, soft
@@ -128,28 +129,30 @@ def _campaign(
 
     campaign = Campaign(output, seed, positions, simulator)
     output.mkdir(parents=True, exist_ok=True)
-    total = len(campaign.jobs)
     with progress_bar() as bar:
         task = bar.add_task("positions", total=sum(job.positions for job in campaign.jobs))
         before = sum(job.positions for job in campaign.jobs if job.index in campaign.done)
         bar.advance(task, before)
         if campaign.done:
-            progress.print(f"seed {seed}: {len(campaign.jobs) - len(campaign.left)} of {total} jobs are done")
+            progress.print(
+                f"seed {seed}: {len(campaign.jobs) - len(campaign.left)} of {len(campaign.jobs)} jobs are done"
+            )
         began, fed = time.monotonic(), 0
 
         def show(job, record) -> None:
             nonlocal fed
             fed += job.positions
             bar.advance(task, job.positions)
-            left = sum(each.positions for each in campaign.left) * (time.monotonic() - began) / fed
+            total, waiting = len(campaign.jobs), campaign.left
+            left = sum(each.positions for each in waiting) * (time.monotonic() - began) / fed
             said = f"FAILED: {record.failure}" if record.failure else f"{record.positions:,} positions"
             progress.print(
-                f"[{total - len(campaign.left)}/{total}] job {job.name}, {tile_name(job.config)}: {said}, "
+                f"[{total - len(waiting)}/{total}] job {job.name}, {tile_name(job.config)}: {said}, "
                 f"{record.build_seconds:.0f} + {record.seconds:.0f} s; {left / 60:.0f} min left",
                 markup=False,
             )
 
-        summary = campaign.run(workers=workers, progress=show)
+        summary = campaign.run(workers=workers, progress=show, cover=cover)
     document = summary.to_json()
     write_whole(output / f"soak-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:
@@ -159,7 +162,8 @@ def _campaign(
     if summary.failures:
         replay = next(iter(summary.failures))
         raise CheckError(
-            f"Verilog and golden model differ in {len(summary.failures)} of {total} jobs; run one again: {replay}"
+            f"Verilog and golden model differ in {len(summary.failures)} of {len(summary.records)} jobs; "
+            f"run one again: {replay}"
         )
     if cover:
         check_coverage(document["never"])

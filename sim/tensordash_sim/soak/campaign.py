@@ -13,11 +13,13 @@ from tensordash.storage import files
 from .. import golden, verify
 from ..verify.simulators import choose_simulator
 from .coverage import Counts, lane_options, merged, universe
-from .draw import SoakJob, jobs_for
+from .draw import AGAIN, SoakJob, draw_job, jobs_for
 from .job import Record
 from .jobs import Jobs
 
 __all__ = ["Campaign", "Summary"]
+
+TURNS = 4
 
 
 @cache
@@ -68,14 +70,28 @@ class Summary:
         """Points that can be reached and were not met, by group; of a lane's options those that it took on no tile."""
         counts = self.counts
         points = {group: [point for point in all_ if not counts[group][point]] for group, all_ in universe().items()}
+        points["option of a lane"] = [f"lane {lane}, option {option}" for lane, option in self._never_taken]
+        return {group: missed for group, missed in points.items() if missed}
+
+    @property
+    def _never_taken(self) -> list[tuple[int, int]]:
+        """Pairs of a lane and an option that there are, and that no tile's lane has taken."""
         taken: Counter[tuple[int, int]] = Counter()
         for record in self.records:
             for lane, options in enumerate(record.options):
                 taken.update({(lane, option): count for option, count in enumerate(options)})
-        points["option of a lane"] = [
-            f"lane {lane}, option {option}" for (lane, option), n in sorted(taken.items()) if not n
+        return sorted(pair for pair, count in taken.items() if not count)
+
+    @property
+    def short(self) -> list[int]:
+        """Numbers of the jobs whose tiles have an option of a lane that was taken on no tile."""
+        never = self._never_taken
+        return [
+            record.index
+            for record in self.records
+            if record.index < AGAIN
+            and any(lane < len(record.options) and option < len(record.options[0]) for lane, option in never)
         ]
-        return {group: missed for group, missed in points.items() if missed}
 
     def to_json(self) -> dict[str, Any]:
         """The summary as JSON types."""
@@ -106,7 +122,7 @@ def replay_command(seed: int, record: Record) -> str:
 
 
 class Campaign(Jobs):
-    """Jobs of a seed until so many multiply positions are consumed.
+    """Jobs of a seed until so many multiply positions are consumed, and if asked until each lane has taken its options.
 
     Their file is named after the seed, the simulator and the code, so that what another version of the hardware did is
     never taken for this one's.
@@ -129,7 +145,22 @@ class Campaign(Jobs):
         super().__init__(path, tuple(jobs_for(seed, positions)), Record, __package__, (self.simulator,))
 
     def run(
-        self, *, workers: int = 1, progress: Callable[[SoakJob, Record], None] = lambda job, record: None
+        self,
+        *,
+        workers: int = 1,
+        progress: Callable[[SoakJob, Record], None] = lambda job, record: None,
+        cover: bool = False,
     ) -> Summary:
-        """Run the jobs that are left, as `Jobs.finish` does."""
-        return Summary(seed=self.seed, records=self.finish(workers, progress))
+        """Run the jobs that are left, as `Jobs.finish` does.
+
+        With `cover`, tiles with options that a lane has taken on no tile are fed again, with other streams, up to
+        `TURNS` times: of many options and lanes the last ones are rare.
+        """
+        summary = Summary(seed=self.seed, records=self.finish(workers, progress))
+        for turn in range(1, TURNS + 1):
+            again = [draw_job(self.seed, AGAIN * turn + index) for index in summary.short] if cover else []
+            if not again:
+                break
+            self.jobs += tuple(again)
+            summary = Summary(seed=self.seed, records=self.finish(workers, progress))
+        return summary

@@ -7,6 +7,7 @@ import pytest
 
 from tensordash_sim.soak import Campaign, Record, Summary, campaign
 from tensordash_sim.soak.coverage import universe
+from tensordash_sim.soak.draw import AGAIN, draw_job
 from tensordash_sim.verify import SimulatorError
 
 POSITIONS = 10_000_000
@@ -101,6 +102,41 @@ def test_what_was_never_met(tmp_path, ran):
     everything = {group: dict.fromkeys(points, 1) for group, points in universe().items()}
     full = Record(**{**done.records[0].to_json(), "coverage": everything, "options": [[1], [2]]})
     assert Summary(seed=5, records=(full,)).never == {}
+
+
+def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monkeypatch):
+    """Until each is, and no other tile; a later run goes on there."""
+
+    def execute(self, job, place):
+        found = Record(**{**record(job).to_json(), "options": [[1, 1], [2, 3]]})
+        if job.index == 1 + AGAIN and ran.stop:
+            raise KeyboardInterrupt
+        ran.append(job.index)
+        if job.index % AGAIN == 1:  # it has a third lane
+            found.options.append([5, 4 * (job.index > 2 * AGAIN)])
+        return found
+
+    monkeypatch.setattr(Campaign, "_execute", execute)
+    ran.stop = 1
+    with pytest.raises(KeyboardInterrupt):
+        Campaign(tmp_path, 5, POSITIONS).run(cover=True)
+    first, ran.stop = list(ran), None
+    assert Campaign(tmp_path, 5, POSITIONS).run().never["option of a lane"] == ["lane 2, option 1"]
+    assert ran == first, "only if it is asked"
+    summary = Campaign(tmp_path, 5, POSITIONS).run(cover=True)
+    assert ran == [*first, AGAIN + 1, 2 * AGAIN + 1]
+    assert "option of a lane" not in summary.never
+    again = draw_job(5, AGAIN + 1)
+    assert again.config == draw_job(5, 1).config
+    assert again.steps >= draw_job(5, 1).steps
+    assert summary.to_json()["jobs"] == len(ran)
+
+
+def test_feeding_again_ends(tmp_path, ran):
+    """An option that no lane ever takes: it is told."""
+    jobs = len(Campaign(tmp_path, 5, POSITIONS).jobs)
+    assert Campaign(tmp_path, 5, POSITIONS).run(cover=True).never["option of a lane"] == ["lane 0, option 1"]
+    assert len(ran) == jobs * (1 + campaign.TURNS)
 
 
 def test_a_job_that_cannot_run(tmp_path, monkeypatch):
