@@ -1,6 +1,7 @@
 """Bench of the output unit: blocks of the golden core's sums go in, and the buffer must end as golden's."""
 
 from collections.abc import Mapping
+from math import gcd
 from random import Random
 from typing import Any
 
@@ -157,6 +158,10 @@ class Bench:
         _, values = decode(bits)
         rows = self._rows(values)
         beats = [bits >> (128 * k) & ((1 << 128) - 1) for k in range(4)]
+        # Banks of a bias, and of a turn of a mask: to read others takes energy, and may keep their readers waiting.
+        lanes = self.config.tile.lanes
+        banks = {"bias": 32 // self.config.value_bits, "mask": lanes // gcd(values["stride"], lanes)}
+        most = max((count for name, count in banks.items() if values[name]), default=0)
         offered = False
         for cycle in range(self.job.patience(20_000)):
             offered = bool(rows) and (offered or self.random.random() >= stall)
@@ -177,6 +182,9 @@ class Bench:
                 rows.pop(0)
                 offered = False
             done, error = self.pins.read("command_done"), self.pins.read("command_error")
+            if most and self.pins.read("read_valid"):
+                read = self.pins.read("read_enable").bit_count()
+                assert read <= most, f"{read} banks are read instead of {most} ({fields})"
             self.buffer.take()
             await self.pins.tick()
             if cycle == cut:
