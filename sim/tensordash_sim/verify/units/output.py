@@ -162,7 +162,7 @@ class Bench:
         lanes = self.config.tile.lanes
         banks = {"bias": 32 // self.config.value_bits, "mask": lanes // gcd(values["stride"], lanes)}
         most = max((count for name, count in banks.items() if values[name]), default=0)
-        offered = False
+        offered, last = False, 0  # the cycle in which the last row was taken
         for cycle in range(self.job.patience(20_000)):
             offered = bool(rows) and (offered or self.random.random() >= stall)
             self.pins.drive(
@@ -180,7 +180,7 @@ class Bench:
                 beats.pop(0)
             if offered and self.pins.read("sums_ready"):
                 rows.pop(0)
-                offered = False
+                offered, last = False, cycle
             done, error = self.pins.read("command_done"), self.pins.read("command_error")
             if most and self.pins.read("read_valid"):
                 read = self.pins.read("read_enable").bit_count()
@@ -194,6 +194,7 @@ class Bench:
         else:
             raise AssertionError("it is never done")
         assert not rows, f"done, and {len(rows)} rows were not taken"
+        assert cycle >= last + 2, f"done, and the last row has only just come ({fields})"
         expected = 0
         try:
             self.golden._multiply(values)
