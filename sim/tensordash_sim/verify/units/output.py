@@ -273,6 +273,23 @@ async def biases(dut) -> None:
 
 
 @cocotb.test()
+async def masks(dut) -> None:
+    """Of zeros, of either sign, and of values that have one bit and hide nothing: each bit in each place."""
+    bench = Bench(dut, "output masks")
+    if not bench.config.mask:
+        return
+    await bench.begin()
+    first, width = bench.config.groups // 2, bench.config.value_bits
+    there = bench.golden.buffer[first:]
+    for turn in range(max(8, round(16 * bench.job.effort))):
+        bits = [bench.random.choice((0, 0, 1 << (width - 1), 1 << bench.random.randrange(width))) for _ in there.flat]
+        there[...] = bench.buffer.groups[first:] = np.reshape(bits, there.shape)
+        fields = {"a_streams": 3, "b_streams": 3, "steps": 1, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
+        fields |= {"x_3": bench.config.tile.lanes, "emit": 1, "mask": 1, "mask_address": first}
+        await bench.execute({**fields, "fp32": int(turn % 4 == 3), "transposed": turn // 2 % 2}, 0.0)
+
+
+@cocotb.test()
 async def long_loops(dut) -> None:
     """Loops that run 258 times, and biases that go as far; and counts of 2 and one higher bit."""
     bench = Bench(dut, "output long loops")
