@@ -142,7 +142,7 @@ def _campaign(
         def show(job, record) -> None:
             nonlocal fed
             fed += job.positions
-            bar.advance(task, job.positions)
+            bar.update(task, advance=job.positions, total=sum(each.positions for each in campaign.jobs))
             total, waiting = len(campaign.jobs), campaign.left
             left = sum(each.positions for each in waiting) * (time.monotonic() - began) / fed
             said = f"FAILED: {record.failure}" if record.failure else f"{record.positions:,} positions"

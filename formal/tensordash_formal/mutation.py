@@ -304,7 +304,8 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     # Minutes where there are PEs below: last.
     if equal := _first_equal(mutants, mutant, late):
         return "equivalent", equal
-    if work.component in UNITS and _same_runs(mutants, mutant):
+    # All states that the unit can come to, not all that there are.
+    if work.component in UNITS and _compared(same_runs, mutants, mutant, mutants.subject.opaque, mutants.top):
         return "equivalent", f"runs of the {mutants.subject.name} from reset on"
     return "survives", ""
 
@@ -319,19 +320,17 @@ def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: st
 
     `module`: that is the mutant's or has it somewhere in it, and is compared.
     """
-    with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
-        texts = mutants.verilog(None), mutants.verilog(mutant)
-        if same_logic(*texts, module, Path(scratch), cut):
-            where = "its module" if module == mutant.module else f"the {mutants.subject.name}"
-            return f"cec of {where}{' without what is in it' if cut else ''}"
-    return ""
+    if not _compared(same_logic, mutants, mutant, cut, module):
+        return ""
+    where = "its module" if module == mutant.module else f"the {mutants.subject.name}"
+    return f"cec of {where}{' without what is in it' if cut else ''}"
 
 
-def _same_runs(mutants: Mutants, mutant: Mutant) -> bool:
-    """Whether a mutant is proven to do what was emitted does in all states that its unit can come to."""
+def _compared(
+    same: Callable[..., bool | None], mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str
+) -> bool:
     with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
-        texts = mutants.verilog(None), mutants.verilog(mutant)
-        return bool(same_runs(*texts, mutants.top, Path(scratch), mutants.subject.opaque))
+        return bool(same(mutants.verilog(None), mutants.verilog(mutant), module, Path(scratch), cut))
 
 
 def _refuting(

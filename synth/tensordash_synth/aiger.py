@@ -1,7 +1,7 @@
 """And-inverter graphs as Yosys writes them: read with the names of their nets, cut at the registers, simulated."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +9,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bit", "Graph", "Registers", "read_aiger"]
+__all__ = ["Bit", "Graph", "Registers", "literal_of", "read_aiger"]
 
 Bit = tuple[str, int]
 """A net's name and the number of its bit."""
@@ -39,6 +39,28 @@ class Registers:
     registers: Mapping[int, int]
     names: Mapping[int, list[Bit]]
     ands: list[tuple[int, int, int]]
+
+    def sorted_gates(self) -> Iterator[tuple[int, int, int]]:
+        """Each gate after those that it takes from: Yosys does not sort them."""
+        gates = {output: (one, other) for output, one, other in self.ands}
+        done: set[int] = set()
+        for root in gates:
+            waiting = [root]
+            while waiting:
+                output = waiting[-1]
+                needed = [] if output in done else [each & ~1 for each in gates[output]]
+                needed = [each for each in needed if each in gates and each not in done]
+                waiting += needed
+                if not needed:
+                    waiting.pop()
+                    if output not in done:
+                        done.add(output)
+                        yield output, *gates[output]
+
+
+def literal_of(known: Mapping[int, int], literal: int) -> int:
+    """What a literal is in another graph, of which the variables are known."""
+    return known[literal & ~1] ^ (literal & 1)
 
 
 def read_aiger(path: Path) -> Registers:
@@ -124,18 +146,9 @@ class Graph:
 
     def add(self, module: Registers, known: dict[int, int]) -> None:
         """A module's gates; `known` has this graph's literals of its inputs and states, and gets those of its gates."""
-        gates = {output: (one, other) for output, one, other in module.ands}
         known.setdefault(0, 0)
-        for root in gates:  # Yosys does not sort them
-            waiting = [root]
-            while waiting:
-                output = waiting[-1]
-                needed = [each & ~1 for each in gates[output] if each & ~1 not in known] if output not in known else []
-                waiting += needed
-                if not needed:
-                    waiting.pop()
-                    if output not in known:
-                        known[output] = self.gate(*(known[each & ~1] ^ (each & 1) for each in gates[output]))
+        for output, one, other in module.sorted_gates():
+            known[output] = self.gate(literal_of(known, one), literal_of(known, other))
 
     def write(self, path: Path, outputs: Iterable[int]) -> None:
         """The graph in binary AIGER, the form that ABC reads."""

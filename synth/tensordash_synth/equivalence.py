@@ -11,7 +11,7 @@ import numpy as np
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 
-from .aiger import Bit, Graph, Registers, read_aiger
+from .aiger import Bit, Graph, Registers, literal_of, read_aiger
 from .equivalence_report import Equivalence, EquivalenceReport
 from .hierarchy import Hierarchy, hierarchy_of
 from .liberty import Liberty
@@ -241,23 +241,20 @@ class _Pairs:
         graph.add(one, first)
         graph.add(other, second)
 
-        def literal(known: dict[int, int], each: int) -> int:
-            return known[each & ~1] ^ (each & 1)
-
         self.names: list[Bit] = []
         self.pairs: list[tuple[int, int]] = []
         for bit in sorted(one.outputs):
             self.names.append(bit)
-            self.pairs.append((literal(first, one.outputs[bit]), literal(second, other.outputs[bit])))
+            self.pairs.append((literal_of(first, one.outputs[bit]), literal_of(second, other.outputs[bit])))
         for state, counterpart in counterpart_of.items():
             if counterpart is not None:
                 self.names.append(one.names[state][0])
                 # A constant stays what it is.
                 became = other.registers.get(counterpart & ~1, 0) ^ (counterpart & 1)
-                self.pairs.append((literal(first, one.registers[state]), literal(second, became)))
+                self.pairs.append((literal_of(first, one.registers[state]), literal_of(second, became)))
         for state, value in constants.items():
             self.names.append(one.names[state][0])
-            self.pairs.append((literal(first, one.registers[state]), value))
+            self.pairs.append((literal_of(first, one.registers[state]), value))
 
     def proven(self, folder: Path, seconds: int) -> str | None:
         """Empty if all pairs are proven equal, the name of one that differs, None without an answer in time."""
@@ -345,7 +342,7 @@ def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | N
     known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | dict(fixed or {})
     graph.add(view, known)
     values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
-    return graph.simulate(values, [known[each & ~1] ^ (each & 1) for each in literals])
+    return graph.simulate(values, [literal_of(known, each) for each in literals])
 
 
 def _same(bits: np.ndarray) -> bool:
@@ -402,7 +399,7 @@ def _right(view: Registers, a: int, b: int, y: int, signed: bool) -> bool:
     runs = np.arange(max(64, 1 << (a + b)), dtype=np.int64)
     one, other = runs & ((1 << a) - 1), (runs >> a) & ((1 << b) - 1)
     values = np.stack([_packed(one >> i) for i in range(a)] + [_packed(other >> i) for i in range(b)])
-    found = graph.simulate(values, [known[each & ~1] ^ (each & 1) for each in literals])
+    found = graph.simulate(values, [literal_of(known, each) for each in literals])
     if signed:
         one, other = one - ((one >> (a - 1)) << a), other - ((other >> (b - 1)) << b)
     return all((found[i] == _packed((one * other) >> i)).all() for i in range(y))

@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from .aiger import Bit, Graph, Registers
+from .aiger import Bit, Graph, Registers, literal_of
 from .equivalence import CLOCK, RESET, counterparts, views_of
 from .yosys import ABC, SynthesisError
 
@@ -85,18 +85,14 @@ def _product(one: Registers, other: Registers) -> tuple[Graph, int]:
             known[state] = register ^ reset[state] if state in reset else graph.choice(begun, register, anything[state])
         graph.add(view, known)
         for state, register in held.items():
-            graph.states[register] = _of(known, view.registers[state]) ^ reset.get(state, 0)
-        found.append({bit: _of(known, literal) for bit, literal in view.outputs.items()})
+            graph.states[register] = literal_of(known, view.registers[state]) ^ reset.get(state, 0)
+        found.append({bit: literal_of(known, literal) for bit, literal in view.outputs.items()})
     differs = 0
     for bit, literal in found[0].items():
         both, neither = graph.gate(literal, found[1][bit]), graph.gate(literal ^ 1, found[1][bit] ^ 1)
         says = _says(bit[0], found[0], graph)
         differs = graph.either(differs, graph.gate(graph.gate(both ^ 1, neither ^ 1), says))
     return graph, differs
-
-
-def _of(known: dict[int, int], literal: int) -> int:
-    return known[literal & ~1] ^ (literal & 1)
 
 
 def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
@@ -115,7 +111,6 @@ def _says(name: str, outputs: dict[Bit, int], graph: Graph) -> int:
 
 def _after_reset(view: Registers) -> dict[int, int]:
     """What a reset makes of each register that it does not leave alone."""
-    gates = {output: (one, other) for output, one, other in view.ands}
     fixed = {CLOCK: 1, RESET: 1}
     values: dict[int, int | None] = {0: 0} | dict.fromkeys(view.registers)
     values |= {literal: fixed.get(bit) for bit, literal in view.inputs.items()}
@@ -124,18 +119,8 @@ def _after_reset(view: Registers) -> dict[int, int]:
         known = values[literal & ~1]
         return None if known is None else known ^ (literal & 1)
 
-    found = {}
-    for state, following in view.registers.items():
-        waiting = [following & ~1]
-        while waiting:
-            output = waiting[-1]
-            needed = [] if output in values else [each & ~1 for each in gates[output] if each & ~1 not in values]
-            waiting += needed
-            if not needed:
-                waiting.pop()
-                if output not in values:
-                    inputs = [value(each) for each in gates[output]]
-                    values[output] = 0 if 0 in inputs else 1 if inputs == [1, 1] else None
-        if (constant := value(following)) is not None:
-            found[state] = constant
-    return found
+    for output, *taken in view.sorted_gates():
+        inputs = [value(each) for each in taken]
+        values[output] = 0 if 0 in inputs else 1 if inputs == [1, 1] else None
+    found = {state: value(following) for state, following in view.registers.items()}
+    return {state: constant for state, constant in found.items() if constant is not None}

@@ -20,6 +20,7 @@ from .jobs import Jobs
 __all__ = ["Campaign", "Summary"]
 
 TURNS = 4
+"""How often a tile is fed again, at most."""
 
 
 @cache
