@@ -154,12 +154,12 @@ class Graph:
         """The graph in binary AIGER, the form that ABC reads."""
         order = [*self.inputs, *self.states, *self._of]
         number = {0: 0} | {literal: 2 * (i + 1) for i, literal in enumerate(order)}
-        ends = [number[each & ~1] ^ (each & 1) for each in (*self.states.values(), *outputs)]
+        ends = [literal_of(number, each) for each in (*self.states.values(), *outputs)]
         counts = (len(self.inputs), len(self.states), len(ends) - len(self.states), len(self.gates))
         text = bytearray(f"aig {len(order)} {' '.join(map(str, counts))}\n".encode())
         text += "".join(f"{each}\n" for each in ends).encode()
         for output, gate in zip(self._of, self.gates, strict=True):
-            low, high = sorted(number[each & ~1] ^ (each & 1) for each in gate)
+            low, high = sorted(literal_of(number, each) for each in gate)
             for delta in (number[output] - high, high - low):
                 while delta > 127:
                     text.append(delta & 127 | 128)
