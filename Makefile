@@ -30,8 +30,9 @@ lint: $(READY_TEST)
 prove: $(READY_TEST)
 	$(BIN)/tensordash prove --all -o build
 
-# Likewise in build/mutate.
+# Answers are kept in build/mutate and build/mutate-by-hand, too.
 mutate: $(READY_TEST)
+	$(BIN)/tensordash mutate --by-hand -o build
 	$(BIN)/tensordash mutate --all -o build
 
 # Networks in training, recorded once: one that is there stays. Ten minutes, with `tensordash data fetch` on real data.

@@ -6,7 +6,8 @@ import tempfile
 import pytest
 
 # Nothing that a user fetched or computed before decides a test. All workers share the folder of the first process.
-if "PYTEST_XDIST_WORKER" not in os.environ:
+# `tensordash mutate --by-hand` has an empty folder of its own for each run.
+if "PYTEST_XDIST_WORKER" not in os.environ and "TENSORDASH_TEST_CACHE" not in os.environ:
     _cache = tempfile.TemporaryDirectory(prefix="tensordash-cache-")
     os.environ["XDG_CACHE_HOME"] = _cache.name
 

@@ -1,6 +1,7 @@
 """`tensordash mutate`: wrong bits in the emitted Verilog, and what finds them."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -25,10 +26,14 @@ __all__ = ["command"]
 
 @click.command("mutate")
 @any_config_options
+@click.option("--by-hand", is_flag=True, help="Faults made by hand in the sources instead; see below.")
 @click.option("--all", "everything", is_flag=True, help="The campaigns of docs/verification.md instead.")
 @click.option("--kind", type=click.Choice(["bits", "wires"]), help="What is wrong (default: bits).")
 @click.option("--count", type=WholeRange(1, 60_000), help="Mutants (default: 300).")
 @click.option("--component", "components", metavar="NAME", multiple=True, help="Of this one only; may be repeated.")
+@click.option("--name", "names", metavar="NAME", multiple=True, help="With --by-hand: this fault; may be repeated.")
+@click.option("--sample", type=WholeRange(1, 10_000), help="With --by-hand: draw this many faults (--seed).")
+@click.option("--list", "list_only", is_flag=True, help="With --by-hand: print the faults, and run nothing.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
@@ -39,10 +44,14 @@ __all__ = ["command"]
 def command(
     context: click.Context,
     config: TileConfig | CoreConfig,
+    by_hand: bool,
     everything: bool,
     kind: str | None,
     count: int | None,
     components: tuple[str, ...],
+    names: tuple[str, ...],
+    sample: int | None,
+    list_only: bool,
     seed: int,
     effort: float,
     proofs: bool,
@@ -58,15 +67,28 @@ def command(
     became of each mutant; what has been answered there is not asked again, so that an interrupted run goes on where it
     was.
 
-    Exit status 1 if a mutant survives that is not proven equivalent.
+    --by-hand applies faults made by hand, one at a time, to a private copy of the Python sources, and runs the checks
+    that must find each: tests, benches and proofs. It needs a checkout. DIR gets mutate-by-hand.json, and answers in
+    mutate-by-hand/.
+
+    Exit status 1 if a mutant survives that is not proven equivalent, or if a fault made by hand is not found.
     """
+    writable_folder(output, "--output")
+    if by_hand:
+        _refuse_options(
+            context, ("config_file", "preset", "settings", "everything", "kind", "count", "effort", "proofs")
+        )
+        _by_hand(components, names, sample, list_only, seed, output, jobs, as_json)
+        return
+    for option, value in (("--name", names), ("--sample", sample), ("--list", list_only)):
+        if value:
+            raise click.UsageError(f"{option} needs --by-hand")
     from tensordash_formal.campaigns import campaign_of, full_campaigns
     from tensordash_formal.mutation import mutate
 
     chosen = ("config_file", "preset", "settings", "kind", "count", "components")
     if everything and any(context.params[name] for name in chosen):
         raise click.UsageError("--all takes no CONFIG, --preset, --set, --kind, --count or --component")
-    writable_folder(output, "--output")
     name = " ".join(
         [str(context.params["config_file"] or context.params["preset"] or "paper"), *context.params["settings"]]
     )
@@ -97,3 +119,59 @@ def command(
         click.echo(report.table())
     if report.survivors:
         raise CheckError(f"{len(report.survivors)} of {len(report.fates)} mutants survive (seed {seed})")
+
+
+def _refuse_options(context: click.Context, parameters: tuple[str, ...]) -> None:
+    """Raise a usage error if a parameter is given that does not go with --by-hand."""
+    default = click.core.ParameterSource.DEFAULT
+    for option in context.command.params:
+        if option.name in parameters and context.get_parameter_source(str(option.name)) is not default:
+            name = option.opts[-1] if isinstance(option, click.Option) else "CONFIG"
+            raise click.UsageError(f"--by-hand excludes {name}")
+
+
+def _by_hand(
+    components: tuple[str, ...],
+    names: tuple[str, ...],
+    sample: int | None,
+    list_only: bool,
+    seed: int,
+    output: Path,
+    jobs: int | None,
+    as_json: bool,
+) -> None:
+    """Run the campaign of faults made by hand, or list them."""
+    from tensordash_formal.fault_campaign import checkout_root, run_faults
+    from tensordash_formal.fault_list import faults_table, load_faults, sample_faults, select_faults
+
+    root = checkout_root()
+    try:
+        faults = select_faults(load_faults(), components, names)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if sample is not None:
+        faults = sample_faults(faults, sample, seed)
+    if list_only:
+        if as_json:
+            print_json([asdict(fault) for fault in faults])
+        else:
+            click.echo(faults_table(faults))
+        return
+    output.mkdir(parents=True, exist_ok=True)
+    with progress_bar() as bar:
+        task = bar.add_task("checks", total=None)
+        report = run_faults(
+            faults,
+            output / "mutate-by-hand",
+            root=root,
+            jobs=jobs,
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    document = report.to_json()
+    write_whole(output / "mutate-by-hand.json", json.dumps(document, indent=2) + "\n")
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(report.table())
+    if report.failures:
+        raise CheckError(f"{len(report.failures)} of {len(report.results)} faults made by hand are not found")

@@ -12,7 +12,7 @@ from tensordash_synth import LibertyError
 from tensordash_synth.gate_simulation import GateSimulation, Toggles
 from tensordash_synth.gates import GateNetlist, read_netlist
 from tensordash_synth.growth import LOAD_SHARE, Grown, grow, ladders
-from tensordash_synth.pins import cell_sites, pin_table
+from tensordash_synth.pins import PinTable, cell_sites, pin_table
 from tensordash_synth.placement import Placed, find_placer, floorplan, place
 from tensordash_synth.power import find_opensta, opensta_power
 from tensordash_synth.wire_timing import Timing, measure_timing, timing_verilog
@@ -74,6 +74,24 @@ def test_wire_loads(library, tmp_path: Path) -> None:
 def test_lengths() -> None:
     assert length_factors(np.array([1, 2, 3, 4, 50])).tolist() == [1, 1, 1, 1.0828, 2.7933]
     assert (np.diff(length_factors(np.arange(2, 300))) >= 0).all()
+
+
+def test_capacitance_of_a_net_of_four_pins() -> None:
+    """Half the perimeter is 10 + 5 um, the wire 1.0828 times as long (RISA), and a micrometre has 0.1774 fF."""
+    none = np.zeros(4)
+    pins = PinTable(
+        nets=np.zeros(4, int),
+        places=np.arange(4),
+        names=["A"] * 4,
+        offsets=np.zeros((4, 2)),
+        loads=none,
+        drives=none > 0,
+        clocks=np.array([False]),
+        ports=0,
+    )
+    found = wires(pins, np.array([[0.0, 0.0], [10.0, 1.0], [3.0, 5.0], [4.0, 2.0]]), LOAD)
+    assert found.half_um[0] == 15.0
+    assert found.ff[0] == pytest.approx(2.88133, abs=1e-5)
 
 
 @needs_placer
