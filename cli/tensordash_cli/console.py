@@ -5,6 +5,7 @@ import json
 import math
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +29,7 @@ __all__ = [
     "any_config_options",
     "chosen_config",
     "config_options",
+    "core_options",
     "is_writable",
     "json_option",
     "not_among",
@@ -60,10 +62,12 @@ class CheckError(Exception):
     """Everything ran, and something is not as it must be: exit status 1."""
 
 
-def preset_options(command: Callable[..., Any], kinds: tuple[str, ...] = ("tile",)) -> Callable[..., Any]:
+def preset_options(
+    command: Callable[..., Any], kinds: tuple[str, ...] = ("tile",), default: str = "paper"
+) -> Callable[..., Any]:
     """Add --preset, of tiles or of other kinds, and --set."""
     names = [name for kind in kinds for name in preset_names(kind)]
-    preset = f"Instead of CONFIG: {', '.join(names)} (default: paper)."
+    preset = f"Instead of CONFIG: {', '.join(names)} (default: {default})."
     for option in (
         click.option("--set", "settings", metavar="KEY=VALUE", multiple=True, help="On top, for instance tile.rows=8."),
         click.option("--preset", metavar="NAME", help=preset),
@@ -82,15 +86,23 @@ def any_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return _with_config(command, _chosen_of_any_kind, ("tile", "core"))
 
 
+def core_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """As `config_options`, of a core: the command gets `config: CoreConfig`."""
+    return _with_config(command, _chosen_core, ("core",), default="core")
+
+
 def _with_config(
-    command: Callable[..., Any], choose: Callable[..., TileConfig | CoreConfig], kinds: tuple[str, ...]
+    command: Callable[..., Any],
+    choose: Callable[..., TileConfig | CoreConfig],
+    kinds: tuple[str, ...],
+    default: str = "paper",
 ) -> Callable[..., Any]:
     @functools.wraps(command)
     def wrapper(config_file: Path | None, preset: str | None, settings: tuple[str, ...], **arguments: Any) -> Any:
         return command(config=choose(config_file, preset, settings), **arguments)
 
     argument = click.argument("config_file", metavar="[CONFIG.toml]", required=False, type=Path)
-    return argument(preset_options(wrapper, kinds))
+    return argument(preset_options(wrapper, kinds, default))
 
 
 def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[str, ...]) -> TileConfig:
@@ -102,12 +114,23 @@ def chosen_config(config_file: Path | None, preset: str | None, settings: tuple[
 
 
 def _chosen_of_any_kind(
-    config_file: Path | None, preset: str | None, settings: tuple[str, ...]
+    config_file: Path | None, preset: str | None, settings: tuple[str, ...], default: str = "paper"
 ) -> TileConfig | CoreConfig:
     _only_one(config_file, preset)
     if config_file is not None:
         return load_either(config_file, settings)
-    return load_any_preset(preset if preset is not None else "paper", settings)
+    return load_any_preset(preset if preset is not None else default, settings)
+
+
+def _chosen_core(config_file: Path | None, preset: str | None, settings: tuple[str, ...]) -> CoreConfig:
+    config = _chosen_of_any_kind(config_file, preset, settings, default="core")
+    if not isinstance(config, CoreConfig):
+        names = ", ".join(preset_names("core"))
+        raise click.UsageError(
+            f"the configuration must be a core, not the tile {config_file or preset}: "
+            f"--preset {names}, or a CONFIG with a table [core]"
+        )
+    return config
 
 
 def _only_one(config_file: Path | None, preset: str | None) -> None:
@@ -192,18 +215,36 @@ def writable(path: Path, option: str) -> Path:
         raise click.UsageError(f"{option} must be a file, not the folder {path}")
     if not path.parent.is_dir():
         raise click.UsageError(f"{option} must be in a folder that exists, not {path}")
+    _require_writable(path.parent, path, option)
     return path
 
 
 def is_writable(path: Path) -> bool:
     """Whether something can be written to a folder, which may have to be made."""
-    there = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
-    return there.is_dir() and os.access(there, os.W_OK | os.X_OK)
+    try:
+        writable_folder(path, "folder")
+    except click.UsageError:
+        return False
+    return True
 
 
 def writable_folder(path: Path, option: str) -> Path:
-    """A folder that is there or can be made later, checked before the long work begins."""
-    there = next(place for place in (path, *path.parents) if place.exists())
-    if not there.is_dir():
-        raise click.UsageError(f"{option} must be a folder, not the file {there}")
+    """A folder that exists or can be made later, checked before the long work begins."""
+    parent = next(place for place in (path, *path.parents) if place.exists())
+    if not parent.is_dir():
+        raise click.UsageError(f"{option} must be a folder, not the file {parent}")
+    _require_writable(parent, path, option)
     return path
+
+
+def _require_writable(folder: Path, path: Path, option: str) -> None:
+    """Make a folder in an existing one and remove it: permissions alone do not tell, for root has all of them."""
+    try:
+        before = folder.stat()
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-"):
+            pass
+        os.utime(folder, ns=(before.st_atime_ns, before.st_mtime_ns))
+    except OSError as error:
+        raise click.UsageError(
+            f"{option} must be where files can be written, not {path}: {folder}: {error.strerror}"
+        ) from None

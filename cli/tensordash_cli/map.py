@@ -4,16 +4,16 @@ from typing import Any
 
 import click
 
-from tensordash import TensorDashError, TileConfig
+from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 
-from .console import WholeRange, any_config_options, json_option, print_json
+from .console import WholeRange, core_options, json_option, print_json
 
 __all__ = ["command"]
 
 
 @click.command("map")
-@any_config_options
+@core_options
 @click.option("--samples", type=WholeRange(min=1), default=1, show_default=True, help="Images, or rows of a product.")
 @click.option("--channels", type=WholeRange(min=1), required=True, help="Of the input; in features of a product.")
 @click.option("--filters", type=WholeRange(min=1), required=True, help="Of the output; out features of a product.")
@@ -25,13 +25,11 @@ __all__ = ["command"]
 @click.option("--rows", type=click.Choice(("A", "W", "G")), help="The operand whose zeros are skipped.")
 @click.option("--speedup", type=click.FloatRange(min=1.0), default=2.0, show_default=True, help="Of the tile.")
 @json_option
-def command(config: TileConfig | CoreConfig, as_json: bool, **given: Any) -> None:
+def command(config: CoreConfig, as_json: bool, **given: Any) -> None:
     """Print how a convolution or matrix product is cut, the bytes that it moves and the cycles that it should take.
 
     For instance: tensordash map --preset core --channels 128 --filters 128 --size 8 --kernel 3 --padding 1
     """
-    if not isinstance(config, CoreConfig):
-        raise click.UsageError("map needs a core: --preset core, or a CONFIG with a table [core]")
     document = _mapped(config, **given)
     if as_json:
         print_json(document)

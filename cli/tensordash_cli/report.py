@@ -72,6 +72,8 @@ def command(
 
     config_file, folder = split_inputs(inputs, "[CONFIG.toml] [DIR|RUN.trace]")
     config = chosen_config(config_file, preset, settings)
+    if output.suffix.lower() not in (".html", ".htm"):
+        raise click.UsageError(f"--output must be a .html file, the only kind that is written, not {output}")
     writable(output, "--output")
     is_trace = folder is not None and (folder.suffix == ".trace" or (folder / INDEX).is_file())
     if not is_trace and any(each is not None for each in (step, chip_file, synth, plan)):

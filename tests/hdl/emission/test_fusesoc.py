@@ -12,7 +12,8 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.fusesoc import core_file, core_of_core
 from tensordash_sim.verify import render_testbench, simulator_names
 from tensordash_sim.verify.core_testbench import render_core_testbench
-from tensordash_sim.verify.simulators import _environment
+
+from ...emitted_commands import installed_environment
 
 CONFIG = TileConfig(rows=2, columns=1, format="fp8_e4m3")
 
@@ -26,8 +27,9 @@ def core(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fusesoc(root: Path, arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [str(Path(sys.executable).with_name("fusesoc")), "--cores-root", str(root), *arguments.split()]
-    with _environment({"XDG_CONFIG_HOME": str(folder), "XDG_DATA_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}):
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
+    caches = {name: str(folder) for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME")}
+    environment = installed_environment() | caches
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
 
 
 needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
@@ -48,19 +50,6 @@ def test_lint(core: Path, tmp_path: Path) -> None:
     assert run.returncode == 0, run.stdout + run.stderr
     assert "%Warning" not in run.stdout + run.stderr
     assert "mine_axi_stream_tile" in next((tmp_path / "build").rglob("*.vc")).read_text()
-
-
-@needs_verilator
-def test_the_docs_find_a_verilator() -> None:
-    """The lines of docs/integration.md, where there is none on the path."""
-    text = (Path(__file__).parents[3] / "docs" / "integration.md").read_text(encoding="utf-8")
-    lines = "\n".join(line for line in text.splitlines() if line.startswith("export "))
-    assert "VERILATOR_ROOT" in lines
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
-    script = f"{lines}\ncommand -v verilator && verilator --version"
-    run = subprocess.run(["bash", "-c", script], env={"PATH": path}, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert "site-packages" in run.stdout
 
 
 @needs_icarus
@@ -171,6 +160,16 @@ def test_memories_of_a_core_are_left_out_for_macros(flag: str, tensordash_core: 
     assert "mine.v" in description
     assert ("mine_memories.v" in description) != bool(flag)
     assert ".sdc" not in description
+
+
+@pytest.mark.slow
+@needs_verilator
+def test_sim_verilator_of_the_preset_core(tmp_path: Path) -> None:
+    config = CoreConfig()
+    generate(config, tmp_path / "core", "mine", render_core_testbench(config, "mine"))
+    run = fusesoc(tmp_path / "core", "run --target=sim_verilator mine", tmp_path)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "PASS: " in run.stdout
 
 
 def test_sim_of_a_core_only_with_a_testbench() -> None:

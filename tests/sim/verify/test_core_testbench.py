@@ -17,7 +17,8 @@ from tensordash_sim.core.example import example_program
 from tensordash_sim.core.tensors import from_groups, inflate, value_type
 from tensordash_sim.verify import simulator_names
 from tensordash_sim.verify.core_testbench import render_core_testbench
-from tensordash_sim.verify.simulators import _environment
+
+from ...emitted_commands import run_verilator_commands
 
 SMALL = CoreConfig.from_toml("[core]\nbuffer = 8\nstream_buffer = 1\nmask = false\nstochastic = false")
 CONFIGS = {name: load_any_preset(name) for name in preset_names("core")} | {
@@ -144,15 +145,12 @@ def test_fails(name: str, folder: Path) -> None:
 @pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 def test_verilator(folder: Path) -> None:
     """With the commands that the testbench itself gives."""
-    commands = re.findall(r"^//   \$ (.*)$", (folder / "mine_core_tb.v").read_text(), re.MULTILINE)
-    with _environment():
-        build = subprocess.run(commands[1].split(), cwd=folder, capture_output=True, text=True, timeout=900)
-        assert build.returncode == 0, build.stdout + build.stderr
-        run = subprocess.run(folder / commands[2], cwd=folder, capture_output=True, text=True, timeout=300)
-        assert run.returncode == 0
-        assert run.stdout.startswith("PASS: ")
-        (folder / "mine_core_tb_after.hex").write_text((folder / "mine_core_tb_before.hex").read_text())
-        run = subprocess.run(folder / commands[2], cwd=folder, capture_output=True, text=True, timeout=300)
+    bench = folder / "mine_core_tb.v"
+    run = run_verilator_commands(bench)
+    assert run.returncode == 0
+    assert run.stdout.startswith("PASS: ")
+    (folder / "mine_core_tb_after.hex").write_text((folder / "mine_core_tb_before.hex").read_text())
+    run = run_verilator_commands(bench)
     assert run.returncode != 0
     assert "FAIL: " in run.stdout
 

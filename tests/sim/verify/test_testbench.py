@@ -10,7 +10,8 @@ import pytest
 
 from tensordash import TileConfig, generate, load_preset
 from tensordash_sim.verify import render_testbench, simulator_names
-from tensordash_sim.verify.simulators import _environment
+
+from ...emitted_commands import run_verilator_commands
 
 SMALL = TileConfig(rows=2, columns=1, format="fp8_e4m3")
 CONFIGS = {
@@ -143,16 +144,12 @@ def test_fails(name: str, folder: Path) -> None:
 def test_verilator(name: str, tmp_path: Path) -> None:
     """With the commands that the testbench itself gives."""
     write(tmp_path, CONFIGS[name])
-    text = (tmp_path / "mine_tile_tb.v").read_text()
-    commands = re.findall(r"^//   \$ (.*)$", text, re.MULTILINE)
-    with _environment():
-        build = subprocess.run(commands[1].split(), cwd=tmp_path, capture_output=True, text=True, timeout=600)
-        assert build.returncode == 0, build.stdout + build.stderr
-        run = subprocess.run(tmp_path / commands[2], cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert run.returncode == 0
-        assert run.stdout.startswith("PASS: 8 streams of 65 steps")
-        other_digit(tmp_path / "mine_tile_tb_out.hex", 0)
-        run = subprocess.run(tmp_path / commands[2], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    bench = tmp_path / "mine_tile_tb.v"
+    run = run_verilator_commands(bench)
+    assert run.returncode == 0
+    assert run.stdout.startswith("PASS: 8 streams of 65 steps")
+    other_digit(tmp_path / "mine_tile_tb_out.hex", 0)
+    run = run_verilator_commands(bench)
     assert run.returncode != 0
     assert "FAIL: " in run.stdout
 
