@@ -44,6 +44,15 @@ ODD_TILES = {
     "fp8-mixed": TileConfig.from_mapping(
         {"tile": {"rows": 2, "columns": 2, "format": {"a": "fp8_e4m3", "b": "fp8_e5m2"}}}
     ),
+    "with-scales": TileConfig(
+        rows=2,
+        columns=2,
+        lanes=2,
+        depth=2,
+        connectivity=((0, 0), (1, 0), (1, 1)),
+        format="fp4_e2m1",
+        scale="e4m3",
+    ),
     "int8": TileConfig(rows=4, columns=1, format="int8", out_rows=2),
     "int8-with-c": TileConfig(rows=2, columns=2, format="int8", initial=True, headroom_bits=3),
     "buffered": TileConfig(
@@ -205,21 +214,13 @@ def suite_of(config: TileConfig | CoreConfig, name: str) -> Suite:
         The tile, or the core, without its tile: that is a suite of its own.
     name : str
         What the report calls it.
-
-    Raises
-    ------
-    ConfigError
-        For a tile with scales.
     """
-    if isinstance(config, TileConfig):
-        config.require_no_scale("for proofs")
     return Suite(tuple(_applicable([(name, config)])))
 
 
 def full_suite() -> Suite:
-    """Every property of every preset without scales and of `ODD_TILES`, and every broken variant."""
-    presets = {name: load_preset(name) for name in preset_names()}
-    tiles = {name: config for name, config in presets.items() if config.numerics.scale is None} | ODD_TILES
+    """Every property of every preset and of `ODD_TILES`, and every broken variant."""
+    tiles = {name: load_preset(name) for name in preset_names()} | ODD_TILES
     cores = {name: load_any_preset(name) for name in preset_names("core")}
     broken = tuple((proof, broken) for proof in (*PROOFS, *CORE_PROOFS) for broken in proof.broken)
     return Suite(tuple(_applicable([*tiles.items(), *cores.items()])), broken)

@@ -63,6 +63,12 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
 ]
+# Of a tile with scales, the proofs that know of scales.
+CASES += [
+    pytest.param(proof, ODD_TILES["with-scales"], id=f"{proof.name}-with-scales")
+    for proof in PROOFS
+    if proof.name in ("tile", "tile_control", "axi_stream")
+]
 # Of a core, its wires and the port of its registers; at night all proofs of all presets.
 CASES += [
     pytest.param(

@@ -46,12 +46,15 @@ class WrapperHarness(Harness):
 
     def _input(self, name: str, port: str, width: int) -> None:
         m, depth = self.m, self.config.window_depth
-        step_bits = width * self.config.lanes
-        step_bytes = -(-step_bits // 8)
+        value_bits, scale_bits = width * self.config.lanes, self.config.numerics.scale_bits
+        step_bits = value_bits + scale_bits  # a step's scale travels above its values
+        value_bytes = -(-value_bits // 8)
+        step_bytes = value_bytes + scale_bits // 8
         beat = getattr(self.dut, f"s_axis_{name}")
         steps, available, last, taken = (
             self.at_tile(f"{port}_{signal}") for signal in ("steps", "available", "last", "taken")
         )
+        scales = self.at_tile(f"{port}_scales") if scale_bits else Const(0, 0)
         self.assume(taken <= available)
         # A beat's steps are those from the lowest on whose lowest byte is marked. Beats may be any.
         steps_here = Signal(range(depth + 1), name=f"{name}_steps_here")
@@ -118,11 +121,14 @@ class WrapperHarness(Harness):
         begins = enters & ~watched & (step < steps_here) & self.free(1, f"{name}_begin")
         with m.If(begins):
             chosen = Array(beat.tdata.word_select(number, 8 * step_bytes) for number in range(depth))[step]
-            m.d.sync += [watched.eq(1), ahead.eq(left + step), values.eq(chosen)]
+            whole = Cat(chosen[:value_bits], chosen[8 * value_bytes :])
+            m.d.sync += [watched.eq(1), ahead.eq(left + step), values.eq(whole)]
         with m.Elif(watched):
             m.d.sync += [watched.eq(ahead >= taken), ahead.eq(ahead - taken)]
         for place in range(depth):
-            lines = [steps[line * step_bits :][:step_bits] for line in range(depth)]
+            lines = [
+                Cat(steps.word_select(line, value_bits), scales.word_select(line, scale_bits)) for line in range(depth)
+            ]
             turned = _modulo(_modulo(oldest, depth) + place, depth)
             there = Array(lines)[turned] if self.config.ring else lines[place]
             due = watched & (ahead == place) & (available > place)
@@ -159,7 +165,8 @@ class WrapperHarness(Harness):
             self.lemma(ending.bit_select(slot, 1) == ends[age], when=held > age)
 
     def _wires(self, name: str, port: str) -> None:
-        for signal in ("steps", "available", "last", "taken"):
+        scales = ("scales",) if self.config.numerics.scale_bits else ()
+        for signal in ("steps", "available", "last", "taken", *scales):
             at_tile = self.at_tile(f"{port}_{signal}")
             at_feeder = self.port(f"feeder_{name}.port_{signal}", len(at_tile))
             self.claim("every_port_has_a_feeder", at_tile == at_feeder)

@@ -102,6 +102,8 @@ class WatchedTile(TileHarness):
     def _tags(self, pick: Signal, index: Signal) -> Value:
         """Give every port any values, with tags on the watched pair alone; return whether it is effectual."""
         config, depth = self.config, self.state.depth
+        scale = config.numerics.scale
+        scale_can_be_zero = scale is not None and scale.number is not None
         nonzero: dict[str, Value] = {}
         self.m.d.comb += self.line.eq(self.state.on_lines(Const(1, depth) << index, self.state.behind))
         for side, ports, place, fmt in (
@@ -113,11 +115,13 @@ class WatchedTile(TileHarness):
                 free = self.free(port.steps.shape(), f"{side}_{number}_values")
                 tagged = Signal.like(port.steps, name=f"{side}_{number}_tagged")
                 for step in range(depth):
+                    scaled = port.scales[step][:-1].any() if scale_can_be_zero else Const(1)
                     for lane in range(config.lanes):
                         tag = pick & ~self.seen & self.line[step] & (place == number) & (self.lane == lane)
                         magnitude = free[step][lane][:-1]
                         self.m.d.comb += tagged[step][lane].eq(Cat(magnitude, tag))
-                        watched = watched | tag & (magnitude.any() if isinstance(fmt, FloatFormat) else Const(1))
+                        nonzero_value = magnitude.any() if isinstance(fmt, FloatFormat) else Const(1)
+                        watched = watched | tag & nonzero_value & scaled
                 self.drive(port.steps, tagged)
             nonzero[side] = watched
         return {"none": Const(1), "rows": nonzero["b"], "both": nonzero["a"] & nonzero["b"]}[config.sparsity]

@@ -8,7 +8,7 @@ from amaranth.hdl import Cat, Const, Mux, ResetSignal, Signal, Value
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash.configuration.formats import FloatFormat, Format
+from tensordash.configuration.formats import FloatFormat, Format, ScaleFormat
 from tensordash.schedule.operand_flags import OperandFlags
 from tensordash.tile.control import Control
 from tensordash.tile.counters import Counters
@@ -150,6 +150,12 @@ class ControlledTile(TileHarness):
             for step in range(state.depth)
             for lane in range(config.lanes)
         ).any()
+        if (scale := config.numerics.scale) is not None:
+            special |= Cat(
+                _special_scale(port.scales[step], scale) & entering[step]
+                for port in (*tile.a, *tile.b)
+                for step in range(state.depth)
+            ).any()
         wrong_c: Value = Const(0)
         if config.initial:
             payload = tile.c.payload
@@ -255,11 +261,17 @@ def _special(value: Value, fmt: Format) -> Value:
     return exponent.all() if fmt.infinities else value[: fmt.fraction_bits + fmt.exponent_bits].all()
 
 
+def _special_scale(value: Value, scale: ScaleFormat) -> Value:
+    """A NaN, by the definition of scales."""
+    return value.all() if scale.number is None else _special(value, scale.number)
+
+
 SMALL = TileConfig(rows=2, columns=1, lanes=2, depth=3, connectivity=((0, 0), (1, 0), (2, 0), (1, 1)))
 WITH_C = replace(SMALL, initial=True)
 RING = replace(SMALL, connectivity=((0, 0), (1, 0), (1, 1), (2, 0), (2, 1)), staging="ring")
 BUFFERED = replace(SMALL, registered_ready=True)
 COPIED = replace(SMALL, counters="snapshot")
+SCALED = replace(SMALL, format="fp8_e4m3", accumulator="hopper", scale="e8m0")
 
 
 def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | None = None) -> Broken:
@@ -406,6 +418,13 @@ BROKEN = (
         Control,
         lambda m, sound, outer: outer.write.eq(sound.entering),
         RING,
+    ),
+    _broken(
+        "non_finite_is_right",
+        "a scale that is NaN is not seen",
+        OperandFlags,
+        lambda m, sound, outer: sound.scales.eq(0),
+        SCALED,
     ),
     _broken(
         "non_finite_is_right",

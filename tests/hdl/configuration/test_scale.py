@@ -108,6 +108,6 @@ def test_cores_take_none():
 
 def test_others_that_take_none():
     config = TileConfig.from_toml(f"[tile]\n{MXFP8}")
-    with pytest.raises(ConfigError, match='^tile.scale must be "none" for proofs, not "e8m0"$'):
-        config.require_no_scale("for proofs")
-    TileConfig().require_no_scale("for proofs")
+    with pytest.raises(ConfigError, match='^tile.scale must be "none" for this, not "e8m0"$'):
+        config.require_no_scale("for this")
+    TileConfig().require_no_scale("for this")
