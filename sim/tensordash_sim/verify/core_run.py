@@ -5,8 +5,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.emission.core_files import core_verilog
 from tensordash.storage.files import naming
 
+from .core_programs import PROGRAMS, run_core_programs
 from .job import JOB_VARIABLE, Job
 from .run import BenchResult, VerificationError, read_results, run_benches
 from .simulators import Simulation, choose_simulator, simulator_names
@@ -16,6 +18,9 @@ __all__ = ["CORE_BENCHES", "run_core_bench", "verify_core"]
 PREFIX = "tensordash"
 CORE_BENCHES = ("core", "core_queue", "core_errors")
 """Benches of a whole core: modules of `tensordash_sim.verify.units`."""
+
+PROGRAMS_BENCH = "core_programs"
+"""Bench of a core's Verilog as a library, for which Verilator is needed."""
 
 MOST_ON_ICARUS = 0.3
 """The effort up to which Icarus is done before Verilator has built the core."""
@@ -91,6 +96,8 @@ def verify_core(
 ) -> list[BenchResult]:
     """Emit a core's Verilog and run its benches on it: programs, legal and not, that must end as the golden core's.
 
+    Programs of full size run on the Verilog as a library if Verilator is there and may be used.
+
     Parameters
     ----------
     config : CoreConfig
@@ -104,4 +111,21 @@ def verify_core(
     """
     benches = CORE_BENCHES[:1] if waves is not None else CORE_BENCHES
     how = {"seed": seed, "effort": effort, "simulator": simulator}
-    return run_benches(benches, config, run_core_bench, how, waves=waves, progress=progress)
+    results = run_benches(benches, config, run_core_bench, how, waves=waves, progress=progress)
+    if waves is None and simulator != "icarus" and "verilator" in simulator_names():
+        progress(PROGRAMS_BENCH)
+        results.append(_run_programs(config, seed, effort))
+    return results
+
+
+def _run_programs(config: CoreConfig, seed: int, effort: float) -> BenchResult:
+    began = time.monotonic()
+    failures = run_core_programs(config, core_verilog(config), seed=seed, effort=effort)
+    return BenchResult(
+        bench=PROGRAMS_BENCH,
+        simulator="verilator",
+        seed=seed,
+        tests=len(PROGRAMS),
+        failures=tuple(failures),
+        seconds=time.monotonic() - began,
+    )

@@ -49,6 +49,7 @@ def run_unit(
     simulator: str = "icarus",
     replaced: Sequence[tuple[str, str]] = (),
     options: dict | None = None,
+    test: str | None = None,
 ) -> list[str]:
     """Emit a component and run a bench on it.
 
@@ -68,6 +69,8 @@ def run_unit(
         Texts of the Verilog that are replaced by others, each there once: a deliberately broken variant.
     options : dict, optional
         What the bench shall know besides.
+    test : str, optional
+        The only test of the bench that runs; all of them if left out.
 
     Returns
     -------
@@ -91,7 +94,9 @@ def run_unit(
         job = folder / "job.json"
         Job(config=config, seed=seed, effort=effort, options=options or {}).write(job)
         simulation = Simulation(choose_simulator(simulator), unit.top, [folder / "unit.v"], folder)
-        results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
+        results = simulation.run(
+            f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed, testcase=test
+        )
         tests, failures = read_results(results)
     if not tests:
         raise ValueError(f"no test of {bench} ran")

@@ -27,6 +27,11 @@ def test_passes(name):
     assert run(name) == []
 
 
+def test_many_streams():
+    config = CoreConfig.from_toml("", ["core.buffer=1", "core.stream_buffer=16"])
+    assert run_unit(Multiply(config), "multiply", config, seed=6, test="many_streams") == []
+
+
 def test_wrong_parameters():
     with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
         Multiply(4)

@@ -12,6 +12,7 @@ CONFIGS = {
     "a row in a cycle": [*SMALL, "core.result_cycles=1"],
     "more columns, one at a time": [*SMALL, "tile.columns=8", "core.stream_buffer=4", "core.result_cycles=8"],
     "pieces that share a group": [*SMALL, "tile.columns=12", "core.stream_buffer=6"],
+    "many streams": ["core.buffer=16", "core.regions=1", "core.stream_buffer=16", "core.partial_sums=9"],
     "fp8": [*SMALL, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
     "fp8, 8 lanes": [
         *SMALL,
@@ -22,17 +23,30 @@ CONFIGS = {
 }
 
 
-def run(name, *replaced, effort=0.4, seed=3):
+def run(name, *replaced, effort=0.4, seed=3, test=None):
     config = CoreConfig.from_toml("", CONFIGS[name])
-    return run_unit(Output(config), "output", config, seed=seed, effort=effort, replaced=replaced)
+    return run_unit(Output(config), "output", config, seed=seed, effort=effort, replaced=replaced, test=test)
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
-    "name", [pytest.param(each, marks=[pytest.mark.slow] if each == "fp8, 8 lanes" else []) for each in CONFIGS]
+    "name",
+    [
+        pytest.param(each, marks=[pytest.mark.slow] if each in ("fp8, 8 lanes", "many streams") else [])
+        for each in CONFIGS
+    ],
 )
 def test_passes(name):
     assert run(name) == []
+
+
+def test_ends_of_counts():
+    assert run("usual", test="ends_of_counts") == []
+
+
+def test_ends_of_fields():
+    """Of a core with room for more than 64 streams, too."""
+    assert run("many streams", test="ends_of_fields", effort=1) == []
 
 
 def test_wrong_parameters():

@@ -38,6 +38,12 @@ def test_layouts(name, side):
     assert run(name, side) == []
 
 
+def test_ends_of_fields():
+    config = CoreConfig.from_toml("", CONFIGS["usual"])
+    block = Layout(config, "b")
+    assert run_unit(block, "layout", config, seed=5, options={"side": "b"}, test="ends_of_fields") == []
+
+
 BROKEN = {
     "does not wait for the buffer": (
         "assign asked_leaves = asked_valid & ",

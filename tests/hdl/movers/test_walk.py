@@ -16,6 +16,10 @@ def test_walks(loops):
     assert run(loops) == []
 
 
+def test_one_bit_of_a_count():
+    assert run_unit(Walk(loops=4), "walk", CoreConfig(), options={"loops": 4}, test="one_bit_of_a_count") == []
+
+
 BROKEN = {
     "a loop too long": ("left_0 == 12'h2", "left_0 == 12'h1"),
     "an outer loop does not step": ("x_steps[63:48] & {16{steps[3]}}", "x_steps[63:48] & {16{1'b0}}"),

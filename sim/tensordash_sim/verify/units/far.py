@@ -2,7 +2,7 @@
 
 from random import Random
 
-__all__ = ["LOW_BITS", "far"]
+__all__ = ["LOW_BITS", "across", "far"]
 
 LOW_BITS = 16
 
@@ -16,3 +16,12 @@ def far(address_bits: int, seed: int, other: bool) -> int:
     bits = address_bits - LOW_BITS
     high = Random(f"{seed} far").getrandbits(bits)
     return (high ^ ((1 << bits) - 1 if other else 0)) << LOW_BITS
+
+
+def across(address_bits: int, offset: int) -> int:
+    """A base from which an offset is 4 GiB, or the middle of all addresses if there are no more than 4 GiB.
+
+    >>> hex(across(40, 0x4000) + 0x4000), hex(across(32, 0x4000) + 0x4000)
+    ('0x100000000', '0x80000000')
+    """
+    return (1 << min(32, address_bits - 1)) - offset

@@ -8,8 +8,9 @@ import cocotb
 import numpy as np
 from numpy.typing import NDArray
 
-from tensordash.configuration.descriptors import OPERATIONS, encode
+from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.registers import ERRORS
+from tensordash_sim.core.field_cases import field_cases
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
@@ -246,3 +247,17 @@ async def longest_stream(dut) -> None:
     await bench.run(usual | {"steps": 1, "address": bench.config.groups})
     assert ERRORS["address"] == 6
     await bench.run(usual | {"steps": 1})
+
+
+@cocotb.test()
+async def ends_of_fields(dut) -> None:
+    """Each field at and near the ends of its values."""
+    bench = Bench(dut, "ends", 1.0, 1.0)
+    await bench.begin()
+    name, groups = f"layout_{bench.side}", range(bench.config.groups // 2, bench.config.groups)
+    cases = list(field_cases(bench.random, bench.config, (name,), groups, {"plain": {}, "compressed": {}}))
+    for case in bench.random.sample(cases, min(len(cases), round(300 * current_job().effort))):
+        bits = case.descriptor()
+        operation, values = decode(bits)
+        assert operation is not None
+        await bench.run({field.name: values[field.name] for field in operation.fields})

@@ -14,7 +14,7 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.command import CommandPort
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.far import across, far
 
 SIZE = 0x8000
 
@@ -61,8 +61,8 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     entries = table.astype("<u4")
     if random.random() < 0.2:
         entries[first + random.randint(0, 1)] += np.uint32(random.choice([1, 2**32 - 1, 2**31]))
-    memory = content.base + 16 * random.randrange(SIZE // 64)
-    place = content.base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
+    memory = content.base + random.choice([0, 3 * SIZE // 4]) + 16 * random.randrange(SIZE // 128)
+    place = content.base + SIZE // 2 + 4 * random.choice([random.randrange(SIZE // 16), -random.randrange(30)])
     content.write(memory, data)
     if random.random() < 0.3:
         # A part of a tensor that begins far before it: addresses wrap.
@@ -88,7 +88,9 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     cocotb.log.info("seed %s", job.seed)
     config = job.config
     lanes, width = config.tile.lanes, config.value_bits
-    content = Memory(SIZE, far(config.address_bits, job.seed, latency > 0))
+    # 4 GiB are in the middle of memory, or far away.
+    base = across(config.address_bits, SIZE // 2) if pause else far(config.address_bits, job.seed, latency > 0)
+    content = Memory(SIZE, base)
     content.bytes[:] = random.randbytes(SIZE)
     golden = GoldenCore(config, content)
     pins = Pins(dut)
@@ -166,3 +168,44 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         buffer[:] = golden.buffer
         goods += not outcome.error
     assert goods > 6 * job.effort
+
+
+@cocotb.test()
+async def whole_buffer(dut) -> None:
+    """The whole buffer in one run, and compressed in one segment of units as many as masks can say."""
+    config = current_job().config
+    lanes, width, groups = config.tile.lanes, config.value_bits, config.groups
+    random = Random(f"{current_job().seed} whole buffer")
+    values = np.frombuffer(random.randbytes(groups * config.group_bytes), f"<u{width // 8}") | 1
+    data, table = deflate(values.reshape(groups, -1), config, groups)
+    content = Memory(1 << (len(data) + 64).bit_length())
+    pins = Pins(dut)
+    outstanding = config.outstanding
+    memory = AxiMemory(pins, random, content, bits=config.axi_bits, reads=True, pause=0.0, outstanding=outstanding)
+    command = CommandPort(pins, random)
+    await pins.reset(buffer_ready=1, halt=0, **command.IDLE, **memory.idle_pins())
+    for compressed in range(1 + config.compression):
+        content.write(0, data if compressed else values.tobytes())
+        content.write(len(content.bytes) - 32, table.astype("<u4").tobytes())
+        fields = {"table": len(content.bytes) - 32, "segment": groups} if compressed else {}
+        program = Program()
+        program.add("load", memory=0, count_0=groups, compressed=compressed, **fields)
+        command.begin(program.descriptors[0])
+        buffer, began = np.zeros((groups, lanes, lanes), values.dtype), pins.cycle
+        while command.error is None:
+            memory.drive()
+            command.drive()
+            await pins.settle()
+            memory.observe()
+            command.observe()
+            if pins.read("buffer_valid"):
+                group = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
+                enable = pins.read("buffer_enable")
+                for position, bank in enumerate(split(pins.read("buffer_data"), lanes * width, lanes)):
+                    if enable >> position & 1:
+                        buffer[group, position] = split(bank, width, lanes)
+            await pins.tick()
+            assert pins.cycle - began < 40 * groups, "a load of the whole buffer hangs"
+        assert command.error == 0, f"compressed {compressed}: error {command.error}"
+        wrong = np.flatnonzero(buffer.ravel() != values)
+        assert not len(wrong), f"compressed {compressed}: value {wrong[0]} differs, and {len(wrong) - 1} others"

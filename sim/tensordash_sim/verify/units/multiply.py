@@ -191,3 +191,13 @@ async def every_bit_of_a_base(dut) -> None:
         for bit in range((bench.words[side] - 1).bit_length(), 16):
             values = dict.fromkeys(("steps", "a_streams", "b_streams"), 1) | dict.fromkeys(("a_base", "b_base"), 0)
             await bench.run({**values, f"{side}_base": 1 << bit})
+
+
+@cocotb.test()
+async def many_streams(dut) -> None:
+    """As many streams of a side as its stream buffer has words, and of the other side one."""
+    bench = Bench(dut, "many streams", "all", 1.0, 0.0)
+    await bench.begin()
+    for side, other in ("ab", "ba"):
+        streams = {f"{side}_streams": min(bench.words[side], 4095), f"{other}_streams": 1}
+        await bench.run({"steps": 1, "a_base": 0, "b_base": 0, **streams})

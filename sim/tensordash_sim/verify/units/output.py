@@ -11,6 +11,8 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash_sim.core.described import written_groups
+from tensordash_sim.core.field_cases import field_cases
 from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
 from tensordash_sim.golden.dot import ExactAccumulator
 from tensordash_sim.golden.numbers import fixed_values
@@ -389,3 +391,49 @@ async def beyond_the_end(dut) -> None:
     fields = {**ordinary, "emit": 0, "partial": bench.config.partial_sums - 1}
     await bench.execute(fields, 0.2)
     assert (bench.buffer.groups == before).all()
+
+
+@cocotb.test()
+async def ends_of_counts(dut) -> None:
+    """Counts shortly before a carry, and before their largest value, at which they stay."""
+    bench = Bench(dut, "output ends of counts")
+    await bench.begin()
+    bench.golden.weights = {"far": 1}
+    usual = {"steps": 1, "stride": 1, "x_size": 1 << 12, "x_3": bench.config.tile.lanes, "a_streams": 1}
+    await bench.execute({**usual, "b_streams": min(9, bench.config.partial_sums)}, 0.0)
+    for carry in (1 << 16, 1 << 20, 1 << 31, 1 << 32):
+        for name in ("zeros", "non_finite", "overflow"):
+            count = carry - bench.random.randint(1, 3)
+            setattr(bench.golden.counts, name, count)
+            getattr(dut, name).value = count  # the port is the register
+        # Sums near the ends of their range overflow, and become infinite; ReLU makes zeros of half of them.
+        relu = int(bench.config.relu)
+        fields = {**usual, "b_streams": 3, "add": 1, "emit": 1, "relu": relu, "seed": 1}
+        await bench.execute({**fields, "scale": 127 if bench.config.scale else 0}, 0.0)
+
+
+@cocotb.test()
+async def ends_of_fields(dut) -> None:
+    """Each field at and near the ends of its values, if the streams that it names are there."""
+    bench = Bench(dut, "output ends of fields")
+    config = bench.config
+    await bench.begin()
+    words, depth = {side: config.stream_words(side) for side in "ab"}, config.tile.window_depth
+    for first in range(0, config.partial_sums, words["b"]):
+        count = min(words["b"], config.partial_sums - first)
+        await bench.execute({"a_streams": 1, "b_streams": count, "steps": 1, "x_size": 1, "partial": first}, 0.0)
+    groups = range(config.groups // 2, config.groups)
+    cases = list(field_cases(bench.random, config, ("multiply",), groups, {"plain": {}, "compressed": {}}))
+    for case in bench.random.sample(cases, min(len(cases), round(500 * bench.job.effort))):
+        _, values = decode(case.descriptor())
+        each = -(-values["steps"] // depth)
+        if any(values[f"{side}_base"] + values[f"{side}_streams"] * each > words[side] for side in "ab"):
+            continue  # no error of this unit
+        written = written_groups(case.descriptor(), config)
+        away = values["mask_address"] - values["address"]
+        # A mask may lie where its own results go, but FP32 results would write over what is still to be read.
+        apart = away or values["fp32"]
+        masks = {(group + away) % config.groups for group in written} if values["mask"] and apart else set()
+        biases = {(values["bias_address"] + k) % config.groups for k in range(-1, 32)} if values["bias"] else set()
+        if not written & (masks | biases):
+            await bench.execute(dict(case.fields), 0.0)

@@ -78,6 +78,38 @@ def features_of(config: CoreConfig) -> int:
 
 
 @cocotb.test()
+async def events_while_causes_are_cleared(dut) -> None:
+    """An event in any cycle around the one in which its cause is cleared: one in that cycle or later stays."""
+    pins, cause = Pins(dut), named("cause").offset
+    told = dict.fromkeys(("head", "done", "error", "error_index", "busy", "failed", "ended", "idle", "counters"), 0)
+    await pins.reset(**Port.IDLE, **told)
+    port, before, after = Port(pins, Random(current_job().seed)), 0, 0
+    for event, bit in (("ended", 1), ("failed", 2)):
+        for at in range(6):
+            pins.drive(axi_awvalid=1, axi_awaddr=cause, axi_wvalid=1, axi_wdata=3, axi_wstrb=15, axi_bready=1)
+            taken = None
+            for cycle in range(8):
+                # Causes are set by an error's first cycle, and by each cycle with an `end`.
+                pins.drive(**{event: int(cycle == at or (cycle > at and event == "failed"))})
+                await pins.settle()
+                if taken is None and pins.read("axi_awready"):
+                    assert pins.read("axi_wready")
+                    taken = cycle
+                await pins.tick()
+                if taken is not None:
+                    pins.drive(axi_awvalid=0, axi_wvalid=0)
+            assert taken is not None
+            pins.drive(axi_bready=0)
+            seen, stays = await port.read(cause), at >= taken
+            assert seen == (bit if stays else 0), f"{event} in cycle {at}, cleared in cycle {taken}: cause is {seen}"
+            before, after = before + (not stays), after + stays
+            pins.drive(**{event: 0})
+            await port.write(cause, 3)
+    assert before
+    assert after
+
+
+@cocotb.test()
 async def random_accesses(dut) -> None:
     """Every register, read and written; addresses without one; causes, soft resets and a reset."""
     job = current_job()

@@ -12,7 +12,7 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.command import CommandPort
-from tensordash_sim.verify.units.far import far
+from tensordash_sim.verify.units.far import across, far
 
 SIZE = 0x8000
 
@@ -45,9 +45,14 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
     """Fields of a compressed store, now and then beyond an end."""
     count, segment = random.choice([1, random.randint(1, 30), 40]), random.choice([1, 2, 3, 7, 100])
     memory = base + 16 * random.randrange(SIZE // 64)
+    place = base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
+    across_middle = random.random()
+    if across_middle < 0.3:  # units on both sides of the middle, or entries
+        memory, place = base + SIZE // 2 - 16 * random.randrange(1, 30), base + 4 * random.randrange(SIZE // 16)
+    elif across_middle < 0.6:
+        place = base + SIZE // 2 - 4 * random.randrange(1, 20)
     if random.random() < 0.1:
         memory = base + SIZE - 16
-    place = base + SIZE // 2 + 4 * random.randrange(SIZE // 16)
     if random.random() < 0.1:
         place = base + SIZE - 4
     most = config.groups - count
@@ -74,7 +79,8 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     cocotb.log.info("seed %s", job.seed)
     config = job.config
     lanes = config.tile.lanes
-    base = far(config.address_bits, job.seed, latency > 0)
+    # 4 GiB are in the middle of memory, or far away.
+    base = across(config.address_bits, SIZE // 2) if pause else far(config.address_bits, job.seed, latency > 0)
     content, expected = Memory(SIZE, base), Memory(SIZE, base)
     # What is not zero shows a byte that should have been written, and one that should not.
     expected.bytes[:] = content.bytes[:] = random.randbytes(SIZE)
@@ -177,3 +183,43 @@ async def the_bus_is_kept_busy(dut) -> None:
         command.observe()
         await pins.tick()
     assert pins.cycle < 40 * config.group_bits // config.axi_bits + 30
+
+
+@cocotb.test()
+async def whole_buffer(dut) -> None:
+    """The whole buffer in one run, and compressed in segments of a quarter, of units as many as there can be."""
+    config, pins = current_job().config, Pins(dut)
+    groups, size = config.groups, 2 * config.groups * config.group_bytes
+    random = Random(f"{current_job().seed} whole buffer")
+    content, expected = Memory(size), Memory(size)
+    golden = GoldenCore(config, expected)
+    values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype) | 1
+    golden.buffer[:] = values.reshape(golden.buffer.shape)
+    memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
+    command = CommandPort(pins, random)
+    counts = dict.fromkeys(("zeros", "non_finite", "overflow"), 0)
+    await pins.reset(buffer_ready=1, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())
+    for compressed in range(1 + config.compression):
+        fields = {"table": size - 64, "segment": groups // 4} if compressed else {}
+        program = Program()
+        program.add("store", memory=0, count_0=groups, compressed=compressed, **fields)
+        assert not golden.run(program.descriptors).error
+        command.begin(program.descriptors[0])
+        reading, began = None, pins.cycle
+        while command.error is None:
+            memory.drive()
+            command.drive()
+            data = int.from_bytes(golden.buffer[reading].tobytes(), "little") if reading is not None else 0
+            pins.drive(buffer_data=data)
+            await pins.settle()
+            memory.observe()
+            command.observe()
+            reading = None
+            if pins.read("buffer_valid"):
+                reading = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
+            await pins.tick()
+            assert pins.cycle - began < 40 * groups, "a store of the whole buffer hangs"
+        assert command.error == 0, f"compressed {compressed}: error {command.error}"
+        ours, theirs = (np.frombuffer(each.bytes, np.uint8) for each in (content, expected))
+        wrong = np.flatnonzero(ours != theirs)
+        assert not len(wrong), f"compressed {compressed}: byte {wrong[0]} differs, and {len(wrong) - 1} others"

@@ -9,6 +9,8 @@ import cocotb
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
+PLACES = ("address", "x", "y")
+
 
 def places(fields: dict[str, Any]) -> Iterator[tuple[int, int, int]]:
     """Address, x and y of each group, all modulo 2^16; the outermost loop never ends."""
@@ -78,3 +80,33 @@ async def random_loops(dut, rate: float) -> None:
                 expected, steps = next(walk), steps + 1
             await pins.tick()
     assert steps > 100
+
+
+@cocotb.test()
+async def one_bit_of_a_count(dut) -> None:
+    """Each loop alone, with a count of 2 and one higher bit: without that bit it would be 2, and end soon."""
+    job = current_job()
+    loops, random, pins = job.options["loops"], Random(f"{job.seed} walk bits"), Pins(dut)
+    await pins.reset(start=0, step=0)
+    for loop in range(loops - 1):
+        for bit in range(2, 12):
+            fields = drawn(random, loops)
+            fields["counts"] = [1] * (loops - 1)
+            fields["counts"][loop] = (1 << bit) + 2
+            await _walked(pins, fields, 5)
+
+
+async def _walked(pins: Pins, fields: dict, steps: int) -> None:
+    """Start a walk, and go some steps of it."""
+    pins.drive(start=1, step=0, counts=packed(fields["counts"], 12))
+    pins.drive(**{f"first_{name}": value for name, value in zip(PLACES, fields["first"], strict=True)})
+    pins.drive(**{f"{name}_steps": packed(value, 16) for name, value in zip(PLACES, fields["steps"], strict=True)})
+    await pins.settle()
+    await pins.tick()
+    walk = places(fields)
+    pins.drive(start=0, step=1)
+    for expected in (next(walk) for _ in range(steps)):
+        await pins.settle()
+        shown = tuple(pins.read(name) for name in PLACES)
+        assert shown == expected, f"cycle {pins.cycle}: the walk is at {shown}, not {expected} in {fields}"
+        await pins.tick()

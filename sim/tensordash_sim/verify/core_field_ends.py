@@ -1,0 +1,147 @@
+"""Each field of each descriptor at and near its ends, on a core's Verilog as a library."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
+
+from ..core.described import read_memory, written_groups, written_memory
+from ..core.field_cases import FieldCase, field_cases
+from ..core.legal import Sequencer
+from ..core.tensors import deflate
+from .core_program_bench import ProgramBench
+
+__all__ = ["field_ends"]
+
+CASES_PER_PROGRAM = 64
+
+
+def field_ends(bench: ProgramBench, max_errors: int) -> None:
+    """Each field of each descriptor at and near its ends: legal ones one after the other, each error alone.
+
+    Descriptors with an error need a soft reset each: no more than `max_errors` of them run.
+    """
+    errors: list[FieldCase] = []
+    for name in ("layout_a", "layout_b", "multiply", "load", "store", "record"):
+        legal: list[FieldCase] = []
+        for case in _cases(bench, name):
+            if not _is_quick(bench, case):
+                continue
+            (legal if _is_legal(bench, case) else errors).append(case)
+        for first in range(0, len(legal), CASES_PER_PROGRAM):
+            _check_legal(bench, name, legal[first : first + CASES_PER_PROGRAM])
+    for case in bench.random.sample(errors, min(len(errors), max_errors)):
+        bench.run([case.descriptor(), encode(OPERATIONS["end"], {})], case.title)
+        bench.restart()
+    bench.fill()
+
+
+def _cases(bench: ProgramBench, name: str) -> Iterable[FieldCase]:
+    config = bench.config
+    groups = range(config.groups // 2) if name.startswith("layout") else range(config.groups // 2, config.groups)
+    plain = {"memory": bench.middle % (1 << 32), "memory_high": bench.middle >> 32}
+    compressed = {}
+    if config.compression:
+        count, place = 5, bench.middle + 0x8000
+        data, table = deflate(bench.golden.buffer[:count].reshape(count, -1), config, count)
+        if name == "load":
+            bench.golden.memory.write(place, data)
+            entries = np.full(count + 1, table[-1], "<u4")
+            entries[0] = 0
+            bench.golden.memory.write(place + 0x4000, entries.tobytes())
+        compressed = {"compressed": 1, "memory": place % (1 << 32), "memory_high": place >> 32, "count_0": count}
+        table_at = place + 0x4000
+        compressed |= {"table": table_at % (1 << 32), "table_high": table_at >> 32, "segment": count}
+    moves = {"plain": plain, "compressed": compressed}
+    return list(field_cases(bench.random, config, (name,), groups, moves))
+
+
+def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
+    """Whether it takes little time, and it is defined what it leaves where a later case looks."""
+    bits, config = case.descriptor(), bench.config
+    if Sequencer(config).refusal(bits):
+        return True
+    _, values = decode(bits)
+    if case.operation == "multiply":
+        written = written_groups(bits, config)
+        away = values["mask_address"] - values["address"]
+        # A mask may lie where its own results go, but FP32 results would write over what is still to be read.
+        hides = values["mask"] and (away or values["fp32"])
+        masks = {(group + away) % config.groups for group in written} if hides else set()
+        biases = {(values["bias_address"] + k) % config.groups for k in range(-1, 64)} if values["bias"] else set()
+        if written & (masks | biases):
+            return False
+        return values["a_streams"] * values["b_streams"] * values["steps"] < 1 << 16
+    ring = (bench.ring, BYTES << bench.log2_places)
+    return not any(
+        begin < ring[0] + ring[1] and ring[0] < begin + size
+        for begin, size in (*written_memory(bits, config), *read_memory(bits, config))
+    )
+
+
+def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
+    """Whether golden executes it without an error; golden is afterwards as before."""
+    golden = bench.golden
+    saved = golden.buffer.copy(), {side: array.copy() for side, array in golden.streams.items()}, golden.partial
+    memory, counts = bytes(golden.memory.bytes) if case.operation in ("store", "record") else b"", golden.counts
+    golden.partial, golden.counts = list(golden.partial), type(counts)()
+    outcome = golden.run([case.descriptor()])
+    golden.buffer[:], golden.partial, golden.counts = saved[0], saved[2], counts
+    for side, array in saved[1].items():
+        golden.streams[side][:] = array
+    if memory:
+        golden.memory.bytes[:] = memory
+    return not outcome.error
+
+
+def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> None:
+    """Cases of an operation in one program, and a store of all of the buffer behind them."""
+    config, width = bench.config, bench.config.fp32_groups
+    program: list[int] = []
+    bit = {unit: 1 << UNITS.index(unit) for unit in UNITS}
+    usual = {case: _usual(bench, case) for case in ("layout_a", "layout_b")}
+    if name.startswith("layout"):
+        other = "layout_b" if name == "layout_a" else "layout_a"
+        program.append(encode(OPERATIONS[other], {**usual[other], "signal": bit["multiply"]}))
+        blocks = config.parts("a") * config.parts("b")
+        for k, case in enumerate(cases):
+            _, values = decode(case.descriptor())
+            program.append(case.descriptor(wait=bit["multiply"] if k else 0, signal=bit["multiply"]))
+            side, last = name[-1], k == len(cases) - 1
+            streams = min(values["streams"], 2)
+            made = {"a_streams": 1, "b_streams": 1, "steps": values["steps"], f"{side}_streams": streams}
+            made |= {f"{side}_base": values["base"], "emit": 1, "fp32": 1, "x_size": config.tile.lanes}
+            made["steps"] = min(made["steps"], bench.config.tile.window_depth * config.stream_words(other[-1]))
+            made |= {"address": config.groups // 2 + k * 2 * blocks * width, "address_0": width, "count_0": 4095}
+            made |= {"wait": bit[name] | (0 if k else bit[other]), "signal": 0 if last else bit[name]}
+            made |= {"output_signal": bit["store"] if last else 0}
+            program.append(encode(OPERATIONS["multiply"], made))
+        waits = bit["output"]
+    elif name == "multiply":
+        for each, fields in usual.items():
+            program.append(encode(OPERATIONS[each], {**fields, "signal": bit["multiply"]}))
+        for k, case in enumerate(cases):
+            last = k == len(cases) - 1
+            wait = 0 if k else bit["layout_a"] | bit["layout_b"]
+            program.append(case.descriptor(wait=wait, output_signal=bit["store"] if last else 0))
+        waits = bit["output"]
+    else:
+        unit = OPERATIONS[name].unit
+        waits = bit[unit] if unit != "store" else 0
+        for k, case in enumerate(cases):
+            last = k == len(cases) - 1
+            program.append(case.descriptor(signal=waits and bit["store"] if last else 0))
+    at = bench.middle + 0x20000
+    store = {"memory": at % (1 << 32), "memory_high": at >> 32, "count_0": config.groups, "wait": waits}
+    program.append(encode(OPERATIONS["store"], store))
+    program.append(encode(OPERATIONS["end"], {}))
+    titles = f"{cases[0].title} to {cases[-1].title}"
+    bench.run(program, titles)
+
+
+def _usual(bench: ProgramBench, name: str) -> dict[str, int]:
+    """A layout of as many streams as stream buffers hold, of the words that multiplies may look at."""
+    config = bench.config
+    streams = config.stream_words(name[-1])
+    return {"steps": 1, "streams": streams, "x_size": config.tile.lanes, "address_0": 1, "count_0": 4095}

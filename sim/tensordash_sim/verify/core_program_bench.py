@@ -1,0 +1,130 @@
+"""A core's Verilog as a library and the golden core beside it: programs after programs, compared after each."""
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import numpy as np
+
+from tensordash.configuration.descriptors import BITS, BYTES, OPERATIONS, decode
+from tensordash.configuration.registers import COUNTERS
+
+from ..core.golden import GoldenCore, Memory, Outcome
+from ..core.judgement import filling
+from ..core.verilated import VerilatedCore
+
+__all__ = ["FILLED", "MAX_CYCLES", "MIDDLE", "SIZE", "ProgramBench"]
+
+SIZE = 1 << 22
+"""Bytes of memory. The address in its middle is a multiple of a power of two, which carries cross."""
+MIDDLE = SIZE // 2
+RING, LOG2_PLACES = 0x1000, 11
+FILLED = 0x30000
+"""Where the image of the buffer is that all memories are filled from, less `BUFFER_IMAGE`."""
+MAX_CYCLES = 2_000_000
+"""Cycles after which a program hangs."""
+
+
+class ProgramBench:
+    """A core and the golden core beside it; both keep what a program left for the next one.
+
+    Parameters
+    ----------
+    device : VerilatedCore
+        The core, with `SIZE` bytes of memory.
+    random : Random
+        Decides everything.
+    """
+
+    def __init__(self, device: VerilatedCore, random: Random) -> None:
+        self.device, self.config, self.random = device, device.config, random
+        self.base, self.middle = device.base, device.base + MIDDLE
+        self.golden = GoldenCore(self.config, Memory(SIZE, self.base, line=self.config.axi_bits // 8))
+        self.golden.memory.bytes[:] = np.random.default_rng(random.getrandbits(32)).bytes(SIZE)
+        self.ring, self.log2_places = self.base + RING, LOG2_PLACES
+        self.tail = 0
+        self.counted: Counter[str] = Counter()
+        self.cleared = 0  # the cycle in which counters began anew
+
+    # Running
+
+    def restart(self, ring: int | None = None, log2_places: int = LOG2_PLACES) -> None:
+        """Reset softly, and begin with a ring."""
+        self.device.reset()
+        assert self.device.idle, "a burst was left without its end"
+        self.golden.counts = type(self.golden.counts)()
+        self.ring = self.base + RING if ring is None else ring
+        self.tail, self.log2_places, self.counted = 0, log2_places, Counter()
+        self.device.begin(self.ring, 0, size=log2_places, causes=3)
+        self.cleared = self.device.cycle
+
+    def fill(self) -> None:
+        """Put something into all memories."""
+        self.restart()
+        self.run(filling(self.config, self.base + FILLED), "filling")
+
+    def start(self, descriptors: Sequence[int]) -> None:
+        """Put descriptors into the ring after those before, and let them run."""
+        device, places = self.device, 1 << self.log2_places
+        device.memory[:] = np.frombuffer(self.golden.memory.bytes, np.uint8)
+        for bits in descriptors:
+            device.put([bits], self.ring + BYTES * (self.tail % places))
+            self.tail += 1
+        device.write("cause", 3)
+        device.silence("")
+        device.write("tail", self.tail)
+
+    def run(self, descriptors: Sequence[int], title: str, *, expect: Outcome | None = None) -> Outcome:
+        """Run a program that ends with an `end` or an error, and compare what is defined.
+
+        Raises
+        ------
+        AssertionError
+            If the core does not do as golden does.
+        """
+        device, before = self.device, self.tail
+        self.start(descriptors)
+        wanted = self.golden.run(descriptors) if expect is None else expect
+        assert device.wait(MAX_CYCLES), f"{title}: no interrupt in {MAX_CYCLES} cycles"
+        got = device.outcome()
+        assert (got.done, got.error) == (before + wanted.done, wanted.error), f"{title}: {got}, golden: {wanted}"
+        if wanted.error:
+            assert got.index == before + wanted.index, f"{title}: {got}, golden: {wanted}"
+            return wanted
+        assert device.read("head") == self.tail, f"{title}: head is {device.read('head')}, not {self.tail}"
+        assert device.read("cause") == 1, f"{title}: cause is {device.read('cause')}"
+        self._same_memory(title)
+        self._count(descriptors, title)
+        return wanted
+
+    def _same_memory(self, title: str) -> None:
+        ours, theirs = self.device.memory, np.frombuffer(self.golden.memory.bytes, np.uint8)
+        wrong = np.flatnonzero(ours != theirs)
+        begin, end = self.ring - self.base, self.ring - self.base + (BYTES << self.log2_places)
+        wrong = wrong[(wrong < begin) | (wrong >= end)]
+        assert not len(wrong), f"{title}: byte {self.base + int(wrong[0]):#x} differs, and {len(wrong) - 1} others"
+
+    def _count(self, descriptors: Sequence[int], title: str) -> None:
+        """Compare counters with what the bus has moved and the tile was given; clear them now and then."""
+        device, moved = self.device, self.device.moved
+        self.counted["read_beats"] += moved["r"] - len(descriptors) * BITS // self.config.axi_bits
+        self.counted["write_beats"] += moved["w"]
+        self.counted["steps"] += sum(map(self._steps, descriptors))
+        clears = self.random.random() < 0.5
+        device.write("snapshot", 3 if clears else 1)
+        got = {name: device.read(name) for name, _ in COUNTERS}
+        wanted = {name: self.counted[name] for name in ("read_beats", "write_beats", "steps")}
+        assert {name: got[name] for name in wanted} == wanted, f"{title}: counters {got}, expected {wanted}"
+        cycles = device.cycle - self.cleared
+        assert cycles - 1000 < got["cycles"] <= cycles, f"{title}: {got['cycles']} cycles of {cycles}"
+        assert all(got[name] <= cycles for name in got if name not in (*wanted, "effectual")), f"{title}: {got}"
+        assert got["scheduled"] <= got["multiplying"] or not wanted["steps"], f"{title}: {got}"
+        if clears:
+            self.counted, self.cleared = Counter(), device.cycle - 500
+
+    def _steps(self, bits: int) -> int:
+        operation, values = decode(bits)
+        if operation is not OPERATIONS["multiply"]:
+            return 0
+        depth = self.config.tile.window_depth
+        return values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth

@@ -1,0 +1,27 @@
+"""Programs of full size on the Verilog of the core's presets."""
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.core.core_library import verilog_of
+from tensordash_sim.verify.core_programs import PROGRAMS, run_core_programs
+
+
+def preset(name: str) -> CoreConfig:
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    return config
+
+
+@pytest.mark.parametrize("test", PROGRAMS)
+def test_programs(test: str) -> None:
+    config = preset("core")
+    assert run_core_programs(config, verilog_of(config), seed=1, effort=0.3, tests=[test]) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["core-dense", "core-wide", "core-fp8"])
+def test_other_presets(name: str) -> None:
+    config = preset(name)
+    assert run_core_programs(config, verilog_of(config), seed=1, effort=2) == []
