@@ -34,6 +34,7 @@ __all__ = ["command"]
 @click.option("--name", "names", metavar="NAME", multiple=True, help="With --by-hand: this fault; may be repeated.")
 @click.option("--sample", type=WholeRange(1, 10_000), help="With --by-hand: draw this many faults (--seed).")
 @click.option("--list", "list_only", is_flag=True, help="With --by-hand: print the faults, and run nothing.")
+@click.option("--page", metavar="FILE.md", type=Path, help="With --list: write the table between its marks there.")
 @click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Seed of mutants and benches.")
 @click.option("--effort", type=FiniteRange(0.05, 1000), default=0.3, show_default=True, help="Of the benches.")
 @click.option("--proofs/--no-proofs", default=True, help="Ask proofs about what benches let pass (default).")
@@ -52,6 +53,7 @@ def command(
     names: tuple[str, ...],
     sample: int | None,
     list_only: bool,
+    page: Path | None,
     seed: int,
     effort: float,
     proofs: bool,
@@ -78,9 +80,11 @@ def command(
         _refuse_options(
             context, ("config_file", "preset", "settings", "everything", "kind", "count", "effort", "proofs")
         )
-        _by_hand(components, names, sample, list_only, seed, output, jobs, as_json)
+        if page is not None and not list_only:
+            raise click.UsageError("--page needs --list")
+        _by_hand(components, names, sample, list_only, page, seed, output, jobs, as_json)
         return
-    for option, value in (("--name", names), ("--sample", sample), ("--list", list_only)):
+    for option, value in (("--name", names), ("--sample", sample), ("--list", list_only), ("--page", page)):
         if value:
             raise click.UsageError(f"{option} needs --by-hand")
     from tensordash_formal.campaigns import campaign_of, full_campaigns
@@ -135,6 +139,7 @@ def _by_hand(
     names: tuple[str, ...],
     sample: int | None,
     list_only: bool,
+    page: Path | None,
     seed: int,
     output: Path,
     jobs: int | None,
@@ -142,7 +147,7 @@ def _by_hand(
 ) -> None:
     """Run the campaign of faults made by hand, or list them."""
     from tensordash_formal.fault_campaign import checkout_root, run_faults
-    from tensordash_formal.fault_list import faults_table, load_faults, sample_faults, select_faults
+    from tensordash_formal.fault_list import faults_table, load_faults, sample_faults, select_faults, with_table
 
     root = checkout_root()
     try:
@@ -152,7 +157,9 @@ def _by_hand(
     if sample is not None:
         faults = sample_faults(faults, sample, seed)
     if list_only:
-        if as_json:
+        if page is not None:
+            write_whole(page, with_table(page.read_text(encoding="utf-8"), faults))
+        elif as_json:
             print_json([asdict(fault) for fault in faults])
         else:
             click.echo(faults_table(faults))

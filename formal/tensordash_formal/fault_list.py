@@ -27,8 +27,10 @@ from pathlib import Path
 
 from tensordash import TensorDashError
 
-__all__ = ["Fault", "FaultFileError", "faults_table", "load_faults", "sample_faults", "select_faults"]
+__all__ = ["Fault", "FaultFileError", "faults_table", "load_faults", "sample_faults", "select_faults", "with_table"]
 
+MARKS = "<!-- faults -->\n", "<!-- /faults -->\n"
+"""Lines of a page before and after the table."""
 FOLDER = Path(__file__).parent / "faults"
 
 
@@ -154,3 +156,17 @@ def faults_table(faults: Sequence[Fault]) -> str:
         checks = ", ".join(f"`{check}`" for check in fault.found_by).replace("|", "\\|")
         lines.append(f"| {fault.component} | {fault.why} | {checks} |")
     return "\n".join(lines)
+
+
+def with_table(page: str, faults: Sequence[Fault]) -> str:
+    """Replace the table between the marks of a Markdown page.
+
+    Raises
+    ------
+    FaultFileError
+        If the page does not have both marks once.
+    """
+    if any(page.count(mark) != 1 for mark in MARKS):
+        raise FaultFileError(f"the page must have the lines {' and '.join(mark.strip() for mark in MARKS)} once")
+    before, _, rest = page.partition(MARKS[0])
+    return f"{before}{MARKS[0]}{faults_table(faults)}\n{MARKS[1]}{rest.partition(MARKS[1])[2]}"

@@ -9,6 +9,8 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_synth import core_cost_table, measure_areas, synthesize_core
 from tensordash_synth.canonical import canonical
 from tensordash_synth.core_cost import CoreCostReport, CoreDesign
+from tensordash_synth.core_energy import CoreMemories, StepEnergy, StepOperation
+from tensordash_synth.memories import MemoryCost
 
 OURS = CoreDesign(units={"core": 10.0, "tile": 1000.0, "load": 300.0}, memories={}, slowest=("load", 0.5))
 THEIRS = replace(OURS, units={"core": 10.0, "tile": 800.0, "load": 300.0})
@@ -26,6 +28,42 @@ def test_ratios_and_table():
     lines = core_cost_table(REPORT).splitlines()
     assert [line.split()[0] for line in lines[3:6]] == ["tile", "load", "core"]
     assert "0.310" in next(line for line in lines if line.startswith("logic around"))
+
+
+def test_costs_of_memories_and_of_a_step_by_hand():
+    """TensorDash has two memories and takes 1,000 cycles of 2 ns; the baseline has one and takes 2,000."""
+    costs = {
+        "512x64": {
+            "cacti": MemoryCost(built="one", area_um2=1e6, read_pj=2.0, write_pj=3.0, leakage_mw=0.5, access_ns=1.0),
+            "macros": MemoryCost(built="four", area_um2=3e6, read_pj=4.0, write_pj=5.0, leakage_mw=1.5, access_ns=1.0),
+        }
+    }
+    memories = CoreMemories(counts={"512x64": 2}, costs=costs), CoreMemories(counts={"512x64": 1}, costs=costs)
+    operation = StepOperation(name="x", cycles=1000, accesses={"buffer 512x64": (10, 20)}, memory_bytes=100)
+    ours, theirs = (
+        StepEnergy(operations=(operation,) * times, memories=of, watts={"tile": 0.3, "load": 0.1}, clock_ns=2.0)
+        for times, of in ((1, memories[0]), (2, memories[1]))
+    )
+    parts = {name: 1e6 * joules for name, joules in ours.parts.items()}
+    assert parts == pytest.approx(
+        {
+            "tile": 0.6,
+            "around": 0.2,
+            "accesses, cacti": 80e-6,
+            "leakage, cacti": 2e-3,
+            "accesses, macros": 140e-6,
+            "leakage, macros": 6e-3,
+        }
+    )
+    assert 1e6 * ours.off_chip == pytest.approx(100 * 8 * 8e-6)  # 8 pJ for each bit
+    lines = core_cost_table(replace(REPORT, memories=memories, step=(ours, theirs))).splitlines()
+    rows = {line[:34].strip(): line[34:].split() for line in lines if len(line[34:].split()) == 2}
+    assert rows["memories, CACTI 7"] == ["2.0000", "1.0000"]
+    assert rows["memories, macros"] == ["6.0000", "3.0000"]
+    assert rows["logic"] == ["0.0010", "0.0009"]  # 1,310 and 1,110 GE of 0.8 um2
+    assert rows["reads of buffer"] == ["10", "20"]
+    assert rows["writes of buffer"] == ["20", "40"]
+    assert rows["mean power of logic, mW"] == ["400.0", "400.0"]
 
 
 def test_functions_of_a_module_stay_whole():

@@ -74,11 +74,15 @@ class AxiLockstep:
         Probability that a sender waits with a beat, and that the output is not ready, in a cycle.
     compare_every : int
         Cycles between comparisons of the counters.
+    clears : float
+        Probability that `clear` is high in a cycle.
 
     Attributes
     ----------
     results : list of tuple of int
         Values of every beat that was taken.
+    wrong_beats : int
+        Cycles in which a beat entered that breaks the rules.
     """
 
     def __init__(
@@ -90,9 +94,10 @@ class AxiLockstep:
         idle: float = 0,
         stall: float = 0,
         compare_every: int = 8,
+        clears: float = 0,
     ) -> None:
         self.pins, self.config, self.random = pins, config, random
-        self.idle, self.stall, self.compare_every = idle, stall, compare_every
+        self.idle, self.stall, self.compare_every, self.clears = idle, stall, compare_every, clears
         self.golden = Tile(config)
         self.sides = [("a", i, config.a_format.width) for i in range(config.columns)]
         self.sides += [("b", i, config.b_format.width) for i in range(config.rows)]
@@ -100,6 +105,7 @@ class AxiLockstep:
             Feeder(depth=config.window_depth, step_bytes=config.step_bytes(side)) for side, _, _ in self.sides
         ]
         self.wrong_beat = False
+        self.wrong_beats = 0
         self.results: list[tuple[int, ...]] = []
         self.feed([[] for _ in self.sides])
 
@@ -134,6 +140,7 @@ class AxiLockstep:
     async def cycle(self, *, reset: bool = False, clear: bool = False) -> None:
         """One cycle; `reset` or `clear` at its end."""
         random, pins = self.random, self.pins
+        clear |= self.clears > 0 and random.random() < self.clears
         ready = random.random() >= self.stall
         pins.drive(m_axis_tready=int(ready), clear=int(clear), rst=int(reset))
         for (side, _, _), sender in zip(self.sides, self.senders, strict=True):
@@ -181,6 +188,7 @@ class AxiLockstep:
             self._same("s_axis_c_tready", expected.c_ready)
             if expected.c_ready and c is not None:
                 self.c.take()
+        self.wrong_beats += wrong
         self.wrong_beat = (self.wrong_beat or wrong) and not clear
         if reset:
             self.wrong_beat = False

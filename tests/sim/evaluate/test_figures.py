@@ -3,14 +3,15 @@
 import csv
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash_cli.main import run
 from tensordash_sim.chip import ChipConfig, Machine, Results, totals
-from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, page, section, write_figure
+from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Figure, Point, Settings, energy, page, section, write_figure
 from tensordash_sim.evaluate.gpt import _block as gpt_block
 from tensordash_sim.evaluate.gpt import element_wise
 from tensordash_sim.evaluate.measure import masked_outputs
@@ -255,6 +256,25 @@ def test_energy_of_tiles_that_wait() -> None:
     power = ChipConfig().power
     assumed = energies([result(0.0)], {"power": POWER, "power_reason": None})
     assert assumed["tensordash"]["idle"] == pytest.approx(500 * 256 / 500 * 1.1 * power.sparse_idle)
+
+
+def test_energy_by_component_is_relative_to_the_baseline() -> None:
+    """Logic has the paper's power: 256 tiles for 1,000 cycles, TensorDash's for 500 with 1.1 times as much."""
+    synthesis = {"power": POWER, "power_reason": None}
+    settings = cast(Settings, SimpleNamespace(networks=("net",), averaged=("net",), synthesis={"paper": synthesis}))
+    operations = [result(0.0)]
+    answers: dict[tuple[Any, ...], Any] = {
+        ("net",): {"operations": operations},
+        (energy.PUBLISHED,): {"AxW": operations[0]},
+    }
+    points, _ = energy._breakdown(settings, answers)
+    shares = {point.series: point.ours for point in points if point.x == "net"}
+    logic = 1000 / 500 * 256 * ChipConfig().power.dense / 1e3
+    assert shares["baseline, core"] == pytest.approx(logic / (logic + 3))
+    assert shares["tensordash, core"] == pytest.approx(logic / 2 * 1.1 / (logic + 3))
+    assert shares["baseline, sram"] == shares["tensordash, sram"] == pytest.approx(2 / (logic + 3))
+    note = energy._reuse(settings, answers)
+    assert f"DRAM {1 / (logic + 3):.0%} and {1 / (logic + 3):.0%}, SRAM {2 / (logic + 3):.0%}" in note
 
 
 def test_masked_outputs_by_hand() -> None:

@@ -185,6 +185,23 @@ def test_between_products(tmp_path):
     assert found_all == expected_all
 
 
+def test_adam_reads_and_writes_two_states(tmp_path):
+    """The update reads the gradient, the weights and two states in FP32. It writes the weights in fp16, too."""
+    model = nn.Linear(8, 4, bias=False)
+    optimizer = torch.optim.Adam(model.parameters())
+    with record(tmp_path / "run.trace", model=model, steps=[0]):
+        model(torch.rand(IMAGES, 8)).sum().backward()
+        optimizer.step()
+    (step,) = Trace.open(tmp_path / "run.trace").steps
+    graph = step_graph(step, cycles(step))
+    (update,) = (node for node in graph.nodes.values() if node.kind == "update")
+    moved = [
+        [graph.tensors[name].values * graph.tensors[name].value_bytes for name in names]
+        for names in (update.reads, update.writes)
+    ]
+    assert moved == [[128, 128, 128, 128], [128, 128, 128, 64]]
+
+
 class Attention(nn.Module):
     def __init__(self, fused: bool):
         super().__init__()

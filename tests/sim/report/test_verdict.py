@@ -1,5 +1,6 @@
 """A recorded step's figures are what `simulate` counts."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from tensordash_sim.trace import Trace, example_trace
 
 from ..evaluate.points import value
 
+report = import_module("tensordash_sim.report.verdict")
 SYNTHESIS = {
     "config": "0123456789abcdef",
     "ratio": {"area": 1.17, "clock": 0.98, "power": None},
@@ -102,6 +104,40 @@ def test_roofline(figures: dict[str, Figure]) -> None:
     roof = [point for point in figures["roofline"].points if point.series == "the baseline's roof"]
     assert (roof[0].x, roof[0].ours) == (0.0, 0.0)
     assert all(p.ours == pytest.approx(min(16384, float(p.x) * chip.dram_bytes_per_cycle)) for p in roof)
+
+
+@pytest.fixture(scope="module")
+def two_results(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """A small operation without a limit by memory and a large one with it, in round numbers, both AxW."""
+    trace, machine = Trace.open(example_trace()), Machine(load_preset("paper"), ChipConfig())
+    ((_, result),) = Results(tmp_path_factory.mktemp("results"), trace, machine).run(trace.steps[-1].records[:1])
+    small = {"layer": "a", "macs": 100, "zeros": 0.9, "cycles": 10, "on_chip": 10, "dense_cycles": 40}
+    large = {"layer": "b", "macs": 300, "zeros": 0.1, "cycles": 30, "on_chip": 20, "dense_cycles": 60}
+    small |= {"utilisation": 0.5, "idle": {"waits": 0.5, "memory": 0.0}, "traffic": {"dram": 50}}
+    large |= {"utilisation": 0.1, "idle": {"waits": 0.5, "memory": 0.4}, "traffic": {"dram": 100}}
+    return [result | {"operation": "AxW"} | each for each in (small, large)]
+
+
+def test_zeros_of_all_layers_are_weighted_by_multiplications(two_results: list[dict[str, Any]]) -> None:
+    assert value(report._zeros(two_results, ""), x="all") == pytest.approx((90 + 30) / 400)
+
+
+def test_limits_of_all_layers_are_weighted_by_cycles(two_results: list[dict[str, Any]]) -> None:
+    limits = report._limits(two_results, "")
+    shares = {cause: value(limits, series=cause, x="all") for cause in ("effectual", "waits", "memory")}
+    assert shares == pytest.approx({"effectual": (5 + 3) / 40, "waits": 0.5, "memory": 12 / 40})
+
+
+def test_memory_limits_an_operation_that_takes_longer_than_on_chip(two_results: list[dict[str, Any]]) -> None:
+    (note,) = report._measures({"as recorded": two_results}, ChipConfig(), "").notes
+    assert "it limits 1 of 2 operations" in note
+
+
+def test_points_of_the_roofline_have_own_cycles(two_results: list[dict[str, Any]]) -> None:
+    points = report._roofline(two_results, load_preset("paper"), ChipConfig(), "").points
+    assert [(point.x, point.ours) for point in points if point.series == "AxW"] == [(2.0, 10.0), (3.0, 10.0)]
+    roof = {point.x: point.ours for point in points if point.series != "AxW"}
+    assert roof == pytest.approx({0.0: 0.0, 3.0: 3 * 51.2})
 
 
 def test_cost_has_what_was_synthesized(figures: dict[str, Figure]) -> None:

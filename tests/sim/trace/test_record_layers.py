@@ -155,6 +155,23 @@ def test_checkpointing_records_the_forward_pass_once(reentrant: bool, square: bo
         close(found[str(index), "AxG"][0], model[index].weight.grad)
 
 
+@pytest.mark.parametrize("reentrant", [True, False])
+def test_checkpointing_with_two_backward_passes(reentrant: bool, tmp_path: Path) -> None:
+    """Each pass computes the forward products anew; their gradients go to the products that were recorded."""
+    model = nn.Sequential(nn.Linear(4, 5), nn.Linear(5, 4)).double()
+    x = torch.randn(4, 4, dtype=torch.float64, requires_grad=True)
+
+    def run() -> None:
+        y = checkpoint(lambda x: model(x) @ x.detach(), x, use_reentrant=reentrant)
+        y.sum().backward(retain_graph=True)
+        y.square().sum().backward()
+
+    trace = traced(tmp_path, run, model=model)
+    gradients = [f"{name} {operation}" for name in "01" for operation in ("WxG", "AxG")] + ["mm0 WxG"]
+    assert sorted(operations(trace)) == sorted(["0 AxW", "1 AxW", "mm0 AxW", *gradients, *gradients])
+    assert not uncaptured(trace)
+
+
 @pytest.mark.filterwarnings("ignore:None of the inputs have requires_grad=True")
 @pytest.mark.parametrize("outer", [True, False])
 @pytest.mark.parametrize("inner", [True, False])

@@ -205,6 +205,24 @@ def test_product_of_a_tensor_with_itself(case: str, tmp_path: Path) -> None:
     close(only(found, name, "AxG"), right.grad.t())
 
 
+def test_second_backward_pass_of_a_product_of_a_tensor_with_itself(tmp_path: Path) -> None:
+    """The first pass computes the right gradient alone; the second one computes it first again."""
+    x, gradients = zeroed(4, 4), (zeroed(4, 4).detach(), zeroed(4, 4).detach())
+    left, right = x.view(4, 4), x.view(4, 4)
+
+    def run() -> None:
+        y = left @ right
+        torch.autograd.grad(y, right, gradients[0], retain_graph=True)
+        y.backward(gradients[1])
+
+    found = results(traced(tmp_path, run))
+    (to_left,), to_right = found["mm0", "WxG"], found["mm0", "AxG"]
+    close(to_left, gradients[1] @ right.t())
+    assert len(to_right) == 2
+    for array, gradient in zip(to_right, gradients, strict=True):
+        close(array, (left.t() @ gradient).t())
+
+
 def test_parameter_on_the_left(tmp_path: Path) -> None:
     class Left(nn.Module):
         def __init__(self) -> None:

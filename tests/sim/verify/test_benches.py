@@ -40,6 +40,17 @@ VARIANTS = {
     "most-headroom-3-stages": TileConfig(rows=1, columns=1, headroom_bits=64, pipeline=3),
     "two-rows-a-beat": TileConfig(rows=4, columns=1, out_rows=2),
     "whole-block-a-beat": TileConfig(rows=3, columns=2, out_rows=3, sparsity="none", pipeline=1),
+    "whole-block-a-beat-c": TileConfig(rows=2, columns=1, format="int8", out_rows=2, initial=True, pipeline=1),
+    "nine-ports": TileConfig(
+        rows=1,
+        columns=8,
+        lanes=2,
+        depth=2,
+        connectivity=((0, 0), (1, 0), (1, 1)),
+        format="int8",
+        staging="ring",
+        pipeline=1,
+    ),
     "dense-options-only": TileConfig(rows=2, columns=1, connectivity=((0, 0),)),
     "recommended-depth6": TileConfig(
         rows=1, columns=2, lanes=3, depth=6, connectivity=((0, 0), (1, 1), (5, 0), (2, -1), (3, 2), (4, 0))

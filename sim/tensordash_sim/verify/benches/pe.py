@@ -17,6 +17,7 @@ from tensordash_sim.verify.random_values import (
     largest_scale,
     random_scale,
     random_value,
+    scale_of_one,
     signed_value,
     special_values,
     zeros,
@@ -227,6 +228,39 @@ async def special_operands(dut) -> None:
 async def largest_operands(dut) -> None:
     """The largest products: the accumulator's upper end."""
     await run(dut, "largest", 0.0, extreme=True)
+
+
+@cocotb.test()
+async def nan_scales(dut) -> None:
+    """A NaN scale on one side, at each step of the window, next to the ends of the other side's scales."""
+    bench = Bench(dut, "NaN scales")
+    await bench.start()
+    config, random, scale = bench.config, bench.random, bench.scale
+    if scale is None:
+        return
+    one = scale_of_one(scale)
+    for step in range(bench.steps):
+        for other in (0, 1, one, scale.nan - 1, scale.nan):
+            for pair in ((scale.nan, other), (other, scale.nan)):
+                lanes = tuple(
+                    (random_value(random, config.a_format), random_value(random, config.b_format), True)
+                    for _ in range(config.lanes)
+                )
+                scales = [(one, one)] * bench.steps
+                scales[step] = pair
+                final = Entry(lanes, True, True, tuple(scales), (step,) * config.lanes)
+                for entering in (final, *[Entry()] * config.stages):
+                    await bench.cycle(entering)
+
+
+@cocotb.test()
+async def special_c(dut) -> None:
+    """Each kind of infinity and NaN as C; two NaN have their payload in the lowest bit only."""
+    bench = Bench(dut, "special C")
+    await bench.start()
+    for c in (0x7F800000, 0xFF800000, 0x7F800001, 0xFF800001, 0x7FC00000, 0xFFFFFFFF) * bench.has_c:
+        for entering in (bench.scaled(Entry(first=True, last=True)), *[Entry()] * bench.config.stages):
+            await bench.cycle(entering, c=c)
 
 
 @cocotb.test()

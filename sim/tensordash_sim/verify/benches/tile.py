@@ -180,6 +180,7 @@ async def from_sums(
     sums: dict[tuple[int, int], int],
     final: tuple[list, list],
     reset_after: int | None = None,
+    clear_after: int | None = None,
 ) -> None:
     """One stream, whose sums are set before its `final` step enters.
 
@@ -195,6 +196,8 @@ async def from_sums(
         Bit patterns of the last step of both sides.
     reset_after : int, optional
         Cycles until a reset of one cycle, from when the last step is offered.
+    clear_after : int, optional
+        Cycles until `clear` is high for one cycle, from when the last step is offered.
     """
     config, arrival, gate = lockstep.config, lockstep.arrival, Gate(lockstep.random)
     lockstep.arrival = gate
@@ -210,6 +213,10 @@ async def from_sums(
         golden = lockstep.golden.datapath.accumulators[row][column]
         set_sum(accumulator_in(dut, row, column), golden, number)
     gate.allowed = 1
+    if clear_after is not None:
+        for _ in range(clear_after):
+            gate.allowed -= (await lockstep.cycle()).taken
+        gate.allowed -= (await lockstep.cycle(clear=True)).taken
     if reset_after is None:
         await lockstep.run()
     else:
@@ -295,6 +302,23 @@ async def reset_before_an_overflow(dut) -> None:
 
 
 @cocotb.test()
+async def clear_with_an_overflow(dut) -> None:
+    """`clear` around the cycle in which every PE leaves the range: in one of these cycles nothing is left to see."""
+    job, random, lockstep = await started(dut, "clear with an overflow")
+    config = job.config
+    if not has_a_range(job):
+        return
+    seen = set()
+    for cycles in range(config.stages + 3):
+        final = signed_steps(random, config, 0)
+        sums = {place: (1 << (golden.width - 1)) - golden.total for place, golden in products(config, final).items()}
+        await from_sums(dut, lockstep, sums, final, clear_after=cycles)
+        seen.add(lockstep.golden.overflow)
+        await lockstep.cycle(clear=True)
+    assert seen == {False, True}
+
+
+@cocotb.test()
 async def headroom(dut) -> None:
     """Results from sums in every binade of the headroom, in every PE."""
     job, random, lockstep = await started(dut, "headroom")
@@ -328,13 +352,25 @@ async def one_overflow_of_c(dut) -> None:
             a, b = signed_steps(random, config, sign)
             total = products(config, (a, b))[row, column].total
             last = (-(1 << 31) if sign else (1 << 31) - 1) - total
-            for number, overflows in ((last, False), (last + (-1 if sign else 1), True)):
+            beyond = last + (-1 if sign else 1)
+            for number, overflows in ((last, False), (beyond, True)):
                 c = [[0] * config.columns for _ in range(config.rows)]
                 c[row][column] = number % (1 << 32)
                 lockstep.feed([[[step]] for step in a], [[[step]] for step in b], [c])
                 await lockstep.run()
                 assert lockstep.golden.overflow == overflows
             await lockstep.cycle(clear=True)
+    # `clear` is high for one cycle, from the first one to one that is too late: once it hides the overflow.
+    hidden = []
+    for cycles in range(config.stages + config.rows + 4):
+        lockstep.feed([[[step]] for step in a], [[[step]] for step in b], [c])
+        for number in range(cycles + 1):
+            await lockstep.cycle(clear=number == cycles)
+        await lockstep.run()
+        hidden.append(not lockstep.golden.overflow)
+        await lockstep.cycle(clear=True)
+    assert any(hidden)
+    assert not all(hidden)
 
 
 @cocotb.test()
@@ -359,8 +395,39 @@ async def special_values(dut) -> None:
 
 
 @cocotb.test()
+async def non_finite_operands(dut) -> None:
+    """One NaN at a time, at each place that a port offers, with `clear` as soon as the flag is set.
+
+    All other values are zero, so that the tile takes whole windows.
+    """
+    job, _, lockstep = await started(dut, "non-finite operands", compare_every=64)
+    config, depth = job.config, job.config.window_depth
+    nothing, kind = step_of(config, [0] * config.lanes), config.numerics.scale
+    specials: list[tuple[str, int, list[int]]] = []
+    for side, count, fmt in (("a", config.columns, config.a_format), ("b", config.rows, config.b_format)):
+        steps = [step_of(config, [0] * config.lanes, kind.nan)] if kind is not None else []
+        steps += [step_of(config, [nan(fmt)] * config.lanes)] if isinstance(fmt, FloatFormat) and fmt.nan else []
+        specials += [(side, port, step) for step in steps for port in range(count)]
+    cases = [(*special, place) for special in specials for place in range(depth)]
+    if not cases:
+        return
+    blocks = [[[0] * config.columns] * config.rows] * (2 * len(cases))
+    sides = {
+        side: [[[nothing] * depth for _ in blocks] for _ in range(count)]
+        for side, count in (("a", config.columns), ("b", config.rows))
+    }
+    for number, (side, port, step, place) in enumerate(cases):
+        sides[side][port][2 * number][place] = step
+    lockstep.feed(sides["a"], sides["b"], blocks if config.initial else [])
+    risen = 0
+    while len(lockstep.results) < lockstep.due:
+        risen += (await lockstep.cycle(clear=lockstep.golden.non_finite)).non_finite
+    assert risen == len(cases)
+
+
+@cocotb.test()
 async def special_results(dut) -> None:
-    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set.
+    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set, or before.
 
     Flags that stay would hide a result that is not looked at, and beats that wait a flag that comes too early.
     """
@@ -382,7 +449,7 @@ async def special_results(dut) -> None:
     lockstep.feed(a, b, c)
     risen = 0
     while len(lockstep.results) < lockstep.due:
-        seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite)
+        seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite or random.random() < 0.3)
         risen += seen.result_non_finite
         assert lockstep.pins.cycle < 4000
     assert risen > (len(ports) > 1)
@@ -423,14 +490,24 @@ async def clear_counters(dut) -> None:
 
 @cocotb.test()
 async def protocol_error(dut) -> None:
-    """Ports that disagree on where a stream ends set the flag, and the tile goes on."""
+    """A port that disagrees with the others on where a stream ends sets the flag, unless `clear` is high.
+
+    The tile goes on, and a reset mends it.
+    """
     job, random, lockstep = await started(dut, "protocol", idle=0.2)
     a, b, c = random_inputs(random, job.config, [5, 3, 8])
-    longer, _, _ = random_inputs(random, job.config, [6, 2, 8])
-    lockstep.feed([longer[0], *a[1:]], b, c)
-    for _ in range(60):
-        await lockstep.cycle()
-    assert lockstep.golden.protocol_error
+    longer_a, longer_b, _ = random_inputs(random, job.config, [6, 2, 8])
+    for port in range(len(a) + len(b)):
+        sides = [
+            longer if place == port else each
+            for place, (longer, each) in enumerate(zip(longer_a + longer_b, a + b, strict=True))
+        ]
+        for clear in (False, True) if port == 0 else (False,):
+            lockstep.feed(sides[: len(a)], sides[len(a) :], c)
+            for _ in range(60 if port == 0 else 30):
+                await lockstep.cycle(clear=clear)
+            assert lockstep.golden.protocol_error is not clear
+            await lockstep.cycle(reset=True)
 
 
 @cocotb.test()
