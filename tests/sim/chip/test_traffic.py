@@ -190,3 +190,6 @@ def test_cycles():
     assert (traffic + Traffic(results=11)).bank_cycles(chip) == 11  # 161 of sums and results
     assert (traffic + Traffic(sums=20, results=10)).bank_cycles(chip) == 12
     assert traffic.dram_cycles(chip) == 11  # 51.2 bytes a cycle
+    transposers = ChipConfig(memory=Memory(transposers=16))
+    assert Traffic(transposed=160).transposer_cycles(transposers) == 10
+    assert Traffic(transposed=161).transposer_cycles(transposers) == 11

@@ -396,7 +396,7 @@ async def special_values(dut) -> None:
 
 @cocotb.test()
 async def non_finite_operands(dut) -> None:
-    """One NaN at a time, at each place that a port offers, with `clear` as soon as the flag is set.
+    """One NaN at a time, at each place that a port offers, then in each value of C, with `clear` once the flag is set.
 
     All other values are zero, so that the tile takes whole windows.
     """
@@ -409,27 +409,34 @@ async def non_finite_operands(dut) -> None:
         steps += [step_of(config, [nan(fmt)] * config.lanes)] if isinstance(fmt, FloatFormat) and fmt.nan else []
         specials += [(side, port, step) for step in steps for port in range(count)]
     cases = [(*special, place) for special in specials for place in range(depth)]
-    if not cases:
-        return
-    blocks = [[[0] * config.columns] * config.rows] * (2 * len(cases))
+    result = RESULT_FORMATS[config.numerics.result]
+    has_special_c = config.initial and isinstance(result, FloatFormat)
+    places_of_c = [(row, column) for row in range(config.rows) for column in range(config.columns)] * has_special_c
+    # Every second stream has a NaN. C may come two blocks ahead of its stream.
+    streams = 2 * len(cases) + 4 + 2 * len(places_of_c)
     sides = {
-        side: [[[nothing] * depth for _ in blocks] for _ in range(count)]
+        side: [[[nothing] * depth for _ in range(streams)] for _ in range(count)]
         for side, count in (("a", config.columns), ("b", config.rows))
     }
+    c = [[[0] * config.columns for _ in range(config.rows)] for _ in range(streams * config.initial)]
     for number, (side, port, step, place) in enumerate(cases):
         sides[side][port][2 * number][place] = step
-    lockstep.feed(sides["a"], sides["b"], blocks if config.initial else [])
+    for number, (row, column) in enumerate(places_of_c):
+        assert isinstance(result, FloatFormat)
+        c[2 * len(cases) + 4 + 2 * number][row][column] = nan(result)
+    lockstep.feed(sides["a"], sides["b"], c)
     risen = 0
     while len(lockstep.results) < lockstep.due:
         risen += (await lockstep.cycle(clear=lockstep.golden.non_finite)).non_finite
-    assert risen == len(cases)
+    assert risen == len(cases) + len(places_of_c)
 
 
 @cocotb.test()
 async def special_results(dut) -> None:
-    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set, or before.
+    """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set.
 
-    Flags that stay would hide a result that is not looked at, and beats that wait a flag that comes too early.
+    Flags that stay would hide a result that is not looked at, and beats that wait a flag that comes too early. While
+    `clear` is high nothing is set.
     """
     job, random, lockstep = await started(dut, "special results", idle=0.1, stall=0.6)
     config = job.config
@@ -449,10 +456,13 @@ async def special_results(dut) -> None:
     lockstep.feed(a, b, c)
     risen = 0
     while len(lockstep.results) < lockstep.due:
-        seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite or random.random() < 0.3)
+        seen = await lockstep.cycle(clear=lockstep.golden.result_non_finite)
         risen += seen.result_non_finite
         assert lockstep.pins.cycle < 4000
     assert risen > (len(ports) > 1)
+    lockstep.feed([port[-2:] for port in a], [port[-2:] for port in b], c[-2:])
+    while len(lockstep.results) < lockstep.due:
+        assert not (await lockstep.cycle(clear=True)).result_non_finite
 
 
 @cocotb.test()
