@@ -148,22 +148,9 @@ def _convolution(at: Contracting, call: Call) -> torch.Tensor | None:
     made = at.contract(product, fp32=bias is not None)
     if made is None:
         return None
-    if convolved.transposed:
-        made = _filled(made, given, weight, settings)
     if bias is not None:
         made = (made + bias.float().reshape(-1, *[1] * (weight.dim() - 2))).to(given.dtype)
     return made
-
-
-def _filled(made: torch.Tensor, given: torch.Tensor, weight: torch.Tensor, settings: Any) -> torch.Tensor:
-    """The result of a transposed convolution with the zeros that `output_padding` adds beyond the last tap."""
-    stride, padding, dilation, _, output_padding, _ = settings
-    missing: list[int] = []
-    for k in reversed(range(weight.dim() - 2)):
-        step, pad, apart, extra = (each[min(k, len(each) - 1)] for each in (stride, padding, dilation, output_padding))
-        size = (given.shape[2 + k] - 1) * step - 2 * pad + apart * (weight.shape[2 + k] - 1) + 1 + extra
-        missing += [0, size - made.shape[2 + k]]
-    return F.pad(made, missing) if any(missing) else made
 
 
 def _convolution_backward(at: Contracting, call: Call) -> list[torch.Tensor | None] | None:

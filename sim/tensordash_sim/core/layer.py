@@ -87,6 +87,8 @@ class Layer:
         Of rows and columns; 1 to 4 along columns. One number stands for both, here and below.
     padding : int or (int, int)
         Zeros around A, at both ends.
+    end_padding : (int, int), optional
+        At the end, where they are fewer than `padding`; if negative, the last positions of A meet no output.
     dilation : int or (int, int)
         Positions from one tap to the next.
     products : int
@@ -116,6 +118,7 @@ class Layer:
     padding: int | tuple[int, int] = (0, 0)
     dilation: int | tuple[int, int] = (1, 1)
     products: int = 1
+    end_padding: tuple[int, int] | None = None
 
     def __post_init__(self) -> None:
         for name in ("samples", "channels", "filters", "products"):
@@ -130,12 +133,14 @@ class Layer:
                 most = MOST_STRIDE if (name, index) == ("stride", 1) else MOST if name == "size" else MOST >> 6
                 require_int(f"{name}[{index}]", value, int(name != "padding"), most)
             object.__setattr__(self, name, given)
+        if self.end_padding is not None:
+            for index, axis in enumerate(self.axes):
+                require_int(f"end_padding[{index}]", self.end_padding[index], -axis.size, axis.padding)
         for axis in self.axes:
             if axis.outputs < 1:
                 reach = axis.dilation * (axis.kernel - 1) + 1
                 raise ValueError(
-                    f"size + 2 * padding must be at least the kernel's reach of {reach}, "
-                    f"not {axis.size} + 2 * {axis.padding}"
+                    f"size + padding at both ends must be at least the kernel's reach of {reach}, not {axis.padded}"
                 )
 
     @classmethod
@@ -154,6 +159,7 @@ class Layer:
             channels, filters = geometry.in_features, geometry.out_features
             return cls(samples=1, channels=channels, filters=filters, size=size, products=geometry.batch)
         y, x = geometry.axes
+        ends = [axis.padding if axis.end_padding is None else axis.end_padding for axis in (y, x)]
         return cls(
             samples=geometry.batch,
             channels=geometry.in_channels // geometry.groups,
@@ -164,6 +170,7 @@ class Layer:
             padding=(y.padding, x.padding),
             dilation=(y.dilation, x.dilation),
             products=geometry.groups,
+            end_padding=None if geometry.end_padding is None else (ends[0], ends[1]),
         )
 
     @property
@@ -171,6 +178,8 @@ class Layer:
         """Rows and columns."""
         given = (self.size, self.kernel, self.stride, self.padding, self.dilation)
         y, x = (Axis(*(pair[k] for pair in given if isinstance(pair, tuple))) for k in range(2))
+        if self.end_padding is not None:
+            y, x = (axis._replace(end_padding=end) for axis, end in zip((y, x), self.end_padding, strict=True))
         return y, x
 
     @property

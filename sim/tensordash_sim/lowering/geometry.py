@@ -49,7 +49,8 @@ class Axis(NamedTuple):
     """One spatial dimension of a convolution.
 
     Output `o` and tap `k` meet at input ``o * stride + k * dilation - padding``; below 0 or from `size` on that is
-    outside the tensor, in the padding.
+    outside the tensor, in the padding. Windows may end `end_padding` positions behind the tensor: as many as `padding`
+    if it is None; fewer than none if it is negative.
     """
 
     size: int
@@ -57,6 +58,7 @@ class Axis(NamedTuple):
     stride: int
     padding: int
     dilation: int
+    end_padding: int | None = None
 
     @property
     def outputs(self) -> int:
@@ -65,7 +67,16 @@ class Axis(NamedTuple):
         >>> Axis(size=7, kernel=3, stride=2, padding=1, dilation=1).outputs
         4
         """
-        return (self.size + 2 * self.padding - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+        return (self.padded - self.dilation * (self.kernel - 1) - 1) // self.stride + 1
+
+    @property
+    def padded(self) -> int:
+        """Positions with the padding at both ends.
+
+        >>> Axis(size=7, kernel=3, stride=2, padding=1, dilation=1, end_padding=-1).padded
+        7
+        """
+        return self.size + self.padding + (self.padding if self.end_padding is None else self.end_padding)
 
     @property
     def pairs_inside(self) -> int:
@@ -97,6 +108,9 @@ class Convolution:
         One entry for each spatial dimension: (x,) or (y, x). `padding` is added at both ends.
     groups : int
         Divides `in_channels` and `out_channels`; equal to `in_channels` if depthwise.
+    end_padding : tuple of int, optional
+        Padding at the end of each dimension where that is less than `padding`. If it is negative, the last positions
+        meet no output. Transposed convolutions need it if their `output_padding` is at least their stride.
 
     Raises
     ------
@@ -122,12 +136,19 @@ class Convolution:
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     groups: int
+    end_padding: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
         for name in ("batch", "in_channels", "out_channels", "groups"):
             require_int(name, getattr(self, name), 1)
         for name in ("size", "kernel", "stride", "padding", "dilation"):
             self._check_tuple(name, least=0 if name == "padding" else 1)
+        if self.end_padding is not None:
+            self._check_tuple("end_padding", least=-max(self.size))
+            for index, (end, begin) in enumerate(zip(self.end_padding, self.padding, strict=True)):
+                require_int(f"end_padding[{index}]", end, -self.size[index], begin)
+            if self.end_padding == self.padding:
+                object.__setattr__(self, "end_padding", None)
         for name in ("in_channels", "out_channels"):
             if getattr(self, name) % self.groups:
                 raise ValueError(f"groups must divide {name} = {getattr(self, name)}, not {self.groups}")
@@ -135,8 +156,7 @@ class Convolution:
             least = axis.dilation * (axis.kernel - 1) + 1
             if axis.outputs < 1:
                 raise ValueError(
-                    f"size + 2 * padding must be at least the kernel's reach of {least}, "
-                    f"not {axis.size} + 2 * {axis.padding}"
+                    f"size + padding at both ends must be at least the kernel's reach of {least}, not {axis.padded}"
                 )
 
     def _check_tuple(self, name: str, least: int) -> None:
@@ -154,7 +174,8 @@ class Convolution:
     @property
     def axes(self) -> tuple[Axis, Axis]:
         """Dimensions y and x; with one spatial dimension y is of size 1."""
-        given = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        ends = self.end_padding or (None,) * len(self.size)
+        given = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, ends, strict=True)
         axes = [Axis(*entries) for entries in given]
         return (axes[0], axes[1]) if len(axes) == 2 else (Axis(1, 1, 1, 0, 1), axes[0])
 
@@ -245,7 +266,7 @@ _KINDS: dict[str, type[Geometry]] = {"convolution": Convolution, "matrix_product
 
 def _document(geometry: Geometry) -> dict[str, Any]:
     kind = next(kind for kind, cls in _KINDS.items() if type(geometry) is cls)
-    entries = asdict(geometry).items()
+    entries = ((name, value) for name, value in asdict(geometry).items() if value is not None)
     return {"kind": kind} | {name: list(value) if isinstance(value, tuple) else value for name, value in entries}
 
 
@@ -255,7 +276,8 @@ def geometry_from_json(document: Mapping[str, Any]) -> Geometry:
     Parameters
     ----------
     document : mapping
-        ``kind``, "convolution" or "matrix_product", and every field of that geometry, tuples as lists.
+        ``kind``, "convolution" or "matrix_product", and every field of that geometry, tuples as lists. ``end_padding``
+        may be left out.
 
     Raises
     ------
@@ -276,16 +298,17 @@ def geometry_from_json(document: Mapping[str, Any]) -> Geometry:
     if not isinstance(document, Mapping):
         raise TypeError(f"a geometry must be a JSON object, not {document!r}")
     kind = require_choice("kind", document.get("kind"), _KINDS)
+    required = ["kind", *(field.name for field in fields(_KINDS[kind]) if field.default is not None)]
     known = ["kind", *(field.name for field in fields(_KINDS[kind]))]
     wrong = {
-        "missing": [name for name in known if name not in document],
+        "missing": [name for name in required if name not in document],
         "unknown": [name for name in document if name not in known],
     }
     for what, names in wrong.items():
         if names:
             listed = ", ".join(map(str, names))
-            raise ValueError(f"a {kind} must have the keys {', '.join(known)}; {what}: {listed}")
-    given: dict[str, Any] = {name: document[name] for name in known[1:]}
+            raise ValueError(f"a {kind} must have the keys {', '.join(required)}; {what}: {listed}")
+    given: dict[str, Any] = {name: document[name] for name in known[1:] if name in document}
     for name, value in given.items():
         if isinstance(value, list):
             given[name] = tuple(value)

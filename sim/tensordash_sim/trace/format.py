@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 FORMAT = "tensordash-trace"
-VERSION = (1, 1)
+VERSION = (1, 2)
 """Major: readers refuse another one. Minor: what a newer one adds, readers pass over."""
 
 INDEX = "index.json"

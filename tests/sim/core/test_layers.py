@@ -300,8 +300,9 @@ def test_layers_of_geometries():
             "kernel",
             (9, 9),
             ValueError,
-            r"size \+ 2 \* padding must be at least the kernel's reach of 9, not 4 \+ 2 \* 0",
+            r"size \+ padding at both ends must be at least the kernel's reach of 9, not 4",
         ),
+        ("end_padding", (0, 1), ValueError, r"end_padding\[1\] must be an integer from -4 to 0, not 1"),
     ],
 )
 def test_wrong_layers(field, value, error, said):

@@ -17,6 +17,7 @@ def convolution(
     padding: tuple[int, ...] = (0, 0),
     dilation: tuple[int, ...] = (1, 1),
     groups=1,
+    end_padding: tuple[int, ...] | None = None,
 ) -> Convolution:
     """A convolution, with defaults of as many dimensions as its size has."""
     return Convolution(
@@ -29,6 +30,7 @@ def convolution(
         padding=padding[: len(size)],
         dilation=dilation[: len(size)],
         groups=groups,
+        end_padding=end_padding,
     )
 
 
@@ -61,6 +63,12 @@ CHOSEN: dict[str, Geometry] = {
     "1d stride, dilation, groups": convolution(
         batch=2, channels=(4, 6), size=(13,), kernel=(3,), stride=(2,), padding=(1,), dilation=(3,), groups=2
     ),
+    "less padding at the end": convolution(
+        batch=2, channels=(3, 4), size=(6, 7), kernel=(3, 2), padding=(2, 1), dilation=(1, 3), end_padding=(0, -2)
+    ),
+    "less padding at the end, stride 2": convolution(
+        channels=(4, 6), size=(9, 40), kernel=(2, 3), stride=(3, 2), padding=(2, 3), groups=2, end_padding=(-4, 0)
+    ),
     "a single value": convolution(size=(1, 1), kernel=(1, 1)),
     "linear": MatrixProduct(batch=1, samples=5, in_features=11, out_features=6),
     "linear, one sample": MatrixProduct(batch=1, samples=1, in_features=6, out_features=9),
@@ -83,8 +91,10 @@ def random_geometry(rng: np.random.Generator) -> Geometry:
     channels = (rng.integers(1, 4 if groups > 1 else 7, 2) * groups).tolist()
     kernel, dilation, padding = sizes(1, 5), sizes(1, 4), sizes(0, 4)
     least = [d * (k - 1) + 1 - 2 * p for k, d, p in zip(kernel, dilation, padding, strict=True)]
-    size = tuple(int(max(1, one) + rng.integers(0, 5)) for one in least)
-    return convolution(batch, channels, size, kernel, sizes(1, 5), padding, dilation, groups)
+    less = rng.integers(0, 4, dimensions) * rng.integers(0, 2)
+    size = tuple(int(max(1, one) + rng.integers(0, 5) + fewer) for one, fewer in zip(least, less, strict=True))
+    end_padding = tuple(int(max(p - fewer, -s)) for p, fewer, s in zip(padding, less, size, strict=True))
+    return convolution(batch, channels, size, kernel, sizes(1, 5), padding, dilation, groups, end_padding)
 
 
 @pytest.fixture

@@ -28,6 +28,15 @@ class TestConvolution:
         assert layer.out_size == (4, 6)
         assert layer.macs == 2 * 2 * 6 * (3 * 4 - 2) * (2 * 6)
 
+    def test_padding_at_the_end(self):
+        layer = Convolution(**(LAYER | {"end_padding": (-3, -1)}))
+        assert layer.shapes == {"A": (2, 4, 7, 9), "W": (6, 2, 3, 2), "G": (2, 6, 2, 5)}
+        assert layer.macs == 2 * 2 * 6 * (3 * 2 - 1) * (2 * 5)
+        assert geometry_from_json(json.loads(json.dumps(layer.to_json()))) == layer
+        usual = Convolution(**LAYER)
+        assert Convolution(**(LAYER | {"end_padding": (1, 0)})) == usual
+        assert "end_padding" not in usual.to_json()
+
     def test_one_dimension(self):
         layer = Convolution(
             batch=1,
@@ -58,7 +67,10 @@ class TestConvolution:
             ({"stride": (0, 1)}, ValueError, r"stride\[0\] must be an integer of at least 1, not 0"),
             ({"padding": (-1, 0)}, ValueError, r"padding\[0\] must be an integer of at least 0, not -1"),
             ({"dilation": ("1", 1)}, TypeError, r"dilation\[0\] must be an integer of at least 1, not '1'"),
-            ({"kernel": (3, 5)}, ValueError, r"size \+ 2 \* padding must be .* reach of 13, not 9 \+ 2 \* 0"),
+            ({"kernel": (3, 5)}, ValueError, r"size \+ padding at both ends must be .* reach of 13, not 9"),
+            ({"end_padding": (2, 0)}, ValueError, r"end_padding\[0\] must be an integer from -7 to 1, not 2"),
+            ({"end_padding": (0, -10)}, ValueError, r"end_padding\[1\] must be an integer .*, not -10"),
+            ({"end_padding": (-5, 0), "padding": (0, 0)}, ValueError, r"padding at both ends must be .* 3, not 2"),
         ],
     )
     def test_errors(self, change, error, message):

@@ -50,7 +50,10 @@ def by_autograd(layer: Geometry, operation: Operation, values: dict[str, np.ndar
         result = a @ w.mT
     else:
         apply = torch.nn.functional.conv1d if len(layer.size) == 1 else torch.nn.functional.conv2d
-        result = apply(a, w, stride=layer.stride, padding=layer.padding, dilation=layer.dilation, groups=layer.groups)
+        ends = layer.end_padding or layer.padding
+        padding = [each for pair in zip(layer.padding[::-1], ends[::-1], strict=True) for each in pair]
+        padded = torch.nn.functional.pad(a, padding)
+        result = apply(padded, w, stride=layer.stride, dilation=layer.dilation, groups=layer.groups)
     if operation is Operation.FORWARD:
         return result.detach().numpy()
     wanted = a if operation is Operation.INPUT_GRADIENT else w

@@ -30,7 +30,7 @@ def test_everything(trace):
     found = Trace.open(trace)
     assert found.complete
     assert found.conditions == {"model": "small"}
-    assert found.version == (1, 1)
+    assert found.version == (1, 2)
     assert found.created["program"] == "tensordash"
     assert [(step.index, step.epoch, step.uncaptured) for step in found.steps] == [(0, 0, ()), (7, 3, ())]
     for step in found.steps:

@@ -89,14 +89,18 @@ class Convolved(NamedTuple):
             tuple(entries) * (dimensions if len(entries) == 1 else 1)
             for entries in (stride, padding, dilation, output_padding)
         )
-        size = tuple(given.shape[2:])
+        size, end_padding = tuple(given.shape[2:]), None
         if transposed:
-            # Places from a whole stride beyond the last tap on are met by no tap: they are bias alone.
             size = tuple(
-                (out - 1) * step - 2 * pad + apart * (taps - 1) + 1 + min(extra, step - 1)
+                (out - 1) * step - 2 * pad + apart * (taps - 1) + 1 + extra
                 for out, step, pad, apart, taps, extra in zip(
                     size, stride, padding, dilation, kernel, output_padding, strict=True
                 )
+            )
+            # More would let the convolution have more outputs than there are.
+            end_padding = tuple(
+                pad - (extra if extra >= step else 0)
+                for pad, extra, step in zip(padding, output_padding, stride, strict=True)
             )
         outer, inner = weight.shape[0], weight.shape[1] * groups
         geometry = Convolution(
@@ -109,14 +113,13 @@ class Convolved(NamedTuple):
             padding=padding,
             dilation=dilation,
             groups=groups,
+            end_padding=end_padding,
         )
         return cls(geometry, transposed)
 
     def operands(self, given: torch.Tensor, weight: torch.Tensor, grad: torch.Tensor) -> dict[str, torch.Tensor]:
         """The tensors by the names that they have in the convolution; `given` and `grad` are input and its like."""
         a, g = (grad, given) if self.transposed else (given, grad)
-        for dimension, extent in enumerate(self.geometry.size, start=2):
-            a = a.narrow(dimension, 0, extent)
         return {"A": a, "W": weight, "G": g}
 
 
