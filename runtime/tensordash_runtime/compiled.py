@@ -11,7 +11,7 @@ from torch._functorch.aot_autograd import default_partition, make_boxed_func
 from tensordash.configuration.core_config import CoreConfig
 
 from .device import Device
-from .dispatch import offload
+from .dispatch import offload_graph
 from .errors import DeviceError
 from .fusing import fuse
 from .library import default_device
@@ -56,7 +56,7 @@ def tensordash(
 
     def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            with offload(device, run=run, strict=strict):
+            with offload_graph(device, run, strict=strict):
                 return module(*arguments)
 
         return make_boxed_func(call)

@@ -77,6 +77,8 @@ class Device:
     ----------
     config : CoreConfig or TileConfig
         What it is.
+    name : str
+        The preset's name, or the configuration's class and digest.
     backend : str
         As given.
     operations : int
@@ -112,6 +114,7 @@ class Device:
         if not isinstance(preset, str | CoreConfig | TileConfig):
             raise TypeError(f"preset must be a preset's name, a CoreConfig or a TileConfig, not {preset!r}")
         self.config = load_any_preset(preset) if isinstance(preset, str) else preset
+        self.name = preset if isinstance(preset, str) else f"{type(preset).__name__} {preset.digest}"
         self.backend = require_choice("backend", backend, BACKENDS)
         require_int("memory_bytes", memory_bytes, 1 << 12)
         self._memory_bytes = memory_bytes

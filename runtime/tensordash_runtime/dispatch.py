@@ -1,6 +1,7 @@
 """Offloading: what a block of PyTorch multiplies runs on a device, and what does not is listed."""
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -10,8 +11,9 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tensordash_sim.trace.capture import functions, operators, phases
+from tensordash_sim.trace.capture import functions, operators, phases, threads
 from tensordash_sim.trace.capture.call import Call
+from tensordash_sim.trace.capture.flow import tensors_in
 from tensordash_sim.trace.capture.names import Names
 from tensordash_sim.trace.capture.roles import Roles
 from tensordash_sim.trace.capture.steps import Steps
@@ -19,6 +21,7 @@ from tensordash_sim.trace.capture.steps import Steps
 from .device import Device
 from .errors import NoRoomError, OffloadError
 from .jobs import Done
+from .macs import count_macs
 from .products import HANDLERS, Product, UnfitError
 from .records import Contracted, Missed
 from .run import Run
@@ -40,7 +43,8 @@ def offload(
     """Run what a `with` block multiplies on a device: any model and training loop, unchanged.
 
     Convolutions, matrix products and their gradients run there, attention and recurrent layers as the products that
-    they consist of; all else, and biases, in PyTorch. What multiplies and does not run on the device is listed.
+    they consist of; all else, and biases, in PyTorch. What multiplies and does not run on the device is listed, also
+    if another thread does it, unless that thread has an `offload` block of its own.
 
     Parameters
     ----------
@@ -49,7 +53,8 @@ def offload(
     model : torch.nn.Module, optional
         Whose modules' paths name the layers. By default they begin with the class of the outermost module.
     strict : bool
-        Whether it is an error if something that multiplies does not run on the device.
+        Whether it is an error if something that multiplies does not run on the device: in the thread that multiplies,
+        and if that is another one, where the block ends as well.
     watcher : callable, optional
         Gets each product and what the device made of it.
     run : Run, optional
@@ -75,6 +80,27 @@ def offload(
     >>> [(each.layer, each.operation) for each in run.contractions]
     [('0', 'AxW'), ('2', 'AxW'), ('2', 'WxG'), ('2', 'AxG'), ('0', 'AxG')]
     """
+    with _offload(device, model, strict, watcher, run, threads_too=True) as run:
+        yield run
+
+
+@contextmanager
+def offload_graph(device: Device, run: Run | None, *, strict: bool) -> Iterator[Run]:
+    """Run a compiled graph as `offload` does; other threads, which have no part in it, are not watched."""
+    with _offload(device, None, strict, None, run, threads_too=False) as run:
+        yield run
+
+
+@contextmanager
+def _offload(
+    device: Device,
+    model: torch.nn.Module | None,
+    strict: bool,
+    watcher: Watcher | None,
+    run: Run | None,
+    *,
+    threads_too: bool,
+) -> Iterator[Run]:
     device.require_usable()
     run = Run(device) if run is None else run
     mode = _Mode(device, run, _Names(model), strict, watcher)
@@ -91,10 +117,16 @@ def offload(
         stack.callback(functions.unwatch)
         steps.begin()
         stack.callback(steps.end)
-        mode.names.begin(mode.unseen)
+        mode.names.begin()
         stack.callback(mode.names.end)
+        if threads_too:
+            other = threads.ThreadWatcher(HANDLERS, mode.find_elsewhere)
+            threads.watch(other)
+            stack.callback(threads.unwatch, other)
         stack.enter_context(mode)
         yield run
+    if strict and mode.elsewhere:
+        raise OffloadError(str(mode.elsewhere[0]))
 
 
 class _Names(Names):
@@ -112,8 +144,11 @@ class _Mode(TorchDispatchMode):
     def __init__(self, device: Device, run: Run, names: Names, strict: bool, watcher: Watcher | None) -> None:
         super().__init__()
         self.names, self.roles = names, Roles()
+        self.elsewhere: list[Missed] = []
         self._device, self._run, self._strict, self._watcher = device, run, strict, watcher
-        self._process = os.getpid()
+        self._process, self._thread = os.getpid(), threading.get_ident()
+        self._lock = threading.Lock()
+        self._listed = 0  # operations of this thread, on the device and missed
         self._kinds: dict[Any, str] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -124,6 +159,12 @@ class _Mode(TorchDispatchMode):
         name = self._kinds[func]
         if not name or os.getpid() != self._process or any(issubclass(each, FakeTensor) for each in types):
             return func(*args, **given)
+        if threading.get_ident() != self._thread:  # to which autograd or a fork of TorchScript has taken this mode
+            with threads.excluded():
+                result = func(*args, **given)
+                if name not in operators.COPIES:
+                    self.find_elsewhere(Call(func, args, given, result, name=name))
+            return result
         if name in operators.COPIES:
             result = func(*args, **given)
             if isinstance(args[0], torch.Tensor) and args[0].layout is torch.strided:
@@ -142,7 +183,7 @@ class _Mode(TorchDispatchMode):
             return call.func(*call.args, **call.kwargs)
         with torch.no_grad():
             phases.place(call, self.roles, number, enabled=enabled)
-            made, missed = None, False
+            made, reason = None, ""
             try:
                 if call.name not in HANDLERS:
                     raise UnfitError("no program for it")
@@ -150,12 +191,25 @@ class _Mode(TorchDispatchMode):
                     raise UnfitError(f"tensors are {why}")
                 made = HANDLERS[call.name](self, call)
             except UnfitError as error:
-                missed = True
-                self._miss(self.names.place, call.name, str(error), None)
-        if made is None or missed:
+                reason = str(error)
+        if reason:
+            return self._run_in_pytorch(call, reason)
+        if made is None:
             return call.func(*call.args, **call.kwargs)
         target = call.kwargs.get("out", call.args[0] if call.func._schema.name.endswith("_") else None)
         return made if target is None else target.copy_(made)
+
+    def _run_in_pytorch(self, call: Call, reason: str) -> Any:
+        """Run an operation for which there is no handler, and list it, or the products that it consists of."""
+        before = self._listed
+        if call.name in HANDLERS:
+            call.result = call.func(*call.args, **call.kwargs)
+        else:
+            with self:
+                call.result = call.func.redispatch(_keys_below(call), *call.args, **call.kwargs)
+        if before == self._listed:
+            self._miss(self.names.place, call.name, reason, count_macs(call))
+        return call.result
 
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
         """Run a product on the device, or list it."""
@@ -166,6 +220,7 @@ class _Mode(TorchDispatchMode):
             return None
         if self._watcher is not None:
             self._watcher(product, done)
+        self._listed += 1
         self._run.contractions.append(
             Contracted(step=self._run.steps, layer=product.layer, operation=product.label, executed=done.executed)
         )
@@ -177,14 +232,29 @@ class _Mode(TorchDispatchMode):
         self._run.steps += 1
         self.roles = Roles()
         self.names.end()
-        self.names.begin(self.unseen)
+        self.names.begin()
 
-    def unseen(self, path: str) -> None:
-        """List a module that runs in another thread, where no mode sees it."""
-        self._miss(path, "all operations", "another thread than the device's", None)
+    def find_elsewhere(self, call: Call) -> None:
+        """List an operation that another thread has run."""
+        if any(tensor.is_meta for tensor in call.tensors) or any(tensor.numel() == 0 for tensor in call.tensors):
+            return
+        with self._lock:
+            self._miss(self.names.place, call.name, "another thread than the device's", count_macs(call), here=False)
 
-    def _miss(self, layer: str, operation: str, reason: str, macs: int | None) -> None:
+    def _miss(self, layer: str, operation: str, reason: str, macs: int | None, *, here: bool = True) -> None:
         missed = Missed(step=self._run.steps, layer=layer, operation=operation, reason=reason, macs=macs)
         self._run.missed.append(missed)
+        if here:
+            self._listed += 1
+        else:
+            self.elsewhere.append(missed)
         if self._strict:
             raise OffloadError(str(missed))
+
+
+def _keys_below(call: Call) -> torch._C.DispatchKeySet:
+    """What an operation dispatches on below dispatch modes."""
+    keys = torch._C.DispatchKeySet.from_raw_repr(0)
+    for tensor in tensors_in((*call.args, *call.kwargs.values())):
+        keys = keys | torch._C._dispatch_keys(tensor)
+    return keys & torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.Python)

@@ -29,6 +29,10 @@ class Told(Protocol):
     missed: list[Missed]
     steps: int
 
+    @property
+    def summary(self) -> str:
+        """What share of the multiplications ran on the device."""
+
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Sums, of all contractions or of some."""
 
@@ -75,8 +79,9 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
         y_label="",
         points=[*drawn, *all_steps, *by_operation],
         notes=[
+            f"{run.summary}.",
             "`speedup` is the core's over the dense core's; cycles are "
-            + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected.")
+            + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected."),
         ],
         conditions={"backend": device.backend, "configuration": device.config.digest, **run.totals().to_json()},
     )

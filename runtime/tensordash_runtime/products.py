@@ -9,6 +9,7 @@ from torch.nn import functional as F  # noqa: N812
 
 from tensordash_sim.lowering import Geometry
 from tensordash_sim.trace.capture.call import Call, Step
+from tensordash_sim.trace.capture.grouped import GROUPED, groups_of, result_shape
 from tensordash_sim.trace.capture.matrix_role import layer_of, role_of
 from tensordash_sim.trace.capture.operators import (
     CONVOLUTION,
@@ -108,6 +109,25 @@ def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
     return made if plain else _added(call, made).to(left.dtype)
 
 
+def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
+    """Group by group; rows and columns behind the last group, which PyTorch leaves undefined, are zeros."""
+    given = call.named()
+    left = given["self"]
+    if given["bias"] is not None or given["out_dtype"] not in (None, left.dtype):
+        raise UnfitError("a bias, or a result of another type than the operands")
+    try:
+        groups = list(groups_of(at, call))
+    except ValueError as error:
+        raise UnfitError(str(error)) from None
+    result = left.new_zeros(result_shape(call))
+    ran = False
+    for index, each in groups:
+        made = _matrix_product(at, each)
+        ran |= made is not None
+        result[index] = torch.matmul(*each.args) if made is None else made
+    return result if ran or not groups else None
+
+
 def _role(at: Contracting, call: Call, *, turnable: bool = True) -> tuple[Product, bool]:
     """What a matrix product is, and whether its result is transposed; if it may not be, the product says no more."""
     _, _, x, y = factors(call.name, call.args)
@@ -201,6 +221,7 @@ def _shape(tensor: torch.Tensor) -> str:
 
 HANDLERS: dict[str, Callable[[Any, Call], Any]] = {
     **dict.fromkeys(MATRIX_PRODUCTS, _matrix_product),
+    GROUPED: _grouped_product,
     CONVOLUTION: _convolution,
     CONVOLUTION_BACKWARD: _convolution_backward,
     "tensordash::fused_matmul": _fused_product,

@@ -87,6 +87,10 @@ class Totals:
         Bytes that memory is read and written.
     zeros : float
         Share of the multiplications whose row operand is zero, were zeros spread evenly.
+    missed_macs : int
+        Multiplications that did not run on the device, where they are known; 0 in sums over some of the contractions.
+    unknown : int
+        Missed operations whose multiplications are not known.
     """
 
     contractions: int
@@ -97,6 +101,14 @@ class Totals:
     dense_tile_cycles: int
     traffic: int
     zeros: float
+    missed_macs: int = 0
+    unknown: int = 0
+
+    @property
+    def share(self) -> float | None:
+        """Of all multiplications, those that ran on the device; None if some of the others are not known."""
+        every = self.macs + self.missed_macs
+        return None if self.unknown else self.macs / every if every else 1.0
 
     @property
     def speedup(self) -> float:
@@ -110,7 +122,7 @@ class Totals:
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
-        names = ("contractions", "macs", "cycles", "dense_cycles", "traffic")
+        names = ("contractions", "macs", "missed_macs", "unknown", "share", "cycles", "dense_cycles", "traffic")
         return {name: getattr(self, name) for name in names} | {
             "speedup": round(self.speedup, 4),
             "tile_speedup": round(self.tile_speedup, 4),

@@ -19,6 +19,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 WIDTH = 160
 """Characters of a printed table."""
+UNITS = "kMGTP"
+"""Thousands, millions and so on."""
 
 
 @dataclass
@@ -76,6 +78,8 @@ class Run:
             dense_tile_cycles=sum(each.executed.dense for each in every),
             traffic=sum(map(self.traffic, every)),
             zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
+            missed_macs=self._missed_macs if chosen is None else 0,
+            unknown=self._unknown if chosen is None else 0,
         )
 
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
@@ -95,15 +99,37 @@ class Run:
 
     @property
     def share(self) -> float | None:
-        """Of all multiplications, those on the device; none if some of those elsewhere are not known."""
-        if any(each.macs is None for each in self.missed):
-            return None
-        here = sum(each.macs for each in self.contractions)
-        there = sum(each.macs or 0 for each in self.missed)
-        return here / (here + there) if here + there else 1.0
+        """Of all multiplications, those on the device; None if some of those elsewhere are not known."""
+        every = self._macs + self._missed_macs
+        return None if self._unknown else self._macs / every if every else 1.0
+
+    @property
+    def summary(self) -> str:
+        """What share of the multiplications ran on the device, in a sentence."""
+        every = self._macs + self._missed_macs
+        permille = 1000 * self._macs // every if every else 1000  # rounded down: 100% means all
+        share = "100%" if permille == 1000 else f"{permille / 10:.1f}%"
+        known = f"{share} of {_in_words(every)} MACs ran on {self.device.name} ({self.device.backend})"
+        if not self._unknown:
+            return known
+        return f"At most {known}: unknown MACs of {self._unknown} missed operations are left out"
+
+    @property
+    def _macs(self) -> int:
+        return sum(each.macs for each in self.contractions)
+
+    @property
+    def _missed_macs(self) -> int:
+        return sum(each.macs or 0 for each in self.missed)
+
+    @property
+    def _unknown(self) -> int:
+        """Missed operations whose multiplications are not known."""
+        return sum(each.macs is None for each in self.missed)
 
     def __str__(self) -> str:
         text = StringIO()
+        text.write(f"{self.summary}\n")
         console = Console(file=text, width=WIDTH, highlight=False)
         console.print(self._table())
         for reason, times in self._reasons().items():
@@ -188,3 +214,17 @@ class Run:
             If the file cannot be written.
         """
         write_page(self, Path(path), curves or {})
+
+
+def _in_words(count: int) -> str:
+    """A number with three digits.
+
+    >>> _in_words(999), _in_words(9_996), _in_words(20_960_000)
+    ('999', '10.0 k', '21.0 M')
+    """
+    if count < 1000:
+        return str(count)
+    value, unit = count / 1000, 0
+    while value >= 999.5 and unit < len(UNITS) - 1:
+        value, unit = value / 1000, unit + 1
+    return f"{value:.{2 if value < 9.995 else 1 if value < 99.95 else 0}f} {UNITS[unit]}"

@@ -1,6 +1,5 @@
 """Models under `offload`: every product on the device, to the bit; what is not is listed; nothing is left changed."""
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -205,9 +204,9 @@ CASES: list[tuple[Callable[[], Any], str]] = [
     (lambda: torch.ones(2, 2).double() @ torch.ones(2, 2).double(), "both be float32, or float16 and float16, not A"),
     (lambda: torch.ones(2, 2).int() @ torch.ones(2, 2).int(), "not A int32 and W int32"),
     (lambda: nn.Conv3d(1, 1, 2)(torch.ones(1, 1, 3, 3, 3)), "aten::convolution .* a convolution in 3 dimensions"),
-    (lambda: nn.Bilinear(2, 2, 2)(torch.ones(1, 2), torch.ones(1, 2)), "aten::_trilinear .* no program for it"),
+    (lambda: torch.cdist(torch.ones(2, 3), torch.ones(2, 3), p=1.0), "aten::_cdist_forward .* no program for it"),
     (lambda: torch.ones(2, 2, dtype=torch.complex64) @ torch.ones(2, 2, dtype=torch.complex64), "complex64"),
-    (lambda: torch.sparse.mm(torch.eye(2).to_sparse(), torch.ones(2, 2)), "_sparse"),
+    (lambda: torch.sparse.mm(torch.eye(2).to_sparse(), torch.ones(2, 2)), "tensors are sparse_coo"),
     (lambda: F.conv2d(torch.ones(1, 1, 1, 9), torch.ones(1, 1, 1, 2), stride=5), r"stride\[1\] must be"),
     (lambda: torch.ones(17, 10**6) @ torch.ones(10**6, 17), "289,000,000 MACs: out of device memory"),
 ]
@@ -246,15 +245,6 @@ def _spread(w: torch.Tensor) -> torch.Tensor:
     made = torch.zeros(9)
     made[0:2] = made[5:7] = w.detach().flatten()
     return made
-
-
-def test_another_thread_is_listed(device: Device) -> None:
-    model = nn.Linear(2, 2)
-    with offload(device) as run:
-        thread = threading.Thread(target=lambda: model(torch.ones(1, 2)))
-        thread.start()
-        thread.join()
-    assert [each.reason for each in run.missed] == ["another thread than the device's"]
 
 
 def test_nothing_is_left_changed(device: Device) -> None:

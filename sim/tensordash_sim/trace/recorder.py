@@ -77,7 +77,7 @@ class Recorder:
         self.finished = False
 
     def __enter__(self) -> "Recorder":
-        from .capture import Capture
+        from .capture import Capture, threads
         from .capture.names import Names
         from .capture.steps import Steps
 
@@ -90,11 +90,15 @@ class Recorder:
         self._watch = Steps(self._after_optimizer)
         self._watch.begin()
         self._choose()
+        threads.watch(self._capture.watcher)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        from .capture import threads
+
+        threads.unwatch(self._capture.watcher)
         self._watch.end()
         sink = self._capture.sink
         try:

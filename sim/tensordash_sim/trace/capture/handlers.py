@@ -8,6 +8,7 @@ import torch
 from ...lowering import Operation
 from . import fused, operators
 from .call import Call, Recording
+from .grouped import GROUPED, groups_of
 from .matrix_role import layer_of, role_of
 from .operators import Convolved
 from .roles import Entry, geometry_of
@@ -28,6 +29,11 @@ def _matrix_product(capture: Recording, call: Call) -> None:
         needs = left.requires_grad or right.requires_grad
         if right.dim() == 1 and (left.requires_grad or (left.dim() == 1 and needs)):
             capture.uncaptured(call, f" (gradients without sums: products of vectors, {role.layer})")
+
+
+def _grouped_product(capture: Recording, call: Call) -> None:
+    for group in groups_of(capture, call):
+        _matrix_product(capture, group.call)
 
 
 def _convolution(capture: Recording, call: Call) -> None:
@@ -183,6 +189,7 @@ _ATTENTIONS = ("flash_attention_for_cpu", "flash_attention", "efficient_attentio
 
 HANDLERS: dict[str, Callable[[Recording, Call], None]] = {
     **dict.fromkeys(operators.MATRIX_PRODUCTS, _matrix_product),
+    GROUPED: _grouped_product,
     operators.CONVOLUTION: _convolution,
     operators.CONVOLUTION_BACKWARD: _convolution_backward,
     **{f"aten::_scaled_dot_product_{name}": _attention for name in _ATTENTIONS},

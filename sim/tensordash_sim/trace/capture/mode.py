@@ -18,6 +18,7 @@ from .handlers import HANDLERS
 from .names import Names
 from .roles import Roles
 from .sink import Sink
+from .threads import ThreadWatcher
 
 __all__ = ["Capture"]
 
@@ -39,6 +40,11 @@ class Capture(TorchDispatchMode):
         Of the layers.
     failed : callable
         Called with what went wrong while something was recorded.
+
+    Attributes
+    ----------
+    watcher : ThreadWatcher
+        Notes what other threads multiply during a step that is recorded, while someone watches with it.
     """
 
     def __init__(self, names: Names, failed: Callable[[BaseException], None]) -> None:
@@ -49,6 +55,7 @@ class Capture(TorchDispatchMode):
         self.flow = FlowRecorder()
         self._failed = failed
         self._process = os.getpid()
+        self.watcher = ThreadWatcher(HANDLERS, self._elsewhere)
         self._lock = threading.RLock()  # every device has a thread of its own in the backward pass
         self._schemas: dict[Any, str] = {}
         self._writes: dict[Any, list[tuple[int, str]]] = {}
@@ -58,7 +65,7 @@ class Capture(TorchDispatchMode):
         """Record into a sink, from here to `end`."""
         self.roles = Roles()
         self.flow = FlowRecorder()
-        self.names.begin(self._unseen)
+        self.names.begin()
         functions.watch()
         self.sink = sink
 
@@ -155,9 +162,15 @@ class Capture(TorchDispatchMode):
         assert self.sink is not None
         self.sink.note(what)
 
-    def _unseen(self, path: str) -> None:
-        if (sink := self.sink) is not None:  # which another thread may have ended
-            sink.note(f"all that {path} multiplies in another thread")
+    def _elsewhere(self, call: Call) -> None:
+        """Name a product of a thread in which this mode is not active."""
+        with self._lock:
+            if self.sink is not None:
+                self.sink.note(f"{call.name}{self._place} in another thread")
+
+    @property
+    def _place(self) -> str:
+        return f" of layer {self.names.place}" if self.names.place else ""
 
     def uncaptured(self, call: Call, why: str = "") -> None:
         """Name an operation that is not captured, with its layer or its node of the backward pass."""
@@ -167,7 +180,7 @@ class Capture(TorchDispatchMode):
         if call.phase == "backward":
             place = f" in {call.node}" + (f" of layer {entry.layer}" if entry is not None else "")
         else:
-            place = f" of layer {self.names.place}" if self.names.place else ""
+            place = self._place
         self.note(f"{call.name}{place}{why}")
 
     def put(self, layer: str, operation: Operation, geometry: Any, operands: dict[str, torch.Tensor]) -> None:

@@ -3,7 +3,6 @@
 import threading
 import weakref
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -37,10 +36,9 @@ class Names:
             self._add_root(model, "")
         self._clear()
 
-    def begin(self, unseen: Callable[[str], None]) -> None:
-        """Follow the modules, from here to `end`; `unseen` gets the path of one that runs where no mode sees it."""
+    def begin(self) -> None:
+        """Follow the modules, from here to `end`."""
         self._clear()
-        self._unseen = unseen
         self._paths = {number: known for number, known in self._paths.items() if known[0]() is not None}
         for root in list(self._roots):
             if (module := root()) is not None:
@@ -113,8 +111,6 @@ class Names:
     def _enter(self, module: torch.nn.Module, inputs: Any) -> None:
         if not self._stack and self._known(module) is None:
             self._add_root(module, self._unused(type(module).__name__))
-        if not self._stack and not torch._C._len_torch_dispatch_stack():
-            self._unseen(self._path(module) or type(module).__name__)
         self._stack.append((module, Counter()))
 
     def _leave(self, module: torch.nn.Module, inputs: Any, output: Any) -> None:

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Container
+from math import prod
 from typing import Any, NamedTuple
 
 import torch
 
 from ...lowering import Convolution
+from ...lowering.geometry import Axis
 
 __all__ = [
     "CONVOLUTION",
@@ -14,6 +16,8 @@ __all__ = [
     "COPIES",
     "MATRIX_PRODUCTS",
     "Convolved",
+    "convolution_axes",
+    "convolution_macs",
     "factors",
     "multiplies",
     "name_of",
@@ -43,7 +47,10 @@ _MULTIPLIES = re.compile(
     r"(?:^|_)(?:[a-z0-9]*mm|[a-z0-9]*matmul|[a-z0-9]*gemm|(?:add)?mv|v?dot|ger|addr|[a-z0-9]*outer)(?:$|_)"
     r"|conv(?!ert)|(?:^|_)(?:rnn|lstm|gru)|attention|attn|(?:^|_)linear|bilinear|trilinear|einsum|embedding_bag|cdist|euclidean_dist"
 )
-_DOES_NOT = re.compile(r"upsample|interpolate|multilinear_|linear_combination|_dense_backward|masked_scale")
+_DOES_NOT = re.compile(
+    r"upsample|interpolate|multilinear_|linear_combination|_dense_backward|masked_scale|_thnn_fused"
+    r"|prepack|unpack|_reorder_|flatten_weight|conv(_transpose)?\dd_(stride|padding|dilation|groups|transpose|output_padding)$"
+)
 
 
 def multiplies(name: str) -> bool:
@@ -69,6 +76,36 @@ def factors(name: str, args: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Ten
     return (left, right, x, y) if x.dim() == 3 else (left, right, x[None], y[None])
 
 
+def convolution_axes(given: torch.Tensor, weight: torch.Tensor, settings: Any) -> list[Axis]:
+    """The dimensions of a convolution, or of the one whose input gradient a transposed convolution computes.
+
+    Parameters
+    ----------
+    given, weight : torch.Tensor
+        Its input and weight.
+    settings : sequence
+        Its arguments from `stride` to `groups`.
+    """
+    stride, padding, dilation, transposed, output_padding, _ = settings
+    dimensions = weight.dim() - 2
+    every = (each if len(each) > 1 else list(each) * dimensions for each in (stride, padding, dilation, output_padding))
+    axes = []
+    for size, taps, step, pad, apart, extra in zip(given.shape[2:], weight.shape[2:], *every, strict=True):
+        if not transposed:
+            axes.append(Axis(size, taps, step, pad, apart))
+            continue
+        made = (size - 1) * step - 2 * pad + apart * (taps - 1) + 1 + extra
+        # With as much padding at the end, the convolution would have more outputs than there are.
+        axes.append(Axis(made, taps, step, pad, apart, pad - (extra if extra >= step else 0)))
+    return axes
+
+
+def convolution_macs(given: torch.Tensor, weight: torch.Tensor, settings: Any) -> int:
+    """Multiplications of a convolution of any number of dimensions, those in the padding left out."""
+    inside = prod(axis.pairs_inside for axis in convolution_axes(given, weight, settings))
+    return given.shape[0] * weight.shape[0] * weight.shape[1] * inside
+
+
 class Convolved(NamedTuple):
     """A convolution's arguments, or those of its gradients.
 
@@ -82,38 +119,19 @@ class Convolved(NamedTuple):
     @classmethod
     def of(cls, given: torch.Tensor, weight: torch.Tensor, settings: Any) -> "Convolved":
         """From a convolution's input and weight, and its arguments from `stride` to `groups`."""
-        stride, padding, dilation, transposed, output_padding, groups = settings
-        dimensions = weight.dim() - 2
-        kernel = tuple(weight.shape[2:])
-        stride, padding, dilation, output_padding = (
-            tuple(entries) * (dimensions if len(entries) == 1 else 1)
-            for entries in (stride, padding, dilation, output_padding)
-        )
-        size, end_padding = tuple(given.shape[2:]), None
-        if transposed:
-            size = tuple(
-                (out - 1) * step - 2 * pad + apart * (taps - 1) + 1 + extra
-                for out, step, pad, apart, taps, extra in zip(
-                    size, stride, padding, dilation, kernel, output_padding, strict=True
-                )
-            )
-            # More would let the convolution have more outputs than there are.
-            end_padding = tuple(
-                pad - (extra if extra >= step else 0)
-                for pad, extra, step in zip(padding, output_padding, stride, strict=True)
-            )
-        outer, inner = weight.shape[0], weight.shape[1] * groups
+        *_, transposed, _, groups = settings
+        size, kernel, stride, padding, dilation, ends = zip(*convolution_axes(given, weight, settings), strict=True)
         geometry = Convolution(
             batch=given.shape[0],
-            in_channels=inner,
-            out_channels=outer,
+            in_channels=weight.shape[1] * groups,
+            out_channels=weight.shape[0],
             size=size,
             kernel=kernel,
             stride=stride,
             padding=padding,
             dilation=dilation,
             groups=groups,
-            end_padding=end_padding,
+            end_padding=ends if transposed else None,
         )
         return cls(geometry, transposed)
 

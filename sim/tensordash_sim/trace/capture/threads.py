@@ -1,0 +1,104 @@
+"""Finds what other threads multiply: a dispatch mode intercepts the operations of one thread only."""
+
+import os
+import threading
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+
+from .call import Call
+from .operators import COPIES, multiplies, name_of
+
+__all__ = ["ThreadWatcher", "excluded", "unwatch", "watch"]
+
+KEY = torch._C.DispatchKey.BackendSelect
+"""Every operation of every thread passes it, below autograd and dispatch modes; PyTorch uses it for factories only."""
+
+
+class ThreadWatcher:
+    """Calls a function after each operation of another thread that multiplies.
+
+    Parameters
+    ----------
+    handled : container of str
+        Names of operations that multiply, besides those whose name says so.
+    found : callable
+        Gets the operation, in the thread that ran it. What it raises, that thread gets.
+    """
+
+    def __init__(self, handled: Container[str], found: Callable[[Call], None]) -> None:
+        self.handled, self.found, self.process = handled, found, os.getpid()
+
+
+_watchers: list[ThreadWatcher] = []
+_period = 0
+"""Counts the times from the first `watch` to the last `unwatch`."""
+_local = threading.local()
+"""Of each thread: `excluded`, and `owner`, the period in which it has watched: a mode intercepts what it multiplies."""
+
+
+def watch(watcher: ThreadWatcher) -> None:
+    """Watch the threads other than this one, from here to `unwatch`, whether Python or PyTorch started them.
+
+    The first call puts a function of some microseconds before every operation of PyTorch that multiplies. It stays for
+    the life of the process: it cannot be removed while another thread may be about to call it.
+    """
+    _install()
+    _local.owner = _period
+    _watchers.append(watcher)
+
+
+def unwatch(watcher: ThreadWatcher) -> None:
+    """The reverse of `watch`."""
+    global _period
+    _watchers.remove(watcher)
+    if not _watchers:
+        _period += 1
+
+
+@contextmanager
+def excluded() -> Iterator[None]:
+    """Leave out the operations of this thread that a block runs, because a mode has intercepted them already."""
+    before, _local.excluded = getattr(_local, "excluded", False), True
+    try:
+        yield
+    finally:
+        _local.excluded = before
+
+
+@cache
+def _install() -> list[torch.library.Library]:
+    library = torch.library.Library("aten", "IMPL", KEY.name)
+    for name in torch._C._dispatch_get_all_op_names():
+        base, _, overload = name.partition(".")
+        if not base.startswith("aten::") or not _may_multiply(base):
+            continue
+        if any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in ("CompositeImplicitAutograd", KEY)):
+            continue  # what it consists of is watched, or it is a factory
+        operation = getattr(getattr(torch.ops.aten, base.removeprefix("aten::")), overload or "default")
+        library.impl(operation, _watched(operation), with_keyset=True)
+    return [library]
+
+
+def _may_multiply(name: str) -> bool:
+    return name not in COPIES and (multiplies(name) or multiplies(name.removesuffix("_")))
+
+
+def _watched(operation: Any) -> Callable[..., Any]:
+    after = torch._C._dispatch_keyset_full_after(KEY)
+
+    def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _watchers or getattr(_local, "excluded", False) or getattr(_local, "owner", -1) == _period:
+            return operation.redispatch(keys & after, *args, **kwargs)
+        with excluded():  # an operation of which this one consists is a part of it
+            result = operation.redispatch(keys & after, *args, **kwargs)
+            for watcher in list(_watchers):
+                name = name_of(operation, watcher.handled)
+                if name and watcher.process == os.getpid():
+                    watcher.found(Call(operation, args, kwargs, result, name=name))
+        return result
+
+    return kernel
