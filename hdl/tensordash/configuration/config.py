@@ -56,10 +56,10 @@ class TileConfig:
         Operand format of both sides, or of each: fp16, bf16, tf32, fp8_e4m3, fp8_e5m2, fp6_e2m3, fp6_e3m2, fp4_e2m1,
         int8.
     accumulator : str or {"fused": int, "rounding": str, ...}
-        "exact": fixed point, rounded once. "volta", "ampere", "hopper", "ada-fp8", "hopper-fp8", "blackwell-fp8": FP32
-        with the alignment of that GPU's tensor cores; "volta-fp16", "ampere-fp16", "hopper-fp16": FP16 likewise; or any
-        other number of fraction bits, 8 to 64, with `rounding` ("zero", the default, or "nearest"), `result_bits`,
-        `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
+        "exact": fixed point, rounded once. "volta", "ampere", "hopper", "cdna1", "ada-fp8", "hopper-fp8",
+        "blackwell-fp8": FP32 with the alignment of that GPU's matrix units; "volta-fp16", "ampere-fp16", "hopper-fp16":
+        the same with FP16 results; or any other number of fraction bits, 8 to 64, with `rounding` ("zero", the default,
+        or "nearest"), `result_bits`, `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
     scale : "none", "e8m0" or "e4m3"
         What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
         8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.

@@ -57,7 +57,8 @@ class Fused:
         Whether what was accumulated is one of the terms that are aligned, or is added to the rounded sum of a cycle's
         products, as FP32 and to nearest; `after` takes 23 result bits.
     zero_exponent : int
-        Exponent that an accumulator of zero counts as where terms are aligned, -149 to -126.
+        Exponent that an accumulator of zero counts as where terms are aligned: -149 to that of a result's least normal
+        number, which is -126, and -14 of FP16.
 
     Raises
     ------
@@ -85,7 +86,8 @@ class Fused:
                 f"not {self.result_exponent_bits} with {self.result_bits}"
             )
         require_choice("accumulator.addend", self.addend, ADDENDS)
-        require_int("accumulator.zero_exponent", self.zero_exponent, -149, -126)
+        least_normal = 2 - (1 << (self.result_exponent_bits - 1))
+        require_int("accumulator.zero_exponent", self.zero_exponent, -149, least_normal)
         if self.addend == "after" and self.result_bits != 23:
             raise ValueError(
                 f'accumulator.result_bits must be 23 with accumulator.addend = "after", whose sums are FP32, '
@@ -124,17 +126,18 @@ ACCUMULATORS: dict[str, Fused] = {
     "volta": Fused(23, "zero"),
     "ampere": Fused(24, "zero"),
     "hopper": Fused(25, "zero"),
-    "volta-fp16": Fused(23, "nearest", result_bits=10, result_exponent_bits=5),
-    "ampere-fp16": Fused(24, "nearest", result_bits=10, result_exponent_bits=5),
-    "hopper-fp16": Fused(25, "nearest", result_bits=10, result_exponent_bits=5),
+    "volta-fp16": Fused(23, "nearest", result_bits=10, result_exponent_bits=5, zero_exponent=-19),
+    "ampere-fp16": Fused(24, "nearest", result_bits=10, result_exponent_bits=5, zero_exponent=-20),
+    "hopper-fp16": Fused(25, "nearest", result_bits=10, result_exponent_bits=5, zero_exponent=-21),
     "ada-fp8": Fused(13, "zero", result_bits=13),
     "hopper-fp8": Fused(13, "zero", result_bits=13),
     "blackwell-fp8": Fused(25, "zero", addend="after"),
+    "cdna1": Fused(64, "nearest"),
 }
-"""Fused accumulators by the name of the GPU whose tensor cores compute so: on fp16 (ampere, hopper: and bf16) at 4,
-8 and 16 lanes, on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell). With other formats or lanes only the arithmetic is
-the same. `-fp16` has the same sums and FP16 results; `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the
-lanes alone.
+"""Fused accumulators by the name of the GPU whose matrix units compute so: on fp16 (ampere, hopper: and bf16) at 4,
+8 and 16 lanes, on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell), on fp16 at 4 lanes (CDNA1). With other formats or
+lanes only the arithmetic is the same. `-fp16` has the same sums and FP16 results; `ada-fp8` and `hopper-fp8` are one
+arithmetic, and differ in the lanes alone.
 
 Source: docs/numerics.md, "Tensor cores".
 """

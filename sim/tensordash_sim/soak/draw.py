@@ -134,7 +134,8 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
         results: list[dict[str, Any]] = [{"result_bits": random.randint(7, 23)}]
         results += [{"result_bits": 10, "result_exponent_bits": 5}] * narrow  # FP16
         other |= random.choice(({}, {}, {"addend": "after"}, random.choice(results)))
-        other |= random.choice(({}, {}, {}, {"zero_exponent": random.randint(-149, -126)}))
+        least_normal = -14 if "result_exponent_bits" in other else -126
+        other |= random.choice(({}, {}, {}, {"zero_exponent": random.randint(-149, least_normal)}))
         known = [name for name, one in ACCUMULATORS.items() if narrow or one.result_exponent_bits == 8]
         settings["accumulator"] = random.choice((*known, other, other))
     settings["sparsity"] = random.choice(("rows", "rows", "rows", "both", "none"))

@@ -28,10 +28,18 @@ WRONG_VALUES = [
     ({"sparsity": "columns"}, r"tile\.sparsity must be one of both, none, rows, not 'columns'"),
     (
         {"accumulator": "fp32"},
-        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, ampere-fp16, blackwell-fp8, exact, "
-        r"hopper, hopper-fp16, hopper-fp8, volta, volta-fp16, not 'fp32'",
+        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, ampere-fp16, blackwell-fp8, cdna1, "
+        r"exact, hopper, hopper-fp16, hopper-fp8, volta, volta-fp16, not 'fp32'",
     ),
     ({"accumulator": {"fused": 7}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 7"),
+    (
+        {"accumulator": {"fused": 24, "zero_exponent": -125}},
+        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -126, not -125",
+    ),
+    (
+        {"accumulator": {"fused": 24, "result_bits": 10, "result_exponent_bits": 5, "zero_exponent": -13}},
+        r"tile\.accumulator\.zero_exponent must be an integer from -149 to -14, not -13",
+    ),
     ({"accumulator": {"fused": 65}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 65"),
     (
         {"accumulator": {"fused": 23, "rounding": "up"}},

@@ -15,6 +15,8 @@ import numpy as np
 from tensordash.configuration.formats import FORMATS, FloatFormat
 from tensordash_sim.verify.corner_cases import DotCases, dot_cases
 
+NAN = 0x7FFFFFFF
+"""Every NaN of a result is recorded as this one."""
 PATH = Path(__file__).with_name("gpu_models.json")
 HOPPER_WGMMA, BLACKWELL = "m64n8k32.f32.{}.{}", "m64n8k32.kind::f8f6f4.f32.{}.{}"
 AMPERE_ZERO, HOPPER_ZERO = ({"fused": f, "zero_exponent": zero} for f, zero in ((24, -132), (25, -133)))
@@ -36,6 +38,10 @@ INSTRUCTIONS: list[tuple[str, str, str, str, int, int, Any]] = [
     ("Blackwell", BLACKWELL.format("e4m3", "e4m3"), "fp8_e4m3", "fp8_e4m3", 32, 1, "hopper"),
     ("Ampere", "m16n8k8.f32.tf32.tf32.f32", "tf32", "tf32", 4, 2, "ampere"),
     ("Hopper", "m64n8k8.f32.tf32.tf32", "tf32", "tf32", 8, 1, "hopper"),
+    ("Volta", "m8n8k4.f16.f16.f16.f16", "fp16", "fp16", 4, 1, "volta-fp16"),
+    ("Ampere", "m16n8k16.f16.f16.f16.f16", "fp16", "fp16", 8, 1, "ampere-fp16"),
+    ("Hopper", "m16n8k16.f16.f16.f16.f16", "fp16", "fp16", 16, 1, "hopper-fp16"),
+    ("CDNA1", "f32_32x32x8f16", "fp16", "fp16", 4, 1, "cdna1"),
     ("Ampere", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 8, 1, AMPERE_ZERO),
     ("Hopper", "m16n8k16.f32.bf16.bf16.f32", "bf16", "bf16", 16, 1, HOPPER_ZERO),
 ]
@@ -68,9 +74,40 @@ def low_cases(rng: np.random.Generator, fmt: FloatFormat, count: int, *, steps: 
     return DotCases(np.where(kept, a, 0).astype(pattern), b.astype(pattern), c, np.full(count, "low"))
 
 
+def tie_cases(rng: np.random.Generator, count: int, *, lanes: int) -> DotCases:
+    """2**-25 or three times that, halfway between two FP16 numbers, and a product of 2**-48 to 2**-41 of either sign.
+
+    The small product decides how the sum is rounded, unless an accumulator of zero counts as an exponent that cuts it.
+    """
+    a, b = (np.zeros((count, 1, lanes), np.uint16) for _ in range(2))
+    b[...] = rng.integers(0, 0x7C00, b.shape)
+    row = np.arange(count)
+    large, small = np.array([rng.permutation(lanes)[:2] for _ in range(count)]).T
+    power, sign, odd = row % 8, row // 8 % 2, 1 + row // 16 % 2 * 2
+    a[row, 0, large] = np.float16(2.0**-12).view(np.uint16)
+    b[row, 0, large] = (odd * 2.0**-13).astype(np.float16).view(np.uint16)
+    a[row, 0, small] = 1 << power // 2 | sign << 15
+    b[row, 0, small] = 1 << power - power // 2
+    return DotCases(a, b, np.zeros(count, np.uint32), np.full(count, "tie"))
+
+
+def is_half(instruction: str) -> bool:
+    """Whether C and results are FP16."""
+    return ".f16.f16.f16.f16" in instruction
+
+
+def with_half_c(*parts: DotCases) -> DotCases:
+    """Cases one after the other, with C as FP16 has it."""
+    a, b, c, kind = (np.concatenate([getattr(part, name) for part in parts]) for name in ("a", "b", "c", "kind"))
+    with np.errstate(over="ignore"):
+        half = c.view(np.float32).astype(np.float16).astype(np.float32).view(np.uint32)
+    return DotCases(a, b, half, kind)
+
+
 def results(architecture: str, instruction: str, a_name: str, b_name: str, cases: DotCases) -> np.ndarray:
     """D = A*B + C by MMA-Sim: FP32 bits, (count,); the steps of a case follow each other."""
-    torch, simulator = import_module("torch"), import_module("mmasim.nv_ptx.sim")
+    torch = import_module("torch")
+    simulator = import_module("mmasim.amd.sim" if architecture.startswith("CDNA") else "mmasim.nv_ptx.sim")
     dtypes = {
         "fp16": torch.float16,
         "bf16": torch.bfloat16,
@@ -85,11 +122,13 @@ def results(architecture: str, instruction: str, a_name: str, b_name: str, cases
         return torch.from_numpy(signed.copy()).view(dtypes[name])
 
     c = torch.from_numpy(cases.c.view(np.int32)).view(torch.float32)
-    kind = simulator.MMA
+    c = c.to(torch.float16) if is_half(instruction) else c
+    kind = simulator.MFMA if architecture.startswith("CDNA") else simulator.MMA
     if instruction.startswith("m64"):
         kind = simulator.WGMMA if architecture == "Hopper" else simulator.TCGen05MMA
     d = kind(architecture, instruction).dpa(tensor(a_name, cases.a), tensor(b_name, cases.b), c)
-    return d.view(torch.int32).numpy().view(np.uint32)
+    bits = d.to(torch.float32).view(torch.int32).numpy().view(np.uint32)
+    return np.where(np.isnan(bits.view(np.float32)), np.uint32(NAN), bits)
 
 
 def record(count: int = 100) -> None:
@@ -101,6 +140,11 @@ def record(count: int = 100) -> None:
         if isinstance(accumulator, dict):
             assert isinstance(a_format, FloatFormat)
             cases = low_cases(rng, a_format, count, steps=steps, lanes=lanes)
+        elif is_half(instruction):
+            cases = with_half_c(
+                dot_cases(rng, a_format, b_format, count // 2, steps=steps, lanes=lanes),
+                tie_cases(rng, count - count // 2, lanes=lanes),
+            )
         else:
             cases = dot_cases(rng, a_format, b_format, count, steps=steps, lanes=lanes)
         d = results(architecture, instruction, a_name, b_name, cases)

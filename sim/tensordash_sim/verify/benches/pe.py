@@ -334,20 +334,33 @@ async def small_differences(dut) -> None:
 
 
 def power_pairs(config: TileConfig, random: Random, powers: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-    """Normal operands whose products are powers of two: (exponent, sign) of each. None if there are none such."""
+    """Operands whose products are powers of two: (exponent, sign) of each. None if a product has no such operands."""
     a_format, b_format = config.a_format, config.b_format
     assert isinstance(a_format, FloatFormat)
     assert isinstance(b_format, FloatFormat)
-    most = tuple((fmt.largest >> fmt.fraction_bits) for fmt in (a_format, b_format))
     pairs = []
     for exponent, sign in powers:
-        both = exponent + a_format.bias + b_format.bias  # of the two exponents' fields
-        if not 2 <= both <= sum(most):
+        a_exponent, b_exponent = _split(random, exponent, a_format, b_format)
+        if a_exponent is None:
             return None
-        a_field = random.randint(max(1, both - most[1]), min(most[0], both - 1))
-        a = sign << (a_format.width - 1) | a_field << a_format.fraction_bits
-        pairs.append((a, both - a_field << b_format.fraction_bits))
+        pairs.append((sign << (a_format.width - 1) | _power(a_format, a_exponent), _power(b_format, b_exponent)))
     return pairs
+
+
+def _split(random: Random, exponent: int, a_format: FloatFormat, b_format: FloatFormat) -> tuple[int | None, int]:
+    """Exponents of two operands whose product is that power of two; None if there are no such operands."""
+    a_top, b_top = ((fmt.largest >> fmt.fraction_bits) - fmt.bias for fmt in (a_format, b_format))
+    low, high = max(a_format.least_exponent, exponent - b_top), min(a_top, exponent - b_format.least_exponent)
+    if low > high:
+        return None, 0
+    a_exponent = random.randint(low, high)
+    return a_exponent, exponent - a_exponent
+
+
+def _power(fmt: FloatFormat, exponent: int) -> int:
+    """The pattern of a power of two, subnormal or not."""
+    field = exponent + fmt.bias
+    return field << fmt.fraction_bits if field > 0 else 1 << (exponent - fmt.least_exponent)
 
 
 @cocotb.test()
@@ -360,12 +373,15 @@ async def powers_of_two(dut) -> None:
         return
     kept, zero = accumulator.result_bits, accumulator.zero_exponent
     normal = 2 - (1 << (accumulator.result_exponent_bits - 1))
-    low = zero if normal == -126 else normal
-    least, cut = normal - kept, low - accumulator.fraction_bits
+    least = normal - kept
     sets = []
-    for top in range(low - 2, low + 3):
+    for low in sorted({zero, normal}):
+        cut = low - accumulator.fraction_bits
+        for top in range(low - 2, low + 3):
+            for small in (cut - 1, cut, cut + 1):
+                sets += [[(top, 0), (small, 1)], [(top, 0), (least, 0), (least - 1, 0), (small, 1)]]
         for small in (cut - 1, cut, cut + 1):
-            sets += [[(top, 0), (small, 1)], [(top, 0), (least, 0), (least - 1, 0), (small, 1)]]
+            sets += [[(least - 1, 0), (small, sign)] for sign in (0, 1)]
     for top in (-40, 0, 5):
         last = top - kept
         sets += [
