@@ -132,22 +132,25 @@ def run_faults(
     CheckoutError
         If `root` is left out and there is no checkout.
     """
-    root = (root or checkout_root()).resolve()
-    campaign = _Campaign(root, folder.resolve(), sources_digest(root), Event())
     clean = list(dict.fromkeys(check for fault in faults for check in fault.found_by))
     tasks: list[tuple[Fault | None, str]] = [(None, check) for check in clean]
     tasks += [(fault, check) for fault in faults for check in fault.found_by]
     outcomes: dict[tuple[Fault | None, str], Outcome] = {}
-    with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
-        pending = {pool.submit(campaign.outcome, *task): task for task in tasks}
-        try:
-            for future in as_completed(pending):
-                outcomes[pending[future]] = future.result()
-                progress(len(outcomes), len(tasks))
-        except BaseException:
-            campaign.stop.set()
-            pool.shutdown(cancel_futures=True)
-            raise
+    with scratch(PREFIX) as place:
+        # Sources that are edited while the campaign runs would get answers under the wrong digest.
+        sources = place / "sources"
+        copy_sources(root or checkout_root(), sources)
+        campaign = _Campaign(sources, folder.resolve(), sources_digest(sources), Event())
+        with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
+            pending = {pool.submit(campaign.outcome, *task): task for task in tasks}
+            try:
+                for future in as_completed(pending):
+                    outcomes[pending[future]] = future.result()
+                    progress(len(outcomes), len(tasks))
+            except BaseException:
+                campaign.stop.set()
+                pool.shutdown(cancel_futures=True)
+                raise
     return FaultReport(tuple(_result(fault, outcomes) for fault in faults))
 
 
@@ -168,9 +171,9 @@ def _result(fault: Fault, outcomes: dict[tuple[Fault | None, str], Outcome]) -> 
 
 @dataclass(frozen=True)
 class _Campaign:
-    """Where checks run and where their answers are."""
+    """What checks run on and where their answers are."""
 
-    root: Path
+    sources: Path
     folder: Path
     digest: str
     stop: Event
@@ -186,7 +189,7 @@ class _Campaign:
             return Outcome("error", "interrupted")
         with scratch(PREFIX) as place:
             copy = place / "copy"
-            copy_sources(self.root, copy)
+            copy_sources(self.sources, copy)
             if fault is not None and not fault.apply(copy):
                 return Outcome("stale")
             (place / "logs").mkdir()
