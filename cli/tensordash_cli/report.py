@@ -72,9 +72,9 @@ def command(
 
     config_file, folder = split_inputs(inputs, "[CONFIG.toml] [DIR|RUN.trace]")
     config = chosen_config(config_file, preset, settings)
+    writable(output, "--output")
     if output.suffix.lower() not in (".html", ".htm"):
         raise click.UsageError(f"--output must be a .html file, the only kind that is written, not {output}")
-    writable(output, "--output")
     is_trace = folder is not None and (folder.suffix == ".trace" or (folder / INDEX).is_file())
     if not is_trace and any(each is not None for each in (step, chip_file, synth, plan)):
         raise click.UsageError("--step, --chip, --synth and --plan go with RUN.trace")
@@ -103,8 +103,8 @@ def command(
         print_json(document)
         return
     for result in results if is_trace else ():
-        for note in result.notes if result.name in ("speedup", "measures", "plan", "energy") else ():
-            click.echo(f"{result.name}: {note}")
+        for note in result.notes if result.name in ("verdict", "measures", "plan") else ():
+            click.echo(note if result.name == "verdict" else f"{result.name}: {note}")
     click.echo(f"{output}: {len(results)} results, {output.stat().st_size / 1e6:.1f} MB")
     for run in runs:
         steps, cycles = run.counters.steps, run.counters.cycles

@@ -185,11 +185,15 @@ def _is_nested(condition: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    """Any further value of a point, or a condition; of a SHA-256 digest the first digits."""
+    """Any further value of a point, or a condition; of a SHA-256 digest the first digits.
+
+    >>> _shown(2973700), _shown(2973700.25), _shown(0.9782), _shown(1e-9), _shown(0.5)
+    ('2,973,700', '2,973,700', '0.9782', '1e-09', '0.5')
+    """
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: ""}[value]
     if isinstance(value, (int, float)):
-        return f"{value:.6g}"
+        return f"{value:.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {_shown(one)}" for key, one in value.items())
     if isinstance(value, (list, tuple)):

@@ -19,6 +19,7 @@ from ..evaluate.figure import Figure, Point
 from ..evaluate.power import IDLE, energies, energy_ratios, power_note
 from ..trace import Step, Trace
 from .planned import planned
+from .summary import CAUSES, summary
 
 __all__ = ["MEASURES", "verdict"]
 
@@ -43,7 +44,9 @@ def verdict(
     plan: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Figure]:
-    """Figures on a step of a trace: speedup, zeros, limits, memory, a plan, energy, roofline, what the tile costs.
+    """Figures on a step of a trace: the verdict in sentences, then what it rests on.
+
+    That is speedup, zeros, memory, a plan, limits, a roofline, energy, and what the tile costs.
 
     Parameters
     ----------
@@ -73,7 +76,7 @@ def verdict(
     >>> from tensordash_sim.trace import example_trace
     >>> figures = verdict(Trace.open(example_trace()), TileConfig())
     >>> [figure.name for figure in figures]
-    ['speedup', 'zeros', 'measures', 'limits', 'roofline', 'energy']
+    ['verdict', 'speedup', 'zeros', 'measures', 'limits', 'roofline', 'energy']
     """
     chip = ChipConfig() if chip is None else chip
     chosen = _chosen(trace, step)
@@ -91,6 +94,7 @@ def verdict(
     plain = results["as recorded"]
     where = f"step {chosen.index} of {trace.path.name}"
     figures = [
+        summary(plain, synthesis, chip, where),
         _speedup(plain, where),
         _zeros(plain, where),
         _measures(results, chip, where),
@@ -99,7 +103,7 @@ def verdict(
         _energy(plain, synthesis, chip, where),
     ]
     if plan:
-        figures.insert(3, planned(chosen, results, config, chip, where, progress))
+        figures.insert(4, planned(chosen, results, config, chip, where, progress))
     return [*figures, _cost(synthesis)] if synthesis is not None else figures
 
 
@@ -138,7 +142,7 @@ def _speedup(results: list[dict[str, Any]], where: str) -> Figure:
         source=where,
         kind="bar",
         x_label="layer",
-        y_label="baseline's cycles over TensorDash's",
+        y_label="speedup over the dense baseline",
         points=points,
         notes=[
             f"{every['shared_speedup']:.2f}x over all operations, on tiles that wait for shared reads; "
@@ -212,9 +216,9 @@ def _limits(results: list[dict[str, Any]], where: str) -> Figure:
         y_label="share of slots",
         points=points,
         notes=[
-            "`effectual`: work. Idle: `options` (no option of the lane had work), `waits` (for the slowest row), "
-            "`rows` and `columns` (no vector there), `stalls` (results could not leave), `reads` (for tiles that share "
-            "them), `tail` (no pass left), `memory`.",
+            "`effectual`: the slot does work. Otherwise it is idle: "
+            + "; ".join(f"`{cause}`: {why}" for cause, why in CAUSES.items())
+            + ".",
         ],
     )
 
@@ -277,8 +281,9 @@ def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, 
         y_label="microjoule",
         points=points,
         notes=[
-            f"The baseline's over TensorDash's: {at_work:.2f} of tiles at work, {logic:.2f} with those that wait, "
-            f"{ratios[IDLE]:.2f} of all. Of all with other DRAM: {', '.join(elsewhere)} GB/s.",
+            "How many times TensorDash's energy the dense baseline takes (below 1: TensorDash takes more): "
+            f"{at_work:.2f} for tiles at work, {logic:.2f} with tiles that wait, {ratios[IDLE]:.2f} with memories and "
+            f"DRAM. With other DRAM: {', '.join(elsewhere)} GB/s.",
             *power_note(synthesis),
         ],
     )

@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from tensordash import TileConfig, load_preset
-from tensordash_sim.chip import ChipConfig, Machine, Results, totals
+from tensordash_sim.chip import ChipConfig, Machine, Results, simulate_operation, totals
 from tensordash_sim.evaluate import Figure
 from tensordash_sim.planner import MEASURES, Budget, plan_step, step_graph
 from tensordash_sim.report import verdict
+from tensordash_sim.report.summary import CAUSES, summary
 from tensordash_sim.trace import Trace, example_trace
 
 from ..evaluate.points import value
@@ -138,6 +139,40 @@ def test_points_of_the_roofline_have_own_cycles(two_results: list[dict[str, Any]
     assert [(point.x, point.ours) for point in points if point.series == "AxW"] == [(2.0, 10.0), (3.0, 10.0)]
     roof = {point.x: point.ours for point in points if point.series != "AxW"}
     assert roof == pytest.approx({0.0: 0.0, 3.0: 3 * 51.2})
+
+
+def test_the_verdict_comes_first_in_plain_sentences(two_results: list[dict[str, Any]]) -> None:
+    """100 dense cycles in 40; slots: 8 of 40 cycles at work, 20 wait for rows, 12 for memory."""
+    found = summary(two_results, SYNTHESIS, ChipConfig(), "a step").notes
+    assert found[0].startswith("Speed: 150% faster than the dense baseline (2.50x) with DRAM of 25.6 GB/s; ")
+    assert found[0].endswith("x where DRAM never limits.")
+    assert found[1].startswith("Energy: the chip takes ")
+    assert found[2] == (
+        "Why: 20% of the multipliers' slots do work. "
+        "The largest loss is 50%: the row waited for the slowest row (`waits`)."
+    )
+    assert found[3] == "Cost: the tile is 17% larger, and its highest clock is 2% lower, against the dense baseline."
+    assert len(found) == 4
+
+
+def test_slower_and_more_energy_are_said(two_results: list[dict[str, Any]]) -> None:
+    changed = {"dense_cycles": 36, "cycles": 40, "utilisation": 0.05, "layer": "depthwise", "dense_busy": 1}
+    changed |= {"dense_energy": two_results[0]["energy"]}
+    slow = [each | changed for each in two_results]
+    notes = summary(slow, SYNTHESIS, ChipConfig(), "a step").notes
+    assert notes[0].startswith("Speed: 10% slower than the dense baseline (0.90x)")
+    assert " more energy than " in notes[1]
+    assert notes[4] == "2 of 2 operations use less than 10% of the multipliers and take 100% of the cycles."
+    assert notes[5] == (
+        "`depthwise` AxW: 5.0%, 100 MACs in 40 cycles. 50% of the slots are idle: the row waited for the slowest row."
+    )
+
+
+def test_every_cause_is_explained(two_results: list[dict[str, Any]]) -> None:
+    trace, machine = Trace.open(example_trace()), Machine(load_preset("paper"), ChipConfig())
+    record = trace.steps[-1].records[0]
+    masks = {each: record.mask(each) for each in (record.operation.left, record.operation.right)}
+    assert set(simulate_operation(record.geometry, record.operation, masks, machine).to_json()["idle"]) == set(CAUSES)
 
 
 def test_cost_has_what_was_synthesized(figures: dict[str, Figure]) -> None:
