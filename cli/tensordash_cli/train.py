@@ -40,7 +40,13 @@ WIDTH = 100
 @click.option("--steps", metavar="N", type=WholeRange(min=1), help="Train N steps.")
 @click.option("--epochs", metavar="N", type=WholeRange(min=1), help="Train N epochs (default: one).")
 @click.option("--batch", metavar="N", type=WholeRange(min=1), help="Samples in a step (default: 16; gpt: 4).")
-@click.option("--seed", type=WholeRange(min=0), default=0, show_default=True, help="Of weights and order.")
+@click.option(
+    "--seed",
+    type=WholeRange(min=0, max=2**32 - 1),
+    default=0,
+    show_default=True,
+    help="Of weights, order and rounding.",
+)
 @click.option(
     "--rounding",
     type=click.Choice(ROUNDINGS),

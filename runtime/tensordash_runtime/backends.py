@@ -60,13 +60,13 @@ class Emulator:
         """Do it; nothing is measured."""
         work = job.work
         if isinstance(self._config, TileConfig) and self._config.numerics.scale is not None:
-            made = contract_scaled(self._config, work.layer, work.operation, work.rows, job.values, seed=job.seed)
+            made = contract_scaled(self._config, work.layer, work.operation, work.rows, job.values, seed=job.key)
             return Ran(bits=made.view(np.uint32))
         how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu, "toward_zero": job.toward_zero}
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not work.fp32:
             assert isinstance(self._config, CoreConfig)
-            how["random"] = _random_bits(self._config, work).of(job.seed)
+            how["random"] = _random_bits(self._config, work).of(job.seed, job.operation)
         return Ran(bits=contract(self._config, work.layer, work.operation, work.rows, job.values, **how))
 
     def close(self) -> None:
@@ -115,7 +115,9 @@ class _Programs:
         program = self._program(work, image)
         if job.seed is not None or job.toward_zero:
             nearest, program = program.descriptors, Program()
-            program.descriptors = toward_zero(nearest) if job.seed is None else stochastic(nearest, job.seed)
+            program.descriptors = (
+                toward_zero(nearest) if job.seed is None else stochastic(nearest, job.seed, job.operation)
+            )
         ring = -(-(image.end + RECORD) // ALIGNED) * ALIGNED
         end = ring + BYTES * len(program.descriptors)
         if end > len(self._memory.bytes):

@@ -18,14 +18,14 @@ from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.core.rounding import mixed
+from tensordash_sim.core.rounding import MAX_SEED
 from tensordash_sim.lowering import Geometry, MatrixProduct
 from tensordash_sim.quantization import non_zeros
 
 from .backends import BACKENDS, Backend, Verilator
 from .errors import DeviceError, NoRoomError
 from .expected import Expectations
-from .jobs import Done, Executed, Job, Work
+from .jobs import Done, Executed, Job, Work, random_key
 from .output import output_values
 from .scaled import scaled_non_zeros
 from .shapes import Pair, broadcast, convolution_of
@@ -67,7 +67,7 @@ class Device:
         Of results of the operand type: "nearest", ties to even, "zero", toward it, or "stochastic", which wants a core
         that can. With scales, of gradients that are quantised: to nearest or stochastically.
     rounding_seed : int
-        Of stochastic rounding: the n-th operation, counted from 0, has the seed `mixed` (this + n).
+        Of stochastic rounding, 32 bits. Every pair of a seed and an operation's number has random bits of its own.
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
@@ -326,7 +326,7 @@ class Device:
         patterns = cache(lambda name, fmt: arrays[name] if self._scaled else bits_of(arrays[name], fmt))
         layer = Layer.of(geometry)
         number = self.operations
-        seed = None if self._rounding_seed is None else mixed(self._rounding_seed + number)
+        key = None if self._rounding_seed is None else random_key(self._rounding_seed, number)
 
         formats = {
             rows: {name: self.tile.b_format if name == rows else self.tile.a_format for name in pair} for rows in pair
@@ -335,7 +335,7 @@ class Device:
 
         def masks(rows: str) -> dict[str, NDArray[np.bool_]]:
             if self._scaled:
-                return scaled_non_zeros(self.tile, geometry, operation, rows, arrays, seed)
+                return scaled_non_zeros(self.tile, geometry, operation, rows, arrays, key)
             return {name: there(name, fmt) for name, fmt in formats[rows].items()}
 
         rows, left, found = chosen_rows(
@@ -349,7 +349,8 @@ class Device:
         values = output_values(self.config, geometry, work, bias, mask)
         self._see_room(work)
         values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
-        ran = backend.run(Job(work=work, values=values, seed=seed, toward_zero=self._toward_zero))
+        how = {"seed": self._rounding_seed, "operation": number, "toward_zero": self._toward_zero}
+        ran = backend.run(Job(work=work, values=values, **how))
         self.operations += 1
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
@@ -408,7 +409,7 @@ class Device:
 
     def _checked_seed(self, rounding: str, seed: int) -> int | None:
         """None if results are not rounded stochastically."""
-        require_int("rounding_seed", seed, 0)
+        require_int("rounding_seed", seed, 0, MAX_SEED)
         if require_choice("rounding", rounding, ROUNDINGS) == "zero" and self._scaled:
             raise ValueError("rounding must be nearest or stochastic for a tile with scales, not zero")
         if rounding != "stochastic":

@@ -10,7 +10,7 @@ from tensordash_sim.core.contraction import SPEEDUP
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.lowering import Geometry
 
-__all__ = ["Done", "Executed", "Job", "Ran", "Work"]
+__all__ = ["Done", "Executed", "Job", "Ran", "Work", "random_key"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,9 @@ class Job:
     values : mapping of str to array
         Bit patterns of both operands as its layer has them; "bias", FP32, and "mask" if it has them.
     seed : int, optional
-        Of its program, if results of the operand format are rounded stochastically.
+        The user's seed, if results are rounded stochastically.
+    operation : int
+        The operation's number: each has random bits of its own.
     toward_zero : bool
         Results of the operand format are rounded toward zero.
     """
@@ -67,7 +69,18 @@ class Job:
     work: Work
     values: Mapping[str, NDArray]
     seed: int | None = None
+    operation: int = 0
     toward_zero: bool = False
+
+    @property
+    def key(self) -> int | None:
+        """The seed and the operation in one number, for generators that take a key."""
+        return None if self.seed is None else random_key(self.seed, self.operation)
+
+
+def random_key(seed: int, operation: int) -> int:
+    """A number for each pair of a seed and an operation, of 32 bits each."""
+    return operation << 32 | seed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -55,6 +55,7 @@ def scaled_non_zeros(
         axis = -1 if operation == "AxG" else -4 if (operation, name) == ("WxG", "W") else -3
         last = np.moveaxis(layer_values(geometry, name, values[name]), axis, -1)
         random = drawn(np.random.Philox(key=seed), last.shape) if name == "G" and seed is not None else None
-        there = non_zeros(quantise_blocks(last, fmt, scale, random=random).bits, fmt)
+        quantised = quantise_blocks(last, fmt, scale, random=random, scale_rounding=tile.scale_rounding)
+        there = non_zeros(quantised.bits, fmt)
         made[name] = geometry_values(geometry, name, np.moveaxis(there, -1, axis))
     return made

@@ -63,6 +63,7 @@ def quantise_blocks(
     *,
     largest: float | None = None,
     random: NDArray[np.uint16] | None = None,
+    scale_rounding: str = "floor",
 ) -> Scaled:
     """Round FP32 numbers to elements and scales.
 
@@ -78,6 +79,8 @@ def quantise_blocks(
         The tensor's largest magnitude, if the values are only some of it.
     random : array of uint16, the shape of the values, optional
         Random bits: elements are rounded stochastically, with zeros toward zero. Scales never are.
+    scale_rounding : "floor" or "up"
+        Of "e8m0": "floor", the OCP's rule; "up", the least power of two that no element exceeds the largest with.
 
     Returns
     -------
@@ -111,6 +114,8 @@ def quantise_blocks(
     if scale.number is None:
         # The exponent of the largest magnitude, less that of the largest element.
         exponents = np.frexp(magnitudes)[1] - np.frexp(top)[1]
+        if scale_rounding == "up":
+            exponents = exponents + (magnitudes > np.ldexp(top, exponents))
         scales = np.where(magnitudes > 0, np.clip(exponents + scale.bias, 0, scale.nan - 1), 0).astype(np.uint8)
     else:
         most = magnitudes.max(initial=0.0) if largest is None else largest

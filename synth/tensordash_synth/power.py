@@ -198,7 +198,8 @@ def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDA
     scale = config.numerics.scale
     assert scale is not None
     assert isinstance(fmt, FloatFormat)
-    return scaled_steps(quantise_blocks(values.reshape(*values.shape[:-2], -1), fmt, scale), config)
+    values = values.reshape(*values.shape[:-2], -1)
+    return scaled_steps(quantise_blocks(values, fmt, scale, scale_rounding=config.scale_rounding), config)
 
 
 def waiting(config: TileConfig, seed: int = 0) -> Activity:

@@ -1,13 +1,16 @@
 """Quantisation to elements and scales, against ml_dtypes' roundings and the formats that know no bit patterns."""
 
+from pathlib import Path
+
 import ml_dtypes
 import numpy as np
 import pytest
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
-from tensordash_sim.block_formats import BLOCK_FORMATS, quantise
+from tensordash_sim.block_formats import BLOCK_FORMATS, BlockFormat, quantise
 from tensordash_sim.block_scales import Scaled, quantise_blocks, scale_values, scaled_steps
+from tensordash_sim.golden import to_float
 
 E8M0, E4M3 = SCALES["e8m0"], SCALES["e4m3"]
 DTYPES = {
@@ -54,6 +57,28 @@ def test_mx_is_what_the_other_writing_of_it_says(known):
     values = drawn(1)
     made = quantise_blocks(values, element(KNOWN[known]), E8M0)
     np.testing.assert_array_equal(worth(made, KNOWN[known], 32, E8M0), quantise(values, BLOCK_FORMATS[known], axis=1))
+
+
+@pytest.mark.parametrize("known", KNOWN)
+def test_scales_rounded_up_are_the_largest_that_fit(known):
+    values = drawn(1)
+    made = quantise_blocks(values, element(KNOWN[known]), E8M0, scale_rounding="up")
+    fitting = BlockFormat(BLOCK_FORMATS[known].element, 32, "fit")
+    np.testing.assert_array_equal(worth(made, KNOWN[known], 32, E8M0), quantise(values, fitting, axis=1))
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_what_the_rounding_of_scales_costs(name):
+    """The page's row: the share of elements that saturate, and the error."""
+    values = np.random.default_rng(0).standard_normal((1 << 15, 32)).astype(np.float32)
+    top, saturated, errors = to_float(element(name).largest, element(name)), [], []
+    for scale_rounding in ("floor", "up"):
+        made = quantise_blocks(values, element(name), E8M0, scale_rounding=scale_rounding)
+        saturated.append(np.mean(np.abs(values) > top * scale_values(made.scales, E8M0)))
+        error = worth(made, name, 32, E8M0) - values
+        errors.append(np.mean(error**2) ** 0.5 / np.mean(values.astype(np.float64) ** 2) ** 0.5)
+    row = f"| {name} | {saturated[0]:.2%} | {saturated[1]:.2%} | {errors[0]:.4f} | {errors[1]:.4f} |"
+    assert row in (Path(__file__).parents[2] / "docs" / "numerics.md").read_text(encoding="utf-8")
 
 
 def test_nvfp4_is_what_the_other_writing_of_it_says():

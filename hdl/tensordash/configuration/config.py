@@ -12,7 +12,7 @@ import tomlkit
 
 from .connectivity import PAPER_OPTIONS, Connectivity, Option, auto_options
 from .document import ConfigError, checked_table, loaded, parsed
-from .formats import FORMATS, RESULT_FORMATS, Format
+from .formats import FORMATS, RESULT_FORMATS, SCALE_ROUNDINGS, Format
 from .numerics import ACCUMULATORS, NO_SCALE, Exact, Fused, Numerics
 from .parameters import require_bool, require_choice, require_int
 
@@ -63,6 +63,9 @@ class TileConfig:
     scale : "none", "e8m0" or "e4m3"
         What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
         8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.
+    scale_rounding : "floor" or "up"
+        How the block quantiser rounds a scale of "e8m0" to a power of two: "floor", as OCP's specification has it, so
+        that a block's largest values may saturate; or "up", so that none does.
     sparsity : "none", "rows" or "both"
         What is skipped: nothing (the dense baseline), pairs whose B is zero, pairs with any zero.
     initial : bool
@@ -105,6 +108,7 @@ class TileConfig:
     format: str | Mapping[str, str] | SideFormats = "fp16"
     accumulator: str | Mapping[str, Any] | Fused = "exact"
     scale: str = NO_SCALE
+    scale_rounding: str = SCALE_ROUNDINGS[0]
     sparsity: str = "rows"
     initial: bool = False
     headroom_bits: int = 16
@@ -167,6 +171,12 @@ class TileConfig:
             raise ValueError(
                 f"tile.lanes must divide the {scale.block} values of a block that share a scale "
                 f'with tile.scale = "{scale.name}", not {self.lanes}'
+            )
+        require_choice("tile.scale_rounding", self.scale_rounding, SCALE_ROUNDINGS)
+        if self.scale_rounding != SCALE_ROUNDINGS[0] and self.scale != "e8m0":
+            raise ValueError(
+                f'tile.scale_rounding must be "{SCALE_ROUNDINGS[0]}" unless tile.scale is "e8m0", '
+                f'not "{self.scale_rounding}" with "{self.scale}"'
             )
 
     def _check_connectivity(self) -> None:
@@ -373,10 +383,12 @@ class TileConfig:
         return loaded(path, lambda text: cls.from_toml(text, settings))
 
     def to_mapping(self) -> dict[str, Any]:
-        """The document that builds this configuration again, every key written out but a scale that there is not."""
+        """The document that builds this configuration again; only a scale's keys are left out at their default."""
         table = {field.name: getattr(self, field.name) for field in fields(self)}
         if self.scale == NO_SCALE:
             del table["scale"]
+        if self.scale_rounding == SCALE_ROUNDINGS[0]:
+            del table["scale_rounding"]
         if isinstance(self.connectivity, tuple):
             table["connectivity"] = [list(option) for option in self.connectivity]
         if isinstance(self.format, SideFormats):

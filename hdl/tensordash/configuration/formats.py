@@ -8,6 +8,7 @@ __all__ = [
     "INT32",
     "RESULT_FORMATS",
     "SCALES",
+    "SCALE_ROUNDINGS",
     "FloatFormat",
     "Format",
     "IntegerFormat",
@@ -172,6 +173,8 @@ FORMATS: dict[str, Format] = {
 }
 """Operand formats by name."""
 
+SCALE_ROUNDINGS = ("floor", "up")
+"""How a scale becomes a power of two: docs/numerics.md, "Quantisation"."""
 SCALES: dict[str, ScaleFormat] = {
     "e8m0": ScaleFormat(name="e8m0", block=32),
     "e4m3": ScaleFormat(name="e4m3", block=16, number=FORMATS["fp8_e4m3"]),  # type: ignore[arg-type]

@@ -13,8 +13,6 @@ from ..configuration.core_config import CoreConfig
 from ..layouts import RESULT_BITS, accumulator_shape
 from .row_adder import pieces_layout
 
-GOLDEN_RATIO = 0x9E3779B9
-
 __all__ = ["FLAGS", "ResultPipeline"]
 
 FLAGS = ("fp32", "relu", "stochastic", "toward_zero")
@@ -39,7 +37,7 @@ class ResultPipeline(Block):
     fp32, relu, stochastic, toward_zero : In(1), scale : In(signed(8))
         The descriptor's fields. They stay as they are while something is here.
     seed : In(32), start : In(1)
-        Random bits begin anew with this seed.
+        Restart the random bits with this seed. No row is taken in this cycle or the next.
     out : Out(stream of 32 bits, columns)
         Results. Operands in the lowest bits of each value.
 
@@ -69,7 +67,7 @@ class ResultPipeline(Block):
             )
             for _ in range(tile.columns)
         ]
-        self._generators = [RandomBits() for _ in range(tile.columns)] if config.stochastic else []
+        self._random = RandomBits(columns=tile.columns) if config.stochastic else None
 
     def elaborate(self, platform):
         """Normalised; rounded, in two registers: the row that is shown, and one behind it; each with a valid bit."""
@@ -102,12 +100,13 @@ class ResultPipeline(Block):
                 rounder.load.eq(comes & self.sums.payload.pieces[column // columns]),
             ]
             self._convert(m, platform, column, (moves, rounded, behind, free), offset)
-        for column, generator in enumerate(self._generators):
-            m.submodules[f"generator_{column}"] = placed(generator, platform)
+        if self._random:
+            m.submodules.random = placed(self._random, platform)
+            # The first row leaves four cycles after `start` or later: the bits are ready by then.
             m.d.comb += [
-                generator.seed.eq(self.seed ^ ((column + 1) * GOLDEN_RATIO % 2**32)),
-                generator.start.eq(self.start),
-                generator.step.eq(rounded & self.out.ready),
+                self._random.seed.eq(self.seed),
+                self._random.start.eq(self.start),
+                self._random.step.eq(rounded & self.out.ready),
             ]
         return m
 
@@ -131,8 +130,5 @@ class ResultPipeline(Block):
         ]
         if config.relu:
             m.d.comb += converter.relu.eq(self.relu)
-        if config.stochastic:
-            m.d.comb += [
-                converter.stochastic.eq(self.stochastic),
-                converter.random.eq(self._generators[column].bits),
-            ]
+        if self._random:
+            m.d.comb += [converter.stochastic.eq(self.stochastic), converter.random.eq(self._random.bits[column])]

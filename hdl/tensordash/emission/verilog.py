@@ -104,7 +104,9 @@ def _beside(config: TileConfig) -> dict[str, Block]:
     }
     if config.scale == "e8m0":
         assert isinstance(config.a_format, FloatFormat)
-        made["block_quantiser"] = BlockQuantiser(fmt=config.a_format, lanes=config.lanes)
+        made["block_quantiser"] = BlockQuantiser(
+            fmt=config.a_format, lanes=config.lanes, scale_rounding=config.scale_rounding
+        )
     return made
 
 

@@ -3,7 +3,7 @@
 from functools import reduce
 from operator import or_
 
-from amaranth.hdl import C, Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout, StructLayout
 from amaranth.lib.wiring import In, Out
@@ -12,13 +12,12 @@ from ..arithmetic.converter import Converter
 from ..arithmetic.largest import largest_of
 from ..arithmetic.random_bits import RandomBits
 from ..block import Block, placed
-from ..configuration.formats import FP32, SCALES, FloatFormat
-from ..configuration.parameters import require_int
+from ..configuration.formats import FP32, SCALE_ROUNDINGS, SCALES, FloatFormat
+from ..configuration.parameters import require_choice, require_int
 
 __all__ = ["BlockQuantiser", "step_layout"]
 
 E8M0 = SCALES["e8m0"]
-GOLDEN_RATIO = 0x9E3779B9
 
 
 def step_layout(fmt: FloatFormat, lanes: int) -> StructLayout:
@@ -33,7 +32,7 @@ class BlockQuantiser(Block):
     input.
 
     Timing: a block's first beat is valid the cycle after its last one entered; then one beat in and one out every
-    cycle, without a bubble between blocks.
+    cycle, without a bubble between blocks. `out.valid` is low in the two cycles after `start`.
 
     Parameters
     ----------
@@ -41,6 +40,9 @@ class BlockQuantiser(Block):
         Of the elements, of at most 8 bits.
     lanes : int
         Values of a beat; must divide 32, and leave two beats at least.
+    scale_rounding : "floor" or "up"
+        How the scale is rounded to a power of two: "floor" as OCP's specification has it; "up" so that no element
+        exceeds the format's largest.
 
     Members
     -------
@@ -53,7 +55,8 @@ class BlockQuantiser(Block):
         Of elements: 0 to nearest, ties to even; 1 stochastically; 2 toward zero. Magnitudes beyond the largest become
         it. Must stay while a beat waits.
     seed : In(32), start : In(1)
-        Generators of random bits, one for each lane, begin anew; they step with each beat that leaves.
+        Restart the random bits with this seed; a reset restarts them with seed 0. They advance with every beat that
+        leaves, whatever `rounding` is. `start` withdraws a beat that waits for two cycles.
 
     Raises
     ------
@@ -63,14 +66,15 @@ class BlockQuantiser(Block):
     Source: OCP Microscaling Formats (MX) Specification 1.0, section 6.3; docs/numerics.md, "Quantisation".
     """
 
-    def __init__(self, *, fmt: FloatFormat, lanes: int) -> None:
+    def __init__(self, *, fmt: FloatFormat, lanes: int, scale_rounding: str = "floor") -> None:
         if fmt.width > 8:
             raise ValueError(f"fmt must have at most 8 bits, not {fmt.name} of {fmt.width}")
         self.fmt, self.lanes = fmt, require_int("lanes", lanes, 1, E8M0.block // 2)
         if E8M0.block % lanes:
             raise ValueError(f"lanes must divide the block of {E8M0.block}, not {lanes}")
+        self.scale_rounding = require_choice("scale_rounding", scale_rounding, SCALE_ROUNDINGS)
         self._converters = [Converter(fmt=fmt, saturating=True) for _ in range(lanes)]
-        self._generators = [RandomBits() for _ in range(lanes)]
+        self._random = RandomBits(columns=lanes)
         super().__init__(
             {
                 "values": In(stream.Signature(ArrayLayout(FP32.width, lanes))),
@@ -93,8 +97,8 @@ class BlockQuantiser(Block):
         moves_in = Signal()
         moves_out = Signal()
         m.d.comb += [
-            self.out.valid.eq(resident),
-            moves_out.eq(resident & self.out.ready),
+            self.out.valid.eq(resident & self._random.ready),
+            moves_out.eq(self.out.valid & self.out.ready),
             self.values.ready.eq(~resident | (write & (ahead | (read & moves_out.replicate(beats)))).any()),
             moves_in.eq(self.values.valid & self.values.ready),
         ]
@@ -111,34 +115,51 @@ class BlockQuantiser(Block):
         with m.If(last_in):
             m.d.sync += resident.eq(1)
 
-        seen = Signal(FP32.exponent_bits, reset_less=True)
         scale = Signal(E8M0.width, reset_less=True)
-        largest = largest_of(m, [Mux(write[0], 0, seen), *(_field(value) for value in self.values.payload)], "larger")
-        # The exponent of the largest magnitude, less that of the largest element; E8M0 and FP32 have one bias.
-        most = (self.fmt.largest >> self.fmt.fraction_bits) - self.fmt.bias
-        with m.If(moves_in):
-            m.d.sync += seen.eq(largest)
-        with m.If(last_in):
-            m.d.sync += scale.eq(Mux(largest.all(), E8M0.nan, Mux(largest > most, largest - most, 0)))
+        self._choose_scale(m, scale, moves_in, write[0], last_in)
         m.d.comb += self.out.payload.scale.eq(scale)
 
         factor = Signal(signed(8))
         m.d.comb += factor.eq(E8M0.bias - scale)
-        for lane, (converter, generator) in enumerate(zip(self._converters, self._generators, strict=True)):
+        m.submodules.random = placed(self._random, platform)
+        m.d.comb += [
+            self._random.seed.eq(self.seed),
+            self._random.start.eq(self.start),
+            self._random.step.eq(moves_out),
+        ]
+        for lane, converter in enumerate(self._converters):
             m.submodules[f"converter_{lane}"] = placed(converter, platform)
-            m.submodules[f"generator_{lane}"] = placed(generator, platform)
             value = reduce(or_, (cell[lane] & read[k].replicate(FP32.width) for k, cell in enumerate(cells)))
             m.d.comb += [
-                generator.seed.eq(self.seed ^ C((lane + 1) * GOLDEN_RATIO % (1 << 32), 32)),
-                generator.start.eq(self.start),
-                generator.step.eq(moves_out),
                 converter.value.eq(value),
                 converter.scale.eq(factor),
                 Cat(converter.stochastic, converter.toward_zero).eq(self.rounding),
-                converter.random.eq(generator.bits),
+                converter.random.eq(self._random.bits[lane]),
                 self.out.payload.elements[lane].eq(converter.result & (~scale.all()).replicate(self.fmt.width)),
             ]
         return m
+
+    def _choose_scale(self, m: Module, scale: Signal, moves_in: Value, first: Value, last: Value) -> None:
+        """Set the scale when the last beat enters, from the block's largest rank.
+
+        A rank is an exponent field, and with "up" one bit below it: the significand exceeds the largest element's.
+        """
+        rounds_up = self.scale_rounding == "up"
+        top = (self.fmt.largest & ((1 << self.fmt.fraction_bits) - 1)) << (FP32.fraction_bits - self.fmt.fraction_bits)
+        ranks = [
+            Cat(value[: FP32.fraction_bits] > top, _field(value)) if rounds_up else _field(value)
+            for value in self.values.payload
+        ]
+        seen = Signal(len(ranks[0]), reset_less=True)
+        largest = largest_of(m, [Mux(first, 0, seen), *ranks], "larger")
+        field = largest[-FP32.exponent_bits :]
+        # The exponent of the largest magnitude, less that of the largest element; E8M0 and FP32 have one bias.
+        most = (self.fmt.largest >> self.fmt.fraction_bits) - self.fmt.bias
+        power = field + largest[0] if rounds_up else field
+        with m.If(moves_in):
+            m.d.sync += seen.eq(largest)
+        with m.If(last):
+            m.d.sync += scale.eq(Mux(field.all(), E8M0.nan, Mux(power > most, power - most, 0)))
 
 
 def _field(value: Value) -> Value:

@@ -14,10 +14,11 @@ from tensordash.configuration.registers import ERRORS
 
 from ..golden.dot import ExactAccumulator
 from ..golden.numbers import fixed_values, is_finite, is_zero
+from ..golden.random_bits import random_bits
 from .legal import Sequencer
 from .loop_walk import LoopWalk
 from .memory import Memory
-from .results import Generators, fixed_bias, result_bits
+from .results import fixed_bias, result_bits
 from .tensors import deflate, inflate, value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
@@ -292,8 +293,8 @@ class GoldenCore:
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
-        walk, generators = LoopWalk(values, loops=4), Generators(values["seed"], config.tile.columns)
-        failed, place = False, values["partial"]
+        walk = LoopWalk(values, loops=4)
+        failed, place, beat = False, values["partial"], 0
         for p in range(values["b_streams"]):
             rows = self.streams["b"][depth * values["b_base"] + p * size :][:size]
             for q in range(values["a_streams"]):
@@ -304,7 +305,8 @@ class GoldenCore:
                 if not values["emit"]:
                     self.partial[place] = block
                 else:
-                    failed |= not self._emit(block, values, walk, generators)
+                    failed |= not self._emit(block, values, walk, beat)
+                beat += config.tile.rows
                 place += 1
         if failed:
             raise CoreFailure("address")
@@ -345,12 +347,14 @@ class GoldenCore:
         self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
 
     def _emit(
-        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, generators: Generators
+        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, first_beat: int
     ) -> bool:
         """Make results of a block and write them; whether all that count lie in the buffer."""
         tile, transposed, words = self.config.tile, values["transposed"], self.config.fp32_groups
         lanes, inside = tile.lanes, True
-        randoms = [generators.beat() for _ in range(tile.rows)]
+        randoms = [[0] * tile.columns] * tile.rows
+        if values["stochastic"]:
+            randoms = [random_bits(values["seed"], first_beat + row, tile.columns) for row in range(tile.rows)]
         for first_row in range(0, tile.rows, lanes):
             groups = []
             for first_column in range(0, tile.columns, lanes):

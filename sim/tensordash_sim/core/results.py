@@ -6,40 +6,7 @@ from tensordash.configuration.formats import FP32, FloatFormat
 
 from ..golden.numbers import Kind, decode, round_fixed
 
-__all__ = ["Generators", "fixed_bias", "result_bits"]
-
-
-class Generators:
-    """A generator of random bits for each column (xorshift32).
-
-    Parameters
-    ----------
-    seed : int
-        32 bits.
-    columns : int
-        How many.
-
-    Source: docs/core.md, "Stochastic rounding"; Marsaglia, "Xorshift RNGs", 2003 (13, 17, 5).
-
-    Examples
-    --------
-    >>> generators = Generators(1, columns=2)
-    >>> [hex(bits) for bits in generators.beat()]
-    ['0x6638', '0xac13']
-    """
-
-    def __init__(self, seed: int, columns: int) -> None:
-        golden_ratio = 0x9E3779B9
-        self._states = [(seed ^ (j + 1) * golden_ratio % (1 << 32)) or 1 for j in range(columns)]
-
-    def beat(self) -> list[int]:
-        """16 bits for each column of the next beat."""
-        for j, x in enumerate(self._states):
-            x ^= x << 13 & 0xFFFFFFFF
-            x ^= x >> 17
-            x ^= x << 5 & 0xFFFFFFFF
-            self._states[j] = x
-        return [x & 0xFFFF for x in self._states]
+__all__ = ["fixed_bias", "result_bits"]
 
 
 def fixed_bias(fp32: int, width: int, exponent: int) -> tuple[int, frozenset[int]]:

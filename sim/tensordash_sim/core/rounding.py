@@ -2,50 +2,91 @@
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
+from tensordash.configuration.parameters import require_int
 
-__all__ = ["mixed", "stochastic", "toward_zero"]
+__all__ = ["MAX_SEED", "multiply_seeds", "stochastic", "toward_zero"]
+
+MAX_SEED = 2**32 - 1
+ROUNDS = 32
+Z0 = "11111010001001010110000111001101111101000100101011000011100110"
+"""The constants of SIMON32/64's key schedule."""
 
 
-def mixed(seed: int) -> int:
-    """32 bits that look like chance, another one for every seed of 32 bits.
+def multiply_seeds(seed: int, operation: int, count: int) -> NDArray[np.uint32]:
+    """The seeds of an operation's first multiplies: their numbers, encrypted with SIMON32/64.
 
-    Source: docs/core.md, "Programs of layers"; the finalizer of A. Appleby's MurmurHash3 (public domain).
+    Parameters
+    ----------
+    seed, operation : int
+        The key's lower and upper half: the user's seed, and the operation's number.
+    count : int
+        Multiplies.
+
+    Raises
+    ------
+    ValueError
+        If the seed or the operation does not have 32 bits.
+
+    Source: docs/core.md, "Programs of layers"; Beaulieu et al., "The SIMON and SPECK Families of Lightweight Block
+    Ciphers", 2013 (IACR ePrint 2013/404).
 
     Examples
     --------
-    >>> hex(mixed(1)), hex(mixed(2))
-    ('0x514e28b7', '0x30f4c306')
+    >>> [hex(seed) for seed in multiply_seeds(0, 0, 2)]
+    ['0x5ae828ec', '0x463722f5']
     """
-    seed &= 0xFFFFFFFF
-    for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        seed = (seed ^ seed >> shift) * factor & 0xFFFFFFFF
-    return seed
+    require_int("seed", seed, 0, MAX_SEED)
+    require_int("operation", operation, 0, MAX_SEED)
+    return _simon32(np.arange(count, dtype=np.uint32), operation << 32 | seed)
 
 
-def stochastic(descriptors: Sequence[int], seed: int) -> list[int]:
-    """A program with all results of the operand format rounded stochastically.
+def _simon32(blocks: NDArray[np.uint32], key: int) -> NDArray[np.uint32]:
+    """Encrypt blocks of 32 bits with a key of 64."""
+    keys = [key >> 16 * k & 0xFFFF for k in range(4)]
+    for k in range(ROUNDS - 4):
+        mixed = (keys[-1] >> 3 | keys[-1] << 13) & 0xFFFF ^ keys[-3]
+        mixed ^= (mixed >> 1 | mixed << 15) & 0xFFFF
+        keys.append(~keys[-4] & 0xFFFF ^ mixed ^ int(Z0[k]) ^ 3)
+    left, right = (blocks >> 16).astype(np.uint16), blocks.astype(np.uint16)
+    for each in keys:
+        turned = [left << places | left >> (16 - places) for places in (1, 8, 2)]
+        left, right = right ^ turned[0] & turned[1] ^ turned[2] ^ np.uint16(each), left
+    return left.astype(np.uint32) << 16 | right
+
+
+def stochastic(descriptors: Sequence[int], seed: int, operation: int = 0) -> list[int]:
+    """Have a program round all results of the operand format stochastically.
 
     Parameters
     ----------
     descriptors : sequence of int
         The program.
-    seed : int
-        32 bits. The k-th multiply, counted from 0, has the seed `mixed` (`seed` + k).
+    seed, operation : int
+        32 bits each. The k-th multiply, counted from 0, has seed k of `multiply_seeds`.
 
     Returns
     -------
     list of int
+
+    Raises
+    ------
+    ValueError
+        If the seed or the operation does not have 32 bits.
 
     Examples
     --------
     >>> from tensordash_sim.core.program import Program
     >>> program = Program()
     >>> _ = program.add("multiply", steps=4, a_streams=1, b_streams=1, emit=1, x_size=4)
-    >>> decode(stochastic(program.descriptors, 1)[0])[1]["seed"] == mixed(1)
+    >>> decode(stochastic(program.descriptors, 1)[0])[1]["seed"] == multiply_seeds(1, 0, 1)[0]
     True
     """
-    return _rounded(descriptors, lambda k: {"stochastic": 1, "seed": mixed(seed + k)})
+    seeds = multiply_seeds(seed, operation, len(descriptors)).tolist()
+    return _rounded(descriptors, lambda k: {"stochastic": 1, "seed": seeds[k]})
 
 
 def toward_zero(descriptors: Sequence[int]) -> list[int]:

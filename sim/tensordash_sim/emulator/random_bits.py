@@ -12,9 +12,9 @@ from tensordash.configuration.descriptors import decode
 
 from ..core.images import grouped_shape, of_groups
 from ..core.layer import RESULTS, Layer
-from ..core.rounding import mixed
+from ..core.rounding import multiply_seeds
 
-__all__ = ["RandomBits"]
+__all__ = ["ROUND_KEYS", "RandomBits", "draw_beats"]
 
 OUTPUT_LOOPS = 4
 
@@ -22,8 +22,8 @@ OUTPUT_LOOPS = 4
 class RandomBits:
     """Follows a program's multiplies and stores, with random bits instead of results.
 
-    Each multiply starts the columns' generators anew, and each row of a block is a beat: which bits a result gets
-    depends on how the operation is cut.
+    The bits of a result depend on its multiply's seed, on the row of all its blocks (the beat), and on the column: on
+    how the operation is cut.
 
     Parameters
     ----------
@@ -46,31 +46,32 @@ class RandomBits:
     ) -> None:
         self._config, self._layer, self._made = config, layer, RESULTS[operation]
         self._moves: list[tuple[str, dict[str, Any]]] = []
-        multiplies = 0
+        self._multiplies = 0
         for bits in descriptors:
             kind, values = decode(bits)
             assert kind is not None
             if kind.name == "multiply":
                 if values["emit"]:
-                    self._moves.append(("multiply", _walk(values, multiplies)))
-                multiplies += 1
+                    self._moves.append(("multiply", _walk(values, self._multiplies)))
+                self._multiplies += 1
             elif kind.name == "store":
                 self._moves.append(("store", self._store(values, result)))
 
-    def of(self, seed: int) -> NDArray[np.uint16]:
-        """The bits for a seed, as `stochastic` spreads it: shaped like the result, in the order of PyTorch."""
+    def of(self, seed: int, operation: int = 0) -> NDArray[np.uint16]:
+        """The bits for a seed and an operation's number, as `stochastic` takes them, shaped like the result."""
         config, layer = self._config, self._layer
         tile = config.tile
         buffer = np.zeros((config.groups, tile.lanes, tile.lanes), np.uint16)
         shape = grouped_shape(config, layer, self._made)
         memory = np.zeros((int(np.prod(shape)), tile.lanes, tile.lanes), np.uint16)
+        seeds = multiply_seeds(seed, operation, self._multiplies)
         for name, values in self._moves:
             if name == "store":
                 memory[values["to"]] = buffer[values["group"]]
             else:
-                number = values["number"]
                 how = {key: each for key, each in values.items() if key != "number"}
-                _draw(mixed(seed + number), shape=(tile.rows, tile.columns, tile.lanes), buffer=buffer, **how)
+                number = seeds[values["number"]]
+                _draw(number, shape=(tile.rows, tile.columns, tile.lanes), buffer=buffer, **how)
         return of_groups(memory.reshape(*shape, -1), config, layer, self._made)
 
     def _store(self, values: dict[str, int], result: int) -> dict[str, Any]:
@@ -98,6 +99,42 @@ def _walk(values: dict[str, int], number: int) -> dict[str, Any]:
     }
 
 
+def _round_keys() -> NDArray[np.uint32]:
+    """Of SIMON64/128, as many as are used."""
+    keys = [0x03020100, 0x0B0A0908, 0x13121110, 0x1B1A1918]
+    for constant in "11011011101011":
+        mixed = (keys[-1] >> 3 | keys[-1] << 29) ^ keys[-3]
+        mixed ^= (mixed & 0xFFFFFFFF) >> 1 ^ mixed << 31
+        keys.append((keys[-4] ^ mixed ^ 0xFFFFFFFC ^ (constant == "1")) & 0xFFFFFFFF)
+    return np.array(keys, np.uint32)
+
+
+ROUND_KEYS = _round_keys()
+"""Of the 18 rounds of SIMON64/128."""
+
+
+@njit(cache=True, nogil=True)
+def draw_beats(seed, first, out):
+    """Put the random bits of these beats, the first one's number given, into `out`: (beats, columns) of uint16."""
+    beats, columns = out.shape
+    for i in range(beats):
+        beat = (first + i) & 0xFFFFFFF
+        for j in range(0, columns, 4):
+            bits = _cipher(np.uint32(j // 4 << 28 | beat), np.uint32(seed))
+            for k in range(min(4, columns - j)):
+                out[i, j + k] = bits >> np.uint64(16 * k) & np.uint64(0xFFFF)
+
+
+@njit(cache=True, nogil=True)
+def _cipher(left, right):
+    """Both words after the rounds of SIMON64/128, as one number of 64 bits."""
+    for key in ROUND_KEYS:
+        by_1, by_2, by_8 = left << np.uint32(1), left << np.uint32(2), left << np.uint32(8)
+        by_1, by_2, by_8 = by_1 | left >> np.uint32(31), by_2 | left >> np.uint32(30), by_8 | left >> np.uint32(24)
+        left, right = np.uint32(right ^ (by_1 & by_8) ^ by_2 ^ key), left
+    return np.uint64(left) << np.uint64(32) | np.uint64(right)
+
+
 @njit(cache=True, nogil=True)
 def _draw(seed, blocks, transposed, place, size, counts, steps, shape, buffer):
     """Put the random bits of a multiply's results where they go.
@@ -108,21 +145,10 @@ def _draw(seed, blocks, transposed, place, size, counts, steps, shape, buffer):
     rows, columns, lanes = shape
     address, x = place
     extent, stride = size
-    states = np.empty(columns, np.int64)
-    for j in range(columns):
-        start = seed ^ (j + 1) * 0x9E3779B9 & 0xFFFFFFFF
-        states[j] = start if start else 1
     turns = np.zeros(len(steps), np.int64)
     drawn = np.empty((rows, columns), np.uint16)
-    for _ in range(blocks):
-        for i in range(rows):
-            for j in range(columns):
-                state = states[j]
-                state ^= state << 13 & 0xFFFFFFFF
-                state ^= state >> 17
-                state ^= state << 5 & 0xFFFFFFFF
-                states[j] = state
-                drawn[i, j] = state & 0xFFFF
+    for block in range(blocks):
+        draw_beats(seed, block * rows, drawn)
         for first_row in range(0, rows, lanes):
             for first_column in range(0, columns, lanes):
                 for i in range(lanes):

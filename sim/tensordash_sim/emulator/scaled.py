@@ -117,7 +117,14 @@ class _ScaledSides(Sides):
         assert isinstance(fmt, FloatFormat)
         assert scale is not None
         random = drawn(self._random, vectors.shape) if self._draws[which] else None
-        made = quantise_blocks(vectors, fmt, scale, largest=self._largest[which], random=random)
+        made = quantise_blocks(
+            vectors,
+            fmt,
+            scale,
+            largest=self._largest[which],
+            random=random,
+            scale_rounding=self.tile.scale_rounding,
+        )
         self.factors[which] = np.float32(made.tensor)
         bad = np.repeat(made.scales == scale.nan, scale.block, axis=-1)[..., : vectors.shape[-1]]
         # Zeros would be skipped, and the NaN of their scale with them.

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from tensordash.configuration.formats import FP32, SCALES, FloatFormat
 
-from .numbers import Kind, decode, round_fixed
+from .numbers import Decoded, Kind, decode, round_fixed
+from .random_bits import random_bits
 
 __all__ = ["BlockQuantiser", "QuantiserOutputs", "quantised_block"]
 
@@ -13,11 +14,16 @@ Step = tuple[tuple[int, ...], int]
 ROUNDINGS = ("nearest", "stochastic", "zero")
 BLOCK = 32
 NAN, BIAS = SCALES["e8m0"].nan, SCALES["e8m0"].bias
-MASK = (1 << 32) - 1
+FILL_CYCLES = 2
 
 
 def quantised_block(
-    values: Sequence[int], fmt: FloatFormat, rounding: str = "nearest", random: Sequence[int] = ()
+    values: Sequence[int],
+    fmt: FloatFormat,
+    rounding: str = "nearest",
+    random: Sequence[int] = (),
+    *,
+    scale_rounding: str = "floor",
 ) -> Step:
     """Elements and scale of a block of FP32 numbers.
 
@@ -31,6 +37,9 @@ def quantised_block(
         Of elements.
     random : sequence of int
         16 bits for each value, if it is stochastic.
+    scale_rounding : "floor" or "up"
+        Of the scale: the exponent of the largest magnitude less that of the largest element; or the least power of two
+        that makes no element larger than the largest.
 
     Returns
     -------
@@ -47,24 +56,48 @@ def quantised_block(
     >>> quantised_block([0x40E00000, 0x3E99999A, 0xC019999A, 0], FORMATS["fp4_e2m1"])  # 7, 0.3, -2.4
     ((7, 1, 12, 0), 127)
     """
+    scale = _scale(values, fmt, scale_rounding)
+    return _elements(values, scale, fmt, rounding, random), scale
+
+
+def _scale(values: Sequence[int], fmt: FloatFormat, scale_rounding: str) -> int:
+    """The scale of a block."""
     numbers = [decode(bits, FP32) for bits in values]
     if any(number.kind in (Kind.NAN, Kind.INFINITE) for number in numbers):
-        return (0,) * len(values), NAN
-    normal = [number.kind is Kind.NORMAL for number in numbers]
-    top = decode(fmt.largest, fmt)
+        return NAN
+    found, top = [number for number in numbers if number.kind is Kind.NORMAL], decode(fmt.largest, fmt)
+    if not found:
+        return 0
     # Exponents of leading bits.
-    most = top.exponent + top.significand.bit_length() - 1
-    exponents = [n.exponent + n.significand.bit_length() - 1 for n, there in zip(numbers, normal, strict=True) if there]
-    scale = max(max(exponents) - most + BIAS, 0) if exponents else 0
+    power = max(number.exponent + number.significand.bit_length() for number in found)
+    power -= top.exponent + top.significand.bit_length()
+    if scale_rounding == "up":
+        power += any(_exceeds(number, top, power) for number in found)
+    return max(power + BIAS, 0)
+
+
+def _elements(
+    values: Sequence[int], scale: int, fmt: FloatFormat, rounding: str, random: Sequence[int]
+) -> tuple[int, ...]:
+    """Numbers over their scale, as elements."""
     elements = []
-    for k, (number, there) in enumerate(zip(numbers, normal, strict=True)):
-        sign = number.sign << (fmt.width - 1)
-        magnitude = 0
-        if there:
-            bits = random[k] if rounding == "stochastic" else 0
-            magnitude = round_fixed(number.significand, number.exponent - (scale - BIAS), fmt, rounding, bits)
-        elements.append(sign | min(magnitude, fmt.largest))
-    return tuple(elements), scale
+    for k, bits in enumerate(values):
+        number, magnitude = decode(bits, FP32), 0
+        if scale == NAN:
+            elements.append(0)
+            continue
+        if number.kind is Kind.NORMAL:
+            drawn = random[k] if rounding == "stochastic" else 0
+            magnitude = round_fixed(number.significand, number.exponent - (scale - BIAS), fmt, rounding, drawn)
+        elements.append(number.sign << (fmt.width - 1) | min(magnitude, fmt.largest))
+    return tuple(elements)
+
+
+def _exceeds(number: Decoded, top: Decoded, power: int) -> bool:
+    """Whether a magnitude is larger than the largest element times a power of two."""
+    places = number.exponent - top.exponent - power
+    significand, limit = number.significand, top.significand
+    return significand << max(places, 0) > limit << max(-places, 0)
 
 
 class QuantiserOutputs(NamedTuple):
@@ -99,20 +132,26 @@ class BlockQuantiser:
     ((6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6), 125)
     """
 
-    def __init__(self, fmt: FloatFormat, lanes: int) -> None:
-        self.fmt, self.lanes = fmt, lanes
-        self._states = [0] * lanes
+    def __init__(self, fmt: FloatFormat, lanes: int, scale_rounding: str = "floor") -> None:
+        self.fmt, self.lanes, self.scale_rounding = fmt, lanes, scale_rounding
         self.reset()
 
     def reset(self) -> None:
-        """Become empty; generators go on."""
+        """Become empty; random bits restart with seed 0."""
         self._entered: list[int] = []
         self._resident: list[int] = []
-        self._block: list[int] = []  # what is resident, with what has left
+        self._scale = 0
+        self.start(0)
 
     def start(self, seed: int) -> None:
-        """What generators have in the next cycle: xorshift32, as docs/core.md has them for columns."""
-        self._states = [(seed ^ (lane + 1) * 0x9E3779B9 & MASK) or 1 for lane in range(self.lanes)]
+        """Restart the random bits with this seed from the next cycle on."""
+        self._seed, self._beat, self._filling = seed, 0, FILL_CYCLES
+
+    def bits_of_next_block(self) -> list[int]:
+        """The random bits of the numbers that enter next, if they begin a block and nothing restarts the bits."""
+        ahead = (len(self._resident) + len(self._entered)) // self.lanes
+        beats = range(self._beat + ahead, self._beat + ahead + BLOCK // self.lanes)
+        return [bits for beat in beats for bits in random_bits(self._seed, beat, self.lanes)]
 
     def cycle(
         self, in_valid: bool, values: Sequence[int] | None, out_ready: bool, rounding: int = 0
@@ -135,28 +174,22 @@ class BlockQuantiser:
         QuantiserOutputs
             The ports before the clock edge.
         """
-        there = bool(self._resident)
-        left = BLOCK - len(self._resident) + (self.lanes if out_ready else 0)
-        in_ready = not there or len(self._entered) < left
+        there = bool(self._resident) and not self._filling
+        leaves = there and out_ready
+        left = BLOCK - len(self._resident) + (self.lanes if leaves else 0)
+        in_ready = not self._resident or len(self._entered) < left
+        self._filling = max(self._filling - 1, 0)
         step = None
         if there:
-            gone = BLOCK - len(self._resident)
-            drawn = [0] * gone + [self._next(state) & 0xFFFF for state in self._states]
-            drawn += [0] * (BLOCK - len(drawn))
-            elements, scale = quantised_block(self._block, self.fmt, ROUNDINGS[rounding], drawn)
-            step = elements[gone : gone + self.lanes], scale
-            if out_ready:
-                self._states = [self._next(state) for state in self._states]
-                self._resident = self._resident[self.lanes :]
+            drawn = random_bits(self._seed, self._beat, self.lanes)
+            beat = self._resident[: self.lanes]
+            step = _elements(beat, self._scale, self.fmt, ROUNDINGS[rounding], drawn), self._scale
+        if leaves:
+            self._beat += 1
+            self._resident = self._resident[self.lanes :]
         if in_valid and in_ready:
             self._entered += values or []
             if len(self._entered) == BLOCK:
-                self._block = self._resident = self._entered
-                self._entered = []
+                self._scale = _scale(self._entered, self.fmt, self.scale_rounding)
+                self._resident, self._entered = self._entered, []
         return QuantiserOutputs(in_ready, there, step)
-
-    @staticmethod
-    def _next(x: int) -> int:
-        x ^= x << 13 & MASK
-        x ^= x >> 17
-        return x ^ x << 5 & MASK

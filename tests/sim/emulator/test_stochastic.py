@@ -12,10 +12,10 @@ from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.layer import RESULTS, Layer
-from tensordash_sim.core.results import Generators
-from tensordash_sim.core.rounding import mixed, stochastic
+from tensordash_sim.core.rounding import multiply_seeds, stochastic
 from tensordash_sim.emulator import RandomBits, contract, encode, result_bits
 from tensordash_sim.emulator import decode as values_of
+from tensordash_sim.emulator.random_bits import draw_beats
 from tensordash_sim.golden.numbers import round_fixed
 
 from .test_contraction import CASES, CORE, LAYERS, WIDE, drawn, fused
@@ -76,7 +76,7 @@ def test_seeds():
     assert (made[0] != made[2]).any()
     fields = [decode(bits) for bits in stochastic(program_of(layer, fp32=False), 9)]
     multiplies = [values for operation, values in fields if operation is not None and operation.name == "multiply"]
-    assert [values["seed"] for values in multiplies] == [mixed(9 + k) for k in range(len(multiplies))]
+    assert [values["seed"] for values in multiplies] == multiply_seeds(9, 0, len(multiplies)).tolist()
     assert len(multiplies) > 1
 
 
@@ -109,27 +109,15 @@ def test_rounding(name):
         assert made == (wanted if significand else bits >> 31 << (fmt.width - 1)), hex(bits)
 
 
-def draws(seeds: int, beats: int) -> np.ndarray:
-    """Random bits of the first column, for as many seeds, one beat after the other."""
-    states = np.array([mixed(seed) ^ 0x9E3779B9 for seed in range(seeds)], np.uint32)
-    made = np.empty((beats, seeds), np.uint16)
-    for beat in range(beats):
-        for shift in (13, -17, 5):
-            states ^= states << np.uint32(shift) if shift > 0 else states >> np.uint32(-shift)
-        made[beat] = states & np.uint32(0xFFFF)
-    for seed in (0, seeds - 1):
-        generators = Generators(mixed(seed), columns=1)
-        assert made[:50, seed].tolist() == [generators.beat()[0] for _ in range(50)]
-    return made.reshape(-1)
-
-
 @pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
 def test_bias(name):
     """10^7 numbers: on average the rounded ones are they, but for what 16 bits cannot tell, 2^-17 of a gap."""
     fmt, count = FORMATS[name], 10_000_000
     rng = np.random.default_rng(8)
     sums = encode((1 + rng.random(count)).astype(np.float32), FP32)
-    random = draws(10_000, 1_000)
+    random = np.empty((count // 4, 4), np.uint16)
+    draw_beats(8, 0, random)
+    random = random.reshape(-1)
     gap = 2.0**-fmt.fraction_bits
 
     def bias(how: np.ndarray | None) -> float:

@@ -31,15 +31,19 @@ def drawn(seed: int, blocks: int) -> np.ndarray:
     return made
 
 
+@pytest.mark.parametrize("scale_rounding", ["floor", "up"])
 @pytest.mark.parametrize("name", ["fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1"])
-def test_blocks_are_those_of_the_other_writing(name):
+def test_blocks_are_those_of_the_other_writing(name, scale_rounding):
     blocks = drawn(4, 300)
     random = np.random.default_rng(5).integers(0, 1 << 16, blocks.shape, dtype=np.uint16)
     ways = {"nearest": None, "stochastic": random, "zero": np.zeros_like(random)}
     for rounding, bits in ways.items():
-        wanted = quantise_blocks(blocks.view(np.float32), element(name), SCALES["e8m0"], random=bits)
+        how = {"random": bits, "scale_rounding": scale_rounding}
+        wanted = quantise_blocks(blocks.view(np.float32), element(name), SCALES["e8m0"], **how)
         for k, block in enumerate(blocks.tolist()):
-            elements, scale = quantised_block(block, element(name), rounding, random[k].tolist())
+            elements, scale = quantised_block(
+                block, element(name), rounding, random[k].tolist(), scale_rounding=scale_rounding
+            )
             assert (list(elements), scale) == (wanted.bits[k].tolist(), int(wanted.scales[k, 0])), (rounding, k)
 
 
@@ -53,6 +57,16 @@ def test_ends_of_the_range():
     assert quantised_block([largest] + 31 * [0], fmt)[0][0] == fmt.largest
     assert quantised_block([largest] + 31 * [0], fmt, "zero") == ((fmt.largest,) + 31 * (0,), 127 + 119)
     assert quantised_block(31 * [ONE] + [INFINITY | 1 << 31], fmt) == (32 * (0,), 0xFF)
+
+
+def test_scales_that_are_rounded_up():
+    """The largest element is the limit: 448 keeps its scale, the next number doubles it."""
+    fmt, limit = element("fp8_e4m3"), 0x43E00000  # 448
+    assert quantised_block([limit] + 31 * [0], fmt, scale_rounding="up") == ((0x7E,) + 31 * (0,), 127)
+    assert quantised_block([limit + 1] + 31 * [0], fmt, scale_rounding="up") == ((0x76,) + 31 * (0,), 128)
+    assert quantised_block([limit + 1] + 31 * [0], fmt) == ((0x7E,) + 31 * (0,), 127)
+    largest = INFINITY - 1
+    assert quantised_block([largest] + 31 * [0], fmt, scale_rounding="up")[1] == 127 + 120
 
 
 def test_beats_enter_where_others_leave():

@@ -154,11 +154,17 @@ def test_component(bench, geometry, check):
 
 
 @pytest.mark.parametrize(
-    ("fmt", "lanes"),
-    [("fp8_e4m3", 4), ("fp4_e2m1", 16), *(pytest.param(*both, marks=pytest.mark.slow) for both in QUANTISED)],
+    ("fmt", "lanes", "scale_rounding"),
+    [
+        ("fp8_e4m3", 4, "up"),
+        ("fp4_e2m1", 16, "floor"),
+        *(pytest.param(*each, "floor", marks=pytest.mark.slow) for each in QUANTISED),
+        *(pytest.param(*each, "up", marks=pytest.mark.slow) for each in QUANTISED),
+    ],
 )
-def test_block_quantiser(fmt, lanes, check):
+def test_block_quantiser(fmt, lanes, scale_rounding, check):
     scaled = {"format": fmt, "lanes": lanes, "depth": 2, "scale": "e8m0", "accumulator": "hopper"}
+    scaled |= {"scale_rounding": scale_rounding}
     check("block_quantiser", TileConfig(rows=1, columns=1, **scaled), effort=1.0, simulator=FOR_SMALL)
 
 

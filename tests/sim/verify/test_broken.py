@@ -160,10 +160,11 @@ class TestBlockQuantiser:
             (lambda self, inside: self.values.ready.eq(1), "comb", "golden says ready False"),
             (lambda self, inside: self._converters[7].scale.eq(0), "comb", "step is"),
             (lambda self, inside: self._converters[3].stochastic.eq(0), "comb", "step is"),
-            (lambda self, inside: self._converters[3].random.eq(self._generators[2].bits), "comb", "step is"),
-            (lambda self, inside: self._generators[2].start.eq(0), "comb", "payload is undefined"),
-            (lambda self, inside: self._generators[5].step.eq(1), "comb", "step is"),
-            (lambda self, inside: self._generators[5].seed.eq(self.seed), "comb", "step is"),
+            (lambda self, inside: self._converters[3].random.eq(self._random.bits[2]), "comb", "step is"),
+            (lambda self, inside: self._random.start.eq(0), "comb", "golden says valid False"),
+            (lambda self, inside: self._random.step.eq(1), "comb", "step is"),
+            (lambda self, inside: self._random.seed.eq(0), "comb", "step is"),
+            (lambda self, inside: self._random.step.eq(self.rounding[0] & inside["moves_out"]), "comb", "step is"),
         ],
     )
     def test_faults(self, caught, sabotage, fault, domain, message):

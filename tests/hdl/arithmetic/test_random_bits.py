@@ -1,0 +1,83 @@
+"""The generator of random bits against the golden one, and converters where a draw just fails to carry."""
+
+import random
+
+import pytest
+from amaranth.sim import Simulator
+
+from tensordash.arithmetic.converter import Converter
+from tensordash.arithmetic.random_bits import RandomBits
+from tensordash.arithmetic.result_converter import ResultConverter
+from tensordash.configuration.formats import FORMATS, FloatFormat
+from tensordash_sim.golden.numbers import round_fixed
+from tensordash_sim.golden.random_bits import random_bits
+
+SEEDS = (0, 0xFFFFFFFF, 1, 0x80000000, 0x9E3779B9)
+ONE_EXPONENT = 127
+
+
+def element(name: str) -> FloatFormat:
+    fmt = FORMATS[name]
+    assert isinstance(fmt, FloatFormat)
+    return fmt
+
+
+@pytest.mark.parametrize("columns", [1, 6])
+def test_every_cycle(columns):
+    """Seeds, steps and pauses; a start in any state; seed 0 after a reset."""
+    generator, rng = RandomBits(columns=columns), random.Random(columns)
+    simulator = Simulator(generator)
+    simulator.add_clock(1e-9)
+
+    async def compare(context):
+        seed = beat = 0
+        filling = 2
+        for cycle in range(200):
+            start, step = cycle % 40 == 39 or rng.random() < 0.05, not filling and rng.random() < 0.7
+            given = rng.choice(SEEDS)
+            context.set(generator.start, start)
+            context.set(generator.seed, given)
+            context.set(generator.step, step)
+            assert context.get(generator.ready) == (not filling), f"cycle {cycle}"
+            if not filling:
+                drawn = [context.get(bits) for bits in generator.bits]
+                assert drawn == random_bits(seed, beat, columns), f"cycle {cycle}"
+            filling = max(filling - 1, 0)
+            beat += step
+            if start:
+                seed, beat, filling = given, 0, 2
+            await context.tick()
+
+    simulator.add_testbench(compare)
+    simulator.run()
+
+
+@pytest.mark.parametrize("name", ["fp16", "bf16", "fp8_e4m3", "fp8_e5m2"])
+@pytest.mark.parametrize("of_results", [False, True])
+def test_what_16_bits_do_not_hold_does_not_carry(name, of_results):
+    """Rests whose upper 16 bits make all ones with the draw, or one more; the bits below them, which do not count."""
+    fmt, rng = element(name), random.Random(name)
+    converter = ResultConverter(fmt=fmt, relu=False, stochastic=True) if of_results else Converter(fmt=fmt)
+    simulator = Simulator(converter)
+    cut = 23 - fmt.fraction_bits
+
+    async def compare(context):
+        context.set(converter.stochastic, 1)
+        if of_results:
+            context.set(converter.offset, fmt.bias - ONE_EXPONENT)
+        for _ in range(400):
+            drawn = rng.getrandbits(16)
+            places = min(cut + rng.randrange(0, 8), 23) if fmt.bias < ONE_EXPONENT else cut  # that are cut off
+            field = ONE_EXPONENT - (fmt.bias - 1 + places - cut if fmt.bias < ONE_EXPONENT else 0)
+            rest = (0xFFFF - drawn + rng.choice((0, 0, 1))) & 0xFFFF
+            below = rng.getrandbits(max(places - 16, 0))
+            fraction = rng.getrandbits(23) >> places << places | rest << places >> 16 | below
+            context.set(converter.value, field << 23 | fraction)
+            context.set(converter.random, drawn)
+            significand = fraction | 1 << 23
+            golden = round_fixed(significand, field - ONE_EXPONENT - 23, fmt, "stochastic", drawn)
+            found = context.get(converter.result) & ((1 << fmt.width) - 1)
+            assert found == golden, f"{significand:#x} * 2**{field - 150}, draw {drawn:#x}"
+
+    simulator.add_testbench(compare)
+    simulator.run()
