@@ -94,6 +94,9 @@ def _block(random: Random, fmt: FloatFormat, bits: Sequence[int]) -> list[int]:
         made.append(random.getrandbits(1) << 31 | field << 23 | fraction)
         if random.random() < 0.2:
             made[-1] &= 1 << 31
+    if random.random() < 0.3:  # the largest value is next to the largest element, or is it
+        limit = fmt.largest << (23 - fmt.fraction_bits) & 0x7FFFFF
+        made[random.randrange(BLOCK)] = max(top, 1) << 23 | limit + random.choice((-1, 0, 0, 1))
     if kind == "special":
         made[random.randrange(BLOCK)] = random.choice(SPECIAL)
     return made
