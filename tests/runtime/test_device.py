@@ -4,6 +4,7 @@ import os
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,13 @@ def test_matrix_products_of_fp16(device: Device, n: int, k: int, m: int) -> None
     assert np.array_equal(got, wanted.numpy())
 
 
-def test_stochastic_rounding(verilator: Device) -> None:
+@pytest.mark.parametrize("seed", [0, 2**32 - 1])
+def test_stochastic_rounding(verilator: Device, seed: int) -> None:
     """The same bits on every backend, others in every operation; float32 results do not know it."""
     config, (a, b) = verilator.config, (drawn((9, 30), seed=1), drawn((30, 7), seed=2))
     results = []
     for backend in BACKENDS:
-        with Device(config, backend, memory_bytes=1 << 20, rounding="stochastic", rounding_seed=5) as device:
+        with Device(config, backend, memory_bytes=1 << 20, rounding="stochastic", rounding_seed=seed) as device:
             results.append([device.matmul(a, b) for _ in range(2)])
             assert torch.equal(device.matmul(a.float(), b.float()), verilator.matmul(a.float(), b.float()))
             assert device.operations == 3
@@ -70,6 +72,40 @@ def test_stochastic_rounding(verilator: Device) -> None:
         assert not torch.equal(first, second)
     exact, gap = a.double() @ b.double(), 2.0**-10
     assert ((results[0][0].double() - exact).abs() <= exact.abs() * gap).all()
+
+
+def test_results_of_a_beat_round_independently() -> None:
+    """At a rest of one half, how many of the four results of a row and of a column round up is binomial, over seeds."""
+    count = 100
+    a, b = np.ones((8, 2), np.float16), np.array([[1.0], [2.0**-11]], np.float16).repeat(8, 1)
+    up = np.empty((count, 8, 8), bool)
+    for seed in range(count):
+        with Device("core", rounding="stochastic", rounding_seed=seed) as device:
+            up[seed] = device.matmul(a, b) > 1
+    wanted = count * np.array([1, 4, 6, 4, 1]) / 16
+    for sums in (up.reshape(count, 8, 2, 4).sum(3), up.reshape(count, 2, 4, 8).sum(2)):
+        for group in sums.reshape(count, -1).T:
+            found = np.bincount(group, minlength=5)
+            assert ((found - wanted) ** 2 / wanted).sum() < 30
+
+
+def test_operations_of_neighbouring_seeds_differ() -> None:
+    """Operation n + 1 of seed 0 does not round as operation n of seed 1."""
+    a, b = drawn((9, 30), seed=1), drawn((30, 7), seed=2)
+    results = []
+    for seed in (0, 1):
+        with Device("core", rounding="stochastic", rounding_seed=seed) as device:
+            results.append([device.matmul(a, b) for _ in range(3)])
+    for first in results[0]:
+        assert not any(torch.equal(first, second) for second in results[1])
+
+
+def test_scales_that_are_rounded_up() -> None:
+    """Values that exceed the largest element at the lower scale no longer saturate."""
+    a, b = torch.full((1, 32), 511.0), torch.eye(32)
+    with Device("mxfp8") as floor, Device(replace(load_preset("mxfp8"), scale_rounding="up")) as up:
+        assert torch.equal(floor.matmul(a, b), torch.full((1, 32), 448.0))
+        assert torch.equal(up.matmul(a, b), torch.full((1, 32), 512.0))
 
 
 def test_rounding_toward_zero(verilator: Device) -> None:

@@ -17,7 +17,7 @@ lint_off -rule DECLFILENAME -file "*{prefix}_memories.v"
 """
 
 QUANTISER = """\
-// A quantiser with its converters and generators.
+// A quantiser with its converters and random bits.
 lint_off -rule DECLFILENAME -file "*{prefix}_block_quantiser.v"
 """
 
@@ -57,7 +57,6 @@ UNUSED = {
     "ends": "Places in a beat: what is asked for is the beat.",
     "entry": "Places in a beat: what is asked for is the beat.",
     "exponent": "The range of the operands leaves the highest bit zero.",
-    "generator_*__seed": "Of bits that are the same, one is used.",
     "interrupt_enable": "The register has the bits that there are causes.",
     "kept_*": "Values that stay where they are do not need to be chosen.",
     "m_axi_bid": "All writes have one ID.",
