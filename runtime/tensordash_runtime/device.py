@@ -349,8 +349,8 @@ class Device:
         values = output_values(self.config, geometry, work, bias, mask)
         self._see_room(work)
         values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
-        how = {"seed": self._rounding_seed, "operation": number, "toward_zero": self._toward_zero}
-        ran = backend.run(Job(work=work, values=values, **how))
+        job = Job(work=work, values=values, seed=self._rounding_seed, operation=number, toward_zero=self._toward_zero)
+        ran = backend.run(job)
         self.operations += 1
         made = geometry_values(geometry, RESULTS[operation], ran.bits)
         result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])

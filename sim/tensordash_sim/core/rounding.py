@@ -16,15 +16,15 @@ Z0 = "11111010001001010110000111001101111101000100101011000011100110"
 """The constants of SIMON32/64's key schedule."""
 
 
-def multiply_seeds(seed: int, operation: int, count: int) -> NDArray[np.uint32]:
-    """The seeds of an operation's first multiplies: their numbers, encrypted with SIMON32/64.
+def multiply_seeds(seed: int, operation: int, count: int, first: int = 0) -> NDArray[np.uint32]:
+    """Encrypt the numbers of an operation's multiplies with SIMON32/64: their seeds.
 
     Parameters
     ----------
     seed, operation : int
         The key's lower and upper half: the user's seed, and the operation's number.
-    count : int
-        Multiplies.
+    count, first : int
+        How many multiplies, and the first one's number.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def multiply_seeds(seed: int, operation: int, count: int) -> NDArray[np.uint32]:
     """
     require_int("seed", seed, 0, MAX_SEED)
     require_int("operation", operation, 0, MAX_SEED)
-    return _simon32(np.arange(count, dtype=np.uint32), operation << 32 | seed)
+    return _simon32(np.arange(first, first + count).astype(np.uint32), operation << 32 | seed)
 
 
 def _simon32(blocks: NDArray[np.uint32], key: int) -> NDArray[np.uint32]:
@@ -51,11 +51,13 @@ def _simon32(blocks: NDArray[np.uint32], key: int) -> NDArray[np.uint32]:
         mixed = (keys[-1] >> 3 | keys[-1] << 13) & 0xFFFF ^ keys[-3]
         mixed ^= (mixed >> 1 | mixed << 15) & 0xFFFF
         keys.append(~keys[-4] & 0xFFFF ^ mixed ^ int(Z0[k]) ^ 3)
-    left, right = (blocks >> 16).astype(np.uint16), blocks.astype(np.uint16)
+    left, right = blocks >> np.uint32(16), blocks & np.uint32(0xFFFF)
     for each in keys:
-        turned = [left << places | left >> (16 - places) for places in (1, 8, 2)]
-        left, right = right ^ turned[0] & turned[1] ^ turned[2] ^ np.uint16(each), left
-    return left.astype(np.uint32) << 16 | right
+        # Rotations to the left: a half is twice there, so that its upper bits come in below.
+        double = left << np.uint32(16) | left
+        by_1, by_8, by_2 = (double >> np.uint32(16 - places) for places in (1, 8, 2))
+        left, right = (right ^ by_1 & by_8 ^ by_2 ^ np.uint32(each)) & np.uint32(0xFFFF), left
+    return left << np.uint32(16) | right
 
 
 def stochastic(descriptors: Sequence[int], seed: int, operation: int = 0) -> list[int]:

@@ -73,6 +73,18 @@ def test_a_tile_without_scales_does_not_mention_them():
     assert TileConfig().digest == "8cb5253bd6bd1349"
 
 
+def test_rounding_of_scales():
+    floor = TileConfig.from_toml(f"[tile]\n{MXFP8}")
+    up = TileConfig.from_toml(f"[tile]\n{MXFP8}", ["tile.scale_rounding=up"])
+    assert TileConfig.from_toml(up.to_toml()) == up
+    assert up.digest != floor.digest
+    with pytest.raises(ConfigError, match="^tile.scale_rounding must be one of floor, up, not 'even'$"):
+        TileConfig.from_toml(f"[tile]\n{MXFP8}", ["tile.scale_rounding=even"])
+    wanted = '^tile.scale_rounding must be "floor" unless tile.scale is "e8m0", not "up" with "e4m3"$'
+    with pytest.raises(ConfigError, match=wanted):
+        TileConfig.from_toml(f"[tile]\n{NVFP4}", ["tile.scale_rounding=up"])
+
+
 def test_widths():
     nvfp4, mxfp8 = (TileConfig.from_toml(f"[tile]\n{table}") for table in (NVFP4, MXFP8))
     assert accumulator_shape(nvfp4.numerics) == (43 + 1 + 16, -20)

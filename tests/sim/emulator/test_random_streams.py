@@ -83,7 +83,7 @@ def worst_correlation(streams: list[Draws]) -> float:
     worst = 0.0
     for place in (None, 15, 14, 0):
         signals = np.array([stream if place is None else stream >> place & 1 for stream in streams], np.float64)
-        found = np.corrcoef(signals)
+        found = np.asarray(np.corrcoef(signals))
         worst = max(worst, float(np.abs(found[np.triu_indices(len(streams), 1)]).max()))
     return worst * len(streams[0]) ** 0.5
 

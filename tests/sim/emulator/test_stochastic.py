@@ -127,3 +127,10 @@ def test_bias(name):
     noise = 5 * (1 / 6 / count) ** 0.5  # five standard deviations
     assert abs(bias(random) + 2**-17) < noise
     assert bias(np.zeros(count, np.uint16)) < -0.4  # it would be seen
+
+
+def test_seeds_of_multiplies_are_simon_s():
+    """The published test vector of SIMON32/64: the multiply's number is the plaintext."""
+    key, number = 0x1918_1110_0908_0100, 0x6565_6877
+    seed, operation = key & 0xFFFFFFFF, key >> 32
+    assert int(multiply_seeds(seed, operation, 1, first=number)[0]) == 0xC69B_E9BB
