@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from amaranth.hdl import Cat, Const, Module, Signal, Value
-from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
@@ -63,7 +62,7 @@ class RandomBits(Block):
                 "start": In(1),
                 "step": In(1),
                 "ready": Out(1),
-                "bits": Out(ArrayLayout(RANDOM_BITS, columns)),
+                "bits": Out(RANDOM_BITS).array(columns),
             }
         )
 
