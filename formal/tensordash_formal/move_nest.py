@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import Operation
@@ -35,21 +35,31 @@ class MoveNest(GivenDescriptor):
     ----------
     runs : Signal
         To be driven: a run of a plain move is asked for.
+    places_bits : int
+        Bits of the number of a group in memory.
     over : Signal
         All have been.
     turns : list of Signal
         Of each loop, this one and those to come.
     places : list of Signal
-        Groups in memory: where the turn of each loop began, of the innermost where the run does.
+        Groups in memory: where the turn of each loop began, of the innermost where the run does. As integers, as long
+        as no run outside of all addresses was asked for.
+    outside : Signal
+        The run does not begin within the addresses that there are.
+    gone : Signal
+        Such a run was asked for.
     """
 
     def __init__(self, m: Module, command: Any, operation: Operation, config: CoreConfig) -> None:
         super().__init__(m, command, operation)
         self.config, self.shift = config, config.group_bytes.bit_length() - 1
-        bits = config.address_bits - self.shift
+        bits = self.places_bits = config.address_bits - self.shift
         self.runs, self.over = Signal(name="nest_runs"), Signal(name="over")
         self.turns = [Signal(16, name=f"turns_{k}") for k in LOOPS]
-        self.places = [Signal(bits, name=f"place_{k}") for k in LOOPS]
+        # One stride from where a run may be does not leave these.
+        self.places = [Signal(signed(max(bits, WORD) + 2), name=f"place_{k}") for k in LOOPS]
+        self.outside, self.gone = Signal(name="nest_outside"), Signal(name="nest_gone")
+        m.d.comb += self.outside.eq(self.places[0][bits:].any())
         counts = [self[f"count_{k}"] for k in LOOPS]
         ends = [turn == 1 for turn in self.turns]
         # Loop k steps if all inside of it are at their ends; those begin anew where it stands then.
@@ -60,10 +70,12 @@ class MoveNest(GivenDescriptor):
                 m.d.sync += self.turns[k].eq(self.turns[k] - 1)
                 m.d.sync += [each.eq(self.places[k] + self[f"stride_{k + 1}"]) for each in self.places[: k + 1]]
         with m.If(self.runs):
+            m.d.sync += self.gone.eq(self.gone | self.outside)
             m.d.sync += self.over.eq(Cat(ends).all())
         with m.If(self.loads):
             m.d.sync += [turn.eq(count) for turn, count in zip(self.turns, counts, strict=True)]
             m.d.sync += [*(place.eq(self.memory(self.shift)) for place in self.places), self.over.eq(0)]
+            m.d.sync += self.gone.eq(0)
 
     def memory(self, skipped: int) -> Value:
         """The descriptor's address in memory, without its lowest bits."""

@@ -9,6 +9,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
 from tensordash.configuration.preset import load_any_preset
 from tensordash.core.command_queue import AHEAD, CommandQueue
+from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 from tensordash_axi import Axi4Rules
 
@@ -46,6 +47,11 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.drive(dut.queue_base, base)
     harness.drive(dut.queue_size, size)
     harness.assume(base[: BYTES.bit_length() - 1] == 0)
+    # Bounds are of the proof `core_axi`; here no descriptor is refused.
+    harness.drive(
+        dut.bounds, Const(-1, 2 * (config.address_bits - PAGE_BITS) + 1) << config.address_bits - PAGE_BITS + 1
+    )
+    harness.assume(base + (Const(BYTES) << size) <= 1 << config.address_bits)
     harness.assume(_less(dut.tail, past(dut.tail)) <= 1 << RING)
     passed = Signal(32)  # descriptors whose last beat has passed
     harness.assume(_less(dut.tail, passed) <= 1 << RING)
@@ -74,14 +80,14 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("no_more_are_asked_for_than_the_window_holds", _less(asked, dut.done) < config.window, when=offered)
     harness.claim("beats_pass_once_and_in_order", comes, when=passes)
     harness.claim("beats_pass_once_and_in_order", passes, when=comes & ~dut.halt & ~ResetSignal())
-    payload = Cat(axi.rdata, axi.rresp[1])
+    payload = Cat(axi.rdata, axi.rresp[1], Const(0, 1))
     harness.claim("beats_pass_unchanged", Value.cast(out.payload) == payload, when=passes)
     harness.claim("none_is_lost_and_none_repeated", _less(asked, passed) == on_way, when=~halted)
     harness.claim("head_counts_those_that_have_passed", dut.head == passed)
 
     left = harness.probe("reader.left", dut.beats.bit_length())
     chosen = harness.probe("asked", 32)  # those that the reader was asked for
-    beat = harness.probe("reader.beat", len(axi.araddr) - dut._reader.skipped)
+    beat = harness.probe("reader.beat", len(axi.araddr) - dut._reader.skipped + 1)
     waits = left != 0
     harness.lemma(harness.probe("beat", 2) == beats)
     harness.lemma(harness.probe("reader.on_way", AHEAD.bit_length()) == on_way)
@@ -91,6 +97,8 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     for index, read in enumerate(rules.reads[0].entries):
         harness.lemma(read.len == dut.beats - 1, when=~halted & (on_way > index))
     harness.lemma(_less(chosen, asked) == waits, when=~halted)
+    harness.lemma(~waits | ~beat[-1])
+    harness.lemma(~harness.port("reader.outside", 1) & ~harness.probe("refuses", 1))
     harness.lemma(~waits | ((left == dut.beats) & ((beat & (dut.beats - 1)) == 0)))
     harness.lemma(beat == address[dut._reader.skipped :], when=waits & ~halted)
     harness.lemma(_less(dut.tail, chosen) <= 1 << RING, when=~halted)

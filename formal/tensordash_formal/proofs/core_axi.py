@@ -7,10 +7,13 @@ from amaranth.hdl import Cat, Const, Module, Mux, ResetSignal, Signal, Value
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
+from tensordash.core.command_queue import CommandQueue
 from tensordash.core.core import Core
 from tensordash.core.registers import Registers
+from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.axi_writer import MOST_ON_WAY, AxiWriter
+from tensordash.movers.load import Load
 from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash_axi import Axi4Rules
 
@@ -67,17 +70,48 @@ class PortHarness(Harness):
                 self.claim(rule.name, holds, when=applies)
         size = (config.axi_bits // 8).bit_length() - 1
         for channel in ("ar", "aw") if claimed else ():
-            burst, width, lock, cache = (
-                getattr(axi, f"{channel}{name}") for name in ("burst", "size", "lock", "cache")
+            burst, width, lock, cache, prot = (
+                getattr(axi, f"{channel}{name}") for name in ("burst", "size", "lock", "cache", "prot")
             )
             self.claim(
                 "bursts_are_whole_and_incr",
-                (burst == 1) & (width == size) & ~lock & cache[1],
+                (burst == 1) & (width == size) & ~lock & (cache == config.axi_cache) & (prot == config.axi_prot),
                 when=getattr(axi, f"{channel}valid"),
             )
         self._readers()
         self._writer()
         self._store()
+        self._bounds(claimed)
+
+    def _bounds(self, claimed: bool) -> None:
+        """Every address is within the bounds that the registers had when its burst was first offered.
+
+        An address that waits stays, whatever is written to the registers meanwhile; nothing is claimed of that one.
+        """
+        config, axi = self.config, self.dut.m_axi
+        bits = config.address_bits - PAGE_BITS
+        bounds = self.port("registers.bounds", 2 * bits + 1)
+        base, limit = bounds[: bits + 1], bounds[bits + 1 :]
+        before = Signal(len(bounds))
+        self.m.d.sync += before.eq(bounds)
+        fresh = []
+        for name in ("command_queue.reader", "load.reader", "store.writer"):
+            skipped = (config.axi_bits // 8).bit_length() - 1
+            offered = self.probe(f"{name}.offered", 1)
+            beat = self.probe(f"{name}.beat", config.address_bits - skipped + 1)
+            changed = Signal(name=f"{name.partition('.')[0]}_bounds_changed")  # since it was first offered
+            waits = Signal(name=f"{name.partition('.')[0]}_waits")
+            self.m.d.comb += waits.eq(offered & (changed | (bounds != before)))
+            self.m.d.sync += changed.eq(waits)
+            page = beat[PAGE_BITS - skipped :]
+            self.lemma((base <= page) & (page <= limit), when=offered & ~waits)
+            fresh.append(~waits)
+        first, second, writer = fresh
+        for channel, applies in {"ar": Mux(axi.arid, second, first), "aw": writer}.items() if claimed else ():
+            page = getattr(axi, f"{channel}addr")[PAGE_BITS:]
+            valid = getattr(axi, f"{channel}valid")
+            self.claim(f"{channel}_is_not_below_the_base", base <= page, when=valid & applies & (base != 0))
+            self.claim(f"{channel}_is_not_above_the_limit", page <= limit, when=valid & applies & ~limit.all())
 
     def _readers(self) -> None:
         """The state of both readers and of what is between them and the port."""
@@ -94,7 +128,7 @@ class PortHarness(Harness):
             self.lemma(on_way <= most)
             self.lemma((left != 0) & (on_way < most), when=stands)
         queue = self.dut.command_queue
-        beat = self.probe("command_queue.reader.beat", self.config.address_bits - queue._reader.skipped)
+        beat = self.probe("command_queue.reader.beat", self.config.address_bits - queue._reader.skipped + 1)
         # A descriptor is asked for as a whole.
         left = self._left("command_queue.reader", 0)
         self.lemma((left == 0) | ((left == queue.beats) & ((beat & (queue.beats - 1)) == 0)))
@@ -248,6 +282,19 @@ def _first_pushes_in(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.araddr.eq(Mux(outer.first.arvalid, outer.first.araddr, outer.second.araddr))
 
 
+def _sees_no_base(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.bounds.base.eq(0)
+
+
+def _sees_no_limit(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.bounds.limit.eq(-1)
+
+
+def _base_is_lower(m: Module, sound: Any, outer: Any) -> None:
+    base = outer.bounds.base
+    m.d.comb += sound.bounds.base.eq(Mux(base == 0, 0, base - 1))
+
+
 def _resets_at_once(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.restart.eq(outer.halt)
 
@@ -270,6 +317,12 @@ BROKEN = (
     # 16 may be on their way.
     _broken("ar_limit", "reads are not counted", _asks_without_end("ar"), AxiReader, depth=20),
     _broken("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
+    _broken("bursts_are_whole_and_incr", "AWPROT is privileged", _port("awprot", 1), Core),
+    _broken("ar_is_not_below_the_base", "descriptors are read below the base", _sees_no_base, CommandQueue, 18),
+    _broken("ar_is_not_above_the_limit", "loads have no limit", _sees_no_limit, Load),
+    _broken("ar_is_not_below_the_base", "a reader's base is a page too low", _base_is_lower, AxiReader),
+    _broken("aw_is_not_below_the_base", "a writer has no base", _sees_no_base, AxiWriter),
+    _broken("aw_is_not_above_the_limit", "a writer has no limit", _sees_no_limit, AxiWriter),
     _broken("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
     _broken("aw_stays", "AWVALID is taken back", _gives_up("aw"), AxiWriter),
     _broken("aw_stable", "AWADDR changes while it waits", _moves("aw"), AxiWriter),

@@ -126,6 +126,8 @@ class Wired(Harness):
         self._is("control", "command_queue.halt", at("registers.halt") | at("sequencer.failed"))
         for unit in ("load", "store"):
             self._is("control", f"{unit}.halt", at("registers.halt"))
+        for unit in ("command_queue", "load", "store"):
+            self._is("control", f"{unit}.bounds", at("registers.bounds"))
         self._is("control", "irq", at("registers.irq"))
         for unit in RESET:
             self.claim("resets", self.port(f"{unit}.rst", 1) == (ResetSignal() | at("registers.restart")))
@@ -209,6 +211,7 @@ BROKEN = (
     _broken("counters", "steps are counted up to 2^28", Tile, _taken(lambda unit: unit.steps, _stuck(28))),
     _broken("counters", "a tile's counters are no copies", Tile, _given(lambda unit: unit.snapshot, _stuck(0, 1))),
     _broken("control", "a load does not halt", Load, _given(lambda unit: unit.halt, _stuck(0))),
+    _broken("control", "the limit of stores lacks a bit", Store, _given(lambda unit: unit.bounds, _stuck(45, 1))),
     _broken("control", "the tail has 12 bits", CommandQueue, _given(lambda unit: unit.tail, _stuck(12))),
     _broken("resets", "a soft reset begins at once", Registers, _taken(lambda unit: unit.restart, _stuck(0, 1))),
 )

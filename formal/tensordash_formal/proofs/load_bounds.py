@@ -19,7 +19,7 @@ from ..proof import Broken, Proof
 
 __all__ = ["PROOF"]
 
-WAIT, FIRST, RUNS, TABLE, DRAIN, UNITS = range(6)
+WAIT, FIRST, RUNS, TABLE, DRAIN, STOP, UNITS = range(7)
 COUNT_BITS, WORD = 24, 32
 """Of groups and beats that are counted beside the hardware."""
 
@@ -113,7 +113,7 @@ class Bounded(Harness):
         m, given = self.m, self.given
         shift = self.dut.beats.bit_length() - 1
         valid, ready = (self.port(f"reader.request_{name}", 1) for name in ("valid", "ready"))
-        bits = self.config.address_bits - self.dut.skipped
+        bits = self.config.address_bits - self.dut.skipped + 1
         payload = self.port("reader.request_payload", bits + self.dut._reader.count_bits)
         self.count = payload[bits:]
         m.d.comb += given.runs.eq(valid & ready & ~self.compressed)
@@ -167,6 +167,7 @@ class Bounded(Harness):
         got, came = self.probe("inflate.got", COUNT_BITS), self.probe("inflate.given", COUNT_BITS)
         address = self.probe("walk_address", 17)
         self.lemma((state != TABLE) & (state != UNITS), when=plain)
+        self.lemma((left == 0) & (self.owed == 0), when=state == STOP)
         self.lemma((got == 0) & (came == 0) & (self.written == 0), when=state == FIRST)
         self.lemma(came == self.written, when=plain)
         self.lemma(got + self.owed + left <= self.asked * beats, when=plain)
@@ -179,10 +180,10 @@ class Bounded(Harness):
         # Of compressed ones.
         compressed = begun & self.compressed
         comes, more = self.probe("inflate.comes", 1), self.probe("inflate.left", 16)
-        self.lemma(state == DRAIN, when=comes)
+        self.lemma((state == DRAIN) | (state == STOP), when=comes)
         self.lemma(compressed & (came == self.written), when=comes)
         self.lemma(more + self.written == given["count_0"], when=comes)
-        self.lemma(self.written == 0, when=compressed & (state != DRAIN))
+        self.lemma(self.written == 0, when=compressed & (state != DRAIN) & (state != STOP))
         self.lemma(self.asked == given["count_0"], when=compressed)
         self.lemma(address == first, when=compressed)
         looked = (state == TABLE) | (state == UNITS) | comes

@@ -2,12 +2,13 @@
 
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS
 from tensordash.configuration.preset import load_any_preset
+from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.axi_writer import AxiWriter
 from tensordash.movers.deflate import Deflate
 from tensordash.movers.store import Store
@@ -42,7 +43,7 @@ class Bounded(Harness):
         self.assume((given.beat != 0) | known)
         self.assume(given.legal(payload) | ((given.beat != 0) & self.records))
         self.assume(dut.halt | ~self.past(dut.halt))
-        self.bits = config.address_bits - dut.skipped  # of the number of a beat in memory
+        self.bits = config.address_bits - dut.skipped + 1  # of the number of a beat in memory, or one above all
         valid, ready = (self.port(f"writer.request_{name}", 1) for name in ("valid", "ready"))
         request = self.port("writer.request_payload", self.bits + dut._writer.count_bits)
         self.asks, self.beat, self.count = valid & ready, request[: self.bits], request[self.bits :]
@@ -77,13 +78,19 @@ class Bounded(Harness):
         dut, axi, given = self.dut, self.dut.axi, self.given
         shift = dut.beats.bit_length() - 1
         writes = axi.awvalid
-        self.claim("a_burst_is_of_what_was_asked_for", axi.awaddr[dut.skipped :] == self.next, when=writes)
+        there = Cat(axi.awaddr[dut.skipped :], Const(0, 1)) == self.next
+        self.claim("a_burst_is_of_what_was_asked_for", there, when=writes)
+        pages = axi.awaddr[PAGE_BITS:]
+        inside = (dut.bounds.base <= pages) & (pages <= dut.bounds.limit)
+        self.claim("a_burst_begins_within_the_bounds", inside, when=writes & ~self.past(writes & ~axi.awready))
         self.claim("a_burst_is_of_what_was_asked_for", axi.awlen < self.left, when=writes)
         self.claim("nothing_is_asked_for_without_a_descriptor", given.begun, when=self.asks)
         runs = given.runs
         self.claim("runs_are_those_of_the_loops", ~given.over, when=runs)
         place = Cat(Const(0, shift), given.places[0]) if shift else given.places[0]
-        self.claim("a_run_is_where_the_loops_say", self.beat == place[: self.bits], when=runs)
+        where = Mux(given.outside, self.beat[-1], self.beat == place[: self.bits])
+        self.claim("a_run_is_where_the_loops_say", where, when=runs)
+        self.claim("no_run_follows_one_above_all_addresses", ~given.gone, when=runs)
         self.claim("a_run_has_the_groups_that_stand_together", self.count == given["count_0"] << shift, when=runs)
         record = self.asks & self.records
         self.claim("a_record_is_written_once_where_it_shall_be", ~self.told, when=record)
@@ -102,6 +109,14 @@ class Bounded(Harness):
         self.lemma(left <= self.left)
         self.lemma((left == self.left) & (at == self.next), when=left != 0)
         self.lemma(left != 0, when=self.probe("writer.offered", 1))
+        # What lies above all addresses is dropped, and nothing is taken after it.
+        offered, outside = self.probe("writer.offered", 1), self.port("writer.outside", 1)
+        self.lemma(~at[-1], when=offered)
+        self.lemma(offered == self.past(self.dut.axi.awvalid & ~self.dut.axi.awready))
+        self.lemma(outside | ((left != 0) & at[-1] & ~offered), when=given.gone & begun & self.plain)
+        self.lemma(given["count_0"] != 0, when=(given.beat > 1) & ~self.records)
+        self.lemma(~self.probe("memory_outside", 1), when=begun & (state != UNITS) & (state != DRAIN))
+        self.lemma(self.probe("walk_outside", 1) == given.outside, when=self.plain & ~given.over & ~given.gone)
         # The walk.
         self.lemma((state == FIRST) | (state == RUNS) | (state == DRAIN), when=self.plain)
         self.lemma(~given.over, when=self.plain & ((state == FIRST) | (state == RUNS)))
@@ -111,13 +126,17 @@ class Bounded(Harness):
         recorded = (state == FIRST) | (state == RECORD) | (state == COUNTS) | (state == DRAIN)
         self.lemma(recorded, when=begun & self.records)
         self.lemma(~self.told, when=begun & self.records & ((state == FIRST) | (state == RECORD)))
-        walks = self.plain & ~given.over
+        walks = self.plain & ~given.over & ~given.gone
+        for place in given.places[1:]:
+            inside = ~place[given.places_bits :].any()
+            self.lemma(inside | (place == given.places[0]), when=walks)
         given.follow_turns(self, when=walks)
         for k in (1, 2):
             place = given.places[k - 1]
-            self.lemma(self.probe(f"walk_place_{k}", len(place)) == place, when=walks)
+            walked = self.probe(f"walk_place_{k}", given.places_bits)
+            self.lemma(walked == place[: given.places_bits], when=walks)
         memory = Cat(self.probe(f"descriptor_{k}", WORD) for k in (1, 2))[: self.config.address_bits]
-        self.lemma(memory[given.shift :] == given.places[2], when=walks)
+        self.lemma(memory[given.shift :] == given.places[2][: given.places_bits], when=walks)
         # What is below a beat is no register everywhere.
         still = (given.beat > 0) & (~begun | self.records)
         self.lemma(memory[dut.skipped :] == given.memory(dut.skipped), when=still)
@@ -131,6 +150,14 @@ def _is_one_further(m: Module, sound: Any, outer: Any) -> None:
 
 def _is_longer(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.awlen.eq(sound.axi.awlen + 1)
+
+
+def _has_no_limit(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.bounds.limit.eq(-1)
+
+
+def _goes_on(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.request.ready.eq(sound.request.ready | sound.outside)
 
 
 def _is_done_at_once(m: Module, sound: Any, outer: Any) -> None:
@@ -154,6 +181,8 @@ BROKEN = (
     _broken(
         "a_run_has_the_groups_that_stand_together", "a run has a group more", changed_word(4, lambda word: word + 1)
     ),
+    _broken("a_burst_begins_within_the_bounds", "the limit is ignored", _has_no_limit, AxiWriter),
+    _broken("no_run_follows_one_above_all_addresses", "requests are taken after a refusal", _goes_on, AxiWriter),
     _broken(
         "a_record_is_written_once_where_it_shall_be",
         "a record is a beat further",

@@ -20,6 +20,9 @@ __all__ = ["CoreConfig"]
 
 MOST_GROUPS = 1 << 16
 """Descriptors address groups in 16 bits."""
+MAX_PROT = 7
+CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
+"""Values of AxCACHE that AXI4 defines (ARM IHI 0022E, table A4-5)."""
 SWITCHES = ("bias", "scale", "relu", "mask", "stochastic", "compression")
 
 
@@ -47,6 +50,10 @@ class CoreConfig:
         Width of the AXI4 data bus, a power of two, 32 to 512 and no more than a group.
     address_bits : int
         Width of its addresses, 32 to 64.
+    axi_prot : int
+        AxPROT of every burst, 0 to 7. Bit 0: privileged; bit 1: non-secure; bit 2: instruction.
+    axi_cache : int
+        AxCACHE of every burst, a value that AXI4 defines. Bit 0: bufferable; bit 1: modifiable; bits 2 and 3: allocate.
     outstanding : int
         Read bursts on their way at once, 1 to 16.
     window : int
@@ -81,6 +88,8 @@ class CoreConfig:
     result_cycles: int = 2
     axi_bits: int = 128
     address_bits: int = 40
+    axi_prot: int = 0b000
+    axi_cache: int = 0b0011
     outstanding: int = 16
     window: int = 16
     bias: bool = True
@@ -107,6 +116,8 @@ class CoreConfig:
         if self.axi_bits > self.group_bits:
             raise ValueError(f"core.axi_bits must be at most a group, {self.group_bits}, not {self.axi_bits}")
         require_int("core.address_bits", self.address_bits, 32, 64)
+        require_int("core.axi_prot", self.axi_prot, 0, MAX_PROT)
+        _require_cache(self.axi_cache)
         require_int("core.outstanding", self.outstanding, 1, 16)
         _require_power("core.window", self.window, 4, 32)
         for name in SWITCHES:
@@ -275,6 +286,15 @@ class CoreConfig:
         document = {**self.to_mapping(), "tile": self.tile.digest}
         text = json.dumps(document, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _require_cache(value: Any) -> None:
+    """Check that AXI4 defines a value of AxCACHE."""
+    allowed = f"core.axi_cache must be one of {', '.join(map(str, CACHE_ATTRIBUTES))}, not {value!r}"
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(allowed)
+    if value not in CACHE_ATTRIBUTES:
+        raise ValueError(allowed)
 
 
 def _require_power(name: str, value: Any, low: int, high: int) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["COUNTERS", "ERRORS", "IDENTITY", "REGISTERS", "Bits", "Register", "named"]
+__all__ = ["COUNTERS", "ERRORS", "FORMAT_CODES", "IDENTITY", "REGISTERS", "Bits", "Register", "named"]
 
 IDENTITY = 0x54440001
 """What the first register says: "TD", and the version of the registers and descriptors."""
@@ -18,8 +18,12 @@ ERRORS = {
     "read": 8,
     "write": 9,
     "fetch": 10,
+    "bounds": 11,
 }
 """Codes of errors."""
+
+FORMAT_CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4}
+"""Codes of the operand formats in the register `formats`."""
 
 ACCESSES = ("ro", "rw", "w1c", "wo")
 
@@ -141,6 +145,17 @@ REGISTERS: tuple[Register, ...] = (
         ),
     ),
     Register(
+        name="formats",
+        offset=0x1C,
+        access="ro",
+        doc="operands and bus",
+        bits=_bits(
+            ("a", 0, 8, "format of side A, a code as below"),
+            ("b", 8, 8, "format of side B"),
+            ("axi_bits", 16, 16, "width of the memory bus in bits"),
+        ),
+    ),
+    Register(
         name="control",
         offset=0x20,
         access="rw",
@@ -208,6 +223,20 @@ REGISTERS: tuple[Register, ...] = (
         doc="counters",
         bits=_bits(("take", 0, 1, "copy all counters to their registers"), ("clear", 1, 1, "begin to count anew")),
     ),
+    Register(
+        name="bounds_base",
+        offset=0x54,
+        access="rw",
+        doc="the lowest address that the core may use, a multiple of 4096, low half",
+    ),
+    Register(name="bounds_base_high", offset=0x58, access="rw", doc="the same, high half"),
+    Register(
+        name="bounds_limit",
+        offset=0x5C,
+        access="rw",
+        doc="the highest address that the core may use; bits 11..0 read as ones; low half",
+    ),
+    Register(name="bounds_limit_high", offset=0x60, access="rw", doc="the same, high half"),
     *(
         Register(name=name, offset=_FIRST_COUNTER + 4 * i, access="ro", doc=f"copied counter: {doc}")
         for i, (name, doc) in enumerate(COUNTERS)

@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import BITS, BYTES
-from ..movers.axi import AxiReadSignature
+from ..movers.axi import AxiReadSignature, bounds_layout
 from ..movers.axi_reader import AxiReader, read_beat_layout
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
@@ -19,12 +19,15 @@ AHEAD = 2
 
 
 def fetched_layout() -> StructLayout:
-    """A beat of a descriptor, and whether memory answered its read with an error."""
-    return read_beat_layout(COMMAND_BITS)
+    """A beat of a descriptor, whether memory answered its read with an error, and whether it is outside the bounds."""
+    return StructLayout({**read_beat_layout(COMMAND_BITS).members, "outside": 1})
 
 
 class CommandQueue(Block):
     """Asks for a descriptor as soon as it is in the ring and there is a place for it, so that it can always be taken.
+
+    A descriptor outside of the bounds is not read. After all before it the queue offers beats that are marked, until it
+    is reset.
 
     Timing: a descriptor in as many cycles as it has beats of the bus, or in 4 if there are less. Of a beat of the bus
     that has several of a descriptor the first passes through, and the others wait here; when the next one can be taken
@@ -37,7 +40,7 @@ class CommandQueue(Block):
 
     Members
     -------
-    enable : In(1), queue_base : In(address_bits), queue_size : In(4), tail : In(32)
+    enable : In(1), queue_base : In(address_bits + 1), queue_size : In(4), tail : In(32)
         Of the registers.
     done : In(32)
         Descriptors that have left their places.
@@ -47,6 +50,8 @@ class CommandQueue(Block):
         Four beats for each, its lowest bits first.
     axi : Out(AxiReadSignature)
         To memory.
+    bounds : In(bounds_layout)
+        The pages of memory that it may read.
     halt : In(1), idle : Out(1)
         As of `AxiReader`.
 
@@ -67,13 +72,14 @@ class CommandQueue(Block):
         super().__init__(
             {
                 "enable": In(1),
-                "queue_base": In(config.address_bits),
+                "queue_base": In(config.address_bits + 1),
                 "queue_size": In(4),
                 "tail": In(32),
                 "done": In(32),
                 "head": Out(32),
                 "descriptors": Out(stream.Signature(fetched_layout())),
                 "axi": Out(AxiReadSignature(data_bits=config.axi_bits, address_bits=config.address_bits)),
+                "bounds": In(bounds_layout(config.address_bits)),
                 "halt": In(1),
                 "idle": Out(1),
             }
@@ -88,15 +94,17 @@ class CommandQueue(Block):
         asked = Signal(32)
         place = Signal(15)
         shift = BYTES.bit_length() - 1
-        address = Signal(config.address_bits - shift)
+        address = Signal(config.address_bits - shift + 1)  # the highest bit: above the highest address
+        in_ring = self.queue_base[shift:-1] + place
         wanted = Signal(32)
         m.d.comb += [
             wanted.eq(asked - self.done),
             place.eq(asked & ~(Const(-1, 15) << self.queue_size)),
-            address.eq(self.queue_base[shift:] + place),
+            address.eq(Cat(in_ring[:-1], in_ring[-1] | self.queue_base[-1])),
             reader.request.valid.eq(self.enable & (asked != self.tail) & (wanted < config.window)),
             reader.request.payload.beat.eq(Cat(Const(0, self.beats.bit_length() - 1), address)),
             reader.request.payload.count.eq(self.beats),
+            reader.bounds.eq(self.bounds),
             reader.halt.eq(self.halt),
             self.idle.eq(reader.idle),
         ]
@@ -104,7 +112,12 @@ class CommandQueue(Block):
             m.d.sync += asked.eq(asked + 1)
         beat = Signal(range(COMMAND_BEATS))
         self._convert(m)
-        with m.If(out.valid & out.ready):
+        refuses = Signal()  # all before the descriptor that is outside have passed
+        with m.If(reader.outside & reader.idle & (beat == 0)):
+            m.d.sync += refuses.eq(1)
+        with m.If(refuses):
+            m.d.comb += [out.valid.eq(1), out.payload.outside.eq(1)]
+        with m.If(out.valid & out.ready & ~refuses):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == COMMAND_BEATS - 1):
                 m.d.sync += self.head.eq(self.head + 1)

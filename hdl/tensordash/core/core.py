@@ -154,6 +154,7 @@ class Core(Block):
             registers.error_index.eq(sequencer.done),
             registers.ended.eq(sequencer.ended),
             registers.idle.eq(Cat(each.idle for each in halted).all()),
+            *(each.bounds.eq(registers.bounds) for each in halted),
             # Behind an error nothing is fetched, whatever there is.
             *(each.halt.eq(registers.halt | (sequencer.failed if each is queue else 0)) for each in halted),
         ]
@@ -163,7 +164,7 @@ class Core(Block):
         load, store, arbiter = self.units["load"], self.units["store"], self.read_arbiter
         wiring.connect(m, self.command_queue.axi, arbiter.first)
         wiring.connect(m, load.axi, arbiter.second)
-        m.d.comb += fixed(self.m_axi)
+        m.d.comb += fixed(self.m_axi, prot=self.config.axi_prot, cache=self.config.axi_cache)
         m.d.comb += self.m_axi.awid.eq(0)
         for port in (arbiter.axi, store.axi):
             for name, member in port.signature.members.items():

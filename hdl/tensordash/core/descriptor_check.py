@@ -152,6 +152,9 @@ class DescriptorCheck(Block):
             unaligned = Mux(self.data[load["compressed"].low], memory[:4].any(), memory[:group_bits].any())
             found.append(moves & unaligned)
             found.append((code == OPERATIONS["record"].code) & memory[:5].any())
+        for name, concerned in (("memory", moves | (code == OPERATIONS["record"].code)), ("table", compressed)):
+            if (high := parts[f"{name}_high"]) is not None:
+                found.append(concerned & high[self.config.address_bits - len(high) :].any())
         for name in ("count_1", "count_2", "count_3"):
             count = parts[name]
             if count is not None:

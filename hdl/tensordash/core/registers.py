@@ -8,8 +8,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.core_config import CoreConfig
-from ..configuration.registers import COUNTERS, IDENTITY, REGISTERS, Register, named
-from ..movers.axi import AxiLiteSignature
+from ..configuration.registers import COUNTERS, FORMAT_CODES, IDENTITY, REGISTERS, Register, named
+from ..movers.axi import PAGE_BITS, AxiLiteSignature, bounds_layout
 
 __all__ = ["ADDRESS_BITS", "Registers"]
 
@@ -39,8 +39,10 @@ class Registers(Block):
     -------
     axi : In(AxiLiteSignature)
         The port.
-    enable : Out(1), queue_base : Out(address_bits), queue_size : Out(4), tail : Out(32)
-        Of the registers.
+    enable : Out(1), queue_base : Out(address_bits + 1), queue_size : Out(4), tail : Out(32)
+        Of the registers. The highest bit of `queue_base` is set if the address does not fit the bus.
+    bounds : Out(bounds_layout)
+        The pages that the core may use.
     busy, failed : In(1), head, done, error_index : In(32), error : In(4)
         For the registers.
     ended : In(1)
@@ -67,7 +69,8 @@ class Registers(Block):
             {
                 "axi": In(AxiLiteSignature(address_bits=ADDRESS_BITS)),
                 "enable": Out(1),
-                "queue_base": Out(config.address_bits),
+                "queue_base": Out(config.address_bits + 1),
+                "bounds": Out(bounds_layout(config.address_bits)),
                 "queue_size": Out(4),
                 "tail": Out(WORD),
                 "busy": In(1),
@@ -91,12 +94,16 @@ class Registers(Block):
         """A word for everything that is written, a mux for all that is read."""
         m = Module()
         written, data, mask = self._written(m)
-        kept = {each.name: Signal(WORD, name=each.name) for each in REGISTERS if each.access in ("rw", "w1c")}
+        kept = {
+            each.name: Signal(WORD, name=each.name, init=self._initial(each.name))
+            for each in REGISTERS
+            if each.access in ("rw", "w1c")
+        }
         kept["cause"] = Signal(2, name="cause")
         for name, word in kept.items():
             if name != "cause":
                 with m.If(written[name]):
-                    m.d.sync += word.eq(((word & ~mask) | (data & mask)) & self._writable(named(name)))
+                    m.d.sync += word.eq(self._merged(named(name), word, data, mask))
         acts = data & mask
         resetting = Signal()
         was_failed = Signal()
@@ -110,11 +117,17 @@ class Registers(Block):
         ]
         with m.If(self.restart):
             m.d.sync += [resetting.eq(0), was_failed.eq(0)]
-            m.d.sync += [word.eq(0) for name, word in kept.items() if not name.startswith("queue_")]
-        base = Cat(kept["queue_base"], kept["queue_base_high"])
+            m.d.sync += [word.eq(0) for name, word in kept.items() if not name.startswith(("queue_", "bounds_"))]
+        bits = self.config.address_bits
+        # Of each address one more bit than those of the bus: it does not fit.
+        base, low, high = (
+            Cat(kept[name], kept[f"{name}_high"])[: bits + 1] for name in ("queue_base", "bounds_base", "bounds_limit")
+        )
         m.d.comb += [
             self.enable.eq(kept["control"][0]),
             self.queue_base.eq(base),
+            self.bounds.base.eq(low[PAGE_BITS:]),
+            self.bounds.limit.eq(Mux(high[bits:], -1, high[PAGE_BITS:bits])),
             self.queue_size.eq(kept["queue_size"]),
             self.tail.eq(kept["tail"]),
             self.take.eq(written["snapshot"] & acts[0]),
@@ -136,9 +149,31 @@ class Registers(Block):
             return 1
         if name == "queue_base":
             return register.mask & -(1 << RING_STEP)
-        if name == "queue_base_high":
+        if name.startswith("bounds_") and not name.endswith("_high"):
+            return register.mask & -(1 << PAGE_BITS)
+        if name.endswith("_high"):
             return (1 << (self.config.address_bits - WORD)) - 1
         return register.mask
+
+    def _initial(self, name: str) -> int:
+        """What a register has after a reset: every address is allowed."""
+        if name == "bounds_limit":
+            return 0xFFFFFFFF
+        return (1 << (self.config.address_bits - WORD)) - 1 if name == "bounds_limit_high" else 0
+
+    def _merged(self, register: Register, word: Signal, data: Value, mask: Signal) -> Value:
+        """What a register keeps of a write.
+
+        Of an address, all bits that do not fit the bus are one: the lowest of them. It stays until all are written.
+        """
+        value = ((word & ~mask) | (data & mask)) & self._writable(register)
+        first = self.config.address_bits - WORD
+        if register.name == "bounds_limit":
+            return value | ((1 << PAGE_BITS) - 1)
+        if not register.name.endswith("_high") or first == WORD:
+            return value
+        stays = word[first] & ~mask[first:].all()
+        return value | (((data & mask)[first:].any() | stays) << first)
 
     def _constants(self) -> dict[str, int]:
         """What a register says of the configuration."""
@@ -147,6 +182,11 @@ class Registers(Block):
         fields = {
             "shape": {"lanes": tile.lanes, "rows": tile.rows, "columns": tile.columns, "depth": tile.window_depth},
             "stream_words": {side: config.stream_words(side) - 1 for side in "ab"},
+            "formats": {
+                "a": FORMAT_CODES[tile.a_format.name],
+                "b": FORMAT_CODES[tile.b_format.name],
+                "axi_bits": config.axi_bits,
+            },
             "features": {
                 "value_bits": config.value_bits,
                 "partial_sums": config.partial_sums - 1,

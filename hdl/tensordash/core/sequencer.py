@@ -127,6 +127,7 @@ class Sequencer(Block):
         beats, check, window = self.descriptors, self._check, self._window
         beat = Signal(range(COMMAND_BEATS))
         unread = Signal()  # memory answered an earlier beat with an error
+        fetched = Mux(unread | beats.payload.error, ERRORS["fetch"], check.error)
         error = Signal(4)
         refused = Signal()  # one was
         comes = Signal()
@@ -140,7 +141,7 @@ class Sequencer(Block):
             window.write_enable.eq(comes),
             window.write_address.eq(Cat(beat, slot)),
             window.write_data.eq(beats.payload.data),
-            error.eq(Mux(unread | beats.payload.error, ERRORS["fetch"], check.error)),
+            error.eq(Mux(beats.payload.outside, ERRORS["bounds"], fetched)),
         ]
         with m.If(beats.valid):
             m.d.sync += beat.eq(beat + 1)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field
-from ..configuration.registers import ERRORS, IDENTITY, REGISTERS
+from ..configuration.registers import ERRORS, FORMAT_CODES, IDENTITY, REGISTERS
 from .head import check_prefix
 
 __all__ = ["c_header"]
@@ -73,6 +73,7 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
         *_shape(config),
         *_registers(),
         *_numbers("Codes of errors.", "ERROR_CODE", ERRORS),
+        *_numbers("Codes of operand formats, in the register formats.", "FORMAT", FORMAT_CODES),
         *_numbers(
             "Units: the bits of wait, signal, output_wait and output_signal.",
             "UNIT",
@@ -81,7 +82,7 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
         *_numbers("Operations.", "OPERATION", {name: each.code for name, each in OPERATIONS.items()}),
         *_descriptors(),
     ]
-    text = re.sub(r"(?<=#define )@", f"{names['macro']}_", "\n".join(lines))
+    text = re.sub(r"(?<=[ ])@(?=[A-Z])", f"{names['macro']}_", "\n".join(lines))
     return HEAD.format(**names) + text + "\n" + ACCESS.format(**names)
 
 
@@ -102,8 +103,13 @@ def _shape(config: CoreConfig) -> Iterator[str]:
         "PARTIAL_SUMS": config.partial_sums,
         "WINDOW": config.window,
         "ADDRESS_BITS": config.address_bits,
+        "AXI_BITS": config.axi_bits,
+        "AXI_PROT": config.axi_prot,
+        "AXI_CACHE": config.axi_cache,
     }
     yield from (f"#define @{name} {number}" for name, number in numbers.items())
+    for side, each in (("A", tile.a_format), ("B", tile.b_format)):
+        yield f"#define @FORMAT_{side} @FORMAT_{each.name.upper()}"
     yield f"#define @DIGEST UINT64_C(0x{config.digest})"
 
 

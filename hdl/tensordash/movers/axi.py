@@ -3,19 +3,36 @@
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out, Signature
 
-__all__ = ["Axi4Signature", "AxiLiteSignature", "AxiReadSignature", "AxiWriteSignature", "fixed", "request_layout"]
+__all__ = [
+    "PAGE",
+    "PAGE_BITS",
+    "Axi4Signature",
+    "AxiLiteSignature",
+    "AxiReadSignature",
+    "AxiWriteSignature",
+    "bounds_layout",
+    "fixed",
+    "request_layout",
+]
 
 INCREMENTING = 1
 """The only kind of burst: every beat at the next address. A.k.a. INCR."""
-BUFFERABLE = 0b0011
-"""Normal memory that is not cached: transactions may be buffered and merged on their way."""
 PAGE = 4096
 """Bytes; no burst crosses from one into the next."""
+PAGE_BITS = 12
+
+
+def bounds_layout(address_bits: int) -> StructLayout:
+    """The pages that bursts may be in: the first one, which may be above all addresses, and the last one."""
+    return StructLayout({"base": address_bits - PAGE_BITS + 1, "limit": address_bits - PAGE_BITS})
 
 
 def request_layout(address_bits: int, count_bits: int) -> StructLayout:
-    """Beats of memory that follow each other: the first one's address, counted in beats, and how many (at least 1)."""
-    return StructLayout({"beat": address_bits, "count": count_bits})
+    """Consecutive beats of memory: the address of the first, counted in beats, and how many (at least 1).
+
+    The address has one bit more than those of the bus: it is set above the highest address.
+    """
+    return StructLayout({"beat": address_bits + 1, "count": count_bits})
 
 
 def _read(data_bits: int, address_bits: int, id_bits: int) -> dict:
@@ -115,7 +132,7 @@ class Axi4Signature(Signature):
     arburst, awburst : Out(2)
         INCR.
     arlock, awlock : Out(1), arcache, awcache : Out(4), arprot, awprot : Out(3), arqos, awqos : Out(4)
-        Normal memory, bufferable; unprivileged data; no priority.
+        Configuration; no locks, no priority.
 
     Source: AMBA AXI Protocol (IHI 0022), "Signal descriptions".
     """
@@ -129,10 +146,10 @@ class Axi4Signature(Signature):
         super().__init__(members)
 
 
-def fixed(axi) -> list:
-    """Assignments of what is always the same of an AXI4 port."""
+def fixed(axi, *, prot: int, cache: int) -> list:
+    """Assign what is the same in every burst of an AXI4 port, `prot` and `cache` of the configuration among them."""
     size = (axi.signature.data_bits // 8).bit_length() - 1
-    values = {"size": size, "burst": INCREMENTING, "lock": 0, "cache": BUFFERABLE, "prot": 0, "qos": 0}
+    values = {"size": size, "burst": INCREMENTING, "lock": 0, "cache": cache, "prot": prot, "qos": 0}
     return [getattr(axi, f"{channel}{name}").eq(value) for channel in ("ar", "aw") for name, value in values.items()]
 
 

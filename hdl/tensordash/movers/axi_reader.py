@@ -7,8 +7,8 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.parameters import require_bool, require_int
-from .axi import AxiReadSignature, request_layout
-from .bursts import next_burst, require_bursts
+from .axi import AxiReadSignature, bounds_layout, request_layout
+from .bursts import next_burst, require_bursts, within_bounds
 
 __all__ = ["AxiReader", "read_beat_layout"]
 
@@ -20,6 +20,9 @@ def read_beat_layout(data_bits: int) -> StructLayout:
 
 class AxiReader(Block):
     """Reads beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
+
+    A burst outside of the bounds is not offered. It and the rest of its request are dropped, and the reader takes no
+    request until it is reset.
 
     Whoever asks must take the beats sooner or later whatever else happens, for the bus may be shared.
 
@@ -47,6 +50,10 @@ class AxiReader(Block):
         The beats.
     axi : Out(AxiReadSignature)
         To memory.
+    bounds : In(bounds_layout)
+        The pages that a burst may be in when its address is offered first.
+    outside : Out(1)
+        A burst was outside of the bounds since the last reset.
     halt : In(1)
         No burst begins from now on, requests are forgotten, beats that still come are dropped.
     idle : Out(1)
@@ -79,6 +86,8 @@ class AxiReader(Block):
                 "request": In(stream.Signature(request_layout(address_bits - self.skipped, count_bits))),
                 "beats": Out(stream.Signature(read_beat_layout(data_bits))),
                 "axi": Out(AxiReadSignature(data_bits=data_bits, address_bits=address_bits)),
+                "bounds": In(bounds_layout(address_bits)),
+                "outside": Out(1),
                 "halt": In(1),
                 "idle": Out(1),
             },
@@ -89,19 +98,21 @@ class AxiReader(Block):
         """The rest of a request in a register, and a count of bursts."""
         m = Module()
         axi, request = self.axi, self.request
-        beat = Signal(self.address_bits - self.skipped, reset_less=True)  # where the next burst begins
+        beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
         left = Signal(self.count_bits)  # beats that no burst has been begun for
         on_way = Signal(range(self.outstanding + 1))
         offered = Signal()  # an address stands that may not be taken back
         length, closes = (left, Const(1)) if self.whole else next_burst(m, beat, left, self.burst)
         begun = Signal()
         ended = Signal()
+        allowed = Signal()
         m.d.comb += [
-            axi.araddr.eq(Cat(Const(0, self.skipped), beat)),
+            allowed.eq(within_bounds(self.bounds, beat, self.skipped)),
+            axi.araddr.eq(Cat(Const(0, self.skipped), beat[:-1])),
             axi.arlen.eq(self.burst - 1 if self.whole else length - 1),
-            axi.arvalid.eq(offered | ((left != 0) & (on_way != self.outstanding) & ~self.halt)),
+            axi.arvalid.eq(offered | ((left != 0) & (on_way != self.outstanding) & allowed & ~self.halt)),
             begun.eq(axi.arvalid & axi.arready),
-            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt),
+            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt & ~self.outside),
             self.beats.valid.eq(axi.rvalid & ~self.halt),
             self.beats.payload.data.eq(axi.rdata),
             self.beats.payload.error.eq(axi.rresp[1]),
@@ -116,6 +127,8 @@ class AxiReader(Block):
                 m.d.sync += beat.eq(beat + length)
         with m.If(self.halt & (begun | ~offered)):
             m.d.sync += left.eq(0)
+        with m.If((left != 0) & ~offered & ~allowed):
+            m.d.sync += [left.eq(0), self.outside.eq(1)]
         with m.If(request.valid & request.ready):
             m.d.sync += [beat.eq(request.payload.beat), left.eq(request.payload.count)]
         return m

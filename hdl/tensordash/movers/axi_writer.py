@@ -6,8 +6,8 @@ from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from ..block import Block
-from .axi import AxiWriteSignature, request_layout
-from .bursts import next_burst, require_bursts
+from .axi import AxiWriteSignature, bounds_layout, request_layout
+from .bursts import next_burst, require_bursts, within_bounds
 
 __all__ = ["AxiWriter", "write_beat_layout"]
 
@@ -22,6 +22,9 @@ def write_beat_layout(data_bits: int) -> StructLayout:
 
 class AxiWriter(Block):
     """Writes beats that follow each other in memory, by bursts that end where the address is a multiple of a burst.
+
+    A burst outside of the bounds is not offered. It and the rest of its request are dropped, and the writer takes no
+    request until it is reset. Earlier bursts are finished.
 
     Timing: a burst's address is offered in the cycle after its request was taken, or after the address before it was,
     but not before the data of the last burst but one are sent; its data from the cycle after that on, one beat in a
@@ -46,6 +49,10 @@ class AxiWriter(Block):
         To memory.
     failed : Out(1)
         In this cycle memory answers a burst with an error.
+    bounds : In(bounds_layout)
+        The pages that a burst may be in when its address is offered first.
+    outside : Out(1)
+        A burst was outside of the bounds since the last reset.
     halt : In(1)
         No burst begins from now on, requests are forgotten, and bursts that have begun end with strobes low.
     idle : Out(1)
@@ -69,6 +76,8 @@ class AxiWriter(Block):
                 "beats": In(stream.Signature(write_beat_layout(data_bits))),
                 "axi": Out(AxiWriteSignature(data_bits=data_bits, address_bits=address_bits)),
                 "failed": Out(1),
+                "bounds": In(bounds_layout(address_bits)),
+                "outside": Out(1),
                 "halt": In(1),
                 "idle": Out(1),
             }
@@ -78,7 +87,7 @@ class AxiWriter(Block):
         """Addresses run ahead of data by one burst at most: its length waits in a register."""
         m = Module()
         axi, request = self.axi, self.request
-        beat = Signal(self.address_bits - self.skipped, reset_less=True)  # where the next burst begins
+        beat = Signal(self.address_bits - self.skipped + 1, reset_less=True)  # where the next burst begins
         left = Signal(self.count_bits)  # beats that no address was taken for
         on_way = Signal(range(MOST_ON_WAY + 1))  # bursts without an answer
         offered = Signal()  # an address stands that may not be taken back
@@ -86,13 +95,15 @@ class AxiWriter(Block):
         length, closes = next_burst(m, beat, left, self.burst)
         begins = Signal()  # an address is offered for the first time
         begun = Signal()  # it is taken
+        allowed = Signal()
         m.d.comb += [
-            begins.eq((left != 0) & ~offered & ~waits & (on_way != MOST_ON_WAY) & ~self.halt),
-            axi.awaddr.eq(Cat(Const(0, self.skipped), beat)),
+            allowed.eq(within_bounds(self.bounds, beat, self.skipped)),
+            begins.eq((left != 0) & ~offered & ~waits & (on_way != MOST_ON_WAY) & allowed & ~self.halt),
+            axi.awaddr.eq(Cat(Const(0, self.skipped), beat[:-1])),
             axi.awlen.eq(length - 1),
             axi.awvalid.eq(offered | begins),
             begun.eq(axi.awvalid & axi.awready),
-            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt),
+            request.ready.eq(((left == 0) | (begun & closes)) & ~self.halt & ~self.outside),
             axi.bready.eq(1),
             self.failed.eq(axi.bvalid & axi.bresp[1]),
             self.idle.eq((left == 0) & (on_way == 0)),
@@ -102,6 +113,8 @@ class AxiWriter(Block):
             m.d.sync += [beat.eq(beat + length), left.eq(left - length)]
         with m.If(self.halt & (begun | ~offered)):
             m.d.sync += left.eq(0)
+        with m.If((left != 0) & ~offered & ~allowed):
+            m.d.sync += [left.eq(0), self.outside.eq(1)]
         with m.If(request.valid & request.ready):
             m.d.sync += [beat.eq(request.payload.beat), left.eq(request.payload.count)]
         self._send(m, begins, waits)

@@ -1,11 +1,11 @@
 """Bursts: what of a request the next one takes, the same for reads and writes."""
 
-from amaranth.hdl import Module, Mux, Signal
+from amaranth.hdl import Module, Mux, Signal, Value
 
 from ..configuration.parameters import require_int
-from .axi import PAGE
+from .axi import PAGE, PAGE_BITS
 
-__all__ = ["next_burst", "require_bursts"]
+__all__ = ["next_burst", "require_bursts", "within_bounds"]
 
 
 def require_bursts(data_bits: int, address_bits: int, count_bits: int, burst: int) -> int:
@@ -44,3 +44,19 @@ def next_burst(m: Module, beat: Signal, left: Signal, burst: int) -> tuple[Signa
         length.eq(Mux(closes, left, to_edge)),
     ]
     return length, closes
+
+
+def within_bounds(bounds, beat: Value, skipped: int) -> Value:
+    """Whether a burst that begins at a beat lies within the bounds. No burst crosses a page.
+
+    Parameters
+    ----------
+    bounds : view of bounds_layout
+        The bounds.
+    beat : Value
+        As in `request_layout`.
+    skipped : int
+        Bits of an address below a beat.
+    """
+    page = beat[PAGE_BITS - skipped :]
+    return (page >= bounds.base) & (page <= bounds.limit)

@@ -9,7 +9,7 @@ from ..configuration.descriptors import OPERATIONS
 from ..configuration.registers import ERRORS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferWriteSignature
-from .axi import AxiReadSignature
+from .axi import AxiReadSignature, bounds_layout
 from .axi_reader import AxiReader
 from .compaction import unit_bits
 from .inflate import Inflate
@@ -24,7 +24,8 @@ class Load(Block):
 
     Addresses of the next runs go out while data of earlier ones come. Beats go through inflate, plain ones too; of a
     group it writes what positions are there, also where memory answered with an error. A run that goes beyond the
-    buffer's end is not read, and ends the move.
+    buffer's end is not read, and ends the move. So does a burst outside of the bounds; the unit then takes no
+    descriptor until a reset.
 
     Of a compressed move two entries of the table are read first. Where the second one stands is found by counting
     segments, one in a cycle. Units that are more than any masks could say are not read.
@@ -46,6 +47,8 @@ class Load(Block):
         To memory.
     buffer : Out(BufferWriteSignature)
         To the buffer.
+    bounds : In(bounds_layout)
+        The pages of memory that it may read.
     halt : In(1)
         As of `AxiReader`: nothing new begins, and the unit is of no use until a reset.
     idle : Out(1)
@@ -77,6 +80,7 @@ class Load(Block):
                 "command": In(CommandSignature()),
                 "axi": Out(AxiReadSignature(data_bits=config.axi_bits, address_bits=config.address_bits)),
                 "buffer": Out(BufferWriteSignature(lanes=lanes, width=width, address_bits=address_bits)),
+                "bounds": In(bounds_layout(config.address_bits)),
                 "halt": In(1),
                 "idle": Out(1),
             }
@@ -92,7 +96,7 @@ class Load(Block):
         descriptor = DescriptorRegister(m, self.command, OPERATIONS["load"], counts=True, folded=inflate is not None)
         walk = MoveWalk(m, descriptor, self.config)
         connect(m, flipped(self.axi), reader.axi)
-        m.d.comb += [reader.halt.eq(self.halt), self.idle.eq(reader.idle)]
+        m.d.comb += [reader.bounds.eq(self.bounds), reader.halt.eq(self.halt), self.idle.eq(reader.idle)]
 
         compressed = descriptor["compressed"] if inflate is not None else Const(0)
         beyond = Signal()  # a run goes beyond the buffer's end
@@ -100,14 +104,14 @@ class Load(Block):
         wrong = Signal()  # a table that cannot be
         busy = inflate.active if inflate is not None else Const(0)
         found = wrong | (compressed & inflate.wrong) if inflate is not None else wrong
-        m.d.comb += self.command.error.eq(
-            Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["read"], Mux(found, ERRORS["compressed"], 0)))
-        )
+        in_bounds = Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["read"], Mux(found, ERRORS["compressed"], 0)))
+        m.d.comb += self.command.error.eq(Mux(reader.outside, ERRORS["bounds"], in_bounds))
         with m.If(reader.beats.valid & reader.beats.ready & reader.beats.payload.error):
             m.d.sync += refused.eq(1)
         data_come = Signal()
         starts = Signal()  # groups are to come from the next cycle on
         first = Signal()  # plain ones, if any
+        stops = Signal()
         shift = self.beats.bit_length() - 1
         with m.FSM(name="state"):
             with m.State("WAIT"):
@@ -130,17 +134,24 @@ class Load(Block):
                     data_come.eq(1),
                 ]
                 m.d.sync += beyond.eq(~walk.fits)
-                with m.If(~walk.fits | (reader.request.ready & walk.last)):
+                with m.If(~walk.fits | (reader.request.ready & walk.last) | reader.outside):
                     m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.comb += data_come.eq(1)
                 with m.If(reader.idle & ~busy):
                     m.d.comb += self.command.done.eq(1)
                     m.next = "WAIT"
+                if inflate is not None:
+                    with m.Elif(reader.idle & reader.outside & ~self.buffer.valid):
+                        m.next = "STOP"
             if inflate is not None:
+                with m.State("STOP"):  # inflate waits for beats that were refused
+                    m.d.comb += [starts.eq(1), stops.eq(1), self.command.done.eq(1)]
+                    m.next = "WAIT"
                 self._read_table(m, descriptor, inflate, refused, wrong, starts)
         if inflate is not None:
-            self._write_inflated(m, descriptor, inflate, compressed, first | data_come, starts)
+            m.d.comb += inflate.plain.eq((~compressed & (first | data_come)) | stops)
+            self._write_inflated(m, descriptor, inflate, first | data_come, starts, stops)
         else:
             self._write(m, descriptor, data_come)
         return m
@@ -168,21 +179,28 @@ class Load(Block):
         groups_left = Signal(16, reset_less=True)  # of the segments that are not counted
         which = Signal(word_bits, reset_less=True)  # word of the beat in which the first entry comes
         word = Signal(32)
+        # Addresses above the highest one.
+        table_outside = Signal()
+        memory_outside = Signal()
+        next_table = table + 1
+        data_begin = memory + word
         units = Signal(33, reset_less=True)  # the first entry, then what is between the two
         last = Signal()  # the table's entry is that of the segment after the last
         place = Mux(come, table[:word_bits], which) if word_bits else Const(0, 1)
         m.d.comb += [
             last.eq(groups_left == 0),
             word.eq(reader.beats.payload.data.word_select(place, 32) if word_bits else reader.beats.payload.data),
-            reader.request.payload.beat.eq(table[word_bits:]),
+            reader.request.payload.beat.eq(Cat(table[word_bits:], table_outside)),
             reader.request.payload.count.eq(1),
         ]
         with m.State("TABLE"):
             m.d.comb += reader.request.valid.eq(~begun | (last & ~asked))
             with m.If(~begun):
                 m.d.sync += [groups_left.eq(count), which.eq(table), begun.eq(reader.request.ready)]
+                m.d.sync += table_outside.eq(0)
             with m.Elif(~last):
-                m.d.sync += [groups_left.eq(Mux(groups_left > segment, groups_left - segment, 0)), table.eq(table + 1)]
+                m.d.sync += groups_left.eq(Mux(groups_left > segment, groups_left - segment, 0))
+                m.d.sync += [table.eq(next_table), table_outside.eq(table_outside | next_table[len(table)])]
             with m.Elif(reader.request.ready):
                 m.d.sync += asked.eq(1)
             with m.If(reader.beats.valid):
@@ -191,7 +209,10 @@ class Load(Block):
                     m.d.sync += [begun.eq(0), asked.eq(0), come.eq(0)]
                     m.next = "UNITS"
                 with m.Else():
-                    m.d.sync += memory.eq(memory + word)
+                    m.d.sync += [memory.eq(data_begin), memory_outside.eq(data_begin[len(memory) :].any())]
+            with m.If(reader.outside & reader.idle):
+                m.d.sync += [begun.eq(0), asked.eq(0), come.eq(0)]
+                m.next = "DRAIN"
         most = Signal(self.units)
         offset = memory[: inflate.shift]
         upwards = Signal(self.units + 2)
@@ -204,7 +225,7 @@ class Load(Block):
         ]
         with m.State("UNITS"):
             m.d.comb += [
-                reader.request.payload.beat.eq(memory[inflate.shift :]),
+                reader.request.payload.beat.eq(Cat(memory[inflate.shift :], memory_outside)),
                 reader.request.payload.count.eq(upwards[inflate.shift :]),
             ]
             with m.If(refused):
@@ -223,21 +244,20 @@ class Load(Block):
         m: Module,
         descriptor: DescriptorRegister,
         inflate: Inflate,
-        compressed: Value,
-        data_come: Signal,
+        data_come: Value,
         starts: Signal,
+        stops: Signal,
     ) -> None:
         """Groups into the buffer, as they come from inflate."""
         beats, buffer, out = self._reader.beats, self.buffer, inflate.out
         address = descriptor["address"]
         m.d.comb += [
             inflate.start.eq(starts),
-            inflate.plain.eq(~compressed & data_come),
             inflate.beats.valid.eq(beats.valid & data_come),
             inflate.beats.payload.eq(beats.payload.data),
             inflate.out.ready.eq(buffer.ready),
             beats.ready.eq(~data_come | inflate.beats.ready),
-            buffer.valid.eq(out.valid),
+            buffer.valid.eq(out.valid & ~stops),
             buffer.data.as_value().eq(out.payload),
             buffer.enable.eq(Cat(bit.replicate(len(buffer.enable) // inflate.number) for bit in inflate.parts)),
             *(each.eq(address) for each in buffer.address),

@@ -1,6 +1,6 @@
 """The loops of a move between memory and the buffer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
 
 from ..configuration.core_config import CoreConfig
 from .unit import DescriptorRegister
@@ -29,7 +29,8 @@ class MoveWalk:
         To be driven: go to the first run, from one to the next, or behind a run in the buffer and nowhere else; one of
         them.
     place : Signal
-        The run's first group in memory: its address in groups.
+        The run's first group in memory: its address in groups. One more bit is set where the run does not begin within
+        the addresses that there are; the walk is of no use after that.
     address : Signal
         The run's first group in the buffer: the one behind the last run before.
     end : Signal
@@ -55,7 +56,8 @@ class MoveWalk:
         memory = Cat(descriptor["memory"], descriptor["memory_high"])[skipped : config.address_bits]
         inner = [Signal(bits, name=f"walk_place_{k}", reset_less=True) for k in (1, 2)]
         places = [*inner, memory]
-        self.place = places[0]
+        outside = Signal(name="walk_outside")
+        self.place = Cat(places[0], outside)
         turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and those to come
         turns.append(descriptor["count_3"])
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
@@ -63,7 +65,7 @@ class MoveWalk:
         over = [turn == 1 for turn in turns]
         # Loop k steps, or one that is further out.
         beyond: list[Value] = [over[0], over[0] & over[1]]
-        next_place = Signal(bits, name="walk_next_place")
+        next_place = Signal(signed(max(bits, len(descriptor["stride_1"])) + 2), name="walk_next_place")
         origin = Mux(beyond[1], places[2], Mux(beyond[0], places[1], places[0]))
         stride = Mux(beyond[1], strides[2], Mux(beyond[0], strides[1], strides[0]))
         m.d.comb += [
@@ -74,11 +76,12 @@ class MoveWalk:
         ]
         with m.If(self.begin):
             m.d.sync += [self.address.eq(descriptor["address"]), *(place.eq(memory) for place in inner)]
+            m.d.sync += outside.eq(0)
             m.d.sync += [turn.eq(count) for turn, count in zip(turns[:2], counts, strict=False)]
         with m.If(self.step | self.skip):
             m.d.sync += self.address.eq(self.end)
         with m.If(self.step):
-            m.d.sync += places[0].eq(next_place)
+            m.d.sync += [places[0].eq(next_place), outside.eq(next_place[bits:].any())]
             m.d.sync += turns[0].eq(Mux(over[0], counts[0], turns[0] - 1))
             with m.If(beyond[0]):
                 m.d.sync += [places[1].eq(next_place), turns[1].eq(Mux(over[1], counts[1], turns[1] - 1))]

@@ -9,7 +9,7 @@ from ..configuration.descriptors import OPERATIONS
 from ..configuration.registers import ERRORS
 from ..memory.bank import group_address_bits
 from ..memory.signature import BufferReadSignature
-from .axi import AxiWriteSignature
+from .axi import AxiWriteSignature, bounds_layout
 from .axi_writer import AxiWriter
 from .deflate import Deflate
 from .move_walk import MoveWalk
@@ -28,7 +28,8 @@ class Store(Block):
     """The unit `store`: operations `store` and `record`.
 
     What the buffer gives waits in one register. The next group is read before that one has left; if it comes too early,
-    it is dropped, and read again. A run that goes beyond the buffer's end is not written, and ends the move.
+    it is dropped, and read again. A run that goes beyond the buffer's end is not written, and ends the move. So does a
+    burst outside of the bounds; the unit then takes no descriptor until a reset.
 
     Of a compressed move nobody knows how long it becomes, but no group takes less than its mask: so many beats are sure
     that bursts are asked for before their data are there. Towards the end they become shorter, down to what a group
@@ -56,6 +57,8 @@ class Store(Block):
         Counts of the output unit.
     clear : Out(1)
         They have been taken in this cycle, and begin anew.
+    bounds : In(bounds_layout)
+        The pages of memory that it may write.
     halt : In(1)
         As of `AxiWriter`: nothing new begins, and the unit is of no use until a reset.
     idle : Out(1)
@@ -86,6 +89,7 @@ class Store(Block):
                 "non_finite": In(32),
                 "overflow": In(32),
                 "clear": Out(1),
+                "bounds": In(bounds_layout(config.address_bits)),
                 "halt": In(1),
                 "idle": Out(1),
             }
@@ -106,6 +110,7 @@ class Store(Block):
         self._to_send = Signal(range(2 * AHEAD + 1), name="to_send")  # beats asked for, of units or of a record
         self._entry = Signal(name="entry_goes")  # one of the table has its turn
         self._mute = Signal(name="mute")  # the beat is zero but for what comes in from elsewhere
+        self._memory_outside = Signal(name="memory_outside")  # units would be above the highest address
         self._all_read = Signal(name="all_read")  # no group is there or to come
 
     def elaborate(self, platform):
@@ -126,11 +131,13 @@ class Store(Block):
             self._pieces(m)
         beyond = Signal()  # a run goes beyond the buffer's end
         refused = Signal()  # memory answered with an error
+        in_bounds = Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["write"], 0))
         m.d.comb += [
+            writer.bounds.eq(self.bounds),
             writer.halt.eq(self.halt),
             self.idle.eq(writer.idle),
-            self.command.error.eq(Mux(beyond, ERRORS["range"], Mux(refused, ERRORS["write"], 0))),
-            writer.request.payload.beat.eq(memory),
+            self.command.error.eq(Mux(writer.outside, ERRORS["bounds"], in_bounds)),
+            writer.request.payload.beat.eq(Cat(memory, self._memory_outside)),
             self._sent.eq(writer.beats.valid & writer.beats.ready),
         ]
         with m.If(writer.failed):
@@ -141,7 +148,7 @@ class Store(Block):
         with m.FSM(name="state"):
             with m.State("WAIT"):
                 m.d.comb += [walk.begin.eq(1), self._waits.eq(1)]
-                m.d.sync += [beyond.eq(0), refused.eq(0)]
+                m.d.sync += [beyond.eq(0), refused.eq(0), self._memory_outside.eq(0)]
                 with m.If(descriptor.present):
                     m.next = "FIRST"
             with m.State("FIRST"):
@@ -162,7 +169,7 @@ class Store(Block):
                     walk.step.eq(walk.fits & writer.request.ready),
                 ]
                 m.d.sync += beyond.eq(~walk.fits)
-                with m.If(~walk.fits | (writer.request.ready & walk.last)):
+                with m.If(~walk.fits | (writer.request.ready & walk.last) | writer.outside):
                     m.next = "DRAIN"
             with m.State("DRAIN"):
                 m.d.comb += self._plain.eq(1)
@@ -274,9 +281,11 @@ class Store(Block):
                 half = RECORD_BITS // 8
                 upper = descriptor["memory"][5 : self.skipped] << 5
                 m.d.comb += writer.beats.payload.strobe.eq(((1 << half) - 1) << upper)
-            with m.If(self._to_send == 0):
+            refused = writer.outside & writer.idle
+            with m.If(refused | (self._to_send == 0)):
                 if self._deflate is not None:
                     m.d.comb += self._deflate.start.eq(1)  # of a larger group there are beats left
+                m.d.sync += self._to_send.eq(0)
                 m.next = "DRAIN"
 
     def _write_units(self, m: Module, descriptor: DescriptorRegister, deflate: Deflate, memory: Value) -> None:
@@ -298,6 +307,9 @@ class Store(Block):
         shorter = Signal(17)  # what is left for later segments; negative if the next one is short of so many
         makes = Signal(name="makes_entry")
         count = Signal(range(AHEAD + 1))
+        table_outside = Signal()  # the entry would be above the highest address
+        next_table = table + 1
+        next_memory = memory + count
         asks = Signal(name="asks_units")
         m.d.comb += [
             begins.eq(segment_left == 0),
@@ -328,7 +340,7 @@ class Store(Block):
             with m.If(entry_waits & ~entry_asked):
                 m.d.comb += [
                     writer.request.valid.eq(1),
-                    writer.request.payload.beat.eq(table[word_bits:]),
+                    writer.request.payload.beat.eq(Cat(table[word_bits:], table_outside)),
                     writer.request.payload.count.eq(1),
                 ]
                 with m.If(writer.request.ready):
@@ -336,7 +348,8 @@ class Store(Block):
             with m.Else():
                 m.d.comb += [writer.request.valid.eq(asks), writer.request.payload.count.eq(count)]
                 with m.If(asks & writer.request.ready):
-                    m.d.sync += [to_send.eq(to_send + count - unit_sent), memory.eq(memory + count)]
+                    m.d.sync += [to_send.eq(to_send + count - unit_sent), memory.eq(next_memory)]
+                    m.d.sync += self._memory_outside.eq(self._memory_outside | next_memory[len(memory)])
                 with m.If(unit_sent):
                     m.d.sync += before_entry.eq(before_entry - 1)
             # Data go in order.
@@ -352,7 +365,13 @@ class Store(Block):
                     writer.beats.payload.strobe.eq(0xF << (table[:word_bits] << 2) if word_bits else 0xF),
                 ]
             with m.If(entry_sent):
-                m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), table.eq(table + 1)]
+                m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), table.eq(next_table)]
+                m.d.sync += table_outside.eq(next_table[len(table)])
             with m.If(entries_end & ~entry_waits & ~asks & (to_send == 0)):
-                m.d.sync += entries_end.eq(0)
+                m.d.sync += [entries_end.eq(0), table_outside.eq(0)]
+                m.next = "DRAIN"
+            with m.If(writer.outside & writer.idle):  # all before what was refused is written
+                m.d.comb += deflate.start.eq(1)
+                m.d.sync += [each.eq(0) for each in (to_send, segment_left, entry_waits, entry_asked, entries_end)]
+                m.d.sync += table_outside.eq(0)
                 m.next = "DRAIN"

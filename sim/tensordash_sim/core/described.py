@@ -31,13 +31,13 @@ def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
     operation, values = decode(bits)
     if operation is None or operation.name not in ("store", "record"):
         return []
-    memory = _whole(values, "memory", config)
+    memory = _whole(values, "memory")
     if operation.name == "record":
         return [(memory, 32)]
     size, first, count = config.group_bytes, values["address"], values["count_0"]
     if values["compressed"]:
         count = min(count, max(config.groups - first, 0))
-        table = _whole(values, "table", config)
+        table = _whole(values, "table")
         segments = -(-count // values["segment"])
         return [(memory, count * (size + config.tile.lanes**2 // 8)), (table, 4 * (segments + 1))]
     return list(_runs(values, config, memory))
@@ -54,17 +54,17 @@ def read_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
     operation, values = decode(bits)
     if operation is None or operation.name != "load":
         return []
-    memory = _whole(values, "memory", config)
+    memory = _whole(values, "memory")
     if not values["compressed"]:
         return list(_runs(values, config, memory))
-    count, table = values["count_0"], _whole(values, "table", config)
+    count, table = values["count_0"], _whole(values, "table")
     entries = [(table, 4), (table + 4 * -(-count // values["segment"]), 4)]
     return [(memory, count * (config.group_bytes + config.tile.lanes**2 // 8)), *entries]
 
 
-def _whole(values: Mapping[str, int], name: str, config: CoreConfig) -> int:
+def _whole(values: Mapping[str, int], name: str) -> int:
     """An address of its two halves."""
-    return (values[name] | values[f"{name}_high"] << 32) % (1 << config.address_bits)
+    return values[name] | values[f"{name}_high"] << 32
 
 
 def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterator[tuple[int, int]]:
@@ -76,7 +76,7 @@ def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterato
                 if left <= 0:
                     return
                 away = i * values["stride_1"] + j * values["stride_2"] + k * values["stride_3"]
-                yield (memory + away * size) % (1 << config.address_bits), min(count, left) * size
+                yield memory + away * size, min(count, left) * size
                 left -= count
 
 

@@ -94,6 +94,8 @@ class GoldenCore:
         Partial sums: place, then row by row.
     counts
         `zeros`, `non_finite` and `overflow` since the last record.
+    bounds : (int, int)
+        The lowest and the highest address that it may use; every one after a reset.
 
     Source: docs/core.md.
     """
@@ -111,6 +113,7 @@ class GoldenCore:
         size = tile.rows * tile.columns
         self.partial = [[ExactAccumulator(tile) for _ in range(size)] for _ in range(config.partial_sums)]
         self.counts = _Counts()
+        self.bounds = (0, (1 << config.address_bits) - 1)
 
     def run(self, program: Sequence[int]) -> Outcome:
         """Execute descriptors until one has an error.
@@ -136,10 +139,15 @@ class GoldenCore:
         """Execute the descriptors at an address of memory."""
         program: list[int] = []
         for index in range(count):
-            data = self.memory.read(base + BYTES * index, BYTES)
-            if data is None:
+            error, address = "", base + BYTES * index
+            data = self.memory.read(address, BYTES)
+            if not self._is_allowed(address, BYTES):
+                error = "bounds"
+            elif data is None:
+                error = "fetch"
+            if data is None or error:
                 outcome = self.run(program)
-                return outcome if outcome.error else Outcome(done=index, error="fetch", index=index, ends=outcome.ends)
+                return outcome if outcome.error else Outcome(done=index, error=error, index=index, ends=outcome.ends)
             program.append(int.from_bytes(data, "little"))
         return self.run(program)
 
@@ -162,9 +170,20 @@ class GoldenCore:
 
     # Memory
 
-    def _whole(self, values: Mapping[str, int], name: str, offset: int = 0) -> int:
-        """An address of its two halves, or so many bytes behind."""
-        return ((values[name] | values[f"{name}_high"] << 32) + offset) % (1 << self.config.address_bits)
+    @staticmethod
+    def _whole(values: Mapping[str, int], name: str, offset: int = 0) -> int:
+        """An address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
+        return (values[name] | values[f"{name}_high"] << 32) + offset
+
+    def _is_allowed(self, address: int, count: int) -> bool:
+        """Whether all of some bytes are within the bounds and the bus."""
+        low, high = self.bounds
+        return low <= address and address + count - 1 <= min(high, (1 << self.config.address_bits) - 1)
+
+    def _require_allowed(self, *runs: tuple[int, int]) -> None:
+        """Fail unless all runs of (address, bytes) are within the bounds. Nothing is moved before that."""
+        if not all(self._is_allowed(*run) for run in runs):
+            raise CoreFailure("bounds")
 
     def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
         """Address in memory, and group in the buffer, of each run of `count_0` groups."""
@@ -173,11 +192,11 @@ class GoldenCore:
             for second in range(values["count_2"]):
                 for first in range(values["count_1"]):
                     away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
-                    yield (memory + away * self.config.group_bytes) % (1 << self.config.address_bits), group
+                    yield memory + away * self.config.group_bytes, group
                     group += values["count_0"]
 
     def _load(self, values: Mapping[str, int]) -> None:
-        self._see_range(values)
+        self._see_runs(values)
         size, failed = values["count_0"] * self.config.group_bytes, False
         for address, group in self._runs(values):
             data = self.memory.read(address, size)
@@ -190,7 +209,7 @@ class GoldenCore:
             raise CoreFailure("read")
 
     def _store(self, values: Mapping[str, int]) -> None:
-        self._see_range(values)
+        self._see_runs(values)
         # All of it, before it is said that some of it failed.
         runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
         written = [self.memory.write(address, run.tobytes()) for address, run in runs]
@@ -201,14 +220,18 @@ class GoldenCore:
         self._see_range(values)
         config, count = self.config, values["count_0"]
         segments, unit = -(-count // values["segment"]), config.value_bits // 8
-        ends = [self.memory.read(self._whole(values, "table", 4 * k), 4) for k in (0, segments)]
+        entries = [self._whole(values, "table", 4 * k) for k in (0, segments)]
+        self._require_allowed(*((entry, 4) for entry in entries))
+        ends = [self.memory.read(entry, 4) for entry in entries]
         if ends[0] is None or ends[1] is None:
             raise CoreFailure("read")
         first, last = (int.from_bytes(end, "little") for end in ends if end is not None)
         size = config.tile.lanes**2
         if not first < last <= first + count * (size + size // config.value_bits):
             raise CoreFailure("compressed")
-        data = self.memory.read(self._whole(values, "memory", first * unit), (last - first) * unit)
+        begin = self._whole(values, "memory", first * unit)
+        self._require_allowed((begin, (last - first) * unit))
+        data = self.memory.read(begin, (last - first) * unit)
         if data is None:
             raise CoreFailure("read")
         groups = inflate(np.frombuffer(data, self.buffer.dtype), config, count)
@@ -222,22 +245,29 @@ class GoldenCore:
         begin, count = values["address"], values["count_0"]
         groups = self.buffer[begin : begin + count].reshape(count, -1)
         data, table = deflate(groups, self.config, values["segment"])
-        written = [
-            self.memory.write(self._whole(values, "memory"), data),
-            self.memory.write(self._whole(values, "table"), table.astype("<u4").tobytes()),
-        ]
+        parts = [(self._whole(values, "memory"), data), (self._whole(values, "table"), table.astype("<u4").tobytes())]
+        self._require_allowed(*((address, len(part)) for address, part in parts))
+        written = [self.memory.write(address, part) for address, part in parts]
         if not all(written):
             raise CoreFailure("write")
 
+    def _see_runs(self, values: Mapping[str, int]) -> None:
+        """The first run of a plain move that is beyond the buffer or outside the bounds; of both, beyond the buffer."""
+        count = values["count_0"]
+        for address, group in self._runs(values):
+            if group + count > len(self.buffer):
+                raise CoreFailure("range")
+            self._require_allowed((address, count * self.config.group_bytes))
+
     def _see_range(self, values: Mapping[str, int]) -> None:
-        """A move beyond the buffer: what it does besides is not defined."""
-        groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
-        if values["address"] + groups > len(self.buffer):
+        """A compressed move beyond the buffer: what it does besides is not defined."""
+        if values["address"] + values["count_0"] > len(self.buffer):
             raise CoreFailure("range")
 
     def _record(self, values: Mapping[str, int]) -> None:
         counts = self.counts
         words = [counts.zeros, counts.non_finite, counts.overflow, 0, 0, 0, 0, 0]
+        self._require_allowed((self._whole(values, "memory"), 32))
         if not self.memory.write(self._whole(values, "memory"), np.array(words, "<u4").tobytes()):
             raise CoreFailure("write")
         self.counts = _Counts()

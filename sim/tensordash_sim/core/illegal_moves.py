@@ -12,7 +12,7 @@ from .random_programs import random_values
 from .spoiler import Spoiler
 from .tensors import deflate, inflate, value_type
 
-__all__ = ["MOVES"]
+__all__ = ["MOVED", "MOVES", "load_tensor", "random_tensor"]
 
 MOST_GROUPS = 6
 MOVED = ("load", "store")
@@ -112,9 +112,8 @@ def _not_there(spoiler: Spoiler, operation: str) -> bool:
         fields = {"memory": spoiler.nowhere(), "count_0": count}
     else:
         here = -(-spoiler.place((count + 1) * size) // size) * size
-        away = (spoiler.nowhere() - here) // size
+        away = (spoiler.nowhere(near=True) - here) // size
         fields = {"memory": here, "count_0": count, "count_2": 2, "stride_2": away % (1 << 32)}
-    # Strides have 32 bits with a sign; all of these are in their range.
     spoiler.add(operation, address=spoiler.free_groups[0], **fields)
     return True
 
@@ -127,7 +126,7 @@ def _write(spoiler: Spoiler) -> bool:
     return _not_there(spoiler, "store")
 
 
-def _tensor(spoiler: Spoiler) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
+def random_tensor(spoiler: Spoiler) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
     """A compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
     random, config = spoiler.random, spoiler.config
     count = random.randint(1, min(MOST_GROUPS, len(spoiler.free_groups)))
@@ -138,7 +137,8 @@ def _tensor(spoiler: Spoiler) -> tuple[bytes, NDArray[np.uint32], dict[str, int]
     return data, table, fields
 
 
-def _load_tensor(spoiler: Spoiler, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
+def load_tensor(spoiler: Spoiler, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
+    """Put a compressed tensor into memory and add its load; fields may say where else it is."""
     where = {"memory": spoiler.put(data), "table": spoiler.put(table.astype("<u4").tobytes())}
     spoiler.add("load", **(where | fields))
 
@@ -146,11 +146,11 @@ def _load_tensor(spoiler: Spoiler, data: bytes, table: NDArray[np.uint32], field
 def _table_does_not_grow(spoiler: Spoiler) -> bool:
     if not spoiler.config.compression:
         return False
-    data, table, fields = _tensor(spoiler)
+    data, table, fields = random_tensor(spoiler)
     first = spoiler.random.choice([0, 7, 1 << 31])
     table[0] = first
     table[-1] = spoiler.random.choice([first, max(first - 1, 0), 0])
-    _load_tensor(spoiler, data, table, fields)
+    load_tensor(spoiler, data, table, fields)
     return True
 
 
@@ -158,12 +158,12 @@ def _wrong_units(spoiler: Spoiler) -> bool:
     """Units fewer or more than masks say, or than any could."""
     if not spoiler.config.compression:
         return False
-    data, table, fields = _tensor(spoiler)
+    data, table, fields = random_tensor(spoiler)
     units = int(table[-1])
     most = spoiler.random.choice([1 << 20, (1 << 32) - 1 - units])
     more = spoiler.random.choice([-1, 1, -spoiler.random.randint(1, units), spoiler.random.randint(1, 64), most])
     table[-1] = units + more
-    _load_tensor(spoiler, data + bytes(256), table, fields)
+    load_tensor(spoiler, data + bytes(256), table, fields)
     return True
 
 
@@ -172,7 +172,7 @@ def _wrong_mask(spoiler: Spoiler) -> bool:
         return False
     kind = value_type(spoiler.config.value_bits)
     while True:
-        data, table, fields = _tensor(spoiler)
+        data, table, fields = random_tensor(spoiler)
         changed = bytearray(data)
         # The first group's: where another's is, depends on the masks before it.
         bit = spoiler.random.randrange(spoiler.config.tile.lanes**2)
@@ -180,7 +180,7 @@ def _wrong_mask(spoiler: Spoiler) -> bool:
         # What is behind a wrong mask may be right by chance.
         if inflate(np.frombuffer(changed, kind), spoiler.config, fields["count_0"]) is None:
             break
-    _load_tensor(spoiler, bytes(changed), table, fields)
+    load_tensor(spoiler, bytes(changed), table, fields)
     return True
 
 
@@ -188,7 +188,7 @@ def _read_table(spoiler: Spoiler) -> bool:
     """No table, or none of its last entry."""
     if not spoiler.config.compression:
         return False
-    data, _, fields = _tensor(spoiler)
+    data, _, fields = random_tensor(spoiler)
     end = len(spoiler.memory.bytes) - 4
     fields |= {"memory": spoiler.put(data), "table": spoiler.random.choice([spoiler.nowhere(), end])}
     spoiler.add("load", **fields)
@@ -198,7 +198,7 @@ def _read_table(spoiler: Spoiler) -> bool:
 def _read_data(spoiler: Spoiler) -> bool:
     if not spoiler.config.compression:
         return False
-    _, table, fields = _tensor(spoiler)
+    _, table, fields = random_tensor(spoiler)
     fields |= {"memory": spoiler.nowhere(), "table": spoiler.put(table.astype("<u4").tobytes())}
     spoiler.add("load", **fields)
     return True
@@ -208,7 +208,7 @@ def _write_compressed(spoiler: Spoiler) -> bool:
     """Units, or the table, for which there is no memory."""
     if not spoiler.config.compression:
         return False
-    _, _, fields = _tensor(spoiler)
+    _, _, fields = random_tensor(spoiler)
     room = 2 * fields["count_0"] * spoiler.config.group_bytes
     where = {"memory": spoiler.place(room), "table": spoiler.place(256)}
     where[spoiler.random.choice(["memory", "table"])] = spoiler.nowhere()

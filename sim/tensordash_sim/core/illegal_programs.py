@@ -9,6 +9,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
 
 from .golden import Memory
+from .illegal_bounds import ADDRESSES
 from .illegal_moves import MOVES
 from .legal import MOST_TOKENS, SWITCHED
 from .random_programs import random_program
@@ -47,12 +48,15 @@ class IllegalProgram:
         Where the ring of descriptors begins; a `fetch` that fails is of one that lies behind the memory's end.
     title : str
         What is wrong.
+    bounds : (int, int), optional
+        The lowest and the highest address that the core may use; every one if left out.
     """
 
     descriptors: list[int]
     memory: Memory
     base: int
     title: str
+    bounds: tuple[int, int] | None = None
 
 
 def _operation(spoiler: Spoiler) -> bool:
@@ -226,7 +230,7 @@ CLAUSES: Mapping[str, Clause] = MappingProxyType(
         "layout outside the buffer": Clause(error="address", spoil=_address_layout),
         "layout over the buffer's end": Clause(error="address", spoil=_address_layout_row),
         "output outside the buffer": Clause(error="address", spoil=_address_output),
-        **{name: Clause(error=error, spoil=spoil) for name, (error, spoil) in MOVES.items()},
+        **{name: Clause(error=error, spoil=spoil) for name, (error, spoil) in (*MOVES.items(), *ADDRESSES.items())},
         "descriptor not there": Clause(error="fetch", spoil=_fetch),
     }
 )
@@ -269,6 +273,10 @@ def illegal_program(random: Random, config: CoreConfig, name: str, *, second: st
         if spoiled[0]:
             title = f"{name}, {second}" if len(spoiled) > 1 and spoiled[1] else name
             return IllegalProgram(
-                descriptors=spoiler.descriptors, memory=spoiler.memory, base=spoiler.base, title=title
+                descriptors=spoiler.descriptors,
+                memory=spoiler.memory,
+                base=spoiler.base,
+                title=title,
+                bounds=spoiler.bounds,
             )
     raise ValueError(f"no program of this core can be illegal by {name}")

@@ -16,7 +16,7 @@ __all__ = ["BUFFER_IMAGE", "dumping", "empty_buffer", "filling", "golden_after",
 
 BUFFER_IMAGE = 0x4000
 """Where the buffer is in memory, counted from its first address, to be filled or looked at."""
-BY_UNITS = ("range", "address", "compressed", "read", "write")
+BY_UNITS = ("bounds", "range", "address", "compressed", "read", "write")
 
 
 def filling(config: CoreConfig, at: int = 0) -> list[int]:
@@ -44,7 +44,13 @@ def dumping(config: CoreConfig, at: int = 0) -> list[int]:
 
 
 def golden_after(
-    config: CoreConfig, content: Memory, ring: int, descriptors: list[int], faults: set[int], buffer: NDArray
+    config: CoreConfig,
+    content: Memory,
+    ring: int,
+    descriptors: list[int],
+    faults: set[int],
+    buffer: NDArray,
+    bounds: tuple[int, int] | None = None,
 ) -> tuple[GoldenCore, Outcome]:
     """Golden after a program.
 
@@ -62,6 +68,8 @@ def golden_after(
         Lines of memory that answer with an error.
     buffer : array
         What is in the buffer before.
+    bounds : (int, int), optional
+        The lowest and the highest address that it may use; every one if left out.
     """
     memory = Memory(len(content.bytes), content.base, line=config.axi_bits // 8)
     memory.bytes[:] = content.bytes
@@ -70,13 +78,16 @@ def golden_after(
     memory.faults = faults
     golden = GoldenCore(config, memory)
     golden.buffer[:] = buffer
+    golden.bounds = bounds or golden.bounds
     return golden, golden.run_queue(ring, len(descriptors))
 
 
 def left_open(
-    config: CoreConfig, descriptors: Iterable[int], outcome: Outcome
+    config: CoreConfig, descriptors: Iterable[int], outcome: Outcome, bounds: tuple[int, int] | None = None
 ) -> tuple[list[tuple[int, int]], set[int]]:
-    """Memory (address, bytes) and groups that may be anything: of the descriptor with the error, and of those behind.
+    """Memory (address, bytes) and groups that are undefined: of the descriptor with the error, and of those after it.
+
+    Memory outside the bounds is always defined.
 
     Source: docs/core.md, "Errors".
     """
@@ -90,7 +101,14 @@ def left_open(
             if index > outcome.index or (index == outcome.index and outcome.error != "address"):
                 memory += written_memory(bits, config)
                 groups |= written_groups(bits, config)
-    return memory, groups
+    return (memory if bounds is None else _within(memory, bounds)), groups
+
+
+def _within(runs: Iterable[tuple[int, int]], bounds: tuple[int, int]) -> list[tuple[int, int]]:
+    """The parts of runs of (address, bytes) that are within the bounds."""
+    low, high = bounds
+    cut = [(max(address, low), min(address + count, high + 1)) for address, count in runs]
+    return [(begin, end - begin) for begin, end in cut if begin < end]
 
 
 def empty_buffer(config: CoreConfig) -> NDArray:

@@ -53,13 +53,16 @@ class Sequencer:
     def _fit(self, operation: Operation, values: Mapping[str, int]) -> bool:
         """Whether fields go with each other."""
         memory, table = (values.get(name, 0) + (values.get(f"{name}_high", 0) << 32) for name in ("memory", "table"))
+        if memory >> self.config.address_bits:
+            return False
         if operation.name == "record":
             return memory % 32 == 0
         if operation.name in ("load", "store"):
             if not values["compressed"]:
                 return memory % self.config.group_bytes == 0
             alone = values["count_1"] == values["count_2"] == values["count_3"] == 1
-            return alone and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0
+            fits = not table >> self.config.address_bits
+            return alone and fits and values["segment"] > 0 and memory % 16 == 0 and table % 4 == 0
         return values.get("stride", 1) <= 4
 
     def _pass(self, operation: Operation, values: Mapping[str, int]) -> bool:

@@ -12,6 +12,10 @@ from .random_programs import PROGRAM, RandomProgram
 __all__ = ["NoRoomError", "Spoiler", "with_fields"]
 
 
+PAGE = 4096
+"""Bounds are multiples of it."""
+
+
 def with_fields(bits: int, **fields: int) -> int:
     """A descriptor with other values of some fields, whatever is allowed; `memory` and `table` are whole addresses."""
     operation, _ = decode(bits)
@@ -57,12 +61,15 @@ class Spoiler:
         Groups of the buffer that the program does not use.
     top_groups : int
         Free groups up to the buffer's end.
+    bounds : (int, int), optional
+        The lowest and the highest address that the core may use; every one if there are none.
     """
 
     def __init__(self, random: Random, config: CoreConfig, made: RandomProgram) -> None:
         self.random, self.config, self.memory, self.base = random, config, made.memory, PROGRAM
         self.descriptors = list(made.program.descriptors)
         self._next = made.end
+        self.bounds: tuple[int, int] | None = None
         self._line = max(64, config.group_bytes)  # what anything in memory is a multiple of, on any bus
         last = config.groups - 1
         # What is loaded into the last group alone only gives a token.
@@ -108,7 +115,7 @@ class Spoiler:
         """A descriptor that waits for nobody; fields left out are their least, or 0."""
         kind = OPERATIONS[operation]
         least = {field.name: max(field.least or 0, 0) for field in kind.fields}
-        return with_fields(kind.code, **(least | fields))
+        return with_fields(with_fields(kind.code, **least), **fields)
 
     def add(self, operation: str, **fields: int) -> int:
         """Add a descriptor that waits for nobody; its index."""
@@ -161,7 +168,25 @@ class Spoiler:
         assert self.memory.write(at, data)
         return at
 
-    def nowhere(self) -> int:
-        """An address at which there is no memory, nor behind it."""
+    def nowhere(self, *, near: bool = False) -> int:
+        """An address at which there is no memory, nor after it; with `near` one that a stride reaches."""
         size, top = len(self.memory.bytes), 1 << self.config.address_bits
-        return self.random.choice([size, size + 4096, 1 << 31, top - 8192])
+        return self.random.choice([size, size + 4096, 1 << 31, *([] if near else [top - 8192])])
+
+    def outside(self, size: int, *, across: int = 0) -> int:
+        """Set bounds, and return an address from which some bytes are outside of them.
+
+        Parameters
+        ----------
+        size : int
+            Bytes.
+        across : int
+            Bytes before the address that must be free and inside.
+        """
+        if self.bounds is None and not across and size <= PAGE and self.random.random() < 0.4:
+            self.bounds = (PAGE, (1 << self.config.address_bits) - 1)
+            return self.random.choice([0, PAGE - size])
+        begin = -(-(self.place(size + across + PAGE) + across) // PAGE) * PAGE
+        low, high = self.bounds or (0, begin - 1)
+        self.bounds = (low, min(high, begin - 1))
+        return begin

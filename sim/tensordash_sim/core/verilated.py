@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
 from tensordash.configuration.registers import COUNTERS, ERRORS, IDENTITY, named
+from tensordash.movers.axi import PAGE
 
 from .core_library import CoreState, VerilatedError, core_library, verilog_of
 from .golden import Outcome
@@ -151,6 +152,21 @@ class VerilatedCore:
         """Have these lines answer with an error, and no others: an address divided by the bytes of a beat."""
         places = np.array(sorted(lines), np.uint64)
         self._library.core_faults(self._device, places, len(places))
+
+    def restrict(self, base: int = 0, limit: int | None = None) -> None:
+        """Set the bounds of what the core may use: the lowest and the highest address; every one if left out.
+
+        Raises
+        ------
+        ValueError
+            If they are no whole pages of 4 KiB.
+        """
+        limit = (1 << self.config.address_bits) - 1 if limit is None else limit
+        if base % PAGE or (limit + 1) % PAGE:
+            raise ValueError(f"base and limit + 1 must be multiples of {PAGE}, not {base:#x} and {limit + 1:#x}")
+        for name, value in (("bounds_base", base), ("bounds_limit", limit)):
+            self.write(name, value % (1 << 32))
+            self.write(f"{name}_high", value >> 32)
 
     def write(self, register: str, value: int) -> None:
         """Write a register."""

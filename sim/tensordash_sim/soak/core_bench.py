@@ -107,13 +107,17 @@ class Bench:
         descriptors = with_tokens(self.random, self.config, descriptors)
         for address, count in self._described(descriptors)[0]:  # so that what is written shows
             made.memory.write(address, self.random.randbytes(count))
-        return IllegalProgram(descriptors=descriptors, memory=made.memory, base=at + PROGRAM, title=made.title)
+        # Registers that hold through soft resets: every other program has bounds that are as tight as they can be.
+        bounds = (at, at + SIZE - 1) if self.random.random() < 0.5 else None
+        return IllegalProgram(
+            descriptors=descriptors, memory=made.memory, base=at + PROGRAM, title=made.title, bounds=bounds
+        )
 
     def golden(
         self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
     ) -> tuple[GoldenCore, Outcome]:
         """Golden after a program, or a part of it."""
-        return golden_after(self.config, made.memory, made.base, list(executed), set(faults), self.buffer)
+        return golden_after(self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds)
 
     # A run
 
@@ -121,6 +125,7 @@ class Bench:
         """Memory as the program finds it, and a core after a soft reset."""
         self.device.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
         self.device.put(made.descriptors, made.base)
+        self.device.restrict(*(made.bounds or ()))
         self.reset()
         self.device.silence("")
 
@@ -155,7 +160,9 @@ class Bench:
         if defined is not None and not (wanted.error and wanted.index < defined):
             self.stopped(made, made.descriptors, defined - 1, legal=False)
             return wanted
-        self.settle(made, model, left_open(self.config, made.descriptors, wanted), probe=bool(wanted.error))
+        self.settle(
+            made, model, left_open(self.config, made.descriptors, wanted, made.bounds), probe=bool(wanted.error)
+        )
         self.executed(made.descriptors[: wanted.done])
         return wanted
 
@@ -189,6 +196,7 @@ class Bench:
         """
         device, (memory, groups) = self.device, besides
         self.reset()  # what units were about to write is written
+        device.restrict()
         device.fail(())
         if end is not None:
             self._either(made, end, memory)

@@ -64,7 +64,9 @@ def fuzz(bench: Bench) -> bool:
         if not is_defined(bench.config, descriptors, place, made.base):
             continue
         title = f"bit {bit} of {name} {place}, {made.title}"
-        changed = IllegalProgram(descriptors=descriptors, memory=made.memory, base=made.base, title=title)
+        changed = IllegalProgram(
+            descriptors=descriptors, memory=made.memory, base=made.base, title=title, bounds=made.bounds
+        )
         bench.check(changed, defined=place + 1)
         bench.coverage.fuzzed(name, bit)
         return True
@@ -252,7 +254,9 @@ def _ring(made: IllegalProgram) -> tuple[IllegalProgram, int]:
     size = max(0, (len(made.descriptors) - 1).bit_length())
     ends = [OPERATIONS["end"].code] * ((1 << size) - len(made.descriptors))
     full = [*made.descriptors, *ends]
-    return IllegalProgram(descriptors=full, memory=made.memory, base=made.base, title=made.title), size
+    return IllegalProgram(
+        descriptors=full, memory=made.memory, base=made.base, title=made.title, bounds=made.bounds
+    ), size
 
 
 def _all_done(bench: Bench, count: int) -> None:

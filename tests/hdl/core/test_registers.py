@@ -4,6 +4,7 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.registers import Registers
+from tensordash.emission.core_files import core_verilog
 from tensordash_sim.verify.unit_run import run_unit
 
 CONFIGS = [CoreConfig(), CoreConfig.from_toml("[core]\naddress_bits = 32\nrelu = false\nmask = false")]
@@ -23,3 +24,12 @@ def test_registers_are_what_is_written_of_them(config):
 )
 def test_a_broken_one_is_found(right, wrong):
     assert run_unit(Registers(config=CONFIGS[0]), "registers", CONFIGS[0], replaced=[(right, wrong)])
+
+
+def test_prot_and_cache_reach_the_port():
+    """Every burst has what the configuration says."""
+    config = CoreConfig.from_toml("[core]\naxi_prot = 3\naxi_cache = 2")
+    text = core_verilog(config)
+    for channel in ("ar", "aw"):
+        assert f"assign m_axi_{channel}prot = 3'h3;" in text
+        assert f"assign m_axi_{channel}cache = 4'h2;" in text

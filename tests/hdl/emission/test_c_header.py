@@ -9,7 +9,9 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, HEADER, OPERATIONS, encode
+from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS, IDENTITY, REGISTERS
+from tensordash.core.registers import Registers
 from tensordash.emission.c_header import c_header
 
 CONFIG = CoreConfig()
@@ -107,3 +109,23 @@ def test_no_name_twice_and_every_name_with_the_prefix() -> None:
     assert len(names) == len(set(names)) > 300
     assert all(name.startswith("MINE_") for name in names)
     assert "tensordash" not in c_header(CONFIG, "mine").lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "formats", "bus"),
+    [("core", ("FP16", "FP16"), 128), ("core-fp8", ("FP8_E4M3", "FP8_E5M2"), None)],
+)
+def test_operand_formats_and_bus(name: str, formats: tuple[str, str], bus: int | None, tmp_path: Path) -> None:
+    """Header and register agree, side by side, and the codes are those of docs/core.md."""
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    header = c_header(config)
+    codes = {"FP16": 1, "BF16": 2, "FP8_E4M3": 3, "FP8_E5M2": 4}
+    numbers = {f"FORMAT_{each}": code for each, code in codes.items()}
+    numbers |= {f"FORMAT_{side}": codes[each] for side, each in zip("AB", formats, strict=True)}
+    numbers |= {"AXI_BITS": config.axi_bits if bus is None else bus}
+    body = "\n".join(f'  printf("%u\\n", (unsigned)TENSORDASH_{each});' for each in numbers)
+    found = run_c(tmp_path, body, header).split()
+    assert dict(zip(numbers, map(int, found), strict=True)) == numbers
+    register = Registers(config=config)._constants()["formats"]
+    assert register == codes[formats[0]] | codes[formats[1]] << 8 | config.axi_bits << 16

@@ -21,6 +21,7 @@ def outcome(made, config):
     golden = GoldenCore(config, made.memory)
     for place, bits in enumerate(made.descriptors):
         golden.memory.write(made.base + 64 * place, bits.to_bytes(64, "little"))
+    golden.bounds = made.bounds or golden.bounds
     return golden.run_queue(made.base, len(made.descriptors))
 
 

@@ -8,6 +8,14 @@ from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.bounds import (
+    PAGE,
+    bounds_value,
+    is_inside,
+    random_bounds,
+    random_request,
+    require_inside,
+)
 from tensordash_sim.verify.units.far import across, far
 
 BASE, SIZE = 0x3000, 0x5000
@@ -39,7 +47,8 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         outstanding=config.outstanding,
         burst=job.options["burst"],
     )
-    await pins.reset(request_valid=0, request_payload=0, beats_ready=0, halt=0, **memory.idle_pins())
+    bounds = bounds_value(config.address_bits)
+    await pins.reset(request_valid=0, request_payload=0, beats_ready=0, halt=0, bounds=bounds, **memory.idle_pins())
     expected: list[tuple[int, int]] = []
     request: tuple[int, int] | None = None
     halting, done, idled = False, 0, 0
@@ -59,7 +68,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         pins.drive(
             rst=int(reset),
             request_valid=int(request is not None),
-            request_payload=request[0] | request[1] << address_bits if request else 0,
+            request_payload=request[0] | request[1] << address_bits + 1 if request else 0,
             beats_ready=int(random.random() >= pause and not halting),
             halt=int(halting),
         )
@@ -99,3 +108,68 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         await pins.tick()
     assert done > cycles / 40
     assert idled
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[0, 100], pause=[0.0, 0.4])
+async def bounds_are_kept(dut, latency: int, pause: float) -> None:
+    """Requests that may leave the bounds: what precedes is read, and nothing after it."""
+    job = current_job()
+    random, config, pins = Random(f"{job.seed} reader bounds {latency} {pause}"), job.config, Pins(dut)
+    cocotb.log.info("seed %s", job.seed)
+    size, shift = config.axi_bits // 8, (config.axi_bits // 8).bit_length() - 1
+    content = Memory(4 * PAGE, far(config.address_bits, job.seed, latency > 0))
+    content.bytes[:] = random.randbytes(4 * PAGE)
+    refusals = 0
+    for _ in range(round(24 * job.effort)):
+        memory = AxiMemory(
+            pins,
+            random,
+            content,
+            bits=config.axi_bits,
+            reads=True,
+            latency=(0, latency),
+            pause=pause,
+            outstanding=config.outstanding,
+            burst=job.options["burst"],
+        )
+        bounds = random_bounds(random, content)
+        value = bounds_value(config.address_bits, *bounds)
+        await pins.reset(request_valid=0, request_payload=0, beats_ready=0, halt=0, bounds=value, **memory.idle_pins())
+        requests, expected, refused = [], [], False
+        for _ in range(random.randint(1, 4)):
+            request = random_request(random, bounds, content, size, config.address_bits)
+            requests.append((request.start, len(request)))
+            for beat in request:
+                refused |= not is_inside(bounds, beat << shift)
+                if not refused:
+                    data = content.read(beat << shift, size)
+                    expected.append(int.from_bytes(data, "little") if data else None)
+        began, quiet = pins.cycle, 0
+        while quiet < 4:
+            memory.drive()
+            shown = requests and random.random() >= pause
+            pins.drive(
+                request_valid=int(bool(shown)),
+                request_payload=requests[0][0] | requests[0][1] << config.address_bits - shift + 1 if shown else 0,
+                beats_ready=int(random.random() >= pause),
+            )
+            await pins.settle()
+            memory.observe()
+            require_inside(pins, bounds, "ar")
+            outside = pins.read("outside")
+            if shown and pins.read("request_ready"):
+                assert not outside, "a request is taken after one that was refused"
+                requests.pop(0)
+            if pins.read("beats_valid") and pins.read("beats_ready"):
+                assert expected, "a beat that nobody may read"
+                data = expected.pop(0)
+                assert data is None or pins.read("beats_payload") == data
+            quiet = quiet + 1 if pins.read("idle") and (outside or not (requests or shown)) else 0
+            await pins.tick()
+            assert pins.cycle - began < 60_000, "it hangs"
+        assert not expected, f"{len(expected)} beats before the first that is outside were not read"
+        assert bool(outside) == refused
+        assert memory.idle
+        refusals += refused
+    assert 0 < refusals < round(24 * job.effort)

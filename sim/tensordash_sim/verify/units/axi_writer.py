@@ -8,6 +8,14 @@ from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.bounds import (
+    PAGE,
+    bounds_value,
+    is_inside,
+    random_bounds,
+    random_request,
+    require_inside,
+)
 from tensordash_sim.verify.units.far import across, far
 
 BASE, SIZE = 0x3000, 0x5000
@@ -38,6 +46,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         burst=job.options["burst"],
     )
     inputs = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
+    inputs["bounds"] = bounds_value(config.address_bits)
     await pins.reset(**inputs, **memory.idle_pins())
     done = 0
     for batch in range(round(12 * job.effort)):
@@ -62,7 +71,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             shown = bool(offered) and (shown or (random.random() >= pause and not halting))
             pins.drive(
                 request_valid=int(request is not None),
-                request_payload=request[0] | request[1] << address_bits if request else 0,
+                request_payload=request[0] | request[1] << address_bits + 1 if request else 0,
                 beats_valid=int(shown),
                 beats_payload=offered[0][1] | offered[0][2] << 8 * size if offered else 0,
                 halt=int(halting),
@@ -99,3 +108,69 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             await pins.tick()
             pins.drive(rst=0)
     assert done > 100
+
+
+@cocotb.test()
+@cocotb.parametrize(latency=[0, 100], pause=[0.0, 0.4])
+async def bounds_are_kept(dut, latency: int, pause: float) -> None:
+    """Requests that may leave the bounds: what precedes is written, and nothing after it."""
+    job = current_job()
+    random, config, pins = Random(f"{job.seed} writer bounds {latency} {pause}"), job.config, Pins(dut)
+    cocotb.log.info("seed %s", job.seed)
+    size, shift = config.axi_bits // 8, (config.axi_bits // 8).bit_length() - 1
+    base = far(config.address_bits, job.seed, latency > 0)
+    content, golden = Memory(4 * PAGE, base), Memory(4 * PAGE, base)
+    golden.bytes[:] = content.bytes[:] = random.randbytes(4 * PAGE)
+    inputs = {"request_valid": 0, "request_payload": 0, "beats_valid": 0, "beats_payload": 0, "halt": 0}
+    refusals = 0
+    for _ in range(round(24 * job.effort)):
+        memory = AxiMemory(
+            pins,
+            random,
+            content,
+            bits=config.axi_bits,
+            writes=True,
+            latency=(0, latency),
+            pause=pause,
+            burst=job.options["burst"],
+        )
+        bounds = random_bounds(random, content)
+        await pins.reset(**inputs, bounds=bounds_value(config.address_bits, *bounds), **memory.idle_pins())
+        requests, beats, refused = [], [], False
+        for _ in range(random.randint(1, 4)):
+            request = random_request(random, bounds, content, size, config.address_bits)
+            requests.append((request.start, len(request)))
+            for beat in request:
+                beats.append(random.getrandbits(8 * size))
+                refused |= not is_inside(bounds, beat << shift)
+                if not refused:
+                    golden.write(beat << shift, beats[-1].to_bytes(size, "little"))
+        began, quiet, offered = pins.cycle, 0, False
+        while quiet < 4:
+            memory.drive()
+            shown = requests and random.random() >= pause
+            offered = bool(beats) and (offered or random.random() >= pause)
+            pins.drive(
+                request_valid=int(bool(shown)),
+                request_payload=requests[0][0] | requests[0][1] << config.address_bits - shift + 1 if shown else 0,
+                beats_valid=int(offered),
+                beats_payload=beats[0] | ((1 << size) - 1) << 8 * size if offered else 0,
+            )
+            await pins.settle()
+            memory.observe()
+            require_inside(pins, bounds, "aw")
+            outside = pins.read("outside")
+            if shown and pins.read("request_ready"):
+                assert not outside, "a request is taken after one that was refused"
+                requests.pop(0)
+            if offered and pins.read("beats_ready"):
+                beats.pop(0)
+                offered = False
+            quiet = quiet + 1 if pins.read("idle") and (outside or not (requests or shown)) else 0
+            await pins.tick()
+            assert pins.cycle - began < 60_000, "it hangs"
+        assert bool(outside) == refused
+        assert memory.idle
+        assert content.bytes == golden.bytes, "memory differs"
+        refusals += refused
+    assert 0 < refusals < round(24 * job.effort)

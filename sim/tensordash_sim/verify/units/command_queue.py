@@ -9,6 +9,7 @@ from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.bounds import PAGE, bounds_value, require_inside
 from tensordash_sim.verify.units.far import far
 
 SIZE = 0x2000
@@ -27,13 +28,19 @@ async def random_rings(dut, latency: int, pause: float) -> None:
         pins, random, content, bits=config.axi_bits, reads=True, latency=(0, latency), pause=pause, outstanding=2
     )
     inputs = dict.fromkeys(("enable", "queue_base", "queue_size", "tail", "done", "descriptors_ready", "halt"), 0)
-    await pins.reset(**inputs, **memory.idle_pins())
-    errors = 0
+    await pins.reset(**inputs, bounds=bounds_value(config.address_bits), **memory.idle_pins())
+    errors = refusals = 0
     for ring in range(round(5 * job.effort)):
         size = random.randint(0, 5)
         base = content.base + BYTES * random.randrange(SIZE // BYTES - (1 << size))
         if ring == 1:
             size, base = 3, content.base + SIZE - 2 * BYTES
+        top = (1 << config.address_bits) - 1
+        bounds = (0, top)
+        if ring == 3:  # the ring goes on where the queue may not read
+            size, base = 3, content.base + PAGE - 3 * BYTES
+            bounds = random.choice([(0, content.base + PAGE - 1), (content.base + PAGE, top)])
+        pins.drive(bounds=bounds_value(config.address_bits, *bounds))
         length = random.randint(10, 50)
         tail = done = taken = 0
         beats: list[tuple[int, int]] = []
@@ -55,6 +62,14 @@ async def random_rings(dut, latency: int, pause: float) -> None:
             await pins.settle()
             memory.observe()
             assert pins.read("head") == taken
+            require_inside(pins, bounds, "ar")
+            refuses = pins.read("descriptors_valid") and pins.read("descriptors_payload") >> 129
+            if refuses:
+                address = base + BYTES * (taken % (1 << size))
+                assert not bounds[0] <= address <= bounds[1], f"descriptor {taken} is inside"
+                assert not beats
+                refusals += 1
+                break
             if pins.read("descriptors_valid") and ready:
                 payload = pins.read("descriptors_payload")
                 beats.append((payload & ((1 << 128) - 1), payload >> 128))
@@ -82,3 +97,4 @@ async def random_rings(dut, latency: int, pause: float) -> None:
         pins.drive(rst=0)
         await pins.settle()
     assert errors
+    assert refusals

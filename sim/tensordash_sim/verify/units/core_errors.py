@@ -53,8 +53,11 @@ class Checker:
     async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
         """Run a program on both; what golden says of it."""
         host = self.host
-        golden, expected = golden_after(self.config, made.memory, made.base, made.descriptors, faults, self.buffer)
+        golden, expected = golden_after(
+            self.config, made.memory, made.base, made.descriptors, faults, self.buffer, made.bounds
+        )
         cocotb.log.info("%s: %s", made.title, expected)
+        await host.restrict(*(made.bounds or ()))
         await host.start(base=made.base)
         await host.offer(made.memory, made.descriptors, faults)
         ends = 0
@@ -71,9 +74,10 @@ class Checker:
         assert ends == (expected.ends > 0), f"cause.end is {ends}"
         if expected.error:
             await self._rests(expected)
-        open_memory, open_groups = left_open(self.config, made.descriptors, expected)
+        open_memory, open_groups = left_open(self.config, made.descriptors, expected, made.bounds)
         same_memory(host.memory.memory, golden.memory, *open_memory)
         await host.restart()
+        await host.restrict()
         await self._see_buffer(golden, open_groups)
         return expected
 

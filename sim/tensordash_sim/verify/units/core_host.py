@@ -88,6 +88,13 @@ class Host(CoreMaster):
         await self.write("interrupt_enable", 3)
         await self.write("control", 1)
 
+    async def restrict(self, base: int = 0, limit: int | None = None) -> None:
+        """Set the bounds of what the core may use: the lowest and the highest address."""
+        limit = (1 << self.config.address_bits) - 1 if limit is None else limit
+        for name, value in (("bounds_base", base), ("bounds_limit", limit)):
+            await self.write(name, value & 0xFFFFFFFF)
+            await self.write(f"{name}_high", value >> 32)
+
     async def restart(self) -> None:
         """A soft reset, behind which no transaction begins."""
         await self.write("control", 2)

@@ -13,6 +13,7 @@ from tensordash_sim.core.tensors import deflate
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort
 from tensordash_sim.verify.units.far import across, far
 
@@ -33,7 +34,7 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
     middle = base + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
     memory = random.choice([middle, middle, middle, base + 0x1000 - 2 * size, base + random.randint(-4, 4) * size])
     return {
-        "memory": memory // size * size % (1 << config.address_bits),
+        "memory": max(0, memory) // size * size,
         "address": address,
         **{f"count_{k}": count for k, count in enumerate(counts)},
         **{f"stride_{k + 1}": stride for k, stride in enumerate(strides)},
@@ -65,9 +66,9 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     place = content.base + SIZE // 2 + 4 * random.choice([random.randrange(SIZE // 16), -random.randrange(30)])
     content.write(memory, data)
     if random.random() < 0.3:
-        # A part of a tensor that begins far before it: addresses wrap.
-        before = 16 * random.randrange(1 << 24)
-        memory = (memory - before) % (1 << config.address_bits)
+        # A part of a tensor that begins far before it.
+        before = 16 * random.randrange(min(1 << 24, memory // 16 + 1))
+        memory -= before
         entries += np.uint32(before * 8 // width)
     content.write(place, entries.tobytes())
     if random.random() < 0.1:
@@ -105,10 +106,12 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         outstanding=config.outstanding,
     )
     command = CommandPort(pins, random)
-    await pins.reset(buffer_ready=0, halt=0, **command.IDLE, **memory.idle_pins())
+    everything = golden.bounds
+    inputs = {"buffer_ready": 0, "halt": 0, "bounds": bounds_value(config.address_bits)}
+    await pins.reset(**inputs, **command.IDLE, **memory.idle_pins())
     buffer = golden.buffer.copy()
     bank_bits, address_bits = lanes * width, (config.groups - 1).bit_length()
-    goods = 0
+    goods = refusals = 0
     # A short run goes on until enough of its moves were sound.
     for number in range(round(96 * job.effort)):
         if number >= round(24 * job.effort) and goods > 6 * job.effort:
@@ -117,6 +120,8 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         fields = compressed_move(random, config, content) if compressed else plain_move(random, config, content.base)
         program = Program()
         program.add("load", **fields)
+        golden.bounds = random_bounds(random, content) if random.random() < 0.3 else everything
+        pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
         outcome = golden.run(program.descriptors)
         described = np.zeros(config.groups, bool)
         if outcome.error:
@@ -131,6 +136,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
             await pins.settle()
             memory.observe()
             command.observe()
+            require_inside(pins, golden.bounds, "ar")
             if pins.read("buffer_valid"):
                 enable = pins.read("buffer_enable")
                 write = enable, pins.read("buffer_address"), pins.read("buffer_data")
@@ -167,6 +173,15 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         assert pins.read("idle")
         buffer[:] = golden.buffer
         goods += not outcome.error
+        if outcome.error == "bounds":  # the unit takes nothing more until a reset
+            refusals += 1
+            pins.drive(rst=1)
+            await pins.settle()
+            await pins.tick()
+            pins.drive(rst=0)
+            memory.reset()
+            command = CommandPort(pins, random)
+    assert refusals
     assert goods > 6 * job.effort
 
 

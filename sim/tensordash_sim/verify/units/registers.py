@@ -8,6 +8,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import COUNTERS, IDENTITY, REGISTERS, named
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.units.bounds import bounds_value
 
 
 class Port:
@@ -67,6 +68,10 @@ class Port:
             if held is not None and ready:
                 pins.drive(axi_rready=0, axi_arvalid=0)
                 return held
+
+
+CODES = {"fp16": 1, "bf16": 2, "fp8_e4m3": 3, "fp8_e5m2": 4}
+"""Of operand formats, from docs/core.md."""
 
 
 def features_of(config: CoreConfig) -> int:
@@ -137,6 +142,7 @@ async def random_accesses(dut) -> None:
         "groups": config.groups,
         "stream_words": config.stream_words("a") - 1 | config.stream_words("b") - 1 << 16,
         "features": features_of(config),
+        "formats": CODES[tile.a_format.name] | CODES[tile.b_format.name] << 8 | config.axi_bits << 16,
         "status": 1,
         **told,
         **{name: counters[k] for k, (name, _) in enumerate(COUNTERS)},
@@ -148,8 +154,26 @@ async def random_accesses(dut) -> None:
         "queue_size": 15,
         "tail": 0xFFFFFFFF,
         "interrupt_enable": 3,
+        "bounds_base": 0xFFFFF000,
+        "bounds_base_high": (1 << (config.address_bits - 32)) - 1,
+        "bounds_limit": 0xFFFFF000,
+        "bounds_limit_high": (1 << (config.address_bits - 32)) - 1,
     }
-    kept = dict.fromkeys(masks, 0)
+    after_reset = dict.fromkeys(masks, 0)
+    after_reset |= {"bounds_limit": 0xFFFFFFFF, "bounds_limit_high": masks["bounds_limit_high"]}
+    kept = dict(after_reset)
+
+    def merged(name: str, data: int, mask: int) -> int:
+        """What a register keeps of a write, from docs/core.md."""
+        value = (kept[name] & ~mask | data & mask) & masks[name]
+        if name == "bounds_limit":
+            value |= 0xFFF
+        unfit = 0xFFFFFFFF & ~masks[name]  # of the high half of an address
+        if name.endswith("_high") and unfit:
+            stays = kept[name] & unfit and unfit & ~mask
+            value |= (unfit & -unfit) * bool(data & mask & unfit or stays)
+        return value
+
     caused = 0
     # Each once for certain.
     for turn in range(len(REGISTERS) + round(300 * job.effort)):
@@ -169,7 +193,7 @@ async def random_accesses(dut) -> None:
             register = named(random.choice(list(masks)))  # those that keep what is written
         name, address = register.name, register.offset
         if turn >= len(REGISTERS) and random.random() < 0.1:
-            address, name = random.choice([0x54, 0x7C, 0xB8, 0xFFC, 0x100]), ""
+            address, name = random.choice([0x2C0, 0x64, 0x7C, 0xB8, 0xFFC, 0x100]), ""
         if turn >= len(REGISTERS) and random.random() < 0.5:
             data, strobe = random.getrandbits(32), random.choice([15, random.getrandbits(4), random.getrandbits(4)])
             mask = sum(255 << 8 * k for k in range(4) if strobe >> k & 1)
@@ -178,24 +202,37 @@ async def random_accesses(dut) -> None:
             if name == "cause":
                 caused &= ~(data & mask)
             if name in kept:
-                kept[name] = (kept[name] & ~mask | data & mask) & masks[name]
+                kept[name] = merged(name, data, mask)
             await port.write(address, data, strobe)
         else:
             seen = await port.read(address)
             wanted = caused if name == "cause" else kept.get(name, fixed.get(name, 0))
             assert seen == wanted, f"{name} is {seen:#x}, not {wanted:#x}"
     # Every bit of every byte alone: what is written goes in, what is not stays.
-    for name, mask in masks.items():
+    for name in masks:
         for old, new in ((0xFFFFFFFF, 0), (0, 0xFFFFFFFF)):
             reset = 2 if name == "control" else 0  # not now
             await port.write(named(name).offset, old & ~reset)
-            kept[name] = old & mask
+            kept[name] = merged(name, old, 0xFFFFFFFF)
             for k in range(4):
                 byte = 255 << 8 * k
                 await port.write(named(name).offset, new & ~reset, 1 << k)
-                kept[name] = (kept[name] & ~byte | new & byte) & mask
+                kept[name] = merged(name, new, byte)
                 seen = await port.read(named(name).offset)
                 assert seen == kept[name], f"{name} is {seen:#x}, not {kept[name]:#x}, when its byte {k} is written"
+    # What the core gets of addresses, and whether they fit.
+    for fits in (True, False) if config.address_bits < 64 else (True,):
+        base, limit = 0x7_5123_5000 % (1 << config.address_bits), 0x9_8765_4FFF % (1 << config.address_bits)
+        more = 0 if fits else 1 << 63
+        for name, value in {"queue_base": base & -64, "bounds_base": base, "bounds_limit": limit}.items():
+            await port.write(named(name).offset, value & 0xFFFFFFFF)
+            await port.write(named(f"{name}_high").offset, (value | more) >> 32)
+            kept[name] = value & 0xFFFFFFFF
+            kept[f"{name}_high"] = value >> 32 | (0 if fits else 1 << config.address_bits - 32)
+        unfit = 0 if fits else 1 << config.address_bits
+        assert pins.read("queue_base") == base & -64 | unfit
+        pages = bounds_value(config.address_bits, base | unfit, limit if fits else None)
+        assert pins.read("bounds") == pages, f"bounds are {pins.read('bounds'):#x}, not {pages:#x}"
     # Causes: set by events, cleared by ones.
     await port.write(named("interrupt_enable").offset, 2)
     await port.write(named("cause").offset, 3)
@@ -231,11 +268,12 @@ async def random_accesses(dut) -> None:
     await pins.settle()
     assert not pins.read("halt")
     for name in masks:
-        wanted = kept[name] if name.startswith("queue_") else 0
+        wanted = kept[name] if name.startswith(("queue_", "bounds_")) else 0
         assert await port.read(named(name).offset) == wanted, f"{name} after a soft reset"
     assert await port.read(named("cause").offset) == 0
     pins.drive(rst=1)
     await pins.settle()
     await pins.tick()
     pins.drive(rst=0)
-    assert await port.read(named("queue_base").offset) == 0
+    for name, wanted in after_reset.items():
+        assert await port.read(named(name).offset) == wanted, f"{name} after a reset"

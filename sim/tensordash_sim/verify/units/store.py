@@ -11,6 +11,7 @@ from tensordash_sim.core.program import Program
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
 from tensordash_sim.verify.units.command import CommandPort
 from tensordash_sim.verify.units.far import across, far
 
@@ -89,9 +90,11 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, latency), pause=pause)
     command = CommandPort(pins, random)
     counts = {"zeros": 0, "non_finite": 0, "overflow": 0}
-    await pins.reset(buffer_ready=0, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())
+    everything = golden.bounds
+    inputs = {"buffer_ready": 0, "buffer_data": 0, "halt": 0, "bounds": bounds_value(config.address_bits)}
+    await pins.reset(**inputs, **counts, **command.IDLE, **memory.idle_pins())
     address_bits = (config.groups - 1).bit_length()
-    goods = 0
+    goods = refusals = 0
     # A short run goes on until enough of its moves were sound.
     for number in range(round(96 * job.effort)):
         if number >= round(24 * job.effort) and goods > 6 * job.effort:
@@ -112,6 +115,8 @@ async def random_stores(dut, latency: int, pause: float) -> None:
             program.add("record", memory=memory_at)
         else:
             program.add("store", **MOVES[kind](random, config, base))
+        golden.bounds = random_bounds(random, content) if random.random() < 0.3 and not sparse else everything
+        pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
         outcome = golden.run(program.descriptors)
         command.begin(program.descriptors[0])
         began, cut, cleared = pins.cycle, number == 9, 0
@@ -127,6 +132,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
             await pins.settle()
             memory.observe()
             command.observe()
+            require_inside(pins, golden.bounds, "aw")
             reading = None
             if pins.read("buffer_valid"):
                 assert pins.read("buffer_enable") == (1 << lanes) - 1
@@ -158,7 +164,19 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         if not outcome.error:
             assert content.bytes == expected.bytes, f"{where}: memory differs"
             goods += 1
+        if outcome.error == "bounds":  # the unit takes nothing more until a reset
+            refusals += 1
+            low, high = (address - base for address in golden.bounds)
+            for part in (slice(0, low), slice(high + 1, None)):
+                assert content.bytes[part] == expected.bytes[part], f"{where}: memory outside of the bounds differs"
+            pins.drive(rst=1)
+            await pins.settle()
+            await pins.tick()
+            pins.drive(rst=0)
+            memory.reset()
+            command = CommandPort(pins, random)
         content.bytes[:] = expected.bytes
+    assert refusals
     assert goods > 6 * job.effort
 
 
@@ -170,7 +188,15 @@ async def the_bus_is_kept_busy(dut) -> None:
     memory = AxiMemory(pins, Random(1), content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
     command = CommandPort(pins, Random(2))
     await pins.reset(
-        buffer_ready=1, buffer_data=0, halt=0, zeros=0, non_finite=0, overflow=0, **command.IDLE, **memory.idle_pins()
+        bounds=bounds_value(config.address_bits),
+        buffer_ready=1,
+        buffer_data=0,
+        halt=0,
+        zeros=0,
+        non_finite=0,
+        overflow=0,
+        **command.IDLE,
+        **memory.idle_pins(),
     )
     program = Program()
     program.add("store", memory=0, count_0=40)
