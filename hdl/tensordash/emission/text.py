@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from ..block import Block
 from .expressions import fitted, width
 from .memories import named_reads
+from .shared_bits import with_bits_apart
 from .unused import ASSIGN, without_unused
 
 __all__ = ["LINE", "document", "module_texts"]
@@ -94,6 +95,9 @@ def _module(name: str, ports: list[str], body: str, outputs: Mapping[str, frozen
         else:
             rest.append(line)
     head = ",\n".join(f"  {_merged(declared[port])} {port}" for port in ports)
+    vectors = [name for name, kinds in declared.items() if kinds[0].startswith("output") and _bits(kinds[-1]) > 1]
+    rest, apart = with_bits_apart(rest, vectors)
+    declared |= {wire: ["wire"] for wire in apart}
     before = {name: _bits(kinds[-1]) for name, kinds in declared.items()}
     rest, widths = without_unused(rest, before, outputs)
     for port in ports:

@@ -96,19 +96,12 @@ OTHER = "Some of its bits are of no use in this configuration."
 EXPRESSION = "Part of an expression, which has no name in the source: some of its bits are not wanted."
 
 LOOPS = {
-    "scheduler": (".scheduler*", "Selections of a scheduler depend on one another level by level: no loop."),
-    "control": ("refill'", "Bits that depend on lower bits of the same vector: no loop, bit by bit."),
-    "bias_fetch": ("__read_enable'", "Banks that are read alike, one vector: no loop, bit by bit."),
-    "placement": ("placement__ports'", "Ports that are read together, one vector: no loop, bit by bit."),
     "fused_accumulator": (
         ".pe_*",
         "A level is one vector, of which a bit says more of the others: no loop, bit by bit.",
     ),
 }
 """Of components that Verilator finds loops in: what it calls them, and why they are none."""
-
-
-CASES = "Choices of which one is made: each condition is that one register has one value, another for each."
 
 
 def waivers(prefix: str, texts: dict[str, str]) -> str:
@@ -139,8 +132,6 @@ def waivers(prefix: str, texts: dict[str, str]) -> str:
         for component, (match, reason) in LOOPS.items():
             if f"module {prefix}_{component}(" in text:
                 lines.append(f'// {reason}\nlint_off -rule UNOPTFLAT -file "*{file}" -match "*{match}"')
-        if "parallel_case" in text:
-            lines.append(f'// {CASES}\nlint_off -rule CASEOVERLAP -file "*{file}" -match "Case conditions overlap*"')
     head = HEAD.format(prefix=prefix, what="core" if memories else "tile")
     head += MEMORIES.format(prefix=prefix) * memories
     head += QUANTISER.format(prefix=prefix) * (f"{prefix}_block_quantiser.v" in texts)

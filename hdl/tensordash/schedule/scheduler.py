@@ -67,8 +67,10 @@ class Scheduler(Block):
             for lane in members:
                 earlier = []
                 for option, position in enumerate(self.connectivity.positions(lane)):
-                    selected = self.select[lane][option]
+                    # A signal of its own: tools take a vector whose bits depend on one another for a loop.
+                    selected = Signal(name=f"selected_{lane}_{option}")
                     m.d.comb += selected.eq(free[position] & ~Cat(earlier).any())
+                    m.d.comb += self.select[lane][option].eq(selected)
                     earlier.append(free[position])
                     selections.setdefault(position, []).append(selected)
                     unselected[position] = Signal(name=f"free_after_{level}_{position[0]}_{position[1]}")

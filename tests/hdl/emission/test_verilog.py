@@ -361,6 +361,18 @@ def test_verilator_has_no_warnings(rendered, folder):
 @pytest.mark.skipif(
     "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
 )
+@pytest.mark.parametrize("name", ["paper", "recommended"])
+def test_verilator_finds_no_loops_and_no_overlaps_without_waivers(name, tmp_path):
+    """Those of a core are in test_core_files.py."""
+    generate(load_preset(name), tmp_path)
+    _, lines = verilator_lint(tmp_path, "tensordash_axi_stream_tile", "tensordash.v")
+    kinds = set(re.findall(r"%Warning-(\w+)", "\n".join(lines)))
+    assert kinds == {"UNUSEDSIGNAL", "DECLFILENAME"}
+
+
+@pytest.mark.skipif(
+    "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
+)
 def test_waivers_hold_for_any_prefix(tmp_path):
     generate(TileConfig(rows=2, columns=1), tmp_path, "mytile")
     assert verilator_lint(tmp_path, "mytile_axi_stream_tile", "mytile.vlt", "mytile.v") == (0, [])
