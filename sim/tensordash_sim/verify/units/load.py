@@ -198,7 +198,9 @@ async def whole_buffer(dut) -> None:
     outstanding = config.outstanding
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, reads=True, pause=0.0, outstanding=outstanding)
     command = CommandPort(pins, random)
-    await pins.reset(buffer_ready=1, halt=0, **command.IDLE, **memory.idle_pins())
+    await pins.reset(
+        buffer_ready=1, halt=0, bounds=bounds_value(config.address_bits), **command.IDLE, **memory.idle_pins()
+    )
     for compressed in range(1 + config.compression):
         content.write(0, data if compressed else values.tobytes())
         content.write(len(content.bytes) - 32, table.astype("<u4").tobytes())

@@ -224,7 +224,8 @@ async def whole_buffer(dut) -> None:
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
     command = CommandPort(pins, random)
     counts = dict.fromkeys(("zeros", "non_finite", "overflow"), 0)
-    await pins.reset(buffer_ready=1, buffer_data=0, halt=0, **counts, **command.IDLE, **memory.idle_pins())
+    inputs = {"buffer_ready": 1, "buffer_data": 0, "halt": 0, "bounds": bounds_value(config.address_bits)}
+    await pins.reset(**inputs, **counts, **command.IDLE, **memory.idle_pins())
     for compressed in range(1 + config.compression):
         fields = {"table": size - 64, "segment": groups // 4} if compressed else {}
         program = Program()
