@@ -110,7 +110,7 @@ def _matrix_product(at: Contracting, call: Call) -> torch.Tensor | None:
 
 
 def _grouped_product(at: Contracting, call: Call) -> torch.Tensor | None:
-    """Group by group; rows and columns behind the last group, which PyTorch leaves undefined, are zeros."""
+    """Group by group; rows and columns after the last group, which PyTorch leaves undefined, are zeros."""
     given = call.named()
     left = given["self"]
     if given["bias"] is not None or given["out_dtype"] not in (None, left.dtype):

@@ -49,7 +49,7 @@ class Axis(NamedTuple):
     """One spatial dimension of a convolution.
 
     Output `o` and tap `k` meet at input ``o * stride + k * dilation - padding``; below 0 or from `size` on that is
-    outside the tensor, in the padding. Windows may end `end_padding` positions behind the tensor: as many as `padding`
+    outside the tensor, in the padding. Windows may end `end_padding` positions after the tensor: as many as `padding`
     if it is None; fewer than none if it is negative.
     """
 
