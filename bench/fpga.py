@@ -33,6 +33,7 @@ CORE = CoreConfig(
     axi_bits=64,
     window=4,
     outstanding=4,
+    prefetch=2,
 )
 SHALLOW = load_preset("paper-depth2")
 DESIGNS: dict[str, TileConfig | CoreConfig] = {

@@ -29,6 +29,7 @@ SMALL = CoreConfig.from_toml(
         "core.address_bits=32",
         "core.window=4",
         "core.outstanding=1",
+        "core.prefetch=2",
     ],
 )
 """The least core that the benches' programs fit into."""

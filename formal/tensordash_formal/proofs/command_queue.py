@@ -1,118 +1,301 @@
-"""The command queue: every descriptor of the ring reaches the sequencer once, whole and in order."""
+"""The command queue: every descriptor of the ring reaches the sequencer once, whole and in order; `busy` is exact."""
 
+from dataclasses import replace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, ResetSignal, Signal, Value
+from amaranth.hdl import Array, Cat, Const, Elaboratable, Instance, Module, Mux, ResetSignal, Signal, Value
 
 from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import BYTES
+from tensordash.configuration.descriptors import BITS, BYTES
 from tensordash.configuration.preset import load_any_preset
-from tensordash.core.command_queue import AHEAD, CommandQueue
+from tensordash.core.command_queue import CommandQueue
+from tensordash.memory.memory import Memory
 from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 from tensordash_axi import Axi4Rules
 
-from ..harness import Fault, Harness
+from ..harness import Fault, Harness, Stand
 from ..proof import Broken, Proof
 
 __all__ = ["PROOF"]
 
 RING = 15
 """The largest ring's places, as a logarithm to base 2."""
+PREFETCH = 4
+"""Places of the FIFO: a model of the presets' 32 takes too long to prove."""
 
 
-def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """A command queue between a ring in memory and a sequencer that takes what it likes.
+class WatchedDescriptor(Elaboratable):
+    """A FIFO that stores one descriptor, in any place; all other places return any value.
 
-    The ring stays where it is, `tail` grows and is never more than the largest ring ahead of what was fetched. Memory
-    keeps the rules of AXI4, but that a beat stays until it is taken, and a beat of it is what it was asked for:
-    `descriptors_come_from_their_places` says what was asked for, and `beats_pass_once_and_in_order` that the beats,
-    which come in the order of the reads, pass.
-
-    Source: docs/core.md, "Registers" (a program's life); the docstring of `CommandQueue`.
+    What is read stays until another read.
     """
-    dut = CommandQueue(config=config)
-    harness = Harness(dut, fault=fault)
-    m, axi, out, past = harness.m, dut.axi, dut.descriptors, harness.past
-    rules = Axi4Rules(data_bits=config.axi_bits, address_bits=config.address_bits, reads=AHEAD)
-    m.submodules.rules = rules
-    for name in axi.signature.members:
-        m.d.comb += getattr(rules.bus, name).eq(Value.cast(getattr(axi, name)))
-    for rule in rules.rules:
-        # The arbiter takes beats back while the other reader is not ready.
-        if rule.name.startswith(("ar_", "r_")) and rule.name not in ("r_stays", "r_stable"):
-            (harness.assume if rule.side == "slave" else harness.lemma)(getattr(rules.holds, rule.name))
-    base, size = (harness.constant(len(value), f"ring_{name}") for name, value in _ring(dut).items())
-    harness.drive(dut.queue_base, base)
-    harness.drive(dut.queue_size, size)
-    harness.assume(base[: BYTES.bit_length() - 1] == 0)
-    # Bounds are of the proof `core_axi`; here no descriptor is refused.
-    harness.drive(
-        dut.bounds, Const(-1, 2 * (config.address_bits - PAGE_BITS) + 1) << config.address_bits - PAGE_BITS + 1
-    )
-    harness.assume(base + (Const(BYTES) << size) <= 1 << config.address_bits)
-    harness.assume(_less(dut.tail, past(dut.tail)) <= 1 << RING)
-    passed = Signal(32)  # descriptors whose last beat has passed
-    harness.assume(_less(dut.tail, passed) <= 1 << RING)
-    harness.assume(_less(dut.done, past(dut.done)) <= config.window)
-    harness.assume(_less(passed, dut.done) <= config.window)
 
-    asked = Signal(32)  # descriptors whose address was taken
-    beats = Signal(range(COMMAND_BEATS))  # of the descriptor that passes
-    halted = Signal()  # since the last reset
-    asks, passes, comes = axi.arvalid & axi.arready, out.valid & out.ready, axi.rvalid & axi.rready
-    m.d.sync += halted.eq(halted | dut.halt)
-    with m.If(asks):
-        m.d.sync += asked.eq(asked + 1)
-    with m.If(passes):
-        m.d.sync += beats.eq(beats + 1)
-        with m.If(beats == COMMAND_BEATS - 1):
-            m.d.sync += passed.eq(passed + 1)
-    offered = axi.arvalid & ~halted
-    place = Signal(RING)
-    address = Signal(len(base))
-    m.d.comb += [place.eq(asked & ~(Const(-1, RING) << size)), address.eq(base + (place << BYTES.bit_length() - 1))]
-    on_way = rules.reads[0].count
-    harness.claim("descriptors_come_from_their_places", axi.araddr == address, when=offered)
-    harness.claim("each_is_asked_for_whole", axi.arlen == dut.beats - 1, when=offered)
-    harness.claim("none_is_asked_for_before_it_is_there", asked != dut.tail, when=offered)
-    harness.claim("no_more_are_asked_for_than_the_window_holds", _less(asked, dut.done) < config.window, when=offered)
-    harness.claim("beats_pass_once_and_in_order", comes, when=passes)
-    harness.claim("beats_pass_once_and_in_order", passes, when=comes & ~dut.halt & ~ResetSignal())
-    payload = Cat(axi.rdata, axi.rresp[1], Const(0, 1))
-    harness.claim("beats_pass_unchanged", Value.cast(out.payload) == payload, when=passes)
-    harness.claim("none_is_lost_and_none_repeated", _less(asked, passed) == on_way, when=~halted)
-    harness.claim("head_counts_those_that_have_passed", dut.head == passed)
+    def __init__(self, block: Block) -> None:
+        assert isinstance(block, Memory)
+        self.block = block
+        self.beats = BITS // (block.bits - 1)
 
-    left = harness.probe("reader.left", dut.beats.bit_length())
-    chosen = harness.probe("asked", 32)  # those that the reader was asked for
-    beat = harness.probe("reader.beat", len(axi.araddr) - dut._reader.skipped + 1)
-    waits = left != 0
-    harness.lemma(harness.probe("beat", 2) == beats)
-    harness.lemma(harness.probe("reader.on_way", AHEAD.bit_length()) == on_way)
-    harness.lemma(on_way <= AHEAD)
-    harness.lemma(waits & (on_way < AHEAD), when=harness.probe("reader.offered", 1))
-    harness.lemma(rules.came[0] == beats, when=~halted)
-    for index, read in enumerate(rules.reads[0].entries):
-        harness.lemma(read.len == dut.beats - 1, when=~halted & (on_way > index))
-    harness.lemma(_less(chosen, asked) == waits, when=~halted)
-    harness.lemma(~waits | ~beat[-1])
-    harness.lemma(~harness.port("reader.outside", 1) & ~harness.probe("refuses", 1))
-    harness.lemma(~waits | ((left == dut.beats) & ((beat & (dut.beats - 1)) == 0)))
-    harness.lemma(beat == address[dut._reader.skipped :], when=waits & ~halted)
-    harness.lemma(_less(dut.tail, chosen) <= 1 << RING, when=~halted)
-    harness.lemma(_less(chosen, dut.done) <= config.window, when=~halted)
-    return harness
+    def elaborate(self, platform: Any) -> Module:
+        """Registers, by name: the proof's lemmas read them."""
+        m, block = Module(), self.block
+        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+        watched = Signal(range(block.words // self.beats), name="watched")
+        m.submodules.any_watched = Instance("$anyconst", p_WIDTH=len(watched), o_Y=watched)
+        free = Signal(block.bits, name="free")
+        m.submodules.any_free = Instance("$anyseq", p_WIDTH=block.bits, o_Y=free)
+        words = [Signal(block.bits, name=f"word_{k}", reset_less=True) for k in range(self.beats)]
+        read = Signal(block.bits, name="read", reset_less=True)
+        m.d.comb += block.read_data.eq(read)
+        with m.If(block.read_enable):
+            m.d.sync += read.eq(free)
+        for k, word in enumerate(words):
+            at = watched * self.beats + k
+            with m.If(block.write_enable & (block.write_address == at)):
+                m.d.sync += word.eq(block.write_data)
+            with m.If(block.read_enable & (block.read_address == at)):
+                m.d.sync += read.eq(word)
+        return m
+
+
+class Fetching(Harness):
+    """A command queue between a ring in memory and a sequencer that takes beats whenever it likes.
+
+    The ring stays in place. `tail` grows and is never more than the largest ring ahead of what was passed on. Memory
+    keeps the rules of AXI4, except that a beat need not stay until it is taken. Data come in the order of the reads.
+    The descriptor in one place of the FIFO, which may be any, is compared bit by bit.
+
+    Source: docs/core.md, "Registers" (a program's life, `busy`); the docstring of `CommandQueue`.
+    """
+
+    def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
+        self.config = config = replace(config, prefetch=min(config.prefetch, PREFETCH))
+        self.dut = dut = CommandQueue(config=config)
+        super().__init__(dut, stands=(Stand(Memory, WatchedDescriptor),), fault=fault, hollow=True)
+        self.words = config.prefetch * dut.beats
+        axi, out, m = dut.axi, dut.descriptors, self.m
+        self.rules = Axi4Rules(data_bits=config.axi_bits, address_bits=config.address_bits, reads=config.prefetch)
+        m.submodules.rules = self.rules
+        for name in axi.signature.members:
+            m.d.comb += getattr(self.rules.bus, name).eq(Value.cast(getattr(axi, name)))
+        for rule in self.rules.rules:
+            # The arbiter takes beats back while the other reader is not ready.
+            if rule.name.startswith(("ar_", "r_")) and rule.name not in ("r_stays", "r_stable"):
+                (self.assume if rule.side == "slave" else self.lemma)(getattr(self.rules.holds, rule.name))
+        self.base, self.size = self.constant(config.address_bits, "ring_base"), self.constant(4, "ring_size")
+        self.drive(dut.queue_base, self.base)
+        # Bounds are of the proof `core_axi`; here no descriptor is refused.
+        pages = config.address_bits - PAGE_BITS
+        self.drive(dut.bounds, Const(-1, 2 * pages + 1) << pages + 1)
+        self.drive(dut.queue_size, self.size)
+        self.asked = Signal(32)  # descriptors whose address was taken
+        self.came = Signal(32)  # descriptors whose last beat has come
+        self.came_words = Signal(range(max(dut.beats, 2)))  # beats of the next one
+        self.passed = Signal(32)  # descriptors whose last beat was passed on
+        self.beats = Signal(range(COMMAND_BEATS))  # beats of the next one
+        self.halted = Signal()  # since the last reset
+        self.asks, self.passes = axi.arvalid & axi.arready, out.valid & out.ready
+        self.comes = axi.rvalid & axi.rready & ~dut.halt
+        self._assume()
+        self._count()
+        self._claim_requests()
+        self._claim_beats()
+        self._claim_busy()
+        self._follow_requests()
+        self._follow_fifo()
+
+    def _assume(self) -> None:
+        """What the registers, the sequencer and a soft reset do."""
+        dut, past, config = self.dut, self.past, self.config
+        self.assume(self.base[: BYTES.bit_length() - 1] == 0)
+        self.assume(self.base + (Const(BYTES) << self.size) <= 1 << config.address_bits)
+        self.assume(_less(dut.tail, past(dut.tail)) <= 1 << RING)
+        self.assume(_less(dut.tail, self.passed) <= 1 << RING)
+        self.assume(_less(dut.done, past(dut.done)) <= config.window)
+        self.assume(_less(self.passed, dut.done) <= config.window)
+        self.assume(dut.halt | ~past(dut.halt))
+
+    def _count(self) -> None:
+        """Descriptors at the ports, and the bits of the one in the watched place."""
+        m, dut, axi = self.m, self.dut, self.dut.axi
+        m.d.sync += self.halted.eq(self.halted | dut.halt)
+        self.watched = self.port("fifo.watched", range(self.config.prefetch))
+        self.shadow = [Signal(self.config.axi_bits + 1, name=f"shadow_{k}", reset_less=True) for k in range(dut.beats)]
+        with m.If(self.asks):
+            m.d.sync += self.asked.eq(self.asked + 1)
+        with m.If(self.comes):
+            m.d.sync += self.came_words.eq(Mux(axi.rlast, 0, self.came_words + 1))
+            with m.If(axi.rlast):
+                m.d.sync += self.came.eq(self.came + 1)
+            for k, word in enumerate(self.shadow):
+                with m.If((self.came_words == k) & (self._slot(self.came) == self.watched)):
+                    m.d.sync += word.eq(Cat(axi.rdata, axi.rresp[1]))
+        with m.If(self.passes):
+            m.d.sync += self.beats.eq(self.beats + 1)
+            with m.If(self.beats == COMMAND_BEATS - 1):
+                m.d.sync += self.passed.eq(self.passed + 1)
+
+    def _slot(self, number: Value) -> Value:
+        """The place of a descriptor in the FIFO."""
+        return number[: (self.config.prefetch - 1).bit_length()]
+
+    def _claim_requests(self) -> None:
+        dut, axi, config = self.dut, self.dut.axi, self.config
+        self.offered = axi.arvalid & ~self.halted
+        place = Signal(RING)
+        self.address = Signal(config.address_bits)
+        self.m.d.comb += [
+            place.eq(self.asked & ~(Const(-1, RING) << self.size)),
+            self.address.eq(self.base + (place << BYTES.bit_length() - 1)),
+        ]
+        ahead = _less(self.asked, self.passed)
+        self.claim("descriptors_come_from_their_places", axi.araddr == self.address, when=self.offered)
+        self.claim("each_is_asked_for_whole", axi.arlen == dut.beats - 1, when=self.offered)
+        self.claim("none_is_asked_for_before_it_is_there", self.asked != dut.tail, when=self.offered)
+        self.claim("no_more_are_asked_for_than_the_fifo_holds", ahead < config.prefetch, when=self.offered)
+        self.on_way = self.rules.reads[0].count
+        self.claim("none_is_lost_and_none_repeated", _less(self.asked, self.came) == self.on_way, when=~self.halted)
+
+    def _claim_beats(self) -> None:
+        dut, out, config = self.dut, self.dut.descriptors, self.config
+        self.claim("beats_are_taken_when_they_come", dut.axi.rready, when=dut.axi.rvalid & ~ResetSignal())
+        words = self._words_of(self.beats)
+        whole = (self.came != self.passed) | (self.came_words >= words)
+        self.claim("none_is_passed_before_it_came", whole, when=out.valid)
+        room = _less(self.passed, dut.done) < config.window
+        self.claim("none_is_passed_that_the_window_has_no_room_for", room, when=out.valid)
+        data, failed = self._beat()
+        mine = self._slot(self.passed) == self.watched
+        self.claim("beats_pass_in_order_and_unchanged", out.payload.data == data, when=self.passes & mine)
+        self.claim("beats_pass_in_order_and_unchanged", out.payload.error == failed, when=self.passes & mine)
+        self.claim("beats_pass_in_order_and_unchanged", ~out.payload.outside, when=self.passes)
+        self.claim("head_counts_those_that_have_come", dut.head == self.came)
+        # One cycle to read the FIFO, then one for each word of a beat but the last.
+        most = max(1, COMMAND_BITS // config.axi_bits)
+        self.waits = Signal(range(most + 1))  # cycles without a beat though a descriptor has come and may pass
+        stuck = (self.came != self.passed) & room & ~out.valid & ~ResetSignal()
+        self.m.d.sync += self.waits.eq(Mux(stuck, Mux(self.waits == most, most, self.waits + 1), 0))
+        self.claim("what_has_come_is_passed", self.waits < most, when=stuck)
+
+    def _words_of(self, beats: Value) -> Value:
+        """Beats of the bus that must have come before a beat of a descriptor can pass."""
+        bits = self.config.axi_bits
+        return Array(-(-(k + 1) * COMMAND_BITS // bits) for k in range(COMMAND_BEATS))[beats]
+
+    def _beat(self) -> tuple[Value, Value]:
+        """What passes of the watched descriptor: data, and whether any of its beats of the bus had an error."""
+        bits = self.config.axi_bits
+        data = Cat(word[:bits] for word in self.shadow)
+        count = max(1, COMMAND_BITS // bits)
+        errors = []
+        for beat in range(COMMAND_BEATS):
+            first = beat * COMMAND_BITS // bits
+            errors.append(Cat(self.shadow[first + k][bits] for k in range(count)).any())
+        return data.word_select(self.beats, COMMAND_BITS), Array(errors)[self.beats]
+
+    def _claim_busy(self) -> None:
+        """Busy if and only if a descriptor is to be fetched, or its fetch has begun and it is not done."""
+        dut = self.dut
+        begun = (self.asked != dut.done) | dut.axi.arvalid
+        waiting = dut.enable & (dut.tail != self.asked)
+        self.claim("busy_until_all_are_done", dut.busy, when=(self.asked != dut.done) | self.offered)
+        self.claim("busy_while_one_waits_in_the_ring", dut.busy, when=waiting & ~self.halted & ~dut.halt)
+        self.claim("not_busy_otherwise", ~dut.busy, when=~begun & ~waiting & ~self.halted & ~dut.halt)
+
+    def _follow_requests(self) -> None:
+        """What makes it inductive: the registers of requests are those beside it."""
+        dut, config, on_way, rules = self.dut, self.config, self.on_way, self.rules
+        left = self.probe("reader.left", dut.beats.bit_length())
+        chosen = self.probe("asked", 32)  # those that the reader was asked for
+        beat = self.probe("reader.beat", config.address_bits - dut._reader.skipped + 1)
+        self.lemma(~self.port("reader.outside", 1) & ~self.probe("refuses", 1))
+        waits = left != 0
+        self.lemma(self.probe("reader.on_way", config.prefetch.bit_length()) == on_way)
+        self.lemma(on_way <= config.prefetch)
+        self.lemma(waits & (on_way < config.prefetch), when=self.probe("reader.offered", 1))
+        # Sums, so that no difference has wrapped.
+        ahead = _less(chosen, self.asked) + _less(self.asked, self.came) + _less(self.came, self.passed)
+        self.lemma(ahead <= config.prefetch)
+        self.lemma(rules.came[0] == self.came_words, when=~self.halted)
+        self.lemma(self.came_words == 0, when=~self.halted & (on_way == 0))
+        for index, read in enumerate(rules.reads[0].entries):
+            self.lemma(read.len == dut.beats - 1, when=~self.halted & (on_way > index))
+        self.lemma(~waits | ~beat[-1])
+        self.lemma(dut.halt, when=self.halted)
+        self.lemma(_less(chosen, self.asked) == waits, when=~self.halted)
+        self.lemma(_less(chosen, self.asked) == 1, when=waits)
+        self.lemma(_less(chosen, self.asked) <= 1)
+        self.lemma(~waits | ((left == dut.beats) & ((beat & (dut.beats - 1)) == 0)))
+        self.lemma(beat == self.address[dut._reader.skipped :], when=waits & ~self.halted)
+        self.lemma(_less(dut.tail, chosen) <= 1 << RING, when=~self.halted)
+
+    def _follow_fifo(self) -> None:
+        """The FIFO's pointers, and what it stores of the watched descriptor."""
+        dut, config = self.dut, self.config
+        bits, beats, words = config.axi_bits, dut.beats, self.words
+        pointer = range(2 * words)
+        count_bits = (config.window + config.prefetch).bit_length()
+        written, read = self.probe("written", pointer), self.probe("read", pointer)
+        present = self.probe("present", 1)
+        self.lemma(self.probe("beat", 2) == self.beats)
+        self.lemma(self.probe("passed", count_bits) == self.passed[:count_bits])
+        wraps = len(written)
+        come = Signal(wraps)  # words that have come
+        first = Signal(wraps)  # the first word of the descriptor that passes
+        within = Signal(range(beats + 1))  # words of it that are used up
+        stored = Signal(range(words + beats + 1))  # words from `first` on
+        self.m.d.comb += [
+            come.eq(self.came * beats + self.came_words),
+            first.eq(self.passed * beats),
+            stored.eq((come - first)[:wraps]),
+        ]
+        index: Value = Const(0)
+        if bits == COMMAND_BITS:
+            self.m.d.comb += within.eq(self.beats)
+        elif bits > COMMAND_BITS:
+            ratio = bits // COMMAND_BITS
+            index = self.probe("index", range(ratio))
+            self.lemma(index == self.beats % ratio)
+            self.lemma(present, when=index != 0)
+            self.m.d.comb += within.eq(self.beats // ratio)
+        else:
+            index = self.probe("index", range(COMMAND_BITS // bits))
+            self.m.d.comb += within.eq(self.beats * (COMMAND_BITS // bits) + index)
+        self.lemma(written == come)
+        self.lemma((read - first - within - present)[:wraps] == 0)
+        self.lemma(_less(self.came, self.passed) * beats + self.came_words <= words)
+        self.lemma(self.came_words < beats)
+        self.lemma(within + present <= stored)
+        self.lemma(self.waits <= (index + present if bits < COMMAND_BITS else present))
+        behind = (self.watched - self._slot(self.passed))[: len(self._slot(self.passed))]
+        for k, word in enumerate(self.shadow):
+            same = self.probe(f"fifo.word_{k}", bits + 1) == word
+            self.lemma(same, when=behind * beats + k < stored)
+        mine = behind == 0
+        output = self.probe("fifo.read", bits + 1)
+        self.lemma(output == Array(self.shadow)[within], when=present & mine)
+        if bits < COMMAND_BITS:
+            self._follow_earlier(index, within, mine)
+
+    def _follow_earlier(self, index: Value, within: Value, mine: Value) -> None:
+        """Words that wait for the last one of their beat."""
+        bits = self.config.axi_bits
+        count = COMMAND_BITS // bits
+        earlier, failed = self.probe("earlier", COMMAND_BITS - bits), self.probe("earlier_failed", 1)
+        words = Array(self.shadow)
+        for held in range(count):
+            seen = [words[within - held + k] for k in range(held)]
+            at = mine & (index == held)
+            self.lemma(failed == Cat(word[bits] for word in seen).any() if seen else ~failed, when=at)
+            for k, word in enumerate(seen):
+                low = (count - 1 - held + k) * bits
+                self.lemma(earlier[low : low + bits] == word[:bits], when=at)
 
 
 def _less(more: Value, few: Any) -> Value:
     """How far one count is ahead of another; both wrap."""
     return (more - few)[:32]
-
-
-def _ring(dut: CommandQueue) -> dict[str, Value]:
-    return {"base": Value.cast(dut.queue_base), "size": Value.cast(dut.queue_size)}
 
 
 def _one_place_on(m: Module, sound: Any, outer: Any) -> None:
@@ -124,35 +307,50 @@ def _ring_does_not_close(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _half_of_it(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.axi.arlen.eq(1)
+    m.d.comb += outer.axi.arlen.eq(sound.axi.arlen ^ 1)
 
 
 def _one_ahead(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.tail.eq(outer.tail + 1)
 
 
-def _looks_away_from_done(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += sound.done.eq(outer.head)
+def _ignores_done(m: Module, sound: Any, outer: Any) -> None:
+    passed = Signal(34)
+    m.d.sync += passed.eq(passed + (outer.descriptors.valid & outer.descriptors.ready))
+    m.d.comb += sound.done.eq(passed[2:])
 
 
-def _says_it_again(m: Module, sound: Any, outer: Any) -> None:
-    again = Signal()
-    m.d.sync += again.eq(outer.descriptors.valid & outer.descriptors.ready & ~again)
-    m.d.comb += outer.descriptors.valid.eq(sound.descriptors.valid | again)
+def _fetches_without_end(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.arvalid.eq(1)
+
+
+def _offers_at_once(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.descriptors.valid.eq(sound.descriptors.valid | outer.enable)
+
+
+def _repeats_a_beat(m: Module, sound: Any, outer: Any) -> None:
+    repeats = Signal()
+    m.d.sync += repeats.eq(outer.descriptors.valid & outer.descriptors.ready & ~repeats)
+    m.d.comb += [
+        sound.descriptors.ready.eq(outer.descriptors.ready & ~repeats),
+        outer.descriptors.payload.eq(sound.descriptors.payload),
+    ]
+
+
+def _changes_the_last_bit(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.descriptors.payload.data[-1].eq(~sound.descriptors.payload.data[-1])
 
 
 def _drops_a_beat(m: Module, sound: Any, outer: Any) -> None:
-    first = Signal(init=1)
-    with m.If(outer.axi.rvalid):
-        m.d.sync += first.eq(0)
-    m.d.comb += [
-        outer.descriptors.valid.eq(sound.descriptors.valid & ~first),
-        sound.descriptors.ready.eq(outer.descriptors.ready | first),
-    ]
+    m.d.comb += outer.axi.rready.eq(sound.axi.rready & outer.descriptors.ready)
 
 
 def _loses_errors(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.descriptors.payload.error.eq(0)
+
+
+def _never_passes(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += [outer.descriptors.valid.eq(0), sound.descriptors.ready.eq(0)]
 
 
 def _counts_beats(m: Module, sound: Any, outer: Any) -> None:
@@ -168,28 +366,65 @@ def _asks_twice(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.axi.arready.eq(outer.axi.arready & twice)
 
 
-def _broken(claim: str, title: str, fault: Fault, depth: int = 10) -> Broken:
-    return Broken(claim=claim, title=title, kind=CommandQueue, fault=fault, depth=depth, config=SMALL)
+def _idle_between_descriptors(m: Module, sound: Any, outer: Any) -> None:
+    """As the core was once: nothing on the bus and nothing in the sequencer, while a descriptor waits in the queue."""
+    passed = Signal(34)
+    m.d.sync += passed.eq(passed + (outer.descriptors.valid & outer.descriptors.ready))
+    waits = outer.enable & (outer.head != outer.tail)
+    m.d.comb += outer.busy.eq((passed[2:] != outer.done) | ~outer.idle | waits)
 
 
-SMALL = load_any_preset("core", ["core.window=4"])
+def _idle_while_disabled(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.busy.eq(sound.busy & outer.enable)
+
+
+def _busy_once_it_passed(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.busy.eq(outer.head != outer.done)
+
+
+def _busy_while_disabled(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.busy.eq(sound.busy | (outer.head != outer.tail))
+
+
+NARROW = load_any_preset("core", ["core.window=4", "core.prefetch=2", "core.axi_bits=32"])
+SMALL = load_any_preset("core", ["core.window=4", "core.prefetch=2"])
+WIDE = load_any_preset("core", ["core.window=4", "core.prefetch=2", "core.axi_bits=256"])
+WIDEST = load_any_preset("core-fp8", ["core.window=4", "core.prefetch=2", "core.axi_bits=512"])
+
+
+def _broken(claim: str, title: str, fault: Fault, depth: int = 10, config: Any = SMALL) -> Broken:
+    return Broken(claim=claim, title=title, kind=CommandQueue, fault=fault, depth=depth, config=config)
+
+
+UNCHANGED = "beats_pass_in_order_and_unchanged"
 BROKEN = (
     _broken("descriptors_come_from_their_places", "the first place is left out", _one_place_on),
     _broken("descriptors_come_from_their_places", "the ring does not close", _ring_does_not_close),
-    _broken("each_is_asked_for_whole", "half of a descriptor is read", _half_of_it),
+    _broken("each_is_asked_for_whole", "a beat is not read", _half_of_it, config=WIDE),
     _broken("none_is_asked_for_before_it_is_there", "it reads one ahead of the tail", _one_ahead),
-    _broken("no_more_are_asked_for_than_the_window_holds", "it does not wait for `done`", _looks_away_from_done, 26),
-    _broken("beats_pass_once_and_in_order", "every beat is passed twice", _says_it_again),
-    _broken("beats_pass_once_and_in_order", "the first beat is dropped", _drops_a_beat),
-    _broken("beats_pass_unchanged", "errors are not told", _loses_errors),
+    _broken("no_more_are_asked_for_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
     _broken("none_is_lost_and_none_repeated", "each is read twice", _asks_twice),
-    _broken("head_counts_those_that_have_passed", "it counts beats", _counts_beats),
+    _broken("beats_are_taken_when_they_come", "a beat waits for the sequencer", _drops_a_beat),
+    _broken("none_is_passed_before_it_came", "beats are offered before they come", _offers_at_once),
+    _broken("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
+    _broken(UNCHANGED, "a beat is passed again", _repeats_a_beat, 12),
+    _broken(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
+    _broken(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
+    _broken("what_has_come_is_passed", "nothing is passed", _never_passes, 14, WIDE),
+    _broken("head_counts_those_that_have_come", "it counts beats", _counts_beats),
+    _broken("busy_until_all_are_done", "idle while one waits in the queue", _idle_between_descriptors, 12),
+    _broken("busy_until_all_are_done", "of 256 bits, idle while one waits", _idle_between_descriptors, 12, WIDE),
+    _broken("busy_until_all_are_done", "of 512 bits, idle while one waits", _idle_between_descriptors, 12, WIDEST),
+    _broken("busy_until_all_are_done", "idle as soon as it is disabled", _idle_while_disabled),
+    _broken("busy_while_one_waits_in_the_ring", "busy once one has come", _busy_once_it_passed),
+    _broken("not_busy_otherwise", "busy though it is disabled", _busy_while_disabled),
 )
 
 PROOF = Proof(
     name="command_queue",
-    build=build,
-    applies=lambda config: isinstance(config, CoreConfig) and config.axi_bits == COMMAND_BITS,
+    build=Fetching,
+    applies=lambda config: isinstance(config, CoreConfig),
     broken=BROKEN,
     breaks=SMALL,
+    cover_depth=30,
 )

@@ -118,9 +118,7 @@ class Wired(Harness):
         self._is("control", "registers.error_index", at("sequencer.done"))
         self._is("control", "command_queue.done", at("sequencer.done"))
         self._is("control", "registers.head", at("command_queue.head"))
-        asked_for = at("registers.enable") & (at("registers.tail") != at("command_queue.head"))
-        works = at("sequencer.busy") | ~at("command_queue.idle") | asked_for
-        self._is("control", "registers.busy", works & ~at("sequencer.failed"))
+        self._is("control", "registers.busy", at("command_queue.busy") & ~at("sequencer.failed"))
         idle = [at(f"{unit}.idle") for unit in ("command_queue", "load", "store")]
         self._is("control", "registers.idle", Cat(*idle).all())
         self._is("control", "command_queue.halt", at("registers.halt") | at("sequencer.failed"))

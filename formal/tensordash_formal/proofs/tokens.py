@@ -229,7 +229,6 @@ class Told(Harness):
         right = Mux(self.refused, dut.error == order.code, Cat(*faults).any())
         self.claim("the_error_is_the_first_descriptors", self.wrong & right, when=dut.failed)
         self.claim("the_error_is_the_first_descriptors", dut.error == 0, when=~dut.failed)
-        self.claim("busy_until_all_is_done", dut.busy == (self.there & ~dut.failed), when=self.there)
 
     def _rest(self) -> None:
         """Cycles in which nothing moves."""
@@ -462,15 +461,11 @@ def _done_when_the_next_one_is_there(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _counts_what_is_there(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.done.eq(sound.done + sound.busy)
+    m.d.comb += outer.done.eq(sound.done + sound.running.any())
 
 
 def _ends_with_a_beat(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.ended.eq(sound.ended | outer.descriptors.valid)
-
-
-def _never_busy(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.busy.eq(0)
 
 
 def _store_is_held_back(m: Module, sound: Any, outer: Any) -> None:
@@ -499,7 +494,6 @@ BROKEN = (
     _broken(
         "the_error_is_the_first_descriptors", "tokens are told as a field", _says_it_is_a_field, DescriptorCheck, 10
     ),
-    _broken("busy_until_all_is_done", "it never is", _never_busy),
     _broken("the_oldest_begins_unless_another_moves", "the store unit is forgotten", _store_is_held_back, depth=14),
     _broken("an_error_is_told_when_all_is_quiet", "it is not told", _never_fails),
 )

@@ -55,7 +55,10 @@ class CoreConfig:
     axi_cache : int
         AxCACHE of every burst, a value that AXI4 defines. Bit 0: bufferable; bit 1: modifiable; bits 2 and 3: allocate.
     outstanding : int
-        Read bursts on their way at once, 1 to 16.
+        Read bursts of loads on their way at once, 1 to 255. Runs of one group need about as many as memory has cycles
+        of latency, divided by the beats of a group.
+    prefetch : int
+        Descriptors that the command queue holds or fetches ahead of the sequencer: a power of two, 2 to 128.
     window : int
         Descriptors that the sequencer holds, those being executed among them: 4, 8, 16 or 32.
     bias, scale, relu, mask, stochastic : bool
@@ -90,7 +93,8 @@ class CoreConfig:
     address_bits: int = 40
     axi_prot: int = 0b000
     axi_cache: int = 0b0011
-    outstanding: int = 16
+    outstanding: int = 128
+    prefetch: int = 32
     window: int = 16
     bias: bool = True
     scale: bool = True
@@ -118,7 +122,8 @@ class CoreConfig:
         require_int("core.address_bits", self.address_bits, 32, 64)
         require_int("core.axi_prot", self.axi_prot, 0, MAX_PROT)
         _require_cache(self.axi_cache)
-        require_int("core.outstanding", self.outstanding, 1, 16)
+        require_int("core.outstanding", self.outstanding, 1, 255)
+        _require_power("core.prefetch", self.prefetch, 2, 128)
         _require_power("core.window", self.window, 4, 32)
         for name in SWITCHES:
             require_bool(f"core.{name}", getattr(self, name))

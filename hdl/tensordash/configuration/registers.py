@@ -168,7 +168,7 @@ REGISTERS: tuple[Register, ...] = (
         access="ro",
         doc="what it does",
         bits=_bits(
-            ("busy", 0, 1, "a descriptor is fetched or not done, and no error stands"),
+            ("busy", 0, 1, "a descriptor is to be fetched or is not done, and there is no error"),
             ("resetting", 1, 1, "a soft reset is not over"),
             ("failed", 2, 1, "an error stands"),
         ),

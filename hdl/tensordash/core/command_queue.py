@@ -1,4 +1,4 @@
-"""Command queue: fetches descriptors from their ring in memory."""
+"""Command queue: fetches descriptors from their ring in memory, ahead of the sequencer."""
 
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import stream
@@ -8,14 +8,12 @@ from amaranth.lib.wiring import In, Out, connect, flipped
 from ..block import Block, placed
 from ..configuration.core_config import CoreConfig
 from ..configuration.descriptors import BITS, BYTES
+from ..memory.memory import Memory
 from ..movers.axi import AxiReadSignature, bounds_layout
 from ..movers.axi_reader import AxiReader, read_beat_layout
 from ..movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 __all__ = ["CommandQueue", "fetched_layout"]
-
-AHEAD = 2
-"""Descriptors on their way at once."""
 
 
 def fetched_layout() -> StructLayout:
@@ -24,14 +22,16 @@ def fetched_layout() -> StructLayout:
 
 
 class CommandQueue(Block):
-    """Asks for a descriptor as soon as it is in the ring and there is a place for it, so that it can always be taken.
+    """Fetches descriptors into a FIFO as soon as they are in the ring, and passes them on while the window has room.
+
+    The queue reserves a place of the FIFO before it fetches a descriptor, so it takes each beat when it comes. The
+    FIFO is a memory with a word for each beat of the bus.
 
     A descriptor outside of the bounds is not read. After all before it the queue offers beats that are marked, until it
     is reset.
 
-    Timing: a descriptor in as many cycles as it has beats of the bus, or in 4 if there are less. Of a beat of the bus
-    that has several of a descriptor the first passes through, and the others wait here; when the next one can be taken
-    is known at the cycle's begin.
+    Timing: a descriptor is offered 3 cycles after its first 128 bits came (of a bus of 32 or 64 bits: after their last
+    beat). A descriptor takes as many cycles as it has beats of the bus, or 4 if it has fewer.
 
     Parameters
     ----------
@@ -43,9 +43,11 @@ class CommandQueue(Block):
     enable : In(1), queue_base : In(address_bits + 1), queue_size : In(4), tail : In(32)
         Of the registers.
     done : In(32)
-        Descriptors that have left their places.
+        Descriptors that have left their places in the window.
     head : Out(32)
         Descriptors fetched.
+    busy : Out(1)
+        A descriptor is to be fetched, or its fetch has begun and it is not done.
     descriptors : Out(stream of fetched_layout)
         Four beats for each, its lowest bits first.
     axi : Out(AxiReadSignature)
@@ -65,10 +67,12 @@ class CommandQueue(Block):
             data_bits=config.axi_bits,
             address_bits=config.address_bits,
             count_bits=self.beats.bit_length(),
-            outstanding=AHEAD,
+            outstanding=config.prefetch,
             burst=self.beats,
             whole=True,
         )
+        self._words = config.prefetch * self.beats
+        self._fifo = Memory(words=self._words, bits=config.axi_bits + 1)
         super().__init__(
             {
                 "enable": In(1),
@@ -77,6 +81,7 @@ class CommandQueue(Block):
                 "tail": In(32),
                 "done": In(32),
                 "head": Out(32),
+                "busy": Out(1),
                 "descriptors": Out(stream.Signature(fetched_layout())),
                 "axi": Out(AxiReadSignature(data_bits=config.axi_bits, address_bits=config.address_bits)),
                 "bounds": In(bounds_layout(config.address_bits)),
@@ -86,22 +91,35 @@ class CommandQueue(Block):
         )
 
     def elaborate(self, platform):
-        """A count of those that were asked for, and what turns beats of the bus into beats of a descriptor."""
+        """Counts of the descriptors that were asked for and that were passed on, and the FIFO between the two."""
         m = Module()
         config, reader, out = self.config, self._reader, self.descriptors
         m.submodules.reader = placed(reader, platform)
+        m.submodules.fifo = placed(self._fifo, platform)
         connect(m, flipped(self.axi), reader.axi)
         asked = Signal(32)
+        # Differences of counts need the bits of the largest one.
+        count_bits = (config.window + config.prefetch).bit_length()
+        passed = Signal(count_bits)
+        ahead = Signal(count_bits)  # descriptors with a place in the FIFO
+        held = Signal(count_bits)  # descriptors in the window
+        in_ring = Signal()  # a descriptor was put there and not asked for
+        unfetched = Signal()
+        unfinished = Signal()  # one was asked for and is not done
         place = Signal(15)
         shift = BYTES.bit_length() - 1
         address = Signal(config.address_bits - shift + 1)  # the highest bit: above the highest address
-        in_ring = self.queue_base[shift:-1] + place
-        wanted = Signal(32)
+        with_place = self.queue_base[shift:-1] + place
         m.d.comb += [
-            wanted.eq(asked - self.done),
+            ahead.eq(asked - passed),
+            held.eq(passed - self.done),
+            in_ring.eq(asked != self.tail),
+            unfetched.eq(self.enable & in_ring),
+            unfinished.eq(asked[:count_bits] != self.done[:count_bits]),
+            self.busy.eq(unfetched | unfinished),
             place.eq(asked & ~(Const(-1, 15) << self.queue_size)),
-            address.eq(Cat(in_ring[:-1], in_ring[-1] | self.queue_base[-1])),
-            reader.request.valid.eq(self.enable & (asked != self.tail) & (wanted < config.window)),
+            address.eq(Cat(with_place[:-1], with_place[-1] | self.queue_base[-1])),
+            reader.request.valid.eq(unfetched & (ahead < config.prefetch)),
             reader.request.payload.beat.eq(Cat(Const(0, self.beats.bit_length() - 1), address)),
             reader.request.payload.count.eq(self.beats),
             reader.bounds.eq(self.bounds),
@@ -111,55 +129,75 @@ class CommandQueue(Block):
         with m.If(reader.request.valid & reader.request.ready):
             m.d.sync += asked.eq(asked + 1)
         beat = Signal(range(COMMAND_BEATS))
-        self._convert(m)
+        room = held < config.window
+        self._convert(m, self._store(m), room)
         refuses = Signal()  # all before the descriptor that is outside have passed
-        with m.If(reader.outside & reader.idle & (beat == 0)):
+        with m.If(reader.outside & reader.idle & self._empty & (beat == 0)):
             m.d.sync += refuses.eq(1)
         with m.If(refuses):
-            m.d.comb += [out.valid.eq(1), out.payload.outside.eq(1)]
+            m.d.comb += [out.valid.eq(room), out.payload.outside.eq(1)]
         with m.If(out.valid & out.ready & ~refuses):
             m.d.sync += beat.eq(beat + 1)
             with m.If(beat == COMMAND_BEATS - 1):
-                m.d.sync += self.head.eq(self.head + 1)
+                m.d.sync += passed.eq(passed + 1)
         return m
 
-    def _convert(self, m: Module) -> None:
-        """Beats of the bus into beats of a descriptor."""
-        beats, out, axi_bits = self._reader.beats, self.descriptors, self.config.axi_bits
-        data: Value = beats.payload.data
-        if axi_bits < COMMAND_BITS:
-            count = COMMAND_BITS // axi_bits
-            index = Signal(range(count))
-            earlier = Signal(COMMAND_BITS - axi_bits, reset_less=True)
-            wrong = Signal()
-            whole = Cat(earlier, data)
-            last = index == count - 1
-            m.d.comb += [
-                out.valid.eq(beats.valid & last),
-                out.payload.data.eq(whole),
-                out.payload.error.eq(beats.payload.error | wrong),
-                beats.ready.eq(out.ready | ~last),
-            ]
-            with m.If(beats.valid & beats.ready):
-                m.d.sync += [index.eq(index + 1), earlier.eq(whole[axi_bits:])]
-                m.d.sync += wrong.eq(~last & (wrong | beats.payload.error))
-            return
-        count = axi_bits // COMMAND_BITS
-        if count == 1:
-            m.d.comb += [out.valid.eq(beats.valid), out.payload.error.eq(beats.payload.error)]
-            m.d.comb += [out.payload.data.eq(data), beats.ready.eq(out.ready)]
-            return
-        index = Signal(range(count))  # of the next one; others than the first wait in `rest`
-        rest = Signal(axi_bits - COMMAND_BITS, reset_less=True)
-        failed = Signal(reset_less=True)
-        first = index == 0
+    def _store(self, m: Module) -> Signal:
+        """Beats of the bus into the FIFO, and out of it; the returned signal is driven when the word is used up."""
+        beats, fifo = self._reader.beats, self._fifo
+        written = Signal(range(2 * self._words))
+        read = Signal(range(2 * self._words))
+        self._present = Signal(name="present")  # the FIFO's output is a word that is not used up
+        used = Signal(name="used")
+        self._empty = Signal(name="empty")
         m.d.comb += [
-            out.valid.eq(beats.valid | ~first),
-            out.payload.data.eq(Mux(first, data[:COMMAND_BITS], rest[:COMMAND_BITS])),
-            out.payload.error.eq(Mux(first, beats.payload.error, failed)),
-            beats.ready.eq(out.ready & first),
+            self._empty.eq((written == read) & ~self._present),
+            beats.ready.eq(1),
+            fifo.write_enable.eq(beats.valid),
+            fifo.write_address.eq(written),
+            fifo.write_data.eq(Cat(beats.payload.data, beats.payload.error)),
+            fifo.read_enable.eq((written != read) & (~self._present | used)),
+            fifo.read_address.eq(read),
         ]
-        with m.If(out.valid & out.ready):
-            m.d.sync += [index.eq(index + 1), rest.eq(Mux(first, data[COMMAND_BITS:], rest[COMMAND_BITS:]))]
-            with m.If(first):
-                m.d.sync += failed.eq(beats.payload.error)
+        with m.If(beats.valid):
+            m.d.sync += written.eq(written + 1)
+            with m.If(written % self.beats == self.beats - 1):
+                m.d.sync += self.head.eq(self.head + 1)
+        with m.If(fifo.read_enable):
+            m.d.sync += [read.eq(read + 1), self._present.eq(1)]
+        with m.Elif(used):
+            m.d.sync += self._present.eq(0)
+        return used
+
+    def _convert(self, m: Module, used: Signal, room: Value) -> None:
+        """Words of the FIFO into beats of a descriptor, while the window has room."""
+        out, axi_bits, present = self.descriptors, self.config.axi_bits, self._present
+        data, failed = self._fifo.read_data[:axi_bits], self._fifo.read_data[axi_bits]
+        if axi_bits >= COMMAND_BITS:
+            index = Signal(range(axi_bits // COMMAND_BITS))  # of the beat within the word
+            last_part = Signal()
+            m.d.comb += [
+                last_part.eq(index == axi_bits // COMMAND_BITS - 1),
+                out.valid.eq(present & room),
+                out.payload.data.eq(data.word_select(index, COMMAND_BITS)),
+                out.payload.error.eq(failed),
+                used.eq(out.valid & out.ready & last_part),
+            ]
+            with m.If(out.valid & out.ready):
+                m.d.sync += index.eq(index + 1)
+            return
+        count = COMMAND_BITS // axi_bits
+        index = Signal(range(count))  # of the word within the beat
+        earlier = Signal(COMMAND_BITS - axi_bits, reset_less=True)
+        earlier_failed = Signal()
+        whole = Cat(earlier, data)
+        last = index == count - 1
+        m.d.comb += [
+            out.valid.eq(present & last & room),
+            out.payload.data.eq(whole),
+            out.payload.error.eq(failed | earlier_failed),
+            used.eq(present & Mux(last, room & out.ready, 1)),
+        ]
+        with m.If(used):
+            m.d.sync += [index.eq(index + 1), earlier.eq(whole[axi_bits:])]
+            m.d.sync += earlier_failed.eq(~last & (earlier_failed | failed))

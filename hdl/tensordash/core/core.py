@@ -144,9 +144,7 @@ class Core(Block):
                 for name in ("enable", "queue_base", "queue_size", "tail")
             ),
             queue.done.eq(sequencer.done),
-            registers.busy.eq(
-                ~sequencer.failed & (sequencer.busy | ~queue.idle | (registers.enable & (queue.head != registers.tail)))
-            ),
+            registers.busy.eq(queue.busy & ~sequencer.failed),
             registers.failed.eq(sequencer.failed),
             registers.head.eq(queue.head),
             registers.done.eq(sequencer.done),

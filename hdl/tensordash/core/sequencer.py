@@ -64,15 +64,13 @@ class Sequencer(Block):
     Members
     -------
     descriptors : In(stream of fetched_layout)
-        From the command queue, which sees to it that there is a place.
+        From the command queue, which offers one only when there is a place.
     load, layout_a, layout_b, multiply, output, store : Out(CommandSignature)
         To units.
     done : Out(32)
         Descriptors done: all up to this one.
     ended : Out(1)
         An `end` is done in this cycle.
-    busy : Out(1)
-        A descriptor is not done, and the core does not stand still.
     running : Out(6)
         Units that have a descriptor, in the order of `UNITS`.
     failed : Out(1)
@@ -91,7 +89,6 @@ class Sequencer(Block):
                 **{unit: Out(CommandSignature()) for unit in UNITS},
                 "done": Out(32),
                 "ended": Out(1),
-                "busy": Out(1),
                 "running": Out(len(UNITS)),
                 "failed": Out(1),
                 "error": Out(4),
@@ -302,7 +299,6 @@ class Sequencer(Block):
             self.ended.eq(oldest & (Array(self._operations)[place[:-1]] == OPERATIONS["end"].code)),
             self.failed.eq(stands),
             self.error.eq(Mux(self.failed, self._code, 0)),
-            self.busy.eq(there & ~self.failed),
             self.running.eq(Cat(unit.begun for unit in self._units)),
         ]
         with m.If(self._limited & self._quiet & (place == self._limit)):

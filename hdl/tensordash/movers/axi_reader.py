@@ -36,7 +36,7 @@ class AxiReader(Block):
     count_bits : int
         Of the number of beats in a request.
     outstanding : int
-        Bursts on their way at once.
+        Bursts on their way at once, 1 to 255.
     burst : int
         Beats of the longest burst, a power of two up to 256 and no more than 4 KiB.
     whole : bool
@@ -79,7 +79,7 @@ class AxiReader(Block):
     ) -> None:
         self.skipped = require_bursts(data_bits, address_bits, count_bits, burst)  # bits of an address below a beat
         self.data_bits, self.address_bits, self.count_bits, self.burst = data_bits, address_bits, count_bits, burst
-        self.outstanding = require_int("outstanding", outstanding, 1, 16)
+        self.outstanding = require_int("outstanding", outstanding, 1, 255)
         self.whole = require_bool("whole", whole)
         super().__init__(
             {

@@ -33,7 +33,8 @@ CORE = {
     "result_cycles": (1, 2, 4, 8),
     "axi_bits": (32, 64, 128, 256, 512),
     "address_bits": (32, 40, 48, 64),
-    "outstanding": (1, 2, 8, 16),
+    "outstanding": (1, 2, 16, 128),
+    "prefetch": (2, 4, 32),
     "window": (4, 8, 16, 32),
     **dict.fromkeys(("bias", "scale", "relu", "mask", "stochastic", "compression"), (True, True, True, False, True)),
 }

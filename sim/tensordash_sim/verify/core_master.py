@@ -53,7 +53,7 @@ class CoreMaster:
             ids=True,
             latency=latency,
             pause=pause,
-            outstanding=config.outstanding + 2,
+            outstanding=config.outstanding + config.prefetch,
         )
 
     def ready(self) -> int:

@@ -141,7 +141,6 @@ def test_a_unit_that_goes_on_in_a_soft_reset(unit):
 
 QUEUE = {
     "enable is not looked at": (".enable(registers__enable),\n    .halt", ".enable(1'h1),\n    .halt"),
-    "idle while a descriptor is on its way": ("sequencer__busy | ", "sequencer__busy | 1'h0 & "),
     "an end is not told": (
         ".ended(sequencer__ended),\n    .error(sequencer__error),\n    .error_index",
         ".ended(1'h0),\n    .error(sequencer__error),\n    .error_index",

@@ -151,7 +151,7 @@ def test_config_files(folder: Path):
 
 
 def test_memories_in_the_json():
-    """What docs/core.md says that there is: buffer, stream buffers, window of descriptors, partial sums."""
+    """What docs/core.md says that there is: buffer, stream buffers, FIFO and window of descriptors, partial sums."""
     memories = {each["module"]: each for each in json.loads(emitted_core("core")["config.json"])["memories"]}
     totals = {name.partition("__")[2]: (each["instances"], each["bits_total"]) for name, each in memories.items()}
     piece = 2 * 99  # exact sums with their marks, of half a row of four columns
@@ -159,6 +159,7 @@ def test_memories_in_the_json():
         "512x64": (16, 64 * 8192),
         "128x256_1_port": (8, 2 * 16 * 8192),
         "64x128": (1, 16 * 512),
+        "128x129": (1, 32 * (512 + 4)),
         f"512x{piece}": (1, 64 * 4 * 2 * piece),
     }
     assert set(memories) == set(modules(emitted_core("core")["tensordash_memories.v"]))

@@ -4,7 +4,7 @@ from random import Random
 
 import cocotb
 
-from tensordash.configuration.descriptors import BYTES
+from tensordash.configuration.descriptors import BITS, BYTES
 from tensordash_sim.core.golden import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
@@ -18,14 +18,25 @@ SIZE = 0x2000
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_rings(dut, latency: int, pause: float) -> None:
-    """Rings of any size, some beyond what is there; a program grows while it is fetched, and is halted."""
+    """Rings of any size, some beyond memory; a program grows while it is fetched, is paused and is halted.
+
+    In every cycle `head` is the number of descriptors that have come from memory, and `busy` is high if and only if one
+    is to be fetched, or its fetch has begun and it is not done.
+    """
     job = current_job()
     random = Random(f"{job.seed} queue {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
     config, pins = job.config, Pins(dut)
     content = Memory(SIZE, far(config.address_bits, job.seed, latency > 0))
     memory = AxiMemory(
-        pins, random, content, bits=config.axi_bits, reads=True, latency=(0, latency), pause=pause, outstanding=2
+        pins,
+        random,
+        content,
+        bits=config.axi_bits,
+        reads=True,
+        latency=(0, latency),
+        pause=pause,
+        outstanding=config.prefetch,
     )
     inputs = dict.fromkeys(("enable", "queue_base", "queue_size", "tail", "done", "descriptors_ready", "halt"), 0)
     await pins.reset(**inputs, bounds=bounds_value(config.address_bits), **memory.idle_pins())
@@ -41,27 +52,35 @@ async def random_rings(dut, latency: int, pause: float) -> None:
             size, base = 3, content.base + PAGE - 3 * BYTES
             bounds = random.choice([(0, content.base + PAGE - 1), (content.base + PAGE, top)])
         pins.drive(bounds=bounds_value(config.address_bits, *bounds))
-        length = random.randint(10, 50)
+        slow = ring == 4  # the FIFO and the window fill up
+        length = random.randint(60, 80) if slow else random.randint(10, 50)
         tail = done = taken = 0
         beats: list[tuple[int, int]] = []
         descriptors: list[bytes | None] = []
+        first_beat, first_burst = memory.read_beats, memory.read_bursts
         halting, began, halts_at = False, pins.cycle, length * 3 // 4 if ring == 2 else length + 1
         while True:
-            while tail < length and tail - pins.read("head") < 1 << size and random.random() < 0.2:
+            while tail < length and tail - pins.read("head") < 1 << size and random.random() < (0.5 if slow else 0.2):
                 place = base + BYTES * (tail % (1 << size))
                 content.write(place, random.randbytes(BYTES))
                 descriptors.append(content.read(place, BYTES))
                 tail += 1
-            if done < taken and random.random() < 0.1:
+            if done < taken and random.random() < (0.04 if slow else 0.1):
                 done += 1
             halting |= taken >= halts_at
             memory.drive()
             ready = int(random.random() >= pause)
-            pins.drive(enable=1, queue_base=base, queue_size=size, tail=tail, done=done)
+            enable = int(random.random() >= pause)
+            pins.drive(enable=enable, queue_base=base, queue_size=size, tail=tail, done=done)
             pins.drive(descriptors_ready=ready, halt=int(halting))
             await pins.settle()
+            if not halting:
+                begun = memory.read_bursts - first_burst + pins.read("axi_arvalid")
+                busy = begun != done or (enable and begun != tail)
+                assert pins.read("head") == (memory.read_beats - first_beat) * config.axi_bits // BITS
+                # One that is outside the bounds is never on the bus.
+                assert pins.read("busy") == busy or (ring == 3 and pins.read("busy")), f"{begun}, {done}, {tail}"
             memory.observe()
-            assert pins.read("head") == taken
             require_inside(pins, bounds, "ar")
             refuses = pins.read("descriptors_valid") and pins.read("descriptors_payload") >> 129
             if refuses:

@@ -9,6 +9,7 @@ import cocotb
 import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BITS
 from tensordash_sim.core.described import read_memory, written_memory
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
@@ -21,7 +22,7 @@ from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 LONGEST = 20_000
 """Cycles after which a program must be done."""
 CYCLES_OF_REST = 300
-"""For which nothing may happen: longer than anything that is on its way."""
+"""For which nothing may happen: longer than anything that is on its way, descriptors not counted."""
 
 
 class Checker:
@@ -87,7 +88,8 @@ class Checker:
         await host.write("cause", 3)
         begun = memory.read_bursts + host.pins.read("m_axi_arvalid"), memory.write_bursts
         await host.write("tail", host.tail + 3)
-        await host.cycles(CYCLES_OF_REST)
+        fetches = self.config.prefetch * BITS // self.config.axi_bits  # beats of descriptors that may be on their way
+        await host.cycles(CYCLES_OF_REST + 2 * fetches)
         assert memory.idle
         now = memory.read_bursts, memory.write_bursts
         assert now[0] <= begun[0], f"{now[0] - begun[0]} reads began behind an error"

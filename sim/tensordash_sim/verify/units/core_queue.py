@@ -100,6 +100,29 @@ async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
 
 
 @cocotb.test()
+async def busy_until_done(dut) -> None:
+    """A host that disables fetching and polls `status` finds every descriptor done when `busy` falls."""
+    host = Host(dut, "polls", latency=(0, 20), pause=0.1)
+    await host.begin()
+    for _ in range(round(12 * max(1, host.job.effort))):
+        await host.start(log2_places=4)
+        count = host.random.choice([1, 1, 2, 5])
+        host.put([END] * count)
+        host.tail = count
+        await host.write("tail", count)
+        assert await host.read("status") == 1 or await host.read("done") == count
+        await host.cycles(host.random.choice([0, 0, 10]))
+        await host.write("control", 0)
+        while await host.read("status"):
+            pass
+        head, done = await host.read("head"), await host.read("done")
+        assert head == done, f"busy is low, {head} descriptors are fetched and {done} are done"
+        await host.cycles(100)
+        assert await host.read("done") == done, "the core was at rest and ran on"
+        await host.restart()
+
+
+@cocotb.test()
 async def tail_runs_ahead(dut) -> None:
     """`tail` further ahead than the ring has places: what is in them is executed again and again."""
     host = Host(dut, "ahead", latency=(0, 20), pause=0.1)
