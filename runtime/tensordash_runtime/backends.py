@@ -14,7 +14,7 @@ from tensordash.configuration.descriptors import BYTES
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.program import Program
-from tensordash_sim.core.rounding import stochastic, toward_zero
+from tensordash_sim.core.rounding import scaled, stochastic, toward_zero
 from tensordash_sim.core.verilated import SilentMemoryError, VerilatedCore
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
 
@@ -63,6 +63,7 @@ class Emulator:
             made = contract_scaled(self._config, work.layer, work.operation, work.rows, job.values, seed=job.key)
             return Ran(bits=made.view(np.uint32))
         how: dict[str, Any] = {"fp32": work.fp32, "relu": work.relu, "toward_zero": job.toward_zero}
+        how["scale"] = job.scale
         how |= {name: job.values.get(name) for name in ("bias", "mask")}
         if job.seed is not None and not work.fp32:
             assert isinstance(self._config, CoreConfig)
@@ -113,11 +114,13 @@ class _Programs:
         except ValueError as error:  # shapes are right, so it is about room
             raise NoRoomError(f"out of device memory: {error}") from None
         program = self._program(work, image)
-        if job.seed is not None or job.toward_zero:
-            nearest, program = program.descriptors, Program()
-            program.descriptors = (
-                toward_zero(nearest) if job.seed is None else stochastic(nearest, job.seed, job.operation)
-            )
+        if job.seed is not None or job.toward_zero or job.scale:
+            descriptors, program = program.descriptors, Program()
+            if job.seed is not None:
+                descriptors = stochastic(descriptors, job.seed, job.operation)
+            elif job.toward_zero:
+                descriptors = toward_zero(descriptors)
+            program.descriptors = scaled(descriptors, job.scale) if job.scale else descriptors
         ring = -(-(image.end + RECORD) // ALIGNED) * ALIGNED
         end = ring + BYTES * len(program.descriptors)
         if end > len(self._memory.bytes):

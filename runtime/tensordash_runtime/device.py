@@ -3,50 +3,47 @@
 import os
 import threading
 from collections.abc import Mapping
-from functools import cache
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
-from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.core.images import FLOATS
+from tensordash_sim.core.layer import OPERANDS
 from tensordash_sim.core.rounding import MAX_SEED
 from tensordash_sim.lowering import Geometry, MatrixProduct
-from tensordash_sim.quantization import non_zeros
 
 from .backends import BACKENDS, Backend, Verilator
-from .errors import DeviceError, NoRoomError
+from .errors import DeviceError
+from .execution import Execution, operand_types
 from .expected import Expectations
-from .jobs import Done, Executed, Job, Work, random_key
-from .output import output_values
-from .scaled import scaled_non_zeros
+from .jobs import Done
+from .operands import Operand, Scaling, checked_scaling
 from .shapes import Pair, broadcast, convolution_of
-from .sides import chosen_rows, possible_rows, share_of_zeros
-from .values import FLOAT32, bits_of, like, plain, type_of
+from .values import FLOAT32, type_of
 
 __all__ = ["Device"]
 
 MEMORY_BYTES = 64 << 20
 ROUNDINGS = ("nearest", "zero", "stochastic")
-LEVELS = 2
-"""Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
+ROW_SIDES = {"a": "A", "w": "W", "g": "G"}
+"""Arguments of a convolution by the names of operands."""
 
 
 class Device:
     """A core, or a tile that is used like one, in this thread of this process.
 
     Results are defined to the bit (docs/numerics.md), and the same for every backend. Of tensors of the device's
-    operand type a result is the exact sum, rounded to FP32 and then to that type. Values of float32 tensors are rounded
-    to the operand type, and the result is the sum rounded to FP32. Other types are an error. A tile with scales takes
-    float32 alone, whose values become elements and scales (`contract_scaled`); its results have no bias, ReLU or mask.
+    operand type a result is the exact sum, rounded to FP32 and then to that type. Values of float32 tensors are scaled
+    and rounded to the operand type, and the result is the sum rounded to FP32. Other types are an error. A tile with
+    scales takes float32 alone, whose values become elements and scales (`contract_scaled`); its results have no bias,
+    ReLU or mask.
 
     Parameters
     ----------
@@ -68,6 +65,10 @@ class Device:
         that can. With scales, of gradients that are quantised: to nearest or stochastically.
     rounding_seed : int
         Of stochastic rounding, 32 bits. Every pair of a seed and an operation's number has random bits of its own.
+    scaling : str or mapping of str to int
+        Powers of two that float32 operands are multiplied by before they are rounded; results are divided by them.
+        "auto": for each operand, the largest that leaves all finite values in range. "none": no scaling. Or a power
+        for each of "A", "W" and "G", 0 where left out. Formats with scales take no part.
     quick : bool
         Whether the Verilog is built in half the time, to run at a tenth of the speed.
     waves : bool
@@ -80,6 +81,8 @@ class Device:
     name : str
         The preset's name, or the configuration's class and digest.
     backend : str
+        As given.
+    scaling : str or mapping of str to int
         As given.
     operations : int
         How many there were: the number of the next one, from which stochastic rounding draws.
@@ -108,6 +111,7 @@ class Device:
         seed: int = 0,
         rounding: str = "nearest",
         rounding_seed: int = 0,
+        scaling: Scaling = "auto",
         quick: bool = False,
         waves: bool = False,
     ) -> None:
@@ -125,6 +129,7 @@ class Device:
             if fmt.name not in FLOATS and not self._scaled:
                 raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
         self.operations = 0
+        self.scaling = checked_scaling(scaling)
         self._rounding_seed = self._checked_seed(rounding, rounding_seed)
         self._toward_zero = rounding == "zero"
         self._backend: Backend | None = None
@@ -162,22 +167,15 @@ class Device:
     @property
     def types(self) -> tuple[str, ...]:
         """The types of tensors that it takes."""
-        return tuple(dict.fromkeys((*self._operand_types, FLOAT32)))
+        return tuple(dict.fromkeys((*operand_types(self.tile), FLOAT32)))
 
     @property
     def _scaled(self) -> bool:
         return self.tile.numerics.scale is not None
 
-    @property
-    def _operand_types(self) -> tuple[str, str]:
-        """Of the column side and of the row side."""
-        if self._scaled:
-            return FLOAT32, FLOAT32
-        return FLOATS[self.tile.a_format.name], FLOATS[self.tile.b_format.name]
-
     # What it computes
 
-    def matmul(self, a: Any, b: Any) -> Any:
+    def matmul(self, a: Any, b: Any, *, row_side: str | None = None) -> Any:
         """Matrix product, as NumPy and PyTorch have it: leading axes are a batch, and are broadcast.
 
         Parameters
@@ -186,6 +184,8 @@ class Device:
             Left factor.
         b : array or tensor, (..., k, m)
             Right factor.
+        row_side : str, optional
+            The factor on the row side, "a" or "b", as `contract` says; a where results depend on it.
 
         Returns
         -------
@@ -209,10 +209,19 @@ class Device:
         left, right = (broadcast(each, (*batch, *each.shape[-2:])) for each in (a, b))
         geometry = MatrixProduct(batch=int(np.prod(batch, dtype=int)), samples=n, in_features=k, out_features=m)
         operands = {"A": left.reshape(-1, n, k), "W": right.reshape(-1, k, m).swapaxes(1, 2)}
-        return self.contract(geometry, "AxW", operands).result.reshape(*batch, n, m)
+        side = None if row_side is None else {"a": "A", "b": "W"}[require_choice("row_side", row_side, ("a", "b"))]
+        return self.contract(geometry, "AxW", operands, row_side=side).result.reshape(*batch, n, m)
 
     def convolution(
-        self, a: Any, w: Any, stride: Pair = 1, padding: Pair = 0, dilation: Pair = 1, groups: int = 1
+        self,
+        a: Any,
+        w: Any,
+        stride: Pair = 1,
+        padding: Pair = 0,
+        dilation: Pair = 1,
+        groups: int = 1,
+        *,
+        row_side: str | None = None,
     ) -> Any:
         """Convolution, without bias.
 
@@ -226,6 +235,8 @@ class Device:
             For all directions, or each.
         groups : int
             As in PyTorch.
+        row_side : str, optional
+            The operand on the row side, "a" or "w", as `contract` says.
 
         Returns
         -------
@@ -238,7 +249,7 @@ class Device:
         """
         type_of("a", a), type_of("w", w)
         geometry = convolution_of(tuple(a.shape), tuple(w.shape), stride, padding, dilation, groups)
-        return self.contract(geometry, "AxW", {"A": a, "W": w}).result
+        return self._convolve(geometry, {"a": a, "w": w}, "AxW", row_side)
 
     def convolution_input(
         self,
@@ -249,11 +260,13 @@ class Device:
         padding: Pair = 0,
         dilation: Pair = 1,
         groups: int = 1,
+        *,
+        row_side: str | None = None,
     ) -> Any:
         """The gradient of a convolution by its input, of shape `shape`; `g` is the gradient by its result."""
         type_of("w", w), type_of("g", g)
         geometry = convolution_of(tuple(shape), tuple(w.shape), stride, padding, dilation, groups)
-        return self.contract(geometry, "WxG", {"W": w, "G": g}).result
+        return self._convolve(geometry, {"w": w, "g": g}, "WxG", row_side)
 
     def convolution_weight(
         self,
@@ -264,11 +277,18 @@ class Device:
         padding: Pair = 0,
         dilation: Pair = 1,
         groups: int = 1,
+        *,
+        row_side: str | None = None,
     ) -> Any:
         """The gradient of a convolution by its weights, of shape `shape`; `g` is the gradient by its result."""
         type_of("a", a), type_of("g", g)
         geometry = convolution_of(tuple(a.shape), tuple(shape), stride, padding, dilation, groups)
-        return self.contract(geometry, "AxG", {"A": a, "G": g}).result
+        return self._convolve(geometry, {"a": a, "g": g}, "AxG", row_side)
+
+    def _convolve(self, geometry: Geometry, arguments: Mapping[str, Any], operation: str, row_side: str | None) -> Any:
+        side = None if row_side is None else ROW_SIDES[require_choice("row_side", row_side, arguments)]
+        operands = {ROW_SIDES[name]: each for name, each in arguments.items()}
+        return self.contract(geometry, operation, operands, row_side=side).result
 
     def contract(
         self,
@@ -280,11 +300,13 @@ class Device:
         bias: Any = None,
         relu: bool = False,
         mask: Any = None,
+        row_side: str | None = None,
     ) -> Done:
         """One of the three operations of a layer, and how it went.
 
-        The operand with which the tile takes fewer cycles goes on the row side, where zeros are skipped (`sides`); if
-        the sides have different formats, a gradient goes to the one with the wider range.
+        The row side skips zeros. Where results do not depend on the side, the operand with which the tile takes fewer
+        cycles is there. Otherwise it is the gradient, or A in AxW; if the sides have different formats, the gradient
+        has the one with the wider range (`sides`).
 
         Parameters
         ----------
@@ -302,6 +324,8 @@ class Device:
             Negative results become zero.
         mask : array or tensor, optional
             Of the result's shape and side A's type: results become zero where it is. FP32 results have none.
+        row_side : str, optional
+            The operand on the row side: "A", "W" or "G".
 
         Raises
         ------
@@ -315,56 +339,26 @@ class Device:
         """
         backend = self.require_usable()
         pair = OPERANDS[require_choice("operation", operation, OPERANDS)]
-        kinds = {name: type_of(name, operands[name]) for name in pair}
+        tensors = {name: Operand(name, operands[name]) for name in pair}
         for name in pair:
             if tuple(operands[name].shape) != geometry.shapes[name]:
                 raise ValueError(
                     f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
                 )
-        possible = possible_rows(self._operand_types, kinds, scaled=self._scaled)
-        arrays = {name: plain(operands[name]) for name in pair}
-        patterns = cache(lambda name, fmt: arrays[name] if self._scaled else bits_of(arrays[name], fmt))
-        layer = Layer.of(geometry)
-        number = self.operations
-        key = None if self._rounding_seed is None else random_key(self._rounding_seed, number)
-
-        formats = {
-            rows: {name: self.tile.b_format if name == rows else self.tile.a_format for name in pair} for rows in pair
-        }
-        there = cache(lambda name, fmt: arrays[name] != 0 if self._scaled else non_zeros(patterns(name, fmt), fmt))
-
-        def masks(rows: str) -> dict[str, NDArray[np.bool_]]:
-            if self._scaled:
-                return scaled_non_zeros(self.tile, geometry, operation, rows, arrays, key)
-            return {name: there(name, fmt) for name, fmt in formats[rows].items()}
-
-        rows, left, found = chosen_rows(
-            self.tile, geometry, operation, possible, lambda name: there(name, self.tile.b_format), masks
-        )
-        bits = {name: patterns(name, fmt) for name, fmt in formats[rows].items()}
-        kept = fp32 or FLOAT32 in kinds.values()
-        thought = round(found.speedup * LEVELS) / LEVELS
-        fused = {"bias": bias is not None, "relu": relu, "mask": mask is not None}
-        work = Work(layer=layer, operation=operation, rows=rows, fp32=kept, speedup=thought, **fused)
-        values = output_values(self.config, geometry, work, bias, mask)
-        self._see_room(work)
-        values |= {name: np.ascontiguousarray(layer_values(geometry, name, bits[name])) for name in pair}
-        job = Job(work=work, values=values, seed=self._rounding_seed, operation=number, toward_zero=self._toward_zero)
-        ran = backend.run(job)
-        self.operations += 1
-        made = geometry_values(geometry, RESULTS[operation], ran.bits)
-        result = like(operands[pair[0]], made, FLOAT32 if kept else FLOATS[self.tile.a_format.name])
-        executed = Executed(
+        done = Execution(
+            config=self.config,
+            backend=backend,
+            memory_bytes=self._memory_bytes,
             geometry=geometry,
-            work=work,
-            number=number,
-            zeros={name: share_of_zeros(mask) for name, mask in left.items()},
-            dense=found.dense,
-            speedup=found.speedup,
-            cycles=ran.cycles,
-            traffic=ran.traffic,
-        )
-        return Done(result=result, executed=executed)
+            operation=operation,
+            scaling=self.scaling,
+            row_side=row_side,
+            number=self.operations,
+            seed=self._rounding_seed,
+            toward_zero=self._toward_zero,
+        ).run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
+        self.operations += 1
+        return done
 
     def draw_waves(self, path: str | Path, command: int | None = None) -> None:
         """Write waves of the next operation into a VCD file.
@@ -419,15 +413,3 @@ class Device:
                 "rounding must be nearest for a tile without scales, and for a core with core.stochastic = false"
             )
         return seed
-
-    def _see_room(self, work: Work) -> None:
-        """Every backend has as much memory, whether or not it needs it."""
-        layer, width = work.layer, 4 if self._scaled else self.tile.a_format.width // 8
-        sizes = [width * int(np.prod(layer.whole_shape(name))) for name in OPERANDS[work.operation]]
-        made = int(np.prod(layer.whole_shape(RESULTS[work.operation])))
-        sizes += [(4 if work.fp32 else width) * made, width * made * work.mask]
-        sizes.append(4 * layer.products * layer.filters * work.bias)
-        if sum(sizes) > self._memory_bytes:
-            raise NoRoomError(
-                f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self._memory_bytes}"
-            )

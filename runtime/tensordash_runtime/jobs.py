@@ -10,6 +10,8 @@ from tensordash_sim.core.contraction import SPEEDUP
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.lowering import Geometry
 
+from .operands import Rounding
+
 __all__ = ["Done", "Executed", "Job", "Ran", "Work", "random_key"]
 
 
@@ -64,6 +66,8 @@ class Job:
         The operation's number: each has random bits of its own.
     toward_zero : bool
         Results of the operand format are rounded toward zero.
+    scale : int
+        Results are multiplied by this power of two.
     """
 
     work: Work
@@ -71,6 +75,7 @@ class Job:
     seed: int | None = None
     operation: int = 0
     toward_zero: bool = False
+    scale: int = 0
 
     @property
     def key(self) -> int | None:
@@ -116,24 +121,50 @@ class Executed:
         What ran.
     number : int
         How many operations the device had done before.
-    zeros : dict of str to float
-        The share of zeros in each operand.
+    operands : mapping of str to Rounding
+        What rounding did to each operand, and what the tensors have themselves.
     dense : int
         Cycles of the dense tile.
     speedup : float
-        What skipping the row side's zeros gains in the tile, as the cycle simulator counts it.
+        What skipping the row side's own zeros gains in the tile, as the cycle simulator counts it.
+    flushed_speedup : float
+        The same with the zeros that the device skips: those that rounding made among them.
     cycles, traffic : int, optional
         As measured, where they are: the core's cycles, and bytes that memory was read and written.
+    checks : tuple of Executed
+        Products that found which results non-finite values reach.
     """
 
     geometry: Geometry
     work: Work
     number: int
-    zeros: Mapping[str, float]
+    operands: Mapping[str, Rounding]
     dense: int
     speedup: float
+    flushed_speedup: float
     cycles: int | None
     traffic: int | None
+    checks: tuple["Executed", ...] = ()
+
+    @property
+    def zeros(self) -> dict[str, float]:
+        """The share of each operand's values that are zero, before rounding."""
+        return {name: each.zeros / each.values for name, each in self.operands.items()}
+
+    @property
+    def flushed(self) -> int:
+        """Values of both operands that rounding made zero."""
+        return sum(each.flushed for each in self.operands.values())
+
+    @property
+    def saturated(self) -> int:
+        """Finite values of both operands that rounding made infinite, NaN or the largest number."""
+        return sum(each.saturated or 0 for each in self.operands.values())
+
+    @property
+    def non_finite(self) -> bool:
+        """Whether an operand has infinities or NaN itself."""
+        return any(each.non_finite for each in self.operands.values())
 
 
 @dataclass(frozen=True, kw_only=True)

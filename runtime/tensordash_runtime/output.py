@@ -1,5 +1,6 @@
-"""What the output unit takes beside sums: a bias for each filter, and a mask of the results."""
+"""What is done after sums: a bias for each filter, ReLU, a mask, and the powers of two of scaled operands."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -7,15 +8,20 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.numerics import Exact
 from tensordash_sim.core.images import FLOATS, layer_values
 from tensordash_sim.core.layer import RESULTS, Layer
-from tensordash_sim.emulator import decode
+from tensordash_sim.emulator import decode, result_bits
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from .jobs import Work
 from .values import FLOAT32, bits_of, plain, type_of
 
-__all__ = ["output_values"]
+__all__ = ["finished", "fitting_bias", "output_values"]
+
+MAX_BIAS_BITS = 126
+"""A bias of this power of two, in units of a sum's least bit, is left to the runtime."""
 
 
 def output_values(
@@ -58,6 +64,55 @@ def output_values(
     if mask is not None:
         made["mask"] = _mask(tile, geometry, work, mask)
     return made
+
+
+def fitting_bias(tile: TileConfig, bias: NDArray[np.float32], power: int) -> NDArray[np.float32] | None:
+    """A bias times ``2**power``, as it is added to sums of scaled operands; none if sums do not hold it exactly.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        The tile.
+    bias : array of float32
+        The bias.
+    power : int
+        Of both operands' scaling.
+    """
+    a, b, accumulator = tile.a_format, tile.b_format, tile.numerics.accumulator
+    assert isinstance(a, FloatFormat)
+    assert isinstance(b, FloatFormat)
+    assert isinstance(accumulator, Exact)
+    least = a.least_exponent + b.least_exponent
+    width = (a.largest_units * b.largest_units).bit_length() + 1 + accumulator.headroom_bits
+    most = min(width - 2, MAX_BIAS_BITS) + least
+    exact = np.ldexp(bias.astype(np.float64), power)
+    units = np.ldexp(exact, -least)
+    with np.errstate(over="ignore"):
+        scaled = exact.astype(np.float32)
+    holds = (scaled == exact) & (np.abs(exact) < math.ldexp(1.0, most)) & (units == np.rint(units))
+    return scaled if bool((holds | ~np.isfinite(bias)).all()) else None
+
+
+def finished(bits: NDArray, power: int, bias: NDArray[np.float32] | None, *, relu: bool) -> NDArray:
+    """FP32 results times ``2**power``, plus a bias, each rounded to nearest, and ReLU: what the device leaves undone.
+
+    Parameters
+    ----------
+    bits : array of unsigned
+        The device's results, as the layer has them. Other results than FP32 have nothing left to do.
+    power : int
+        0 if nothing is left to scale.
+    bias : array of float32, optional
+        As the layer has it.
+    relu : bool
+        Whether ReLU is left to do.
+    """
+    if power:
+        bits = result_bits(bits, FP32, scale=power)
+    if bias is not None:
+        with np.errstate(invalid="ignore", over="ignore"):
+            bits = (bits.view(np.float32) + bias.reshape(*bias.shape, 1, 1)[..., None, :, :, :]).view(np.uint32)
+    return result_bits(bits, FP32, relu=relu) if bias is not None or relu else bits
 
 
 def _biases(tile: TileConfig, geometry: Geometry, work: Work, bias: Any) -> NDArray[np.float32]:

@@ -1,6 +1,6 @@
 """Which operand goes on the row side, whose zeros are skipped."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from tensordash_sim.lowering import Geometry
 from .counting import Counted, counted_sides
 from .values import FLOAT32
 
-__all__ = ["chosen_rows", "possible_rows", "share_of_zeros"]
+__all__ = ["chosen_rows", "fixed_rows", "possible_rows", "requested_rows", "share_of_zeros"]
 
 
 def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: bool) -> list[str]:
@@ -48,18 +48,50 @@ def possible_rows(types: tuple[str, str], kinds: Mapping[str, str], *, scaled: b
     return possible
 
 
+def fixed_rows(tile: TileConfig, operation: str) -> str | None:
+    """The operand on the row side of a tile whose results depend on the side: a rule that no value changes.
+
+    That is the gradient, or A in AxW, which has none. If the sides have different formats, the gradient has the one
+    with the wider range.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        The tile.
+    operation : str
+        "AxW", "WxG" or "AxG".
+
+    Returns
+    -------
+    str, optional
+        None if results do not depend on the side: formats are the same, and sums are exact.
+
+    Examples
+    --------
+    >>> from tensordash import load_preset
+    >>> fixed_rows(load_preset("paper-bf16"), "AxW"), fixed_rows(load_preset("paper-bf16"), "WxG")
+    ('A', 'G')
+    >>> fixed_rows(load_preset("paper"), "AxW") is None
+    True
+    """
+    first, second = OPERANDS[operation]
+    a, b = tile.a_format, tile.b_format
+    if a == b:
+        dependent = tile.numerics.scale is not None or not isinstance(tile.numerics.accumulator, Exact)
+        return first if dependent else None
+    assert isinstance(a, FloatFormat)
+    assert isinstance(b, FloatFormat)
+    return second if first == "G" and b.exponent_bits < a.exponent_bits else first
+
+
 def chosen_rows(
     tile: TileConfig,
     geometry: Geometry,
     operation: str,
     possible: list[str],
-    there: Callable[[str], NDArray[np.bool_]],
-    masks: Callable[[str], Mapping[str, NDArray[np.bool_]]],
-) -> tuple[str, Mapping[str, NDArray[np.bool_]], Counted]:
+    non_zeros: Mapping[str, NDArray[np.bool_]],
+) -> tuple[str, Counted]:
     """The operand with which the tile takes the fewest cycles; with as many, the one with more zeros, or the first.
-
-    If the sides have different formats, a gradient goes to the one with the wider range. Where results depend on the
-    side, as fused accumulators and scales have them, it is the operand with more zeros whatever it gains.
 
     Parameters
     ----------
@@ -70,40 +102,38 @@ def chosen_rows(
     operation : str
         "AxW", "WxG" or "AxG".
     possible : list of str
-        Operands that can be on the row side.
-    there : callable
-        Where an operand is not zero in the format of the row side.
-    masks : callable
-        Where both operands are not zero, if one of them is on the row side.
+        Operands that can be on the row side without a change of any result.
+    non_zeros : mapping of str to array of bool
+        Where both operands are not zero, before they are rounded.
 
     Returns
     -------
     str
         The operand.
-    mapping of str to array of bool
-        Its `masks`.
     Counted
         What it takes.
     """
-    pair = OPERANDS[operation]
-    a, b = tile.a_format, tile.b_format
-    if len(possible) > 1 and a != b and "G" in pair:
-        assert isinstance(a, FloatFormat)
-        assert isinstance(b, FloatFormat)
-        other = next(name for name in pair if name != "G")
-        possible = ["G" if b.exponent_bits >= a.exponent_bits else other]
     if len(possible) > 1:
-        possible = sorted(possible, key=lambda name: -share_of_zeros(there(name)))
-        if tile.numerics.scale is not None or not isinstance(tile.numerics.accumulator, Exact):
-            possible = possible[:1]
-    found: dict[str, tuple[Mapping[str, NDArray[np.bool_]], Counted]] = {}
-    together = [possible] if a == b else [[name] for name in possible]
-    for names in together:
-        mask = masks(names[0])
-        for name, each in counted_sides(geometry, operation, mask, names, tile).items():
-            found[name] = mask, each
-    rows = min(possible, key=lambda name: round(found[name][1].cycles))
-    return rows, *found[rows]
+        possible = sorted(possible, key=lambda name: -share_of_zeros(non_zeros[name]))
+    found = counted_sides(geometry, operation, non_zeros, possible, tile)
+    rows = min(possible, key=lambda name: round(found[name].cycles))
+    return rows, found[rows]
+
+
+def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_side: str | None) -> list[str]:
+    """Operands that can be on the row side: what the caller asks for, else the rule, else all that types allow.
+
+    Raises
+    ------
+    ValueError
+        If the caller asks for an operand that is not one, or whose type is not that of the row side.
+    """
+    if row_side is not None:
+        if row_side not in possible:
+            raise ValueError(f"row_side must be {' or '.join(possible)} for these operands, not {row_side!r}")
+        return [row_side]
+    rule = fixed_rows(tile, operation)
+    return [rule] if rule in possible else possible
 
 
 def share_of_zeros(there: NDArray[np.bool_]) -> float:

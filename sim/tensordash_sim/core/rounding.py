@@ -1,4 +1,4 @@
-"""Programs whose results are rounded stochastically, with a seed for each of their descriptors, or toward zero."""
+"""Programs whose results are rounded stochastically or toward zero, or multiplied by a power of two."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.parameters import require_int
 
-__all__ = ["MAX_SEED", "multiply_seeds", "stochastic", "toward_zero"]
+__all__ = ["MAX_SEED", "multiply_seeds", "scaled", "stochastic", "toward_zero"]
 
 MAX_SEED = 2**32 - 1
 ROUNDS = 32
@@ -103,6 +103,37 @@ def toward_zero(descriptors: Sequence[int]) -> list[int]:
     1
     """
     return _rounded(descriptors, lambda k: {"toward_zero": 1})
+
+
+def scaled(descriptors: Sequence[int], scale: int) -> list[int]:
+    """A program whose results are multiplied by ``2**scale``.
+
+    Parameters
+    ----------
+    descriptors : sequence of int
+        The program.
+    scale : int
+        -128 to 127.
+
+    Returns
+    -------
+    list of int
+
+    Examples
+    --------
+    >>> from tensordash_sim.core.program import Program
+    >>> program = Program()
+    >>> _ = program.add("multiply", steps=4, a_streams=1, b_streams=1, emit=1, x_size=4)
+    >>> decode(scaled(program.descriptors, -3)[0])[1]["scale"]
+    -3
+    """
+    made = []
+    for bits in descriptors:
+        operation, values = decode(bits)
+        if operation is OPERATIONS["multiply"] and values["emit"]:
+            bits = encode(operation, {**values, "scale": scale})
+        made.append(bits)
+    return made
 
 
 def _rounded(descriptors: Sequence[int], fields: Callable[[int], dict[str, int]]) -> list[int]:

@@ -32,6 +32,7 @@ def contract(
     mask: ArrayLike | None = None,
     toward_zero: bool = False,
     random: NDArray[np.uint16] | None = None,
+    scale: int = 0,
 ) -> NDArray:
     """One of the three operations of a layer, as a core computes it.
 
@@ -61,6 +62,8 @@ def contract(
     random : array of uint16, optional
         Random bits shaped like the result, which is rounded stochastically: `RandomBits` has a program's. FP32 results
         have none.
+    scale : int
+        Results are multiplied by this power of two after the bias, ReLU and mask, before they are rounded.
 
     Returns
     -------
@@ -119,8 +122,8 @@ def contract(
         return sums
     assert isinstance(tile.a_format, FloatFormat)
     if fp32:
-        return result_bits(sums, FP32, relu=relu)
-    return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random)
+        return result_bits(sums, FP32, relu=relu, scale=scale)
+    return result_bits(sums, tile.a_format, relu=relu, mask=mask, toward_zero=toward_zero, random=random, scale=scale)
 
 
 def _checked_bias(bias: NDArray[np.float32], layer: Layer, operation: str) -> NDArray[np.float32]:

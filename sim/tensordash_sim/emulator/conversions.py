@@ -33,15 +33,16 @@ def _converted(
     relu: bool = False,
     toward_zero: bool = False,
     random: NDArray[np.uint16] = NOT_RANDOM,
+    scale: int = 0,
 ) -> NDArray:
     out = np.empty(bits.shape, pattern_type(target))
     flat = np.ascontiguousarray(bits).reshape(-1)
     drawn = np.ascontiguousarray(random).reshape(-1)
-    convert(flat, _fields(source), _fields(target), signed_nan, relu, toward_zero, drawn, out.reshape(-1))
+    convert(flat, _fields(source), _fields(target), signed_nan, relu, toward_zero, drawn, out.reshape(-1), scale)
     return out
 
 
-def encode(values: ArrayLike, fmt: Format) -> NDArray:
+def encode(values: ArrayLike, fmt: Format, scale: int = 0) -> NDArray:
     """Bit patterns of numbers.
 
     Parameters
@@ -51,6 +52,8 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
         if that is the format. For an integer format signed integers.
     fmt : Format
         The format wanted.
+    scale : int
+        Floats are multiplied by this power of two, exactly, before they are rounded.
 
     Returns
     -------
@@ -70,6 +73,8 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     >>> from tensordash.configuration.formats import FORMATS
     >>> [hex(bits) for bits in encode([1.0, -448.0, 1e6], FORMATS["fp8_e4m3"])]
     ['0x38', '0xfe', '0x7f']
+    >>> [hex(bits) for bits in encode([2.0**-149, 3e38], FORMATS["fp16"], scale=149)]
+    ['0x3c00', '0x7c00']
     """
     array = np.asarray(values)
     if isinstance(fmt, IntegerFormat):
@@ -80,7 +85,9 @@ def encode(values: ArrayLike, fmt: Format) -> NDArray:
     if not fmt.nan and np.isnan(array).any():
         raise ValueError(f"values must be numbers, since {fmt.name} has no NaN, not NaN")
     bits = array.view(f"u{array.dtype.itemsize}")
-    return bits if source == fmt else _converted(bits, source, fmt, signed_nan=True)
+    if source == fmt and scale == 0:
+        return bits
+    return _converted(bits, source, fmt, signed_nan=True, scale=scale)
 
 
 def _encode_integers(array: NDArray, fmt: IntegerFormat) -> NDArray:
@@ -132,8 +139,9 @@ def result_bits(
     mask: NDArray | None = None,
     toward_zero: bool = False,
     random: NDArray[np.uint16] | None = None,
+    scale: int = 0,
 ) -> NDArray:
-    """What a core's output unit makes of sums with their bias, without scale.
+    """What a core's output unit makes of sums with their bias.
 
     Parameters
     ----------
@@ -149,6 +157,8 @@ def result_bits(
         Results are rounded toward zero, whatever random bits there are; not to FP32.
     random : array of uint16, the same shape, optional
         Random bits: results are rounded stochastically.
+    scale : int
+        Results are multiplied by this power of two, exactly, before they are rounded.
 
     Returns
     -------
@@ -170,8 +180,9 @@ def result_bits(
     """
     if random is not None and random.shape != sums.shape:
         raise ValueError(f"random must have the shape of the sums, {sums.shape}, not {random.shape}")
-    how = {"relu": relu, "toward_zero": toward_zero and fmt != FP32}
-    made = _converted(sums, FP32, fmt, signed_nan=False, random=NOT_RANDOM if random is None else random, **how)
+    drawn = NOT_RANDOM if random is None else random
+    down = toward_zero and fmt != FP32
+    made = _converted(sums, FP32, fmt, signed_nan=False, relu=relu, toward_zero=down, random=drawn, scale=scale)
     if mask is not None:
         made[mask & ((1 << (fmt.width - 1)) - 1) == 0] = 0
     return made

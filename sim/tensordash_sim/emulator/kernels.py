@@ -24,6 +24,7 @@ __all__ = [
     "cut",
     "mark_specials",
     "round_sums",
+    "scan",
     "wrap",
 ]
 
@@ -83,8 +84,9 @@ def _round_magnitude(magnitude, exponent, fraction_bits, least_exponent, beyond,
 
 
 @njit(parallel=True, cache=True, nogil=True)
-def convert(bits, source, target, signed_nan, relu, toward_zero, random, out):
-    """Round patterns of one format to another; `relu`: those with their sign set, but for NaN, give +0.
+def convert(bits, source, target, signed_nan, relu, toward_zero, random, out, scale):
+    """Round patterns of one format, times ``2**scale``, to another; `relu`: those with their sign set, but for NaN,
+    give +0.
 
     `random` are 16 random bits for each, to be rounded stochastically, or none at all: to nearest, ties to even; but
     `toward_zero` if that is set, where no finite number becomes an infinity.
@@ -106,13 +108,30 @@ def convert(bits, source, target, signed_nan, relu, toward_zero, random, out):
         else:
             field = magnitude >> fraction_bits
             significand = magnitude & ((1 << fraction_bits) - 1) | (field > 0) << fraction_bits
-            exponent = max(field, 1) - 1 + least_exponent
+            exponent = max(field, 1) - 1 + least_exponent + np.int64(scale)
             drawn = np.int64(random[index]) if random.size else NEAREST
             rounding = TOWARD_ZERO if toward_zero else drawn
             made = _round_magnitude(
                 np.uint64(significand), exponent, to_fraction_bits, to_least_exponent, most, rounding
             )
         out[index] = sign << (to_width - 1) | made
+
+
+@njit(parallel=True, cache=True, nogil=True)
+def scan(bits, sign, largest):
+    """Of patterns: the largest magnitude of a finite one, how many are zeros, and how many are not finite.
+
+    `sign` is the sign's bit, and `largest` the pattern of the format's largest finite number.
+    """
+    most, zeros, others = np.int64(0), 0, 0
+    for index in prange(bits.size):
+        magnitude = np.int64(bits[index]) & (sign - 1)
+        if magnitude > largest:
+            others += 1
+        else:
+            most = max(most, magnitude)
+            zeros += magnitude == 0
+    return most, zeros, others
 
 
 @njit(parallel=True, cache=True, nogil=True)

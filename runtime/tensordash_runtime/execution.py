@@ -1,0 +1,272 @@
+"""One operation of a layer on a device: sides, rounding and scaling of operands, the job, and what is done after it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
+from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.lowering import Geometry
+from tensordash_sim.quantization import non_zeros
+
+from .backends import Backend
+from .counting import counted
+from .errors import NoRoomError
+from .jobs import Done, Executed, Job, Ran, Work, random_key
+from .nonfinite import insert_results, non_finite_results
+from .operands import Operand, RoundedOperand, Scaling, scaling_limit
+from .output import finished, fitting_bias, output_values
+from .scaled import scaled_non_zeros
+from .sides import chosen_rows, possible_rows, requested_rows
+from .values import FLOAT32, like
+
+__all__ = ["Execution", "operand_types"]
+
+LEVELS = 2
+"""Between a speedup and one more: operations whose speedups are of the same level are cut alike."""
+DESCRIPTOR_SCALES = range(-128, 128)
+"""Powers of two that a descriptor multiplies results by."""
+
+
+def operand_types(tile: TileConfig) -> tuple[str, str]:
+    """Types of tensors that hold operands of the column side and of the row side."""
+    if tile.numerics.scale is not None:
+        return FLOAT32, FLOAT32
+    return FLOATS[tile.a_format.name], FLOATS[tile.b_format.name]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """An operation of a layer, and how a device does it.
+
+    Parameters
+    ----------
+    config : CoreConfig or TileConfig
+        The device's.
+    backend : Backend
+        What runs jobs.
+    memory_bytes : int
+        The device's memory.
+    geometry : Convolution or MatrixProduct
+        The layer.
+    operation : str
+        "AxW", "WxG" or "AxG".
+    scaling : str or mapping of str to int
+        Of float32 tensors, as the device has it.
+    row_side : str, optional
+        The operand on the row side.
+    number : int
+        Operations that the device did before.
+    seed : int, optional
+        The user's seed of stochastic rounding.
+    toward_zero : bool
+        Whether results of the operand type are rounded toward zero.
+    """
+
+    config: CoreConfig | TileConfig
+    backend: Backend
+    memory_bytes: int
+    geometry: Geometry
+    operation: str
+    scaling: Scaling
+    row_side: str | None = None
+    number: int = 0
+    seed: int | None = None
+    toward_zero: bool = False
+
+    @property
+    def tile(self) -> TileConfig:
+        """The tile."""
+        return self.config.tile if isinstance(self.config, CoreConfig) else self.config
+
+    @property
+    def has_scales(self) -> bool:
+        """Whether blocks of operands have scales."""
+        return self.tile.numerics.scale is not None
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Names of the operands."""
+        return OPERANDS[self.operation]
+
+    @cached_property
+    def layer(self) -> Layer:
+        """The layer as a core has it."""
+        return Layer.of(self.geometry)
+
+    def run(self, tensors: Mapping[str, Operand], *, fp32: bool, bias: Any, relu: bool, mask: Any) -> Done:
+        """Run it on operands of the right shapes.
+
+        Raises
+        ------
+        TypeError, ValueError, DeviceError
+            As `Device.contract` has them.
+        """
+        operands = {name: tensors[name] for name in self.pair}
+        kinds = {name: each.kind for name, each in operands.items()}
+        possible = possible_rows(operand_types(self.tile), kinds, scaled=self.has_scales)
+        possible = requested_rows(self.tile, self.operation, possible, self.row_side)
+        own = {name: each.non_zeros for name, each in operands.items()}
+        rows, found = chosen_rows(self.tile, self.geometry, self.operation, possible, own)
+        work = Work(
+            layer=self.layer,
+            operation=self.operation,
+            rows=rows,
+            fp32=fp32 or FLOAT32 in kinds.values(),
+            speedup=round(found.speedup * LEVELS) / LEVELS,
+            bias=bias is not None,
+            relu=relu,
+            mask=mask is not None,
+        )
+        after = output_values(self.config, self.geometry, work, bias, mask)
+        self._require_room(work)
+        rounded = self._round(operands, rows)
+        special, checks = self._special(operands, rounded)
+        work, bits, ran = self._finish(work, rounded, after)
+        fmt = FP32 if work.fp32 else self.tile.a_format
+        assert isinstance(fmt, FloatFormat)
+        if special is not None:
+            bits = insert_results(bits, special, fmt, bias=after.get("bias"), relu=relu, mask=after.get("mask"))
+        made = geometry_values(self.geometry, RESULTS[self.operation], bits)
+        executed = Executed(
+            geometry=self.geometry,
+            work=work,
+            number=self.number,
+            operands={name: each.rounding for name, each in rounded.items()},
+            dense=found.dense,
+            speedup=found.speedup,
+            flushed_speedup=self._flushed_speedup(rounded, own, rows, found.speedup),
+            cycles=ran.cycles,
+            traffic=ran.traffic,
+            checks=checks,
+        )
+        kind = FLOAT32 if work.fp32 else FLOATS[fmt.name]
+        return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
+
+    # Operands
+
+    def _format(self, name: str, rows: str) -> FloatFormat:
+        fmt = self.tile.b_format if name == rows else self.tile.a_format
+        assert isinstance(fmt, FloatFormat)
+        return fmt
+
+    def _round(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
+        if self.has_scales:
+            return self._quantise(operands, rows)
+        reduced = -(-self.geometry.macs // int(np.prod(self.geometry.shapes[RESULTS[self.operation]])))
+        limit = scaling_limit(self.tile, reduced)
+        made = {}
+        for name, each in operands.items():
+            fmt = self._format(name, rows)
+            made[name] = each.rounded(fmt, each.exponent(fmt, limit, self.scaling))
+        return made
+
+    def _quantise(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
+        """Operands of a tile with scales, which quantises them; here it is counted what becomes zero."""
+        finite = {
+            name: np.where(np.isfinite(each.array), each.array, np.float32(0)) if each.non_finite else each.array
+            for name, each in operands.items()
+        }
+        key = None if self.seed is None else random_key(self.seed, self.number)
+        left = scaled_non_zeros(self.tile, self.geometry, self.operation, rows, finite, key)
+        made = {}
+        for name, each in operands.items():
+            flushed = int(np.count_nonzero(finite[name]) - np.count_nonzero(left[name]))
+            numbers = each.array if each.non_finite else None
+            made[name] = RoundedOperand(
+                values=finite[name], rounding=each.rounding(flushed=flushed), numbers=numbers, non_zeros=left[name]
+            )
+        return made
+
+    def _flushed_speedup(
+        self,
+        rounded: Mapping[str, RoundedOperand],
+        own: Mapping[str, NDArray[np.bool_]],
+        rows: str,
+        speedup: float,
+    ) -> float:
+        """The tile's speedup with all zeros that the device skips."""
+        if not any(each.has_other_zeros for each in rounded.values()):
+            return speedup
+        left = dict(own)
+        for name, each in rounded.items():
+            if each.non_zeros is not None:
+                left[name] = each.non_zeros
+            elif each.has_other_zeros:
+                left[name] = non_zeros(each.values, self._format(name, rows))
+        return counted(self.geometry, self.operation, left, rows, self.tile).speedup
+
+    # Non-finite values
+
+    def _special(
+        self, operands: Mapping[str, Operand], rounded: Mapping[str, RoundedOperand]
+    ) -> tuple[NDArray[np.float32] | None, tuple[Executed, ...]]:
+        """Results that non-finite values reach, as the layer has them, and the products that found them."""
+        if all(each.numbers is None for each in rounded.values()):
+            return None, ()
+        checks: list[Executed] = []
+
+        def multiply(geometry: Geometry, arrays: Mapping[str, NDArray[np.float32]]) -> NDArray[np.float32]:
+            check = replace(self, geometry=geometry, scaling="none", row_side=None, seed=None, toward_zero=False)
+            tensors = {name: Operand(name, array) for name, array in arrays.items()}
+            done = check.run(tensors, fp32=True, bias=None, relu=False, mask=None)
+            checks.append(done.executed)
+            result: NDArray[np.float32] = done.result
+            return result
+
+        numbers = {
+            name: operands[name].numbers if each.numbers is None else each.numbers for name, each in rounded.items()
+        }
+        special = non_finite_results(self.tile, self.geometry, self.operation, numbers, multiply)
+        placed = layer_values(self.geometry, RESULTS[self.operation], special)
+        return np.ascontiguousarray(placed), tuple(checks)
+
+    # The job
+
+    def _finish(
+        self, work: Work, rounded: Mapping[str, RoundedOperand], after: Mapping[str, NDArray]
+    ) -> tuple[Work, NDArray, Ran]:
+        """What ran, its results with all that is done after sums, as the layer has them, and how it went."""
+        values, power = dict(after), sum(each.rounding.exponent for each in rounded.values())
+        bias, relu = None, False
+        if power and work.bias:
+            fitting = fitting_bias(self.tile, after["bias"], power)
+            if fitting is None:
+                bias, relu = values.pop("bias"), work.relu
+                work = replace(work, bias=False, relu=False)
+            else:
+                values["bias"] = fitting
+        inside = isinstance(self.config, CoreConfig) and self.config.scale and -power in DESCRIPTOR_SCALES
+        values |= {
+            name: np.ascontiguousarray(layer_values(self.geometry, name, each.values)) for name, each in rounded.items()
+        }
+        scale = -power if inside else 0
+        job = Job(
+            work=work,
+            values=values,
+            seed=self.seed,
+            operation=self.number,
+            toward_zero=self.toward_zero,
+            scale=scale,
+        )
+        ran = self.backend.run(job)
+        return work, finished(ran.bits, -power - scale, bias, relu=relu), ran
+
+    def _require_room(self, work: Work) -> None:
+        """Every backend has as much memory, whether or not it needs it."""
+        layer, width = work.layer, 4 if self.has_scales else self.tile.a_format.width // 8
+        sizes = [width * int(np.prod(layer.whole_shape(name))) for name in self.pair]
+        made = int(np.prod(layer.whole_shape(RESULTS[work.operation])))
+        sizes += [(4 if work.fp32 else width) * made, width * made * work.mask]
+        sizes.append(4 * layer.products * layer.filters * work.bias)
+        if sum(sizes) > self.memory_bytes:
+            raise NoRoomError(
+                f"out of device memory: operands and result have {sum(sizes)} bytes, the memory {self.memory_bytes}"
+            )

@@ -1,0 +1,138 @@
+"""Infinities and NaN in operands: results as PyTorch defines them, whichever operand's zeros the tile skips.
+
+The tile skips zeros of the row side, so that zero times infinity would be NaN on one side and nothing on the other.
+The device therefore computes with zeros in place of non-finite values, and further products of zeros and ones say which
+results non-finite values reach: they become infinities of one sign, or NaN.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.formats import FloatFormat
+from tensordash.configuration.numerics import Exact
+from tensordash_sim.core.layer import OPERANDS, RESULTS
+from tensordash_sim.emulator import result_bits
+from tensordash_sim.lowering import Convolution, Geometry
+
+__all__ = ["insert_results", "non_finite_results"]
+
+Multiply = Callable[[Geometry, Mapping[str, NDArray[np.float32]]], NDArray[np.float32]]
+"""Runs the operation on float32 arrays that every format holds exactly."""
+MAX_COUNT_BITS = 24
+"""FP32 counts up to this power of two."""
+
+
+def non_finite_results(
+    tile: TileConfig,
+    geometry: Geometry,
+    operation: str,
+    numbers: Mapping[str, NDArray[np.float32]],
+    multiply: Multiply,
+) -> NDArray[np.float32]:
+    """What non-finite values of operands make of results.
+
+    A result is NaN if one of its products has a NaN, or an infinity and a zero, or if there are infinities of both
+    signs. Otherwise it is an infinity if one of its products is. Spatial padding is zeros. On a tile with scales each
+    result that a non-finite value reaches is NaN.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        The tile.
+    geometry : Convolution or MatrixProduct
+        The layer.
+    operation : str
+        "AxW", "WxG" or "AxG".
+    numbers : mapping of str to array of float32
+        Both operands, at least one of which has infinities or NaN.
+    multiply : callable
+        Runs the operation on the device.
+
+    Returns
+    -------
+    array of float32, shaped as the geometry has the result
+        Infinities and NaN; 0 where no non-finite value is multiplied.
+    """
+    first, second = OPERANDS[operation]
+    x, y = numbers[first], numbers[second]
+    counts = np.zeros(geometry.shapes[RESULTS[operation]], np.float32)
+    signs = counts.copy()
+
+    def add(left: NDArray, right: NDArray, x_padding: float, y_padding: float, into: NDArray) -> None:
+        wider, padded = _padded(geometry, {first: (left, x_padding), second: (right, y_padding)})
+        into += multiply(wider, padded)
+
+    # Each pair of values is in one of the two products: of x's non-finite values, and of y's with x's finite ones.
+    x_finite, y_finite = np.isfinite(x), np.isfinite(y)
+    scaled = tile.numerics.scale is not None
+    if not x_finite.all():
+        add(~x_finite, np.ones_like(y), 0.0, 1.0, counts)
+        if not scaled:
+            add(np.where(np.isinf(x), np.sign(x), 0), _signs(y), 0.0, 0.0, signs)
+    if not y_finite.all():
+        add(x_finite, ~y_finite, 1.0, 0.0, counts)
+        if not scaled:
+            add(np.where(x_finite, np.sign(x), 0), np.where(np.isinf(y), np.sign(y), 0), 0.0, 0.0, signs)
+    certain = (np.abs(signs) == counts) & (counts < 2.0 ** _count_bits(tile))
+    made = np.where(certain, np.copysign(np.float32(np.inf), signs), np.float32(np.nan))
+    return np.where(counts == 0, np.float32(0), made).astype(np.float32)
+
+
+def _signs(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
+    """-1, 0 or 1; 0 of NaN."""
+    return np.where(np.isnan(numbers), np.float32(0), np.sign(numbers)).astype(np.float32)
+
+
+def _count_bits(tile: TileConfig) -> int:
+    """A sum of ones is exact below this power of two; more non-finite products in one result count as NaN."""
+    accumulator = tile.numerics.accumulator
+    if isinstance(accumulator, Exact):
+        return MAX_COUNT_BITS
+    return min(MAX_COUNT_BITS, accumulator.fraction_bits, accumulator.result_bits)
+
+
+def _padded(
+    geometry: Geometry, operands: Mapping[str, tuple[NDArray, float]]
+) -> tuple[Geometry, dict[str, NDArray[np.float32]]]:
+    """Operands as float32; with spatial padding written out if it is not zeros."""
+    arrays = {name: np.asarray(values, np.float32) for name, (values, _) in operands.items()}
+    if not isinstance(geometry, Convolution) or not any(geometry.padding) or operands.get("A", (None, 0.0))[1] == 0:
+        return geometry, arrays
+    widths = [(0, 0), (0, 0), *((each, each) for each in geometry.padding)]
+    arrays["A"] = np.pad(arrays["A"], widths, constant_values=np.float32(operands["A"][1]))
+    size = tuple(extent + 2 * each for extent, each in zip(geometry.size, geometry.padding, strict=True))
+    return replace(geometry, size=size, padding=(0,) * len(size)), arrays
+
+
+def insert_results(
+    bits: NDArray,
+    special: NDArray[np.float32],
+    fmt: FloatFormat,
+    *,
+    bias: NDArray[np.float32] | None,
+    relu: bool,
+    mask: NDArray | None,
+) -> NDArray:
+    """Results with infinities and NaN in their places.
+
+    Parameters
+    ----------
+    bits : array of unsigned
+        Results of finite operands, as the layer has them, with bias, ReLU and mask.
+    special : array of float32
+        Infinities and NaN, 0 elsewhere, as the layer has them.
+    fmt : FloatFormat
+        Of the results.
+    bias, relu, mask
+        What is done after the sum, as `Job` has it.
+    """
+    numbers = special
+    if bias is not None:
+        with np.errstate(invalid="ignore"):
+            numbers = special + bias.reshape(*bias.shape, 1, 1)[..., None, :, :, :]
+    made = result_bits(np.ascontiguousarray(numbers).view(np.uint32), fmt, relu=relu, mask=mask)
+    return np.where(special == 0, bits, made)

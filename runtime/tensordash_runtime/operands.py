@@ -1,0 +1,264 @@
+"""Operands of a contraction: rounding to a side's format after scaling by a power of two, and what rounding changes."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
+from tensordash.configuration.numerics import Exact
+from tensordash_sim.core.images import FLOATS
+from tensordash_sim.emulator import decode, encode
+from tensordash_sim.emulator.kernels import scan
+from tensordash_sim.emulator.tables import is_finite
+from tensordash_sim.quantization import non_zeros
+
+from .values import FLOAT32, plain, type_of
+
+__all__ = ["Operand", "RoundedOperand", "Rounding", "Scaling", "checked_scaling", "scaling_limit"]
+
+Scaling = str | Mapping[str, int]
+SCALINGS = ("auto", "none")
+MAX_POWER = 512
+"""Bound of an explicit power of two: twice what any float32 value needs."""
+MAX_PRODUCT_EXPONENT = 16
+"""Automatic scaling keeps values of formats with FP32's exponents below this power of two."""
+_FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in FLOATS.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rounding:
+    """Counts of what rounding an operand to its side's format did.
+
+    Attributes
+    ----------
+    values : int
+        Values of the operand.
+    zeros : int
+        Zeros of either sign that the tensor has itself.
+    flushed : int
+        Other values that rounding made zero.
+    saturated : int, optional
+        Finite values that rounding made infinite, NaN or, in a format without either, the largest number. None for
+        formats with scales, which are not examined for it.
+    non_finite : int
+        Infinities and NaN that the tensor has itself.
+    exponent : int
+        The power of two that the values were multiplied by before rounding.
+    """
+
+    values: int
+    zeros: int
+    flushed: int
+    saturated: int | None
+    non_finite: int
+    exponent: int
+
+    @property
+    def flushed_share(self) -> float:
+        """Share of the tensor's own non-zero values that rounding made zero."""
+        return self.flushed / max(1, self.values - self.zeros)
+
+    def to_json(self) -> dict[str, int | None]:
+        """As a document."""
+        names = ("values", "zeros", "flushed", "saturated", "non_finite", "exponent")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundedOperand:
+    """What a job takes of an operand.
+
+    Attributes
+    ----------
+    values : array
+        Bit patterns of a side's format, or float32 for a tile with scales; zeros in place of infinities and NaN.
+    rounding : Rounding
+        What rounding did.
+    numbers : array of float32, optional
+        The values with their infinities and NaN, those that rounding made among them; none if all are finite.
+    non_zeros : array of bool, optional
+        Where the tile's elements are not zero, of a tile with scales.
+    """
+
+    values: NDArray
+    rounding: Rounding
+    numbers: NDArray[np.float32] | None = None
+    non_zeros: NDArray[np.bool_] | None = None
+
+    @property
+    def has_other_zeros(self) -> bool:
+        """Whether the job's zeros are not those of the tensor."""
+        return self.rounding.flushed > 0 or self.numbers is not None
+
+
+@dataclass
+class Operand:
+    """A tensor as it was passed to the device.
+
+    Parameters
+    ----------
+    name : str
+        "A", "W" or "G".
+    tensor : array or tensor
+        Its values.
+
+    Raises
+    ------
+    TypeError
+        If it is neither an array nor a tensor.
+    """
+
+    name: str
+    tensor: Any
+    kind: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.kind = type_of(self.name, self.tensor)
+
+    @cached_property
+    def array(self) -> NDArray:
+        """The values as NumPy has them, or bit patterns of a type that NumPy lacks."""
+        return plain(self.tensor)
+
+    @cached_property
+    def bits(self) -> NDArray:
+        """Bit patterns of the tensor's own type."""
+        array = self.array
+        return array.view(f"u{array.dtype.itemsize}")
+
+    @property
+    def format(self) -> FloatFormat:
+        """The format of the tensor's own type."""
+        fmt = _FORMATS[self.kind]
+        assert isinstance(fmt, FloatFormat)
+        return fmt
+
+    @cached_property
+    def non_zeros(self) -> NDArray[np.bool_]:
+        """Where the tensor itself is not zero."""
+        return non_zeros(self.bits, self.format)
+
+    @cached_property
+    def _scanned(self) -> tuple[int, int, int]:
+        return scanned(self.bits, self.format)
+
+    @property
+    def largest(self) -> float:
+        """The largest magnitude of a finite value."""
+        return float(decode(np.array(self._scanned[0], f"u{self.bits.dtype.itemsize}"), self.format))
+
+    @property
+    def zeros(self) -> int:
+        """Zeros of either sign."""
+        return self._scanned[1]
+
+    @property
+    def non_finite(self) -> int:
+        """Infinities and NaN."""
+        return self._scanned[2]
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float32]:
+        """The values as float32, exactly."""
+        return self.array if self.kind == FLOAT32 else decode(self.bits, self.format)
+
+    def exponent(self, fmt: FloatFormat, limit: int, scaling: Scaling) -> int:
+        """The power of two that the values are multiplied by: a function of the largest one and the format.
+
+        Only float32 tensors are scaled. Automatic scaling takes the largest power that leaves every finite value
+        within the format and at most ``2**limit``.
+        """
+        if self.kind != FLOAT32 or scaling == "none":
+            return 0
+        if isinstance(scaling, Mapping):
+            return scaling.get(self.name, 0)
+        if self.largest == 0:
+            return 0
+        top = math.ldexp(fmt.largest_units, fmt.least_exponent)
+        significand, exponent = math.frexp(self.largest)
+        most_significand, most_exponent = math.frexp(min(top, math.ldexp(1.0, limit)))
+        return most_exponent - exponent - (significand > most_significand)
+
+    def rounded(self, fmt: FloatFormat, exponent: int) -> RoundedOperand:
+        """Bit patterns of a format, of the values times ``2**exponent``, rounded to nearest, ties to even."""
+        if self.kind != FLOAT32:
+            bits, (_, zeros, non_finite) = self.bits, self._scanned
+        else:
+            bits = encode(np.ascontiguousarray(self.array), fmt, exponent)
+            _, zeros, non_finite = scanned(bits, fmt)
+        saturated = non_finite - self.non_finite
+        rounding = self.rounding(flushed=zeros - self.zeros, saturated=saturated, exponent=exponent)
+        if non_finite == 0:
+            return RoundedOperand(values=bits, rounding=rounding)
+        numbers = self.numbers
+        if saturated:
+            numbers = np.where(np.isfinite(numbers) & ~is_finite(bits, fmt), decode(bits, fmt), numbers)
+        finite = np.where(is_finite(bits, fmt), bits, bits.dtype.type(0))
+        return RoundedOperand(values=finite, rounding=rounding, numbers=numbers)
+
+    def rounding(self, *, flushed: int, saturated: int | None = None, exponent: int = 0) -> Rounding:
+        """What rounding did, and what the tensor has itself."""
+        return Rounding(
+            values=self.bits.size,
+            zeros=self.zeros,
+            flushed=flushed,
+            saturated=saturated,
+            non_finite=self.non_finite,
+            exponent=exponent,
+        )
+
+
+def scanned(bits: NDArray, fmt: FloatFormat) -> tuple[int, int, int]:
+    """The largest finite magnitude's pattern, zeros, and infinities and NaN, of bit patterns."""
+    flat = np.ascontiguousarray(bits).reshape(-1)
+    most, zeros, non_finite = scan(flat, 1 << (fmt.width - 1), fmt.largest)
+    return int(most), int(zeros), int(non_finite)
+
+
+def scaling_limit(tile: TileConfig, reduced: int) -> int:
+    """The power of two that automatically scaled values stay below, so that sums stay within the accumulator's range.
+
+    Parameters
+    ----------
+    tile : TileConfig
+        The tile.
+    reduced : int
+        Products in a sum.
+
+    Examples
+    --------
+    >>> from tensordash import load_preset
+    >>> scaling_limit(load_preset("paper-bf16"), 1 << 10)
+    16
+    """
+    accumulator = tile.numerics.accumulator
+    bits = 8 if isinstance(accumulator, Exact) else accumulator.result_exponent_bits
+    largest = (1 << (bits - 1)) - 1
+    return min(MAX_PRODUCT_EXPONENT, (largest - reduced.bit_length()) // 2)
+
+
+def checked_scaling(scaling: Scaling) -> Scaling:
+    """The argument `scaling` of a device.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If it is none of "auto", "none" and powers of two for operands.
+    """
+    allowed = 'scaling must be "auto", "none" or powers of two for A, W and G'
+    if not isinstance(scaling, Mapping):
+        if scaling not in SCALINGS:
+            raise ValueError(f"{allowed}, not {scaling!r}")
+        return scaling
+    for name, power in scaling.items():
+        if name not in ("A", "W", "G"):
+            raise ValueError(f"{allowed}, not for {name!r}")
+        if not isinstance(power, int) or isinstance(power, bool) or abs(power) > MAX_POWER:
+            raise ValueError(f"scaling[{name!r}] must be an integer from -{MAX_POWER} to {MAX_POWER}, not {power!r}")
+    return dict(scaling)
