@@ -7,14 +7,25 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .device import Device
-from .errors import DeviceError, NoRoomError, OffloadError
+from .errors import DeviceError, NoRoomError, OffloadError, RoundingError
 from .records import Contracted, Missed, Totals
 from .run import Run
 
 if TYPE_CHECKING:
     from .dispatch import offload
 
-__all__ = ["Contracted", "Device", "DeviceError", "Missed", "NoRoomError", "OffloadError", "Run", "Totals", "offload"]
+__all__ = [
+    "Contracted",
+    "Device",
+    "DeviceError",
+    "Missed",
+    "NoRoomError",
+    "OffloadError",
+    "RoundingError",
+    "Run",
+    "Totals",
+    "offload",
+]
 
 _LAZY = {"offload": ".dispatch"}
 

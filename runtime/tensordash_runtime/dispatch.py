@@ -24,6 +24,7 @@ from .jobs import Done
 from .macs import count_macs
 from .products import HANDLERS, Product, UnfitError
 from .records import Contracted, Missed
+from .rounding_summary import require_rounding
 from .run import Run
 
 __all__ = ["Watcher", "offload"]
@@ -37,6 +38,7 @@ def offload(
     *,
     model: torch.nn.Module | None = None,
     strict: bool = False,
+    flush_limit: float = 0.0,
     watcher: Watcher | None = None,
     run: Run | None = None,
 ) -> Iterator[Run]:
@@ -54,7 +56,10 @@ def offload(
         Whose modules' paths name the layers. By default they begin with the class of the outermost module.
     strict : bool
         Whether it is an error if something that multiplies does not run on the device: in the thread that multiplies,
-        and if that is another one, where the block ends as well.
+        and if that is another one, where the block ends as well. It is an error, too, if rounding to the device's
+        format loses values of a float32 operand.
+    flush_limit : float
+        With `strict`: the share of an operand's non-zero values that rounding may make zero, 0 to 1.
     watcher : callable, optional
         Gets each product and what the device made of it.
     run : Run, optional
@@ -70,7 +75,9 @@ def offload(
     DeviceError
         If the device is closed, or of another thread.
     OffloadError
-        With `strict`.
+        With `strict`; `RoundingError`, which is one, if rounding loses values.
+    ValueError
+        If `flush_limit` is not from 0 to 1.
 
     Examples
     --------
@@ -80,14 +87,16 @@ def offload(
     >>> [(each.layer, each.operation) for each in run.contractions]
     [('0', 'AxW'), ('2', 'AxW'), ('2', 'WxG'), ('2', 'AxG'), ('0', 'AxG')]
     """
-    with _offload(device, model, strict, watcher, run, threads_too=True) as run:
+    if not 0 <= flush_limit <= 1:
+        raise ValueError(f"flush_limit must be from 0 to 1, not {flush_limit!r}")
+    with _offload(device, model, flush_limit if strict else None, watcher, run, threads_too=True) as run:
         yield run
 
 
 @contextmanager
-def offload_graph(device: Device, run: Run | None, *, strict: bool) -> Iterator[Run]:
+def offload_graph(device: Device, run: Run | None, *, strict: bool, flush_limit: float) -> Iterator[Run]:
     """Run a compiled graph as `offload` does; other threads, which have no part in it, are not watched."""
-    with _offload(device, None, strict, None, run, threads_too=False) as run:
+    with _offload(device, None, flush_limit if strict else None, None, run, threads_too=False) as run:
         yield run
 
 
@@ -95,7 +104,7 @@ def offload_graph(device: Device, run: Run | None, *, strict: bool) -> Iterator[
 def _offload(
     device: Device,
     model: torch.nn.Module | None,
-    strict: bool,
+    flush_limit: float | None,
     watcher: Watcher | None,
     run: Run | None,
     *,
@@ -103,7 +112,7 @@ def _offload(
 ) -> Iterator[Run]:
     device.require_usable()
     run = Run(device) if run is None else run
-    mode = _Mode(device, run, _Names(model), strict, watcher)
+    mode = _Mode(device, run, _Names(model), flush_limit, watcher)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:
         # Dynamo does not compile under a mode, and would never again compile what it meets here.
@@ -125,7 +134,7 @@ def _offload(
             stack.callback(threads.unwatch, other)
         stack.enter_context(mode)
         yield run
-    if strict and mode.elsewhere:
+    if flush_limit is not None and mode.elsewhere:
         raise OffloadError(str(mode.elsewhere[0]))
 
 
@@ -141,11 +150,14 @@ class _Names(Names):
 class _Mode(TorchDispatchMode):
     """Sees every operation of this thread, and of the backward passes that it starts."""
 
-    def __init__(self, device: Device, run: Run, names: Names, strict: bool, watcher: Watcher | None) -> None:
+    def __init__(
+        self, device: Device, run: Run, names: Names, flush_limit: float | None, watcher: Watcher | None
+    ) -> None:
         super().__init__()
         self.names, self.roles = names, Roles()
         self.elsewhere: list[Missed] = []
-        self._device, self._run, self._strict, self._watcher = device, run, strict, watcher
+        self._device, self._run, self._watcher = device, run, watcher
+        self._flush_limit = flush_limit  # none: not strict
         self._process, self._thread = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
         self._listed = 0  # operations of this thread, on the device and missed
@@ -224,6 +236,8 @@ class _Mode(TorchDispatchMode):
         self._run.contractions.append(
             Contracted(step=self._run.steps, layer=product.layer, operation=product.label, executed=done.executed)
         )
+        if self._flush_limit is not None:
+            require_rounding(product.layer, product.label, done.executed, self._flush_limit)
         result: torch.Tensor = done.result
         return result
 
@@ -248,7 +262,7 @@ class _Mode(TorchDispatchMode):
             self._listed += 1
         else:
             self.elsewhere.append(missed)
-        if self._strict:
+        if self._flush_limit is not None:
             raise OffloadError(str(missed))
 
 

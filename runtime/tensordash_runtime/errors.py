@@ -2,7 +2,7 @@
 
 from tensordash.configuration.errors import TensorDashError
 
-__all__ = ["DeviceError", "NoRoomError", "OffloadError"]
+__all__ = ["DeviceError", "NoRoomError", "OffloadError", "RoundingError"]
 
 
 class DeviceError(TensorDashError, RuntimeError):
@@ -15,3 +15,7 @@ class NoRoomError(DeviceError):
 
 class OffloadError(TensorDashError, RuntimeError):
     """A multiplication that did not run on the device, where all must. The message is one line."""
+
+
+class RoundingError(OffloadError):
+    """An operand that lost values when it was rounded, where none may. The message is one line."""

@@ -152,6 +152,16 @@ class Executed:
         return {name: each.zeros / each.values for name, each in self.operands.items()}
 
     @property
+    def tile_cycles(self) -> float:
+        """Of a tile that skips the tensors' own zeros, and of its checks."""
+        return self.dense / self.speedup + sum(check.tile_cycles for check in self.checks)
+
+    @property
+    def flushed_tile_cycles(self) -> float:
+        """Of a tile that skips all zeros, and of its checks."""
+        return self.dense / self.flushed_speedup + sum(check.tile_cycles for check in self.checks)
+
+    @property
     def flushed(self) -> int:
         """Values of both operands that rounding made zero."""
         return sum(each.flushed for each in self.operands.values())

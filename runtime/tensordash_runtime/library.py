@@ -58,7 +58,8 @@ def _matmul_gradients(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | N
     a, b = ctx.saved_tensors
     for_a, for_b = ctx.needs_input_grad
     mine = _summed(matmul(grad, b.mT), a.shape) if for_a else None
-    theirs = _summed(matmul(a.mT, grad), b.shape) if for_b else None
+    # The gradient is the left factor, which is in the wider of two formats.
+    theirs = _summed(matmul(grad.mT, a).mT, b.shape) if for_b else None
     return mine, theirs
 
 

@@ -9,6 +9,7 @@ from tensordash_sim.report import write_report
 
 from .device import Device
 from .records import Contracted, Missed, Totals
+from .rounding_summary import operand_sums
 
 __all__ = ["Told", "write_page"]
 
@@ -42,6 +43,9 @@ class Told(Protocol):
     def by_step(self) -> dict[int, Totals]:
         """Sums of each step."""
 
+    def warnings(self) -> list[str]:
+        """Sentences on values that rounding lost, and on infinities and NaN in operands."""
+
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
         """Sums of all contractions with the same key."""
 
@@ -49,6 +53,8 @@ class Told(Protocol):
 def write_page(run: Told, path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
     """Write it, as `Run.page` says."""
     results = [_over_steps(run, curves), _layers(run)]
+    if run.warnings():
+        results.append(_rounding(run))
     if run.missed:
         results.append(_missed(run))
     write_report(results, path, title="TensorDash: a training run", overview=False)
@@ -80,6 +86,7 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
         points=[*drawn, *all_steps, *by_operation],
         notes=[
             f"{run.summary}.",
+            *run.warnings(),
             "`speedup` is the core's over the dense core's; cycles are "
             + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected."),
         ],
@@ -88,18 +95,40 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
 
 
 def _layers(run: Told) -> Figure:
+    flushed = run.totals().flushed
     points = [
         Point(
             metric=operation,
             series=layer,
             x="",
             ours=each.speedup,
-            more={"MACs": each.macs, "zeros": each.zeros, "cycles": each.cycles, "dense core": each.dense_cycles},
+            more={"MACs": each.macs, "zeros": each.zeros, "cycles": each.cycles, "dense core": each.dense_cycles}
+            | ({"speedup with flushed zeros": each.flushed_speedup} if flushed else {}),
         )
         for (layer, operation), each in run.by_layer().items()
     ]
     return Figure(
         name="layers", title="Speedup by layer", source="all steps", kind="table", x_label="", y_label="", points=points
+    )
+
+
+def _rounding(run: Told) -> Figure:
+    points = [
+        Point(metric=f"{operation}, {operand}", series=layer, x="", ours=each.flushed, more=each._asdict())
+        for (layer, operation, operand), each in operand_sums(run.contractions).items()
+        if each.flushed or each.saturated or each.non_finite
+    ]
+    return Figure(
+        name="rounding",
+        title="Values that rounding flushed to zero or saturated, and infinities and NaN in operands",
+        source="all steps",
+        kind="table",
+        x_label="",
+        y_label="",
+        points=points,
+        notes=[
+            "`zeros` are the tensors' own, `flushed` those that rounding made. `non_finite` values came in as such."
+        ],
     )
 
 

@@ -39,8 +39,14 @@ class Contracted:
 
     @property
     def row_zeros(self) -> float:
-        """Share of zeros in the operand whose zeros are skipped."""
+        """Share of the tensor's own zeros in the operand whose zeros are skipped."""
         return self.executed.zeros[self.executed.work.rows]
+
+    @property
+    def flushed_row_zeros(self) -> float:
+        """Share of zeros in the same operand after rounding."""
+        counts = self.executed.operands[self.executed.work.rows]
+        return (counts.zeros + counts.flushed) / counts.values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,13 +86,20 @@ class Totals:
     contractions, macs : int
         How many, and their multiplications.
     cycles, dense_cycles : int
-        Measured, or as expected; and what the dense core is expected to take.
+        Measured, or as expected; and what the dense core is expected to take. Only zeros that the tensors have
+        themselves are skipped.
     tile_cycles, dense_tile_cycles : int
-        Of a tile and of the dense tile that never wait, as the cycle simulator counts them.
+        Of a tile and of the dense tile that never wait, as the cycle simulator counts them; likewise.
+    flushed_cycles, flushed_tile_cycles : int
+        Of core and tile that skip the zeros that rounding made, too, as the device does.
     traffic : int
         Bytes that memory is read and written.
-    zeros : float
-        Share of the multiplications whose row operand is zero, were zeros spread evenly.
+    zeros, flushed_zeros : float
+        Share of the multiplications whose row operand is zero, were zeros spread evenly; before and after rounding.
+    flushed, saturated : int
+        Values that rounding made zero; finite ones that it made infinite, NaN or the largest number.
+    non_finite : int
+        Contractions with infinities or NaN in an operand.
     missed_macs : int
         Multiplications that did not run on the device, where they are known; 0 in sums over some of the contractions.
     unknown : int
@@ -99,8 +112,14 @@ class Totals:
     dense_cycles: int
     tile_cycles: int
     dense_tile_cycles: int
+    flushed_cycles: int
+    flushed_tile_cycles: int
     traffic: int
     zeros: float
+    flushed_zeros: float
+    flushed: int
+    saturated: int
+    non_finite: int
     missed_macs: int = 0
     unknown: int = 0
 
@@ -112,19 +131,38 @@ class Totals:
 
     @property
     def speedup(self) -> float:
-        """Of the core over the dense core."""
-        return self.dense_cycles / self.cycles if self.cycles else 1.0
+        """Of the core over the dense core, by the tensors' own zeros."""
+        return _ratio(self.dense_cycles, self.cycles)
 
     @property
     def tile_speedup(self) -> float:
         """Of the tile over the dense tile: what is left of it is `speedup`."""
-        return self.dense_tile_cycles / self.tile_cycles if self.tile_cycles else 1.0
+        return _ratio(self.dense_tile_cycles, self.tile_cycles)
+
+    @property
+    def flushed_speedup(self) -> float:
+        """Of the core over the dense core, with the zeros that rounding made."""
+        return _ratio(self.dense_cycles, self.flushed_cycles)
+
+    @property
+    def flushed_tile_speedup(self) -> float:
+        """Of the tile over the dense tile, with the zeros that rounding made."""
+        return _ratio(self.dense_tile_cycles, self.flushed_tile_cycles)
 
     def to_json(self) -> dict[str, Any]:
         """As a document."""
-        names = ("contractions", "macs", "missed_macs", "unknown", "share", "cycles", "dense_cycles", "traffic")
+        counts = ("contractions", "macs", "missed_macs", "unknown", "share", "cycles", "dense_cycles", "traffic")
+        names = (*counts, "flushed", "saturated", "non_finite")
         return {name: getattr(self, name) for name in names} | {
             "speedup": round(self.speedup, 4),
             "tile_speedup": round(self.tile_speedup, 4),
             "row_zeros": round(self.zeros, 4),
+            "cycles_with_flushed": self.flushed_cycles,
+            "speedup_with_flushed": round(self.flushed_speedup, 4),
+            "tile_speedup_with_flushed": round(self.flushed_tile_speedup, 4),
+            "row_zeros_with_flushed": round(self.flushed_zeros, 4),
         }
+
+
+def _ratio(dense: int, cycles: int) -> float:
+    return dense / cycles if cycles else 1.0

@@ -10,8 +10,10 @@ from rich.console import Console
 from rich.table import Table
 
 from .device import Device
+from .jobs import Executed
 from .page import write_page
 from .records import Contracted, Missed, Totals
+from .rounding_summary import operand_sums, rounding_warnings
 
 __all__ = ["Run"]
 
@@ -21,6 +23,8 @@ WIDTH = 160
 """Characters of a printed table."""
 UNITS = "kMGTP"
 """Thousands, millions and so on."""
+LOST = {"flushed": "flushed", "saturated": "saturated", "non_finite": "non-finite"}
+"""Columns of a table that are shown where they are not zero: values that rounding lost, and contractions."""
 
 
 @dataclass
@@ -48,21 +52,41 @@ class Run:
     steps: int = 0
 
     def cycles(self, each: Contracted) -> tuple[int, int]:
-        """Cycles of a contraction on the core and on the dense one; measured where the Verilog ran, else expected."""
+        """Cycles of a contraction on the core and on the dense one; measured where the Verilog ran, else expected.
+
+        The core skips the zeros that tensors have themselves. Where it was measured skipping others, the difference
+        that is expected of those is added.
+        """
         executed, expected = each.executed, self.device.expectations
+        dense = executed.dense if expected is None else expected.dense_cycles(executed.work)
+        return self._core_cycles(executed, executed.speedup), dense
+
+    def flushed_cycles(self, each: Contracted) -> int:
+        """Cycles of a contraction on the core, which skips the zeros that rounding made, too."""
+        return self._core_cycles(each.executed, each.executed.flushed_speedup)
+
+    def _core_cycles(self, executed: Executed, speedup: float) -> int:
+        """Cycles of a contraction and its checks, if skipping gains so much in the tile."""
+        expected = self.device.expectations
+        checks = sum(self._core_cycles(check, check.speedup) for check in executed.checks)
         if expected is None:
-            return round(executed.dense / executed.speedup), executed.dense
-        dense = expected.dense_cycles(executed.work)
-        if executed.cycles is not None:
-            return executed.cycles, dense
-        return expected.cycles(executed.work, executed.speedup), dense
+            return checks + round(executed.dense / speedup)
+        if executed.cycles is None:
+            return checks + expected.cycles(executed.work, speedup)
+        if speedup == executed.flushed_speedup:
+            return checks + executed.cycles
+        own, skipped = (expected.cycles(executed.work, each) for each in (speedup, executed.flushed_speedup))
+        return checks + executed.cycles + max(0, own - skipped)
 
     def traffic(self, each: Contracted) -> int:
         """Bytes that a contraction moves, measured or expected; 0 for a tile, which has no memory."""
-        executed, expected = each.executed, self.device.expectations
+        return self._traffic(each.executed)
+
+    def _traffic(self, executed: Executed) -> int:
+        checks, expected = sum(map(self._traffic, executed.checks)), self.device.expectations
         if executed.traffic is not None or expected is None:
-            return executed.traffic or 0
-        return expected.traffic(executed.work)
+            return checks + (executed.traffic or 0)
+        return checks + expected.traffic(executed.work)
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Sums, of all contractions or of some."""
@@ -74,10 +98,16 @@ class Run:
             macs=macs,
             cycles=sum(core for core, _ in cycles),
             dense_cycles=sum(dense for _, dense in cycles),
-            tile_cycles=round(sum(each.executed.dense / each.executed.speedup for each in every)),
+            tile_cycles=round(sum(each.executed.tile_cycles for each in every)),
             dense_tile_cycles=sum(each.executed.dense for each in every),
+            flushed_cycles=sum(map(self.flushed_cycles, every)),
+            flushed_tile_cycles=round(sum(each.executed.flushed_tile_cycles for each in every)),
             traffic=sum(map(self.traffic, every)),
             zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
+            flushed_zeros=sum(each.flushed_row_zeros * each.macs for each in every) / max(1, macs),
+            flushed=sum(each.executed.flushed for each in every),
+            saturated=sum(each.executed.saturated for each in every),
+            non_finite=sum(each.executed.non_finite for each in every),
             missed_macs=self._missed_macs if chosen is None else 0,
             unknown=self._unknown if chosen is None else 0,
         )
@@ -132,9 +162,15 @@ class Run:
         text.write(f"{self.summary}\n")
         console = Console(file=text, width=WIDTH, highlight=False)
         console.print(self._table())
+        for warning in self.warnings():
+            console.print(warning, markup=False, soft_wrap=True)
         for reason, times in self._reasons().items():
             console.print(reason if times == 1 else f"{reason} ({times} times)", markup=False, soft_wrap=True)
         return text.getvalue().rstrip()
+
+    def warnings(self) -> list[str]:
+        """Sentences on values that rounding lost, and on infinities and NaN in operands."""
+        return list(rounding_warnings(operand_sums(self.contractions), self.totals()))
 
     def _reasons(self) -> dict[str, int]:
         found: dict[str, int] = {}
@@ -148,7 +184,13 @@ class Run:
             table.add_column(name)
         for name in ("times", "MACs", "zeros", "cycles", "dense core", "speedup", "tile's", "bytes moved"):
             table.add_column(name, justify="right")
-        rows = self.by_layer() | {("all", ""): self.totals()}
+        totals = self.totals()
+        rows = self.by_layer() | {("all", ""): totals}
+        lost = [name for name in LOST if getattr(totals, name)]
+        for name in lost:
+            table.add_column(LOST[name], justify="right")
+        if totals.flushed:
+            table.add_column("speedup with flushed", justify="right")
         fused: dict[tuple[str, str], dict[str, None]] = {}
         for one in self.contractions:
             fused.setdefault((one.layer, one.operation), {}).update(dict.fromkeys(one.fused))
@@ -157,7 +199,11 @@ class Run:
                 table.add_section()
             numbers = f"{each.contractions:,}", f"{each.macs:,}", f"{each.zeros:.1%}", f"{each.cycles:,}"
             more = f"{each.dense_cycles:,}", f"{each.speedup:.2f}", f"{each.tile_speedup:.2f}", f"{each.traffic:,}"
-            table.add_row(layer, " + ".join((operation, *fused.get((layer, operation), ()))), *numbers, *more)
+            losses = [f"{getattr(each, name):,}" for name in lost]
+            if totals.flushed:
+                losses.append(f"{each.flushed_speedup:.2f}")
+            name = " + ".join((operation, *fused.get((layer, operation), ())))
+            table.add_row(layer, name, *numbers, *more, *losses)
         return table
 
     @property
@@ -180,8 +226,12 @@ class Run:
                     "fused": list(each.fused),
                     "row_side": each.executed.work.rows,
                     "zeros": {name: round(share, 4) for name, share in each.executed.zeros.items()},
+                    "operands": {name: counts.to_json() for name, counts in each.executed.operands.items()},
+                    "non_finite": each.executed.non_finite,
                     "tile_speedup": round(each.executed.speedup, 4),
+                    "tile_speedup_with_flushed": round(each.executed.flushed_speedup, 4),
                     "cycles": cycles,
+                    "cycles_with_flushed": self.flushed_cycles(each),
                     "dense_cycles": dense,
                     "traffic": self.traffic(each),
                 }
@@ -194,6 +244,7 @@ class Run:
             "steps": self.steps,
             "share": self.share,
             "totals": self.totals().to_json(),
+            "warnings": self.warnings(),
             "contractions": contractions,
             "missed": [{name: getattr(each, name) for name in names} for each in self.missed],
         }

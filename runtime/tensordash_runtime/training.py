@@ -129,7 +129,7 @@ class Trainer:
         return run
 
     def _step(self, run: Run, batch: Any) -> Step:
-        with offload(self.device, model=self.model, strict=True, watcher=self.watcher, run=run):
+        with offload(self.device, model=self.model, strict=True, flush_limit=1.0, watcher=self.watcher, run=run):
             before = len(run.contractions)
             with torch.autocast("cpu", self._type or torch.bfloat16, enabled=self._type is not None):
                 loss = self.task.loss(self.model, batch)

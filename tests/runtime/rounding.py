@@ -1,4 +1,4 @@
-"""What a device must compute, said in another way: PyTorch's float64 products of operands that are rounded to fp16."""
+"""What a device must compute, written another way: PyTorch's float64 products of operands rounded to fp16."""
 
 from typing import Any
 
@@ -10,9 +10,13 @@ __all__ = ["Rounding", "rounded"]
 ATEN = torch.ops.aten
 
 
-def rounded(tensor: torch.Tensor) -> torch.Tensor:
-    """Operands as the device has them, as float64; exactly those of fp16 tensors."""
-    return tensor.half().double()
+def rounded(tensor: torch.Tensor, kind: torch.dtype = torch.float16) -> torch.Tensor:
+    """Operands as the device has them, as float64: float32 tensors scaled by a power of two, others as they are."""
+    wide = tensor.double()
+    if tensor.dtype is not torch.float32 or not wide.any():
+        return wide
+    power = 2.0 ** torch.log2(torch.finfo(kind).max / wide.abs().max()).floor()
+    return (wide * power).to(kind).double() / power
 
 
 class Rounding(TorchDispatchMode):

@@ -22,6 +22,8 @@ from tensordash_sim.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.core.verilated import VerilatedError
 from tensordash_sim.lowering import Convolution, MatrixProduct
 
+from .rounding import rounded
+
 BACKENDS = ("emulator", "golden", "verilator")
 
 
@@ -295,7 +297,7 @@ def test_formats_of_the_sides() -> None:
     a, g = drawn((1, 8, 16), seed=1, zeros=0.8, kind=torch.float32), drawn((1, 8, 8), seed=2, kind=torch.float32)
     with Device("core-fp8") as device:
         done = device.contract(layer, "AxG", {"A": a, "G": g})
-        wide_a, wide_g = a.to(torch.float8_e4m3fn).double(), g.to(torch.float8_e5m2).double()
+        wide_a, wide_g = rounded(a, torch.float8_e4m3fn), rounded(g, torch.float8_e5m2)
         assert done.executed.work.rows == "G"
         assert torch.equal(done.result, (wide_g.mT @ wide_a).float())
         eight = device.matmul(a[0].to(torch.float8_e5m2), g[0].to(torch.float8_e4m3fn).mT.repeat(2, 1))

@@ -82,5 +82,5 @@ def test_compiled(device: Device) -> None:
 
 def test_options_that_are_none(device: Device) -> None:
     compiled = torch.compile(nn.Linear(2, 2), backend="tensordash", options={"speed": 3})
-    with pytest.raises(Exception, match="options must be device, run, strict and fuse, not speed"):
+    with pytest.raises(Exception, match="options must be device, run, strict, flush_limit and fuse, not speed"):
         compiled(torch.ones(1, 2))

@@ -1,0 +1,372 @@
+"""Float32 operands: scaled by powers of two, rounded, and counted; zeros that rounding makes are no sparsity."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+import tensordash_runtime.compiled  # noqa: F401  registers the backend
+from tensordash import load_preset
+from tensordash.configuration.core_config import CoreConfig
+from tensordash_runtime import Device, OffloadError, RoundingError, Run, offload
+from tensordash_runtime.operands import Operand
+from tensordash_sim.emulator import decode, encode
+from tensordash_sim.lowering import Convolution, MatrixProduct
+
+LAYER = MatrixProduct(batch=1, samples=4, in_features=8, out_features=4)
+
+
+@pytest.fixture(scope="module")
+def verilator() -> Iterator[Device]:
+    with Device("core", "verilator", memory_bytes=1 << 20) as device:
+        yield device
+
+
+def power(values: NDArray[np.float32], most: float) -> int:
+    """The largest p with ``max |values| * 2**p <= most``, found by trying all of them."""
+    largest = np.abs(values[np.isfinite(values)].astype(np.float64)).max(initial=0.0)
+    return max(p for p in range(-400, 400) if largest * 2.0**p <= most) if largest else 0
+
+
+def defined(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The product as docs/runtime.md has it, in float64: fp16 operands after scaling, and an exact sum."""
+    powers = [power(each, 65504.0) for each in (a, b)]
+    rounded = [
+        np.ldexp(np.ldexp(each.astype(np.float64), p).astype(np.float16).astype(np.float64), -p)
+        for each, p in zip((a, b), powers, strict=True)
+    ]
+    with np.errstate(over="ignore"):
+        return (rounded[0] @ rounded[1]).astype(np.float32)
+
+
+def drawn(shape: tuple[int, ...], seed: int, size: float = 1.0) -> NDArray[np.float32]:
+    values = np.random.default_rng(seed).standard_normal(shape) * size
+    return values.astype(np.float32)
+
+
+SIZES = [(1.0, 1.0), (1e-8, 1.0), (1e6, 1e6), (1e-37, 1e-8), (3e-41, 1e30), (1e-40, 1e-3), (1e19, 1e19), (1e30, 1e30)]
+"""Sizes of both operands: descriptors hold the powers of some of them, and the runtime applies others."""
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> None:
+    a, b = drawn((5, 9), 1, sizes[0]), drawn((9, 6), 2, sizes[1])
+    a[0, 0] = 0
+    wanted = defined(a, b)
+    with np.errstate(over="ignore", invalid="ignore"):
+        plain = torch.from_numpy(a) @ torch.from_numpy(b)
+    if np.isfinite(plain).all():
+        np.testing.assert_allclose(wanted, plain, atol=2.0**-9 * float(plain.abs().max()))
+    for device in (
+        Device("core"),
+        Device("core", "golden"),
+        verilator,
+        Device(CoreConfig.from_toml("", ["core.scale=false"])),
+    ):
+        assert np.array_equal(device.matmul(a, b), wanted), device.backend
+
+
+@pytest.mark.parametrize("scale", [-128, 127, -129, 128])
+def test_the_last_powers_of_a_descriptor(verilator: Device, scale: int) -> None:
+    """The runtime applies what a descriptor does not hold; the results differ in nothing."""
+    a, b = drawn((5, 9), 3), drawn((9, 6), 4)
+    powers = {"A": -scale // 2, "W": -scale - (-scale // 2)}
+    a, b = (np.ldexp(each, -powers[name]).astype(np.float32) for each, name in ((a, "A"), (b, "W")))
+    found = []
+    for device in (Device("core", scaling=powers), Device("core", "golden", scaling=powers)):
+        found.append(device.matmul(a, b))
+    verilator.scaling = powers
+    found.append(verilator.matmul(a, b))
+    verilator.scaling = "auto"
+    for each in found:
+        assert np.array_equal(each, found[0])
+    with np.errstate(over="ignore", under="ignore"):
+        np.testing.assert_allclose(found[0], (a.astype(float) @ b).astype(np.float32), rtol=0.02, atol=2.0**scale / 50)
+
+
+GROUPS = Convolution(
+    batch=2,
+    in_channels=4,
+    out_channels=6,
+    size=(5, 6),
+    kernel=(3, 2),
+    stride=(2, 1),
+    padding=(1, 2),
+    dilation=(1, 1),
+    groups=2,
+)
+
+
+@pytest.mark.parametrize("geometry", [GROUPS, MatrixProduct(batch=3, samples=5, in_features=6, out_features=7)])
+@pytest.mark.parametrize("operation", ["AxW", "WxG", "AxG"])
+def test_groups_and_batches(geometry: Convolution | MatrixProduct, operation: str) -> None:
+    """Scaled by a power of two, operands give scaled results; unscaled ones would be zeros and infinities."""
+    sizes = {"A": 2.0**40, "W": 2.0**-30, "G": 2.0**-60}
+    tensors = {name: drawn(geometry.shapes[name], k) for k, name in enumerate("AWG") if name in operation}
+    with Device("core") as device:
+        plain = device.contract(geometry, operation, tensors).result
+        wide = {name: each * np.float32(sizes[name]) for name, each in tensors.items()}
+        factor = np.prod([sizes[name] for name in tensors])
+        assert np.array_equal(device.contract(geometry, operation, wide).result, plain * np.float32(factor))
+        assert np.any(plain)
+
+
+def test_gradients_below_fp16() -> None:
+    """A model whose gradients are of size 1e-8, and one with activations of 1e6, against float64."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 3, 1))
+    for x_size, g_size in ((1.0, 1e-8), (1e6, 1e-12)):
+        x, g = x_size * torch.rand(1, 3, 12, 12), g_size * torch.randn(1, 3, 12, 12)
+
+        def step(kind: torch.dtype, x: torch.Tensor = x, g: torch.Tensor = g) -> list[torch.Tensor]:
+            model = net.to(kind)
+            model.zero_grad()
+            model(x.to(kind)).backward(g.to(kind))
+            return [parameter.grad.double() for parameter in model.parameters() if parameter.grad is not None]
+
+        right = step(torch.float64)
+        with Device("core") as device, offload(device, model=net.float(), strict=True, flush_limit=1e-2) as run:
+            made = step(torch.float32)
+        for mine, wanted in zip(made, right, strict=True):
+            assert (mine - wanted).norm() < 2e-3 * wanted.norm()
+        assert run.totals().saturated == 0
+
+
+def test_the_largest_value_of_fp8_does_not_saturate() -> None:
+    """E4M3 ends at 448: of 7 * 2**k the power leaves all bits; every size gives the same bits."""
+    a = np.array([[7.0, 1.0, -0.5]], np.float32)
+    for preset in ("core-fp8", load_preset("paper", ["tile.format=fp8_e4m3"])):
+        with Device(preset) as device:
+            for size in (1.0, 2.0**20, 2.0**-60, 2.0**100):
+                layer = MatrixProduct(batch=1, samples=1, in_features=3, out_features=1)
+                done = device.contract(layer, "AxW", {"A": a[None] * np.float32(size), "W": a[None]})
+                assert done.result.item() == 50.25 * size
+                assert done.executed.saturated == 0
+            most = np.float32(448) if device.tile.b_format.name == "fp8_e4m3" else np.float32(57344)
+            assert done.executed.operands["A"].exponent == power(a * np.float32(size), most)
+
+
+@pytest.mark.parametrize("accumulator", ["hopper", "volta-fp16"])
+def test_fused_accumulators(accumulator: str) -> None:
+    """Of narrow results too, scaled operands give scaled results."""
+    tile = load_preset("paper", ["tile.format=fp16", f"tile.accumulator={accumulator}"])
+    a, b = drawn((4, 32), 1), drawn((32, 4), 2)
+    with Device(tile) as device:
+        plain = device.matmul(a, b)
+        np.testing.assert_allclose(plain, a @ b, rtol=0.01, atol=0.05)
+        assert np.array_equal(
+            device.matmul(a * np.float32(2.0**60), b * np.float32(2.0**-20)), plain * np.float32(2.0**40)
+        )
+
+
+def test_powers_of_special_operands() -> None:
+    fmt = load_preset("paper").a_format
+    for values, wanted in (
+        ([0.0, -0.0], 0),
+        ([np.inf, np.nan], 0),
+        ([np.inf, 3.0], 14),
+        ([65504.0], 0),
+        ([65505.0], -1),
+        ([2.0**-149], 164),
+    ):
+        operand = Operand("A", np.array(values, np.float32))
+        assert operand.exponent(fmt, 16, "auto") == wanted  # type: ignore[arg-type]
+    assert Operand("A", np.array([3.0], np.float16)).exponent(fmt, 16, "auto") == 0  # type: ignore[arg-type]
+
+
+COUNTED = np.array([[0.0, -0.0, 1e-9, 2.0**-25, 2.0**-24, 65519.0, 65520.0, -1e6]], np.float32)
+"""Two zeros, two values that fp16 flushes (2**-25 is a tie, to even), and two beyond its largest."""
+
+
+def test_counts_by_hand() -> None:
+    layer = MatrixProduct(batch=1, samples=1, in_features=8, out_features=1)
+    ones = np.ones((1, 1, 8), np.float32)
+    with Device("core", scaling="none") as device:
+        counts = device.contract(layer, "AxW", {"A": COUNTED[None], "W": ones}).executed.operands
+    assert counts["A"].to_json() == {
+        "values": 8,
+        "zeros": 2,
+        "flushed": 2,
+        "saturated": 2,
+        "non_finite": 0,
+        "exponent": 0,
+    }
+    assert counts["W"].to_json() == {
+        "values": 8,
+        "zeros": 0,
+        "flushed": 0,
+        "saturated": 0,
+        "non_finite": 0,
+        "exponent": 0,
+    }
+    assert counts["A"].flushed_share == 2 / 6
+    with Device("core") as device:  # 1e6 is below 65504 * 2**4; then 2**-24 becomes 2**-28, and is flushed
+        counts = device.contract(layer, "AxW", {"A": COUNTED[None], "W": ones}).executed.operands
+    assert counts["A"].to_json() == {
+        "values": 8,
+        "zeros": 2,
+        "flushed": 3,
+        "saturated": 0,
+        "non_finite": 0,
+        "exponent": -4,
+    }
+    assert counts["W"].exponent == 15
+    with Device("core") as device:  # tensors of the operand type are taken as they are
+        halves = {"A": COUNTED[None].clip(-6e4, 6e4).astype(np.float16), "W": ones.astype(np.float16)}
+        counts = device.contract(layer, "AxW", halves).executed.operands
+    assert (counts["A"].zeros, counts["A"].flushed, counts["A"].exponent, counts["W"].exponent) == (4, 0, 0, 0)
+
+
+@pytest.fixture(scope="module")
+def lossy() -> Run:
+    """A dense product most of whose values fp16 flushes, and one with a value that it saturates."""
+    with Device("core", scaling="none") as device, offload(device) as run:
+        (torch.full((16, 64), 1e-9) + torch.eye(16, 64)) @ torch.ones(64, 16)
+        torch.full((4, 4), 1e6) @ torch.eye(4)
+    return run
+
+
+def test_zeros_of_rounding_do_not_raise_the_speedup(lossy: Run) -> None:
+    first, second = lossy.contractions
+    assert (first.executed.flushed, first.executed.saturated, second.executed.saturated) == (16 * 63, 0, 16)
+    assert first.executed.work.rows == "A"
+    assert first.row_zeros == 0
+    assert first.flushed_row_zeros == 63 / 64
+    assert first.executed.speedup == 1
+    assert first.executed.flushed_speedup > 3
+    cycles, dense = lossy.cycles(first)
+    assert dense <= cycles * 1.1
+    assert lossy.flushed_cycles(first) < 0.9 * cycles
+    totals = lossy.totals([first])
+    assert totals.tile_speedup == 1 < totals.flushed_tile_speedup
+    assert totals.speedup < totals.flushed_speedup
+    assert (totals.zeros, totals.flushed_zeros) == (0, 63 / 64)
+
+
+def test_measured_cycles_do_not_count_zeros_of_rounding(verilator: Device) -> None:
+    run = Run(verilator)
+    verilator.scaling = "none"
+    with offload(verilator, run=run):
+        (torch.full((16, 64), 1e-9) + torch.eye(16, 64)) @ torch.ones(64, 16)
+        torch.eye(16, 64) @ torch.ones(64, 16)
+        torch.ones(16, 64) @ torch.ones(64, 16)
+    verilator.scaling = "auto"
+    flushed, zeros, dense = run.contractions
+    assert flushed.executed.cycles is not None
+    assert run.flushed_cycles(flushed) == flushed.executed.cycles
+    assert run.cycles(zeros)[0] == zeros.executed.cycles
+    assert flushed.executed.cycles < 1.1 * run.cycles(zeros)[0]
+    assert run.cycles(flushed)[0] == pytest.approx(run.cycles(dense)[0], rel=0.1)
+
+
+def test_what_a_run_reports(lossy: Run, tmp_path: Path) -> None:
+    text = str(lossy)
+    assert "warning: rounding flushed 1,008 of 2,068 non-zero values to zero, at most 98.4% of A in " in text
+    assert "warning: rounding saturated 16 finite values, most of them 16 of A in AxW of" in text
+    assert "with flushed zeros the speedup is" in text
+    document = json.loads(json.dumps(lossy.to_json()))
+    assert [each["operands"]["A"]["flushed"] for each in document["contractions"]] == [1008, 0]
+    totals = document["totals"]
+    assert (totals["flushed"], totals["saturated"], totals["non_finite"]) == (1008, 16, 0)
+    assert totals["speedup"] < totals["speedup_with_flushed"]
+    assert totals["cycles"] > totals["cycles_with_flushed"]
+    assert len(document["warnings"]) == 2
+    lossy.page(tmp_path / "page.html")
+    html = (tmp_path / "page.html").read_text(encoding="utf-8")
+    data = json.loads(html.partition('id="report-data">')[2].partition("</script>")[0])
+    assert all(warning.replace('"', "&#34;") in html for warning in document["warnings"])
+    assert [each["flushed"] for each in data["figures"][2]["points"]] == [1008, 0]
+
+
+def test_a_run_without_losses_has_no_warnings() -> None:
+    with Device("core") as device, offload(device, strict=True) as run:
+        torch.ones(4, 8) @ torch.ones(8, 4)
+    assert run.warnings() == []
+    assert "flushed" not in str(run)
+
+
+def test_strict_refuses_losses() -> None:
+    tiny = torch.full((2, 4), 1e-9) + torch.eye(2, 4)
+    with Device("core", scaling="none") as device:
+        losses = "rounding flushed 6 of 8 non-zero values of A in AxW of mm 1x2x4"
+        with pytest.raises(RoundingError, match=losses), offload(device, strict=True):
+            tiny @ torch.ones(4, 2)
+        with (
+            pytest.raises(RoundingError, match=r"a share above flush_limit = 0.7"),
+            offload(device, strict=True, flush_limit=0.7),
+        ):
+            tiny @ torch.ones(4, 2)
+        with offload(device, strict=True, flush_limit=0.75):
+            tiny @ torch.ones(4, 2)
+        losses = r"rounding saturated 8 of 8 values of A .* use scaling"
+        with pytest.raises(OffloadError, match=losses), offload(device, strict=True, flush_limit=1.0):
+            torch.full((2, 4), 1e6) @ torch.ones(4, 2)
+        with pytest.raises(ValueError, match="flush_limit must be from 0 to 1, not 2"), offload(device, flush_limit=2):
+            pass
+
+
+@pytest.mark.parametrize(("size", "fused"), [(0.1, ("bias", "relu")), (1e30, ()), (1e-30, ())])
+def test_fused_biases(size: float, fused: tuple[str, ...]) -> None:
+    """A bias that sums of scaled operands do not hold exactly is added to the FP32 result."""
+    a, w = drawn((1, 5, 9), 1), drawn((1, 4, 9), 2)
+    layer = MatrixProduct(batch=1, samples=5, in_features=9, out_features=4)
+    bias = drawn((4,), 3, size)
+    a[0, 0] = 0
+    for backend in ("emulator", "golden"):
+        with Device("core", backend) as device:
+            done = device.contract(layer, "AxW", {"A": a, "W": w}, bias=bias, relu=True)
+        assert done.executed.work.fused == fused
+        wanted = np.maximum(defined(a[0], w[0].T).astype(np.float64) + bias, 0).astype(np.float32)
+        np.testing.assert_allclose(done.result[0], wanted, rtol=2.0**-22)
+        assert np.array_equal(done.result[0, 0], np.maximum(bias, 0))
+
+
+def test_compiled_models_are_scaled() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3))
+    x = torch.randn(5, 9) * 1e6
+    wanted = model(x).detach()
+    with Device("core") as device:
+        run = Run(device)
+        made = torch.compile(
+            model, backend="tensordash", options={"device": device, "run": run, "strict": True, "flush_limit": 0.1}
+        )(x)
+        made.sum().mul(1e-9).backward()
+    torch._dynamo.reset()
+    assert (made - wanted).norm() < 2e-3 * wanted.norm()
+    assert {each.fused for each in run.contractions} >= {("bias", "relu"), ("bias",)}
+    weight = model[2].weight.grad
+    assert weight is not None
+    assert torch.isfinite(weight).all()
+    assert weight.abs().max() > 0
+
+
+@pytest.mark.parametrize(
+    ("scaling", "error", "message"),
+    [
+        ("automatic", ValueError, 'scaling must be "auto", "none" or powers of two for A, W and G, not \'automatic\''),
+        ({"B": 1}, ValueError, "for A, W and G, not for 'B'"),
+        ({"A": 1.5}, ValueError, r"scaling\['A'\] must be an integer from -512 to 512, not 1.5"),
+        ({"A": 513}, ValueError, r"scaling\['A'\] must be an integer from -512 to 512, not 513"),
+    ],
+)
+def test_scalings_that_cannot_be(scaling: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        Device("core", scaling=scaling)
+
+
+def test_encoding_with_a_scale_is_exact() -> None:
+    """Every float32 exponent, against NumPy's float64."""
+    fmt = load_preset("paper").a_format
+    values = np.ldexp(drawn((400,), 5).astype(np.float64), np.arange(-149, 251) % 250 - 124).astype(np.float32)
+    for scale in (-130, -20, 0, 15, 120):
+        with np.errstate(over="ignore"):
+            wanted = np.ldexp(values.astype(np.float64), scale).astype(np.float16)
+        assert np.array_equal(decode(encode(values, fmt, scale), fmt), wanted.astype(np.float32))
