@@ -44,16 +44,18 @@ def drawn(geometry: Convolution | MatrixProduct, operation: str, seed: int, kind
 
 def defined(geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> torch.Tensor:
     """The operation as PyTorch computes it in float64, where padding is zeros."""
-    a, w, g = (tensors[name].double() if name in tensors else None for name in "AWG")
+    wide = {name: tensor.double() for name, tensor in tensors.items()}
     if isinstance(geometry, MatrixProduct):
-        if a is None:
-            return g @ w
-        return a @ w.mT if g is None else g.mT @ a
+        if operation == "WxG":
+            return wide["G"] @ wide["W"]
+        return wide["A"] @ wide["W"].mT if operation == "AxW" else wide["G"].mT @ wide["A"]
     settings = geometry.stride, geometry.padding, geometry.dilation, geometry.groups
     shapes: Any = geometry.shapes
-    if a is None:
-        return conv2d_input(shapes["A"], w, g, *settings)
-    return conv2d(a, w, None, *settings) if g is None else conv2d_weight(a, shapes["W"], g, *settings)
+    if operation == "WxG":
+        return conv2d_input(shapes["A"], wide["W"], wide["G"], *settings)
+    if operation == "AxW":
+        return conv2d(wide["A"], wide["W"], None, *settings)
+    return conv2d_weight(wide["A"], shapes["W"], wide["G"], *settings)
 
 
 def checked(device: Device, geometry: Convolution | MatrixProduct, operation: str, tensors: Tensors) -> bool:
@@ -166,13 +168,14 @@ def test_fp8_keeps_infinities() -> None:
 def test_gradient_scalers_find_them(place: str) -> None:
     """The infinity meets zeros alone; the step is left out, and the run counts its contractions."""
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1, bias=False), nn.Flatten(), nn.Linear(32, 2, bias=False))
+    first = nn.Conv2d(1, 2, 3, padding=1, bias=False)
+    model = nn.Sequential(first, nn.Flatten(), nn.Linear(32, 2, bias=False))
     optimizer, scaler = torch.optim.SGD(model.parameters(), lr=0.1), GradScaler("cpu", init_scale=4.0)
     x = torch.zeros(1, 1, 4, 4)
     x[0, 0, 0, 0] = torch.inf if place == "A" else 1
     if place == "W":
         with torch.no_grad():
-            model[0].weight[0, 0, 0, 0] = torch.inf  # type: ignore[union-attr, operator, index]
+            first.weight[0, 0, 0, 0] = torch.inf
     before = [parameter.detach().clone() for parameter in model.parameters()]
     with Device("core") as device, offload(device, model=model, strict=True, flush_limit=0.5) as run:
         loss = model(x).square().sum() * (torch.inf if place == "G" else 1)

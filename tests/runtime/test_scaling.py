@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,9 @@ def test_products_of_any_size(verilator: Device, sizes: tuple[float, float]) -> 
     a[0, 0] = 0
     wanted = defined(a, b)
     with np.errstate(over="ignore", invalid="ignore"):
-        plain = torch.from_numpy(a) @ torch.from_numpy(b)
+        plain = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
     if np.isfinite(plain).all():
-        np.testing.assert_allclose(wanted, plain, atol=2.0**-9 * float(plain.abs().max()))
+        np.testing.assert_allclose(wanted, plain, atol=max(2.0**-9 * float(np.abs(plain).max()), 2.0**-145))
     for device in (
         Device("core"),
         Device("core", "golden"),
@@ -148,7 +149,7 @@ def test_the_largest_value_of_fp8_does_not_saturate() -> None:
                 done = device.contract(layer, "AxW", {"A": a[None] * np.float32(size), "W": a[None]})
                 assert done.result.item() == 50.25 * size
                 assert done.executed.saturated == 0
-            most = np.float32(448) if device.tile.b_format.name == "fp8_e4m3" else np.float32(57344)
+            most = 448.0 if device.tile.b_format.name == "fp8_e4m3" else 57344.0
             assert done.executed.operands["A"].exponent == power(a * np.float32(size), most)
 
 
@@ -279,9 +280,9 @@ def test_what_a_run_reports(lossy: Run, tmp_path: Path) -> None:
     assert len(document["warnings"]) == 2
     lossy.page(tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text(encoding="utf-8")
-    data = json.loads(html.partition('id="report-data">')[2].partition("</script>")[0])
-    assert all(warning.replace('"', "&#34;") in html for warning in document["warnings"])
-    assert [each["flushed"] for each in data["figures"][2]["points"]] == [1008, 0]
+    assert all(warning in unescape(html) for warning in document["warnings"])
+    table = html.partition("Values that rounding flushed to zero or saturated")[2]
+    assert "1,008" in table
 
 
 def test_a_run_without_losses_has_no_warnings() -> None:
@@ -330,22 +331,21 @@ def test_fused_biases(size: float, fused: tuple[str, ...]) -> None:
 def test_compiled_models_are_scaled() -> None:
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3))
+    last = nn.Linear(7, 3)
+    model = nn.Sequential(nn.Linear(9, 7), nn.ReLU(), last)
     x = torch.randn(5, 9) * 1e6
     wanted = model(x).detach()
     with Device("core") as device:
         run = Run(device)
-        made = torch.compile(
-            model, backend="tensordash", options={"device": device, "run": run, "strict": True, "flush_limit": 0.1}
-        )(x)
+        options: dict[str, Any] = {"device": device, "run": run, "strict": True, "flush_limit": 0.1}
+        made = torch.compile(model, backend="tensordash", options=options)(x)
         made.sum().mul(1e-9).backward()
     torch._dynamo.reset()
     assert (made - wanted).norm() < 2e-3 * wanted.norm()
     assert {each.fused for each in run.contractions} >= {("bias", "relu"), ("bias",)}
-    weight = model[2].weight.grad
-    assert weight is not None
-    assert torch.isfinite(weight).all()
-    assert weight.abs().max() > 0
+    assert last.weight.grad is not None
+    assert torch.isfinite(last.weight.grad).all()
+    assert last.weight.grad.abs().max() > 0
 
 
 @pytest.mark.parametrize(
