@@ -13,7 +13,8 @@ QUICK = ("ncf", "gcn", "gpt")
 )
 def test_all_of_it_runs(name: str) -> None:
     training = load(name, "tiny")
-    with Device("core") as device, offload(device, model=training.model, strict=True) as run:
+    # fp16 may flush values that are far below the largest of their tensor.
+    with Device("core") as device, offload(device, model=training.model, strict=True, flush_limit=1.0) as run:
         training.step()
     assert run.share == 1.0
     assert run.steps == 1
