@@ -15,6 +15,7 @@ from . import (
     group_writer,
     inflate_units,
     initial_store,
+    interrupts,
     layout,
     load_bounds,
     multiplier,
@@ -33,6 +34,7 @@ from . import (
     tile_control,
     tokens,
     transposer,
+    unit_counters,
 )
 
 __all__ = ["CORE_PROOFS", "PROOFS"]
@@ -61,6 +63,8 @@ PROOFS = (
 CORE_PROOFS = (
     core_wiring.PROOF,
     core_axi_lite.PROOF,
+    interrupts.PROOF,
+    unit_counters.PROOF,
     core_axi.PROOF,
     deflate.PROOF,
     deflate_units.PROOF,

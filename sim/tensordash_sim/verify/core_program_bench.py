@@ -1,7 +1,7 @@
 """A core's Verilog as a library and the golden core beside it: programs after programs, compared after each."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import numpy as np
@@ -119,8 +119,24 @@ class ProgramBench:
         assert cycles - 1000 < got["cycles"] <= cycles, f"{title}: {got['cycles']} cycles of {cycles}"
         assert all(got[name] <= cycles for name in got if name not in (*wanted, "effectual")), f"{title}: {got}"
         assert got["scheduled"] <= got["multiplying"] or not wanted["steps"], f"{title}: {got}"
+        self._see_idle(got, descriptors, title)
         if clears:
             self.counted, self.cleared = Counter(), device.cycle - 500
+
+    def _see_idle(self, got: Mapping[str, int], descriptors: Sequence[int], title: str) -> None:
+        """Compare counters of units that had nothing to do since counters began anew: they did not count."""
+        for operation in (decode(bits)[0] for bits in descriptors):
+            if operation is not None and operation.unit:
+                self.counted[f"{operation.unit}_busy"] += 1
+        multiplies = self.counted["multiply_busy"]
+        for unit in ("load", "layout_a", "layout_b", "store"):
+            busy, wanted = got[f"{unit}_busy"] > 0, self.counted[f"{unit}_busy"] > 0
+            assert busy == wanted, f"{title}: {unit} is counted busy for {got[f'{unit}_busy']} cycles"
+        for name in ("multiplying", "output_busy", "scheduled"):
+            assert (got[name] > 0) == (multiplies > 0), f"{title}: {name} is {got[name]} after {multiplies} multiplies"
+        if not multiplies:
+            assert got["stall_output"] == 0, f"{title}: stall_output is {got['stall_output']} without a multiply"
+            assert got["stall_input"] == got["cycles"], f"{title}: the tile waits for {got['stall_input']} cycles"
 
     def _steps(self, bits: int) -> int:
         operation, values = decode(bits)

@@ -92,6 +92,17 @@ class TestBanks:
             rows[scratchpad_kib] = simulate_operation(layer, Operation.FORWARD, masks, machine).traffic.rows
         assert rows == {1: 16 * 4 * 18 * VALUES, 2: 2 * 4 * 18 * VALUES}
 
+    def test_a_group_that_fills_a_scratchpad_is_read_once(self):
+        """A group of four windows has 512 bytes, as many as a scratchpad of 2 KiB has for it."""
+        layer = convolution(1, (64, 64), (4, 4), (1, 1), (1, 1), (0, 0))
+        masks = {name: np.ones(shape, bool) for name, shape in layer.shapes.items()}
+        rows = {}
+        for scratchpad_kib in (1, 2):
+            chip = ChipConfig(tiles=2, memory=Memory(broadcast=1, scratchpad_kib=scratchpad_kib))
+            machine = Machine(TileConfig(), chip, "left")
+            rows[scratchpad_kib] = simulate_operation(layer, Operation.FORWARD, masks, machine).traffic.rows
+        assert rows[2] < rows[1]
+
     def test_windows_far_apart(self):
         """The corners; the middles of the upper and lower edges, and of the others; the inner four."""
         traffic = on_chip(ChipConfig(), [[0, 3, 12, 15], [1, 2, 13, 14], [4, 7, 8, 11], [5, 6, 9, 10]])

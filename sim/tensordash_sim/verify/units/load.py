@@ -63,7 +63,9 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     if random.random() < 0.2:
         entries[first + random.randint(0, 1)] += np.uint32(random.choice([1, 2**32 - 1, 2**31]))
     memory = content.base + random.choice([0, 3 * SIZE // 4]) + 16 * random.randrange(SIZE // 128)
-    place = content.base + SIZE // 2 + 4 * random.choice([random.randrange(SIZE // 16), -random.randrange(30)])
+    place = (
+        content.base + SIZE // 2 + 4 * random.choice([random.randrange(SIZE // 16), -random.randrange(1, len(table))])
+    )
     content.write(memory, data)
     if random.random() < 0.3:
         # A part of a tensor that begins far before it.

@@ -170,6 +170,7 @@ async def random_programs(dut, slow: int) -> None:
         program = given_program or random_program(random, config, random.choice([5, 20, 60]))
         golden = Sequencer(config)
         unread = random.randrange(len(program)) if given_program is None and random.random() < 0.1 else len(program)
+        unread_beat = random.randrange(4)
         errors: dict[tuple[str, int], str] = {}
         queues: dict[str, list[tuple[int, int]]] = {unit: [] for unit in UNITS}
         index, error, ends = len(program), "", 0
@@ -195,7 +196,7 @@ async def random_programs(dut, slow: int) -> None:
         finished: Counter[int] = Counter()
         wrong_at, wrong_cycle = len(program), 1 << 60
         beats = [
-            (bits >> 128 * k & ((1 << 128) - 1)) | int(n == unread and k == 2) << 128
+            (bits >> 128 * k & ((1 << 128) - 1)) | int(n == unread and k == unread_beat) << 128
             for n, bits in enumerate(program)
             for k in range(4)
         ]
@@ -258,6 +259,8 @@ async def random_programs(dut, slow: int) -> None:
             seen += pins.read("ended")
             done = done_since()
             assert all(finished[k] == len(owners(program[k])) for k in range(done)), f"program {number}: done too early"
+            works = any(unit.index is not None for unit in units.values()) and not pins.read("failed")
+            assert pins.read("busy") or not works, f"program {number}, cycle {pins.cycle}: not busy, but a unit works"
             stuck = [unit for unit in units.values() if len(unit.beats) == 4 and not (unit.busy or unit.goes_on(units))]
             active = any(unit.beats for unit in units.values() if unit not in stuck) or (
                 sent < len(beats) and not codes - {0} and room

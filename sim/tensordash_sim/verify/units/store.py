@@ -51,7 +51,7 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
     if across_middle < 0.3:  # units on both sides of the middle, or entries
         memory, place = base + SIZE // 2 - 16 * random.randrange(1, 30), base + 4 * random.randrange(SIZE // 16)
     elif across_middle < 0.6:
-        place = base + SIZE // 2 - 4 * random.randrange(1, 20)
+        place = base + SIZE // 2 - 4 * random.randint(1, -(-count // segment))
     if random.random() < 0.1:
         memory = base + SIZE - 16
     if random.random() < 0.1:

@@ -1,0 +1,92 @@
+"""The interrupt: each event raises it, though software clears its cause in the same cycle."""
+
+from typing import Any
+
+from amaranth.hdl import Cat, Module, Mux, Signal, Value
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.registers import named
+from tensordash.core.registers import Registers
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+EVENTS = ("end", "error")
+
+
+def _written(dut: Any, name: str) -> tuple[Value, Value]:
+    """Whether a register's two bits are written in this cycle, and the data."""
+    axi = dut.axi
+    here = axi.awready & (axi.awaddr[2:] == named(name).offset >> 2) & axi.wstrb[0]
+    return here, axi.wdata[: len(EVENTS)]
+
+
+def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Compare `irq` with causes and enables that are written a second time.
+
+    Source: docs/core.md, "Registers" (`interrupt_enable`, `cause`).
+    """
+    dut = Registers(config=config)
+    harness = Harness(dut, fault=fault)
+    m, bits = harness.m, len(EVENTS)
+    cause, enable, had_failed = Signal(bits), Signal(bits), Signal()
+    happens = Cat(dut.ended, dut.failed & ~had_failed)
+    (clears, ones), (enables, mask) = _written(dut, "cause"), _written(dut, "interrupt_enable")
+    m.d.sync += [
+        had_failed.eq(dut.failed & ~dut.restart),
+        cause.eq(Mux(dut.restart, 0, (cause & ~Mux(clears, ones, 0)) | happens)),
+        enable.eq(Mux(dut.restart, 0, Mux(enables, mask, enable))),
+    ]
+    harness.lemma(harness.probe("cause", bits) == cause)
+    harness.lemma(harness.probe("interrupt_enable", 32) == enable)
+    harness.lemma(harness.probe("was_failed", 1) == had_failed)
+    harness.claim("irq_is_an_enabled_cause", dut.irq == (cause & enable).any())
+    for k, name in enumerate(EVENTS):
+        came = harness.past(happens[k] & ~dut.restart)
+        harness.claim(f"{name}_raises_irq", dut.irq, when=came & enable[k])
+        harness.claim(f"{name}_is_not_cleared_by_then", dut.irq, when=came & harness.past(clears & ones[k]) & enable[k])
+    return harness
+
+
+def _loses(port: str, bit: int) -> Fault:
+    """An event in the cycle in which its cause is cleared is lost."""
+
+    def fault(m: Module, sound: Any, outer: Any) -> None:
+        clears, ones = _written(sound, "cause")
+        event = getattr(outer, port)
+        before = Signal()
+        m.d.sync += before.eq(event)
+        # An error stands: what is lost is its first cycle, and its second is no event any more.
+        lost = clears & ones[bit] & ~before
+        m.d.comb += getattr(sound, port).eq(event & ~lost)
+
+    return fault
+
+
+def _never(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.irq.eq(0)
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=Registers, fault=fault, depth=10)
+
+
+BROKEN = (
+    _broken("irq_is_an_enabled_cause", "no interrupt", _never),
+    _broken("end_raises_irq", "no interrupt", _never),
+    _broken("error_raises_irq", "no interrupt", _never),
+    _broken("end_is_not_cleared_by_then", "an end in the cycle of the clear is lost", _loses("ended", 0)),
+    _broken("error_is_not_cleared_by_then", "an error in the cycle of the clear is lost", _loses("failed", 1)),
+)
+
+PROOF = Proof(
+    name="interrupts",
+    build=build,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    breaks=load_any_preset("core"),
+)

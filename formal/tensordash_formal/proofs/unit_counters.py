@@ -1,0 +1,69 @@
+"""The unit counters: sums that saturate, copies of one cycle, and a clear."""
+
+from typing import Any
+
+from amaranth.hdl import Module, Mux, Signal
+
+from tensordash.block import Block
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash.core.unit_counters import BITS, UNIT_COUNTERS, UnitCounters
+
+from ..harness import Fault, Harness
+from ..proof import Broken, Proof
+
+__all__ = ["PROOF"]
+
+LARGEST = 2**BITS - 1
+
+
+def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
+    """Compare the copies with those of counters that are written a second time.
+
+    Source: docs/core.md, "Registers" (`snapshot`).
+    """
+    dut = UnitCounters()
+    harness = Harness(dut, fault=fault)
+    taken = harness.past(dut.take)
+    for name in UNIT_COUNTERS:
+        count, copy = Signal(BITS, name=f"expected_{name}"), getattr(dut.counters, name)
+        grown = Mux(count == LARGEST, LARGEST, count + getattr(dut.events, name))
+        harness.m.d.sync += count.eq(Mux(dut.clear, 0, grown))
+        harness.lemma(harness.probe(name, BITS) == count)
+        harness.claim("all_counters_are_copied", copy == harness.past(count), when=taken)
+        harness.claim("a_copy_stays_until_the_next", copy == harness.past(copy), when=~taken)
+    return harness
+
+
+def _copies_zeros(m: Module, sound: Any, outer: Any) -> None:
+    """Where counters are cleared as they are copied."""
+    both = Signal()
+    m.d.sync += both.eq(outer.take & outer.clear)
+    m.d.comb += outer.counters.cycles.eq(Mux(both, 0, sound.counters.cycles))
+
+
+def _never_clears(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.clear.eq(0)
+
+
+def _follows(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += sound.take.eq(1)
+
+
+def _broken(claim: str, title: str, fault: Fault) -> Broken:
+    return Broken(claim=claim, title=title, kind=UnitCounters, fault=fault, depth=8)
+
+
+BROKEN = (
+    _broken("all_counters_are_copied", "a copy in the cycle of a clear is zero", _copies_zeros),
+    _broken("all_counters_are_copied", "nothing is cleared", _never_clears),
+    _broken("a_copy_stays_until_the_next", "the counters show through", _follows),
+)
+
+PROOF = Proof(
+    name="unit_counters",
+    build=build,
+    applies=lambda config: isinstance(config, CoreConfig),
+    broken=BROKEN,
+    breaks=load_any_preset("core"),
+)
