@@ -281,6 +281,7 @@ def long_program(bench: ProgramBench) -> None:
     bench.device.write("interrupt_enable", 3)
     moved = sum(1 + (LONG - 1 - place) // places for place in loads) * config.group_bits // config.axi_bits
     bench.counted["read_beats"] += moved
+    bench.counted["load_busy"] += len(loads)
     program = Program()
     _add(program, "store", memory=bench.base + DATA, address=0, count_0=config.groups)
     _add(program, "end")

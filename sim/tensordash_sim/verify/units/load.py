@@ -32,7 +32,8 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
     most = max(config.groups - total, 0)
     address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
     middle = base + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
-    memory = random.choice([middle, middle, middle, base + 0x1000 - 2 * size, base + random.randint(-4, 4) * size])
+    near = base + SIZE // 2 - size * random.randrange(1, 20)
+    memory = random.choice([middle, near, near, base + 0x1000 - 2 * size, base + random.randint(-4, 4) * size])
     return {
         "memory": max(0, memory) // size * size,
         "address": address,

@@ -33,7 +33,8 @@ def plain_move(random: Random, config, base: int) -> dict[str, Any]:
     most = max(config.groups - counts[0] * counts[1] * counts[2] * counts[3], 0)
     address = random.choice([random.randint(0, most), random.randint(0, most), most, min(most + 1, config.groups - 1)])
     middle = base + SIZE // 2 + random.randint(-SIZE // 4, SIZE // 4)
-    memory = random.choice([middle, middle, middle, base + 0x1000 - 2 * size, base + SIZE - size])
+    near = base + SIZE // 2 - size * random.randrange(1, 20)
+    memory = random.choice([middle, near, near, base + 0x1000 - 2 * size, base + SIZE - size])
     return {
         "memory": memory // size * size,
         "address": address,
