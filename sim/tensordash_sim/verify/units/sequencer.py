@@ -259,8 +259,6 @@ async def random_programs(dut, slow: int) -> None:
             seen += pins.read("ended")
             done = done_since()
             assert all(finished[k] == len(owners(program[k])) for k in range(done)), f"program {number}: done too early"
-            works = any(unit.index is not None for unit in units.values()) and not pins.read("failed")
-            assert pins.read("busy") or not works, f"program {number}, cycle {pins.cycle}: not busy, but a unit works"
             stuck = [unit for unit in units.values() if len(unit.beats) == 4 and not (unit.busy or unit.goes_on(units))]
             active = any(unit.beats for unit in units.values() if unit not in stuck) or (
                 sent < len(beats) and not codes - {0} and room
