@@ -358,6 +358,10 @@ class Device:
             toward_zero=self._toward_zero,
         ).run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
         self.operations += 1
+        executed = done.executed
+        if executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":
+            rows = executed.work.rows
+            self.expectations.observe(executed, layer_values(geometry, rows, tensors[rows].non_zeros))
         return done
 
     def draw_waves(self, path: str | Path, command: int | None = None) -> None:

@@ -1,20 +1,31 @@
 """Cycles and traffic of a core's operations, as far as they can be said without running them."""
 
 from dataclasses import replace
+from functools import lru_cache
+from math import log, prod
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_sim.core.blocking import Blocking
 from tensordash_sim.core.contraction import Contraction
+from tensordash_sim.core.images import non_zero_groups
 from tensordash_sim.core.program import Program
+from tensordash_sim.core.row_streams import RowStreams
 from tensordash_sim.core.timing import Timing, timing
 
-from .jobs import Work
+from .jobs import Executed, Work
 from .programs import contraction_of, cut_of, moved_bytes, recorded
 
 __all__ = ["Expectations"]
 
-DIGITS = 1
-"""Of a speedup: operations that differ by less take as long, and are estimated once."""
+SAMPLED_STREAMS = 512
+"""Streams of the row side of an operation that are counted at most."""
+SPEEDUP_STEP = 0.005
+"""Relative difference of speedups below which an operation takes as long, and is estimated once."""
+MAX_MASK_BYTES = 1 << 26
+"""Memory for where operands are not zero, until the cycles of their operations are asked for."""
 
 
 class Expectations:
@@ -39,6 +50,11 @@ class Expectations:
         self._config = config
         self._made: dict[Work, tuple[Contraction, Blocking, Program]] = {}
         self._times: dict[tuple[Work, float], Timing] = {}
+        self._counted: dict[tuple[Work, int], int] = {}
+        self._cycles: dict[int, int] = {}
+        self._masks: dict[int, tuple[Work, NDArray[np.uint8]]] = {}
+        self._mask_bytes = 0
+        self._streams = lru_cache(maxsize=32)(self._row_streams)
         self._dense: dict[Work, int] = {}
         self._moved: dict[Work, int] = {}
 
@@ -51,15 +67,58 @@ class Expectations:
 
     def times(self, work: Work, speedup: float) -> Timing:
         """Of the program, with a tile that is so much faster than the dense one: all of it, and by unit."""
-        key = work, round(speedup, DIGITS)
+        key = work, speedup
         if key not in self._times:
             *_, program = self.made(work)
-            self._times[key] = timing(self._config, program.descriptors, speedup=key[1])
+            self._times[key] = timing(self._config, program.descriptors, speedup=speedup)
         return self._times[key]
 
     def cycles(self, work: Work, speedup: float) -> int:
         """With a tile that is so much faster than the dense one."""
         return self.times(work, speedup).cycles
+
+    def observe(self, number: int, work: Work, non_zeros: NDArray[np.bool_]) -> None:
+        """Keep where the row side of an operation is not zero, until its cycles are asked for.
+
+        Parameters
+        ----------
+        number : int
+            The operation's number on its device.
+        work : Work
+            The operation.
+        non_zeros : array of bool
+            Where the operand is not zero, as its layer has it.
+        """
+        packed = np.packbits(non_zeros)
+        self._masks[number] = work, packed
+        self._mask_bytes += packed.size
+        while self._mask_bytes > MAX_MASK_BYTES:
+            self._count(next(iter(self._masks)))
+
+    def cycles_of(self, executed: Executed) -> int:
+        """Return what an operation that was executed should take; its own zeros are counted if they were observed."""
+        if executed.number in self._masks:
+            self._count(executed.number)
+        if executed.number in self._cycles:
+            return self._cycles[executed.number]
+        return self.cycles(executed.work, executed.speedup)
+
+    def _count(self, number: int) -> None:
+        """Count the tile's cycles for the streams of the operation's program."""
+        work, packed = self._masks.pop(number)
+        self._mask_bytes -= packed.size
+        layer = work.layer
+        non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(work.rows))).astype(np.bool_)
+        paces = self._streams(work).paces(non_zero_groups(self._config, layer, work.rows, non_zeros))
+        key = work, round(log(paces.speedup) / SPEEDUP_STEP)
+        if key not in self._counted:
+            *_, program = self.made(work)
+            self._counted[key] = timing(self._config, program.descriptors, speedup=paces).cycles
+        self._cycles[number] = self._counted[key]
+
+    def _row_streams(self, work: Work) -> RowStreams:
+        contraction, _, program = self.made(work)
+        return RowStreams(self._config, program.descriptors, contraction.tensors[work.rows], SAMPLED_STREAMS)
 
     def dense_cycles(self, work: Work) -> int:
         """Of the core around the dense tile, with the same program but for where streams begin."""

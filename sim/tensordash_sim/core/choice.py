@@ -9,7 +9,9 @@ from .blocking import Blocking, Slots, fitting
 from .contraction import Contraction
 from .program import ProgramError
 from .rounds import SIDES, Round
-from .timing import LATENCY, block_cycles, held_up, load_cycles, store_cycles, timing
+from .multiply_cycles import layout_loss
+from .timing import timing
+from .unit_cycles import LATENCY, block_cycles, load_cycles, store_cycles
 
 __all__ = ["best_blocking", "estimate", "is_long"]
 
@@ -169,7 +171,7 @@ class _Walker:
             if self.laid[side].place(each.laid(side), words * count)[1]:
                 taken = BETWEEN + work.laying(each, side)
                 units[side] += taken
-                units["multiply"] += taken * held_up(config, self.speedup)
+                units["multiply"] += taken * layout_loss(config, self.speedup, work.write_period(each, side))
                 units["fetch"] += FETCH
                 sums.alone += taken * (2 * words * count > room)
         if not (each.first and each.final) and each.partial + passes > config.partial_sums:
@@ -179,7 +181,7 @@ class _Walker:
         flags = {"fp32": work.fp32, "mask": work.masked, "emit": each.final, "add": not each.first, "bias": work.biased}
         flags["transposed"] = work.placed == "column" or work.turned
         block = block_cycles(config, apart, **{name: int(flag) for name, flag in flags.items()})
-        taken = words * config.tile.window_depth / self.speedup + (config.tile.sparsity != "none")
+        taken = max(words, steps / self.speedup) + (config.tile.sparsity != "none")
         units["multiply"] += passes * max(taken, block) + BETWEEN
         units["output"] += passes * block + BETWEEN
         units["fetch"] += FETCH

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from math import prod
+from math import gcd, prod
 from typing import Any
 
 from tensordash.configuration.core_config import CoreConfig
@@ -16,7 +16,7 @@ from .placement import Placement, Stored
 from .program import Loop, Program, ProgramError
 from .rounds import SIDES, Round, rounds
 from .tensors import bias_length
-from .timing import layout_cycles
+from .unit_cycles import layout_cycles
 from .weight_gradient import Activations, Gradient
 
 __all__ = ["Contraction", "Round"]
@@ -271,6 +271,11 @@ class Contraction:
         steps = self.steps(tuple(stop - start for start, stop in each.chunk), each.phase) if phase.taps else 1
         stride = self.operands[side].stride(phase) if phase.taps else 1
         return layout_cycles(self.config, size_of(each.sets[side]), steps, stride)
+
+    def write_period(self, each: Round, side: str) -> int:
+        """Cycles from one write of a side's layout to the next."""
+        phase = self.phases[each.phase]
+        return gcd(self.operands[side].stride(phase), self.config.tile.lanes) if phase.taps else 1
 
     # The program
 

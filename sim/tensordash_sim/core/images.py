@@ -23,6 +23,7 @@ __all__ = [
     "geometry_values",
     "grouped_shape",
     "layer_values",
+    "non_zero_groups",
     "of_groups",
 ]
 
@@ -131,6 +132,28 @@ class TensorImage:
         groups = np.frombuffer(data, value_type(config.value_bits)).reshape(*self._shape, -1)
         made = of_groups(groups, config, self.layer, self._made, bits=bits, turned=self._turned)
         return made.view(np.float32) if self.fp32 else _shown(made, config.tile.a_format)
+
+
+def non_zero_groups(config: CoreConfig, layer: Layer, name: str, non_zeros: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Where the groups of a tensor in memory are not zero.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    layer : Layer
+        Shapes.
+    name : str
+        "A", "W" or "G".
+    non_zeros : array of bool
+        Where the tensor is not zero, of `Layer.whole_shape`.
+
+    Returns
+    -------
+    array of bool, (groups, L * L)
+    """
+    groups = to_groups(non_zeros.reshape(-1, *layer.shape(name)).transpose(_order(name)), config)
+    return groups.reshape(-1, groups.shape[-1]) != 0
 
 
 def _order(name: str) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from .blocking import Blocking, begun, growing, split
 from .operands import Box, Move, size_of
-from .timing import LATENCY, load_cycles
+from .unit_cycles import LATENCY, load_cycles
 
 __all__ = ["SIDES", "Round", "rounds"]
 

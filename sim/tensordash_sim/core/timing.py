@@ -1,8 +1,8 @@
 """When a core is done with a program, from its descriptors alone: nothing of them is executed.
 
-Descriptors are gone through once, in the program's order: all that one waits for comes before it. Each unit's time
-for a descriptor is that of the hardware's pages; what is shared (the bus, the buffer) is as if it were there alone,
-but for the fetch of descriptors behind a load's bursts.
+Each unit takes its descriptors in order, as soon as they are fetched and their tokens are there. Its time for a
+descriptor is that of the hardware's pages. What units share counts where it matters: fetches wait behind a load's
+bursts, and the tile for layouts that write what it wants to read.
 """
 
 from collections import deque
@@ -13,35 +13,42 @@ from math import gcd, prod
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
-__all__ = [
-    "LATENCY",
-    "Timing",
-    "block_cycles",
-    "block_cycles_of",
-    "held_up",
-    "layout_cycles",
-    "load_cycles",
-    "store_cycles",
-    "timing",
-]
+from .multiply_cycles import LayoutWrites, run_passes, write_rates
+from .row_streams import EvenPaces, Paces
+from .unit_cycles import (
+    LATENCY,
+    LAYOUT_CYCLES,
+    LOAD_CYCLES,
+    MAX_BURST_BEATS,
+    STORE_CYCLES,
+    block_cycles_of,
+    layout_cycles,
+    load_cycles,
+    store_cycles,
+)
 
-LATENCY = 50
-"""Of memory, in cycles, if nobody says otherwise."""
-BURST, FETCHES, FETCH_BEATS = 32, 2, 4
-"""Beats of the longest burst; descriptors on their way at once, and the fewest cycles from one to the next."""
-FETCHED, GIVEN, TAKEN = 2, 5, 4
-"""Cycles of a fetch beside memory's latency; from there, or from the unit's last descriptor, to its next; and from the
-last token that it waits for."""
-LATE = 4
-"""Multiplies that may come before a layout in a program which runs beside them."""
-SENT = 5
+__all__ = ["Timing", "timing"]
+
+FETCHES = 2
+"""Descriptors whose fetches are under way at once."""
+MIN_FETCH_BEATS = 4
+"""Fewest cycles from one fetch to the next."""
+FETCH_CYCLES = 2
+"""Cycles of a fetch beside memory's latency and its beats."""
+OFFER_CYCLES = 5
+"""Cycles from a descriptor's fetch, or from the end of the unit's last descriptor, until the unit is offered it."""
+TOKEN_CYCLES = 4
+"""Cycles from the last token that a descriptor waits for until its unit is offered it."""
+SEND_CYCLES = 5
 """Cycles in which the sequencer sends a descriptor."""
-LOADED, STORED, LAID, MULTIPLIED = 12, 10, 10, 5
-"""Cycles of each unit for a descriptor, beside those for what it describes."""
-HELD_UP = 0.8
-"""Steps that a fast tile loses for each cycle in which a layout writes a bank, as measured on single layers."""
-MADE, WAITING, WRITTEN = 4, 2, 8
-"""Cycles from a pass's last step to its block, of a block that waits, and from the last block to the buffer."""
+MULTIPLY_CYCLES = 5
+"""Cycles from a multiply's descriptor until the tile is offered its first steps."""
+OUTPUT_CYCLES = 2
+"""Cycles from the output unit's descriptor until it takes the first row, without biases."""
+BIAS_READ_CYCLES = 2
+"""Cycles in which the output unit reads the biases of a group."""
+WRITTEN_CYCLES = 8
+"""Cycles from the end of the last block until its results are in the buffer."""
 
 
 @dataclass
@@ -61,138 +68,171 @@ class Timing:
 
 
 class _Clock:
-    """Times of a program's descriptors, one after the other.
+    """Times of a program's descriptors.
+
+    A multiply is timed last of all that does not wait for it: by then all layouts that write meanwhile are known.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
-    speedup : float
-        Dense steps over cycles with a schedule.
+    program : sequence of int
+        Legal descriptors.
+    paces : Paces
+        What the tile takes for streams.
     latency : int
         Cycles from an address to the first data.
     """
 
-    def __init__(self, config: CoreConfig, speedup: float, latency: int) -> None:
-        self.config, self.speedup, self.latency = config, speedup, latency
+    def __init__(self, config: CoreConfig, program: Sequence[int], paces: Paces, latency: int) -> None:
+        self.config, self.paces, self.latency = config, paces, latency
+        self.decoded = [decode(bits) for bits in program]
+        self.queues: dict[str, deque[int]] = {unit: deque() for unit in UNITS}
+        for index, (operation, _) in enumerate(self.decoded):
+            assert operation is not None
+            for unit in ("multiply", "output") if operation.name == "multiply" else (operation.unit,):
+                if unit in self.queues:
+                    self.queues[unit].append(index)
         self.free = dict.fromkeys(UNITS, 0.0)  # when each unit is done with its last descriptor
         self.place = dict.fromkeys(UNITS, -1)
-        self.tokens: dict[tuple[str, str], list[float]] = {(one, two): [] for one in UNITS for two in UNITS}
-        self.sent: deque[float] = deque(maxlen=len(UNITS))  # when units got their last descriptors
-        self.asked = self.over = 0.0
+        self.tokens: dict[tuple[str, str], deque[float]] = {(one, two): deque() for one in UNITS for two in UNITS}
+        self.sent: deque[float] = deque(maxlen=2 * len(UNITS))  # when units got their last descriptors
+        self.asked = 0.0
         self.came: list[float] = []
-        self.left: list[float] = []  # when all up to a descriptor are done
-        self.loads: list[tuple[float, float, float]] = []  # begin, end, and beats on their way meanwhile
-        self.laid: list[tuple[float, float]] = []  # begin and end of layouts, as far as no multiply has been held up
-        self.multiplied: deque[tuple[float, float]] = deque(maxlen=LATE)  # begin and end of the last multiplies
+        self.done: list[float | None] = [None] * len(program)  # when each descriptor is
+        self.left: list[float] = []  # when all up to a descriptor are
+        self.loads: deque[tuple[float, float, float]] = deque(maxlen=8)  # begin, end, and beats on their way meanwhile
+        self.layouts: list[LayoutWrites] = []  # those that no multiply has outlasted
+        self.begun: dict[str, float] = {}  # when the multiply that runs, and its output, got their descriptors
         self.timing = Timing()
 
-    def add(self, bits: int) -> None:
-        """The program's next descriptor."""
-        operation, values = decode(bits)
-        assert operation is not None
-        index = len(self.came)
-        known = self._fetched(index)
-        name = operation.name
-        if name == "end":
-            done = max(self.over, known)
-        elif name == "multiply":
-            done = self._multiply(index, known, values)
-        else:
-            taken = {
-                "load": self._load,
-                "store": self._store,
-                "layout_a": self._layout,
-                "layout_b": self._layout,
-                "record": lambda *_: float(self.latency + STORED),
-            }[name](values, operation.unit)
-            begin = self._begin(operation.unit, index, known, values["wait"])
-            done = begin + taken
-            self._done(operation.unit, index, begin, done, values["signal"])
-            if name == "load":
-                burst = min(values["count_0"] * self.config.group_bits // self.config.axi_bits, BURST)
-                on_way = min(self.config.outstanding * burst, taken)
-                self.loads.append((begin, done - LOADED, on_way))
-            elif name.startswith("layout"):
-                self.laid.append((begin + LAID, done))  # until then it writes nothing
-        self.over = max(self.over, done)
-        self.left.append(self.over)
+    def run(self) -> Timing:
+        """Time all descriptors."""
+        while True:
+            if any([self._advance(unit) for unit in UNITS]):
+                continue
+            if not self.begun:
+                break
+            self._finish()
+        last = len(self.decoded) - 1
+        end = self._known(last) if self.done[last] is None else 0.0
+        assert end is not None
+        self.timing.cycles = round(max([end, *(done for done in self.done if done is not None)]))
+        return self.timing
 
-    def _fetched(self, index: int) -> float:
-        """When the sequencer has a descriptor."""
-        window, beats = self.config.window, max(FETCH_BEATS, BITS // self.config.axi_bits)
-        asked = self.asked + beats
-        if index >= FETCHES:
-            asked = max(asked, self.came[index - FETCHES])
-        if index >= window:
-            asked = max(asked, self.left[index - window])
-        self.asked = asked
-        wait = float(self.latency)
-        for begin, end, on_way in reversed(self.loads[-4:]):
-            if begin <= asked < end:
-                wait = max(wait, min(end - asked, on_way))
-        self.came.append(asked + wait + beats)
-        return self.came[-1] + FETCHED
+    def _advance(self, unit: str) -> bool:
+        """Time what can be known of a unit's next descriptors; return whether there was one."""
+        queue, moved = self.queues[unit], False
+        while queue and unit not in self.begun:
+            index = queue[0]
+            operation, values = self.decoded[index]
+            assert operation is not None
+            wait = values["output_wait" if unit == "output" else "wait"]
+            known = self._known(index)
+            givers = [other for k, other in enumerate(UNITS) if wait >> k & 1]
+            if known is None or not all(self.tokens[giver, unit] for giver in givers):
+                break
+            queue.popleft()
+            moved = True
+            begin = self._begin(unit, index, known, givers)
+            if operation.name == "multiply":
+                self.begun[unit] = begin
+                continue
+            done = begin + self._taken(operation.name, values)
+            self._done(unit, begin, done, values["signal"])
+            self.done[index] = done
+            if unit == "load":
+                burst = min(values["count_0"] * self.config.group_bits // self.config.axi_bits, MAX_BURST_BEATS)
+                on_way = min(self.config.outstanding * burst, done - begin)
+                self.loads.append((begin, done - LOAD_CYCLES, on_way))
+            elif unit.startswith("layout"):
+                period = gcd(values["stride"], self.config.tile.lanes)
+                self.layouts.append(LayoutWrites(unit[-1], begin + LAYOUT_CYCLES, done, period))
+        return moved
 
-    def _begin(self, unit: str, index: int, known: float, wait: int) -> float:
+    def _over(self, index: int) -> float | None:
+        """When all descriptors up to one are done, if that is known."""
+        while len(self.left) <= index:
+            done = self.done[len(self.left)]
+            if done is None:
+                return None
+            self.left.append(max(done, self.left[-1] if self.left else 0.0))
+        return self.left[index]
+
+    def _known(self, index: int) -> float | None:
+        """When the sequencer has a descriptor, if that is known."""
+        window, beats = self.config.window, max(MIN_FETCH_BEATS, BITS // self.config.axi_bits)
+        while len(self.came) <= index:
+            place = len(self.came)
+            asked = self.asked + beats
+            if place >= FETCHES:
+                asked = max(asked, self.came[place - FETCHES])
+            if place >= window:
+                over = self._over(place - window)
+                if over is None:
+                    return None
+                asked = max(asked, over)
+            self.asked = asked
+            wait = float(self.latency)
+            for begin, end, on_way in self.loads:
+                if begin <= asked < end:
+                    wait = max(wait, min(end - asked, on_way))
+            self.came.append(asked + wait + beats)
+        return self.came[index] + FETCH_CYCLES
+
+    def _begin(self, unit: str, index: int, known: float, givers: Sequence[str]) -> float:
         """When a unit has its next descriptor, whose tokens it takes."""
         # Every place from its last descriptor on is looked at.
-        begin = max(known, self.free[unit] + index - self.place[unit] - 1) + GIVEN
-        for k, other in enumerate(UNITS):
-            if wait >> k & 1:
-                begin = max(begin, self.tokens[other, unit].pop(0) + TAKEN)
+        begin = max(known, self.free[unit] + index - self.place[unit] - 1) + OFFER_CYCLES
+        for giver in givers:
+            begin = max(begin, self.tokens[giver, unit].popleft() + TOKEN_CYCLES)
         # One unit at a time is sent its descriptor.
         for sent in sorted(self.sent):
-            if sent - SENT < begin < sent + SENT:
-                begin = sent + SENT
+            if sent - SEND_CYCLES < begin < sent + SEND_CYCLES:
+                begin = sent + SEND_CYCLES
         self.sent.append(begin)
+        self.place[unit] = index
         return begin
 
-    def _done(self, unit: str, index: int, begin: float, done: float, signal: int) -> None:
+    def _done(self, unit: str, begin: float, done: float, signal: int) -> None:
         self.timing.busy[unit] += done - begin
-        self.free[unit], self.place[unit] = done, index
+        self.free[unit] = done
         for k, other in enumerate(UNITS):
             if signal >> k & 1:
                 self.tokens[unit, other].append(done)
 
-    def _load(self, values: Mapping[str, int], unit: str) -> float:
-        return load_cycles(self.config, *_runs(values), self.latency)
-
-    def _store(self, values: Mapping[str, int], unit: str) -> float:
-        return store_cycles(self.config, *_runs(values), self.latency)
-
-    def _layout(self, values: Mapping[str, int], unit: str) -> float:
-        groups = values["streams"] * self.config.parts(unit[-1])
+    def _taken(self, name: str, values: Mapping[str, int]) -> float:
+        """Cycles that a unit takes for a descriptor."""
+        if name == "load":
+            return load_cycles(self.config, *_runs(values), self.latency)
+        if name == "store":
+            return store_cycles(self.config, *_runs(values), self.latency)
+        if name == "record":
+            return float(self.latency + STORE_CYCLES)
+        groups = values["streams"] * self.config.parts(name[-1])
         return layout_cycles(self.config, groups, values["steps"], values["stride"])
 
-    def _multiply(self, index: int, known: float, values: Mapping[str, int]) -> float:
-        """The tile, and the output unit behind it."""
-        config, tile = self.config, self.config.tile
-        steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
-        speedup = min(self.speedup, tile.window_depth) if tile.sparsity != "none" else 1.0
-        passes = values["a_streams"] * values["b_streams"]
-        block = block_cycles_of(config, values)
-        each = steps / speedup
-        begin = self._begin("multiply", index, known, values["wait"])
-        output = self._begin("output", index, known, values["output_wait"])
-        each += self._held_up(begin, begin + passes * each) / passes
-        first = begin + MULTIPLIED + each
-        opens = output + 2 + values["bias"] * 2 * config.parts("a")
-        blocks = max(max(first + MADE, opens) + passes * block, first + (passes - 1) * each + MADE + block)
-        # Two blocks may wait between the tile's last step and the buffer.
-        done = max(first + (passes - 1) * each, blocks - 2 * block - WAITING)
-        made = blocks + WRITTEN
-        self.multiplied.append((begin, done))
-        self._done("multiply", index, begin, done, values["signal"])
-        self._done("output", index, output, made, values["output_signal"])
-        return made
-
-    def _held_up(self, begin: float, end: float) -> float:
-        """What a multiply loses to layouts that write meanwhile, and to those that ran beside ones before it."""
-        windows = *self.multiplied, (begin, end)
-        beside = sum(max(0.0, min(high, stop) - max(low, start)) for low, high in windows for start, stop in self.laid)
-        self.laid = [(max(start, end), stop) for start, stop in self.laid if stop > end]
-        return held_up(self.config, self.speedup) * beside
+    def _finish(self) -> None:
+        """Time the multiply that has begun: the tile, and the output unit behind it."""
+        config, index = self.config, self.place["multiply"]
+        _, values = self.decoded[index]
+        pace = self.paces.of(index, values)
+        first = self.begun["multiply"] + MULTIPLY_CYCLES
+        opens = self.begun["output"] + OUTPUT_CYCLES + values["bias"] * BIAS_READ_CYCLES * config.parts("a")
+        words = -(-values["steps"] // config.tile.window_depth)
+        tile, blocks = run_passes(
+            pace.cycles,
+            pace.losses,
+            (values["b_streams"], values["a_streams"]),
+            (first, opens),
+            block_cycles_of(config, values),
+            *write_rates(config, self.layouts, words, values["a_streams"], first),
+        )
+        self.layouts = [each for each in self.layouts if each.last > tile]
+        self._done("multiply", self.begun["multiply"], tile, values["signal"])
+        self._done("output", self.begun["output"], blocks + WRITTEN_CYCLES, values["output_signal"])
+        self.done[index] = self.free["output"]
+        self.begun = {}
 
 
 def _runs(values: Mapping[str, int]) -> tuple[int, int]:
@@ -201,75 +241,10 @@ def _runs(values: Mapping[str, int]) -> tuple[int, int]:
     return runs * values["count_0"], runs
 
 
-def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
-    """Bursts of a move, and its beats; a long run begins anywhere in its first burst."""
-    beats = groups * config.group_bits // config.axi_bits
-    each = beats / runs
-    return runs * (each / BURST + 0.5 if each > BURST else 1 + (each - 1) / BURST), beats
-
-
-def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
-    """A plain load of so many groups in so many runs."""
-    bursts, beats = _bursts(config, groups, runs)
-    # As many bursts are on their way as may be: then each waits for the latency of the one so many before it.
-    waits = max(0.0, (latency + 2 + beats / bursts) / config.outstanding - beats / bursts)
-    return LOADED + latency + beats + (bursts - 1) * waits
-
-
-def store_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
-    """Likewise, a store; memory answers when all of it has come."""
-    bursts, beats = _bursts(config, groups, runs)
-    return STORED + latency + beats + (bursts - 1) * max(0.0, 2 - beats / bursts)
-
-
-def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> float:
-    """A layout of so many runs, one for each part of each stream."""
-    run = steps * gcd(stride, config.tile.lanes) + (steps % config.tile.window_depth > 0)
-    return LAID + runs * run
-
-
-def held_up(config: CoreConfig, speedup: float) -> float:
-    """Cycles that the tile waits for each cycle of a layout: a bank that is written is not read.
-
-    A fast one loses most of that bank's step; one waits for nothing if two cycles in a row take no more than it holds.
-    """
-    tile = config.tile
-    if tile.sparsity == "none":
-        return 0.0
-    return HELD_UP * min(max(speedup - tile.window_depth / 2, 0.0), 1.0) / tile.window_depth
-
-
-def block_cycles(
-    config: CoreConfig, stride: int, *, fp32: int, transposed: int, mask: int, emit: int, add: int, bias: int
-) -> float:
-    """What the output unit takes for a block: its rows, and the groups of results."""
-    lanes, parts = config.tile.lanes, config.parts("a")
-    # In a cycle goes a row to which nothing is added, or a piece of one that gets a partial sum or a bias.
-    row = max(1, config.result_cycles * (max(add, 1 - emit) + emit * bias))
-    rows = lanes * row
-    if not emit:
-        return config.parts("b") * rows
-    # A group of FP32 is written a word, or as many of its positions, at a time.
-    batches = config.fp32_groups if fp32 else 1
-    words = gcd(stride, lanes) * (1 + 2 * mask) * (1 if transposed else batches)
-    # Three rows of the next batch wait for the last word, with which the first is taken; then come the others, if any.
-    # Of one that gets both, the partial sum is there by then.
-    more = lanes // batches - 1
-    late = max(more - 2, 0) * (row - (add & bias))
-    written = batches * (words * parts + min(more, 2) + late + (fp32 & (parts > 1)))
-    # Meanwhile the next rows' biases are read, which wait for the mask.
-    read = bias * (2 * parts - add + (mask & (parts > 1)))
-    return config.parts("b") * max(rows + read, written)
-
-
-def block_cycles_of(config: CoreConfig, values: Mapping[str, int]) -> float:
-    """Likewise, of a multiply's fields."""
-    how = {name: values[name] for name in ("fp32", "transposed", "mask", "emit", "add", "bias")}
-    return block_cycles(config, values["stride"], **how)
-
-
-def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, latency: int = LATENCY) -> Timing:
-    """How long a core is thought to take for a program.
+def timing(
+    config: CoreConfig, program: Sequence[int], *, speedup: float | Paces = 1.0, latency: int = LATENCY
+) -> Timing:
+    """Estimate how long a core takes for a program.
 
     Parameters
     ----------
@@ -277,8 +252,9 @@ def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, 
         The core.
     program : sequence of int
         Legal descriptors; moves are taken for plain ones.
-    speedup : float
-        Dense steps over cycles with a schedule, as `scheduled_speedup` counts them; the dense tile's is 1.
+    speedup : float or Paces
+        Steps over cycles of the tile in all passes, steps that only fill up the last word of a stream left out; or what
+        was counted of this program's streams. The dense tile's is 1.
     latency : int
         Of memory, which gives and takes a beat a cycle.
 
@@ -293,9 +269,6 @@ def timing(config: CoreConfig, program: Sequence[int], *, speedup: float = 1.0, 
     >>> 178 < timing(CoreConfig(), program.descriptors).cycles < 300
     True
     """
-    clock = _Clock(config, speedup, latency)
-    for bits in program:
-        clock.add(bits)
-    made = clock.timing
-    made.cycles = round(clock.over)
-    return made
+    dense = config.tile.sparsity == "none"
+    paces = speedup if isinstance(speedup, Paces) and not dense else EvenPaces(config, 1.0 if dense else float(speedup))
+    return _Clock(config, program, paces, latency).run()

@@ -13,7 +13,7 @@ from ..core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
 from ..core.legal import Sequencer
 from ..core.order import races
 from ..core.spoiler import with_fields
-from ..core.timing import block_cycles_of
+from ..core.unit_cycles import block_cycles_of
 from ..core.verilated import CHANNELS, SilentMemoryError
 from .core_bench import LONGEST, Bench
 from .core_coverage import QUEUES, SILENCES, state_points

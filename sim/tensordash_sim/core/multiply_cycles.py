@@ -1,0 +1,224 @@
+"""Cycles of a multiply: the passes of the tile, the output unit behind it, and layouts that write meanwhile.
+
+Three things share the time of a multiply. The tile takes its passes one after the other. The output unit takes a block
+of sums after each, and lets the tile be two blocks ahead. A layout that writes to a bank of a stream buffer keeps the
+tile from reading that bank in the same cycle.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+
+__all__ = ["PERIODS", "LayoutWrites", "Pace", "even_losses", "layout_loss", "losses_of", "run_passes", "write_rates"]
+
+PERIODS = (1, 2, 4)
+"""Cycles from one write of a layout to the next, for all strides."""
+BLOCKS_AHEAD_CYCLES = 2
+"""Cycles from the end of a block to the tile's next last step, if two blocks wait."""
+BLOCK_CYCLES = 4
+"""Cycles from a pass's last step to the first row of its block."""
+MERGED_SHARE = 0.85
+"""Share of the cases in which the tile takes steps that a late bank held back together with those after them."""
+CROSSED_RATE = 1 / 3
+"""Cycles lost in each cycle by a dense tile while both sides are laid out: their ways of the memories differ in parity
+in every second pass, which then takes twice its cycles."""
+MIN_SPEED = 0.25
+"""Progress of a tile in a cycle in spite of all layouts."""
+EVEN_CYCLES = 512
+"""Cycles of the random pace for which `even_losses` counts."""
+
+
+class LayoutWrites(NamedTuple):
+    """Writes of a layout to its stream buffer.
+
+    Attributes
+    ----------
+    side : str
+        "a" or "b".
+    first, last : float
+        Cycles of the first and the last write.
+    period : int
+        Cycles from one write to the next.
+    """
+
+    side: str
+    first: float
+    last: float
+    period: int
+
+
+@dataclass(frozen=True)
+class Pace:
+    """What the tile takes for the streams of the row side of a multiply.
+
+    Parameters
+    ----------
+    cycles : array of float, (streams,)
+        Of each stream, if no layout writes; one entry may stand for several streams that follow each other.
+    losses : array of float, (streams, periods)
+        Cycles lost for each write of a layout during that stream, by the layout's period.
+    """
+
+    cycles: NDArray[np.float64]
+    losses: NDArray[np.float64]
+
+
+def losses_of(paces: NDArray[np.uint8], counts: NDArray[np.int64], depth: int) -> NDArray[np.float64]:
+    """Cycles that a sparse tile loses for each write of a layout.
+
+    A bank whose step is taken reads its next step; if it is written in that cycle, it is late by one. The tile takes
+    the steps before the late bank alone, and the others with those after them, or in a cycle of their own.
+
+    Parameters
+    ----------
+    paces : array of uint8, (streams, cycles)
+        Steps that are taken in each cycle if nothing is late.
+    counts : array of int, (streams,)
+        Cycles of each stream.
+    depth : int
+        Banks.
+
+    Returns
+    -------
+    array of float, (streams, periods)
+    """
+    found = [
+        MERGED_SHARE * _bank_losses(paces, counts, depth, period, True)
+        + (1 - MERGED_SHARE) * _bank_losses(paces, counts, depth, period, False)
+        for period in PERIODS
+    ]
+    return np.stack(found, axis=1)
+
+
+@lru_cache(maxsize=256)
+def _even_losses(depth: int, speedup: float) -> NDArray[np.float64]:
+    draw = np.random.default_rng(0).binomial(depth - 1, (speedup - 1) / max(1, depth - 1), (1, EVEN_CYCLES))
+    return losses_of((1 + draw).astype(np.uint8), np.array([EVEN_CYCLES]), depth)
+
+
+def even_losses(config: CoreConfig, speedup: float) -> NDArray[np.float64]:
+    """Cycles lost for each write, by period, of a tile that takes so many steps a cycle in the mean."""
+    if config.tile.sparsity == "none":
+        return np.ones((1, len(PERIODS)))
+    depth = config.tile.window_depth
+    return _even_losses(depth, round(min(max(speedup, 1.0), depth), 1))
+
+
+def layout_loss(config: CoreConfig, speedup: float, period: int) -> float:
+    """Cycles lost for each cycle of a layout that writes once in so many cycles, roughly."""
+    if config.tile.sparsity == "none" and period == 1:
+        return 0.0
+    return float(even_losses(config, speedup)[0, PERIODS.index(period)]) / period
+
+
+@njit(cache=True, nogil=True)
+def _bank_losses(paces, counts, depth, period, merged):  # type: ignore[no-untyped-def]
+    """Cycles lost for each write, stream by stream, while a layout writes to one bank after the other."""
+    losses = np.zeros(len(counts))
+    ready = np.zeros(depth)
+    head, cycle = 0, 0
+    for stream in range(len(counts)):
+        began, count, taken, left = cycle, counts[stream], 0, 0
+        steps = 0
+        for k in range(count):
+            steps += paces[stream, k]
+        k = 0
+        while taken < steps:
+            if k < count and (merged or left == 0):
+                left += paces[stream, k]
+                k += 1
+            offered = 0
+            while offered < min(left, depth) and ready[(head + offered) % depth] <= cycle:
+                offered += 1
+            for step in range(offered):
+                bank = (head + step) % depth
+                written = cycle % period == 0 and cycle // period % depth == bank
+                ready[bank] = cycle + (2 if written else 1)
+            head += offered
+            left -= offered
+            taken += offered
+            cycle += 1
+        losses[stream] = period * (cycle - began - count) / max(1, cycle - began)
+    return losses
+
+
+@njit(cache=True, nogil=True)
+def run_passes(cycles, losses, streams, opens, block, times, rates):  # type: ignore[no-untyped-def]
+    """When the tile and the output unit are done with all passes of a multiply.
+
+    `cycles` and `losses` are those of a `Pace`; `streams` the numbers of streams of side B and A; `opens` when the tile
+    and the output unit begin; `block` the output unit's cycles for a block. In the cycles from `times[k]` to
+    `times[k + 1]` layouts of each period make `rates[k]` writes a cycle.
+    """
+    now, b_streams, a_streams = opens[0], streams[0], streams[1]
+    done, before = opens[1], -np.inf
+    part, parts = 0, len(rates)
+    for stream in range(b_streams):
+        k = stream * len(cycles) // b_streams
+        for _ in range(a_streams):
+            left = cycles[k]
+            while left > 0:
+                while part < parts and times[part + 1] <= now:
+                    part += 1
+                if part == parts or now < times[part]:
+                    room, speed = (times[part] - now if part < parts else np.inf), 1.0
+                else:
+                    room, speed = times[part + 1] - now, 1.0
+                    for period in range(len(rates[part])):
+                        speed -= rates[part, period] * losses[k, period]
+                    speed = max(MIN_SPEED, speed)
+                if left <= room * speed:
+                    now += left / speed
+                    left = 0.0
+                else:
+                    now += room
+                    left -= room * speed
+            now = max(now, before - BLOCKS_AHEAD_CYCLES)
+            before = done
+            done = max(now + BLOCK_CYCLES, done) + block
+    return now, done
+
+
+def write_rates(
+    config: CoreConfig, layouts: Sequence[LayoutWrites], words: int, streams: int, begin: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Times at which layouts begin or end to write, and between two of them the writes in each cycle, by period.
+
+    A dense tile has one bank, in two memories that take turns: reads and writes of word after word collide once and then
+    pass each other by. They collide again where reads go on in the same memory, after a pass with an odd number of
+    words, and with each write of a layout that does not write in every cycle.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    layouts : sequence of LayoutWrites
+        Layouts.
+    words : int
+        Words of a stream.
+    streams : int
+        Streams of side A.
+    begin : float
+        When the multiply begins.
+    """
+    later = [each for each in layouts if each.last > begin]
+    times = sorted({time for each in later for time in (max(each.first, begin), each.last)})
+    # Of the dense tile: how often in a pass reads of a side go on in the same memory.
+    repeats = {"a": words * streams % 2 / streams, "b": words % 2 * (streams - 1) / streams}
+    rates = np.zeros((max(0, len(times) - 1), len(PERIODS)))
+    for k, (start, stop) in enumerate(pairwise(times)):
+        active = [each for each in later if each.first < stop and each.last > start]
+        for each in active:
+            dense = config.tile.sparsity == "none" and each.period == 1
+            rates[k, PERIODS.index(each.period)] += repeats[each.side] / (words + 1) if dense else 1 / each.period
+        if config.tile.sparsity == "none" and sum(each.period == 1 for each in active) == 2:
+            rates[k, 0] += CROSSED_RATE
+    return np.array(times), rates
