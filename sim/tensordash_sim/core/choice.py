@@ -7,9 +7,9 @@ from math import inf, prod
 
 from .blocking import Blocking, Slots, fitting
 from .contraction import Contraction
+from .multiply_cycles import layout_loss
 from .program import ProgramError
 from .rounds import SIDES, Round
-from .multiply_cycles import layout_loss
 from .timing import timing
 from .unit_cycles import LATENCY, block_cycles, load_cycles, store_cycles
 

@@ -120,7 +120,7 @@ def layout_loss(config: CoreConfig, speedup: float, period: int) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _bank_losses(paces, counts, depth, period, merged):  # type: ignore[no-untyped-def]
+def _bank_losses(paces, counts, depth, period, merged):
     """Cycles lost for each write, stream by stream, while a layout writes to one bank after the other."""
     losses = np.zeros(len(counts))
     ready = np.zeros(depth)
@@ -151,7 +151,7 @@ def _bank_losses(paces, counts, depth, period, merged):  # type: ignore[no-untyp
 
 
 @njit(cache=True, nogil=True)
-def run_passes(cycles, losses, streams, opens, block, times, rates):  # type: ignore[no-untyped-def]
+def run_passes(cycles, losses, streams, opens, block, times, rates):
     """When the tile and the output unit are done with all passes of a multiply.
 
     `cycles` and `losses` are those of a `Pace`; `streams` the numbers of streams of side B and A; `opens` when the tile
@@ -192,9 +192,9 @@ def write_rates(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Times at which layouts begin or end to write, and between two of them the writes in each cycle, by period.
 
-    A dense tile has one bank, in two memories that take turns: reads and writes of word after word collide once and then
-    pass each other by. They collide again where reads go on in the same memory, after a pass with an odd number of
-    words, and with each write of a layout that does not write in every cycle.
+    A dense tile has one bank, in two memories that take turns: reads and writes of word after word collide once and
+    then pass each other by. They collide again where reads go on in the same memory, after a pass with an odd number
+    of words, and with each write of a layout that does not write in every cycle.
 
     Parameters
     ----------

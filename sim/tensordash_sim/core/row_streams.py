@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -143,6 +144,9 @@ class RowStreams:
 class Paces:
     """What the tile takes for the row side's streams of each multiply of a program."""
 
+    speedup: float
+    """Dense steps over cycles of all passes."""
+
     def of(self, index: int, values: Mapping[str, int]) -> Pace:
         """Return the pace of a multiply.
 
@@ -170,13 +174,13 @@ class EvenPaces(Paces):
     def __init__(self, config: CoreConfig, speedup: float) -> None:
         self._config = config
         self._depth = config.tile.window_depth
-        self._speedup = speedup if config.tile.sparsity != "none" else 1.0
-        self._losses = even_losses(config, self._speedup)
+        self.speedup = speedup if config.tile.sparsity != "none" else 1.0
+        self._losses = even_losses(config, self.speedup)
 
     def of(self, index: int, values: Mapping[str, int]) -> Pace:
         """Return the pace of a multiply."""
         words = -(-values["steps"] // self._depth)
-        return Pace(np.array([max(float(words), values["steps"] / self._speedup)]), self._losses)
+        return Pace(np.array([max(float(words), values["steps"] / self.speedup)]), self._losses)
 
 
 @dataclass(frozen=True)
@@ -213,8 +217,8 @@ class CountedPaces(Paces):
             self._by_size[size] = _pace(alike or list(self.counted.values()), size)
         return self._by_size[size]
 
-    @property
-    def speedup(self) -> float:
+    @cached_property
+    def speedup(self) -> float:  # type: ignore[override]
         """Steps over cycles of all passes, steps that fill up the last word of a stream among them."""
         if len(self.counted) == len(self.weights):
             cycles = sum(self.weights[k] / each[0] * each[1] for k, each in self.counted.items())

@@ -109,11 +109,11 @@ class _Clock:
     def run(self) -> Timing:
         """Time all descriptors."""
         while True:
-            if any([self._advance(unit) for unit in UNITS]):
-                continue
-            if not self.begun:
-                break
-            self._finish()
+            moved = [self._advance(unit) for unit in UNITS]
+            if not any(moved):
+                if not self.begun:
+                    break
+                self._finish()
         last = len(self.decoded) - 1
         end = self._known(last) if self.done[last] is None else 0.0
         assert end is not None
@@ -269,6 +269,5 @@ def timing(
     >>> 178 < timing(CoreConfig(), program.descriptors).cycles < 300
     True
     """
-    dense = config.tile.sparsity == "none"
-    paces = speedup if isinstance(speedup, Paces) and not dense else EvenPaces(config, 1.0 if dense else float(speedup))
+    paces = speedup if isinstance(speedup, Paces) else EvenPaces(config, speedup)
     return _Clock(config, program, paces, latency).run()

@@ -1,0 +1,84 @@
+"""Cycles that are expected of a core on the emulator are those of its Verilog, nearly."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+
+from tensordash_runtime import Device, offload
+
+ROOT = Path(__file__).parents[2]
+SEEDS = range(500, 506)
+OTHERS = [pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8")]
+
+
+@pytest.fixture
+def mapper() -> Iterator[ModuleType]:
+    """The bench, which draws the layers and runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        import mapper
+
+        yield mapper
+
+
+@pytest.mark.parametrize("shape", [(96, 24, 128), (64, 3, 160), (1, 300, 200)])
+def test_rectangular_products(shape: tuple[int, int, int]) -> None:
+    """Steps that fill up a short stream's last word are zeros, which the tile skips."""
+    torch.manual_seed(0)
+    n, k, m = shape
+    a, b = torch.randn(n, k).half(), torch.randn(k, m).half()
+    cycles = {}
+    for backend in ("emulator", "verilator"):
+        with Device("core", backend) as device, offload(device) as run:
+            a @ b
+        cycles[backend] = run.to_json()["contractions"][0]["cycles"]
+    assert cycles["emulator"] == pytest.approx(cycles["verilator"], rel=0.05)
+
+
+@pytest.mark.parametrize(
+    "preset",
+    ["core", *(pytest.param(name, marks=pytest.mark.slow) for name in ("core-dense", "core-wide", "core-fp8"))],
+)
+def test_random_layers(mapper: ModuleType, preset: str) -> None:
+    """A handful of the bench's layers, smaller ones: each within 5%, or 100 cycles where it takes fewer than 2,000."""
+    comparison = mapper.Comparison(preset)
+    found = [comparison.layer(seed, 0.2) for seed in SEEDS]
+    for each in found:
+        for name in mapper.ESTIMATES:
+            assert each[name] == pytest.approx(each["cycles"], rel=mapper.WORST_GOAL, abs=100), each
+    document = mapper.summary(found)
+    assert document["layers"] == len(SEEDS)
+    assert document["expected"]["median_error"] < 2 * mapper.MEDIAN_GOAL, found
+
+
+def test_summary_says_whether_goals_are_met(mapper: ModuleType) -> None:
+    layers = [{"expected_error": error, "estimate_error": -error} for error in (0.001, 0.02, 0.06)]
+    for name in mapper.ESTIMATES:
+        assert mapper.summary(layers)[name] == {
+            "median_error": 0.02,
+            "worst_error": 0.06,
+            "median_goal_met": False,
+            "worst_goal_met": False,
+        }
+        assert mapper.summary(layers[:1])[name]["worst_goal_met"]
+
+
+def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    from tensordash_runtime import expected
+
+    a, b = torch.randn(16, 64).half(), torch.randn(64, 16).half()
+    a[torch.rand(a.shape) < 0.7] = 0
+    cycles = []
+    for most in (expected.MAX_MASK_BYTES, 0):
+        monkeypatch.setattr(expected, "MAX_MASK_BYTES", most)
+        with Device("core") as device, offload(device) as run:
+            for _ in range(3):
+                a @ b
+        assert device.expectations is not None
+        assert len(device.expectations._masks) == (3 if most else 0)
+        cycles.append([each["cycles"] for each in run.to_json()["contractions"]])
+        assert not device.expectations._masks
+    assert cycles[0] == cycles[1]
