@@ -130,8 +130,8 @@ the last kind."""
 def _geometry(random: Random, kind: str, scale: float) -> Geometry:
     share = scale / (DEPTHWISE_SHARE if kind == "depthwise convolution" else 1)
     while True:
-        geometry = KINDS[kind](random)
         try:
+            geometry = KINDS[kind](random)
             Layer.of(geometry)
         except ValueError:
             continue  # the kernel is larger than what there is

@@ -14,7 +14,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.images import FLOATS
+from tensordash_sim.core.images import FLOATS, layer_values
 from tensordash_sim.core.layer import OPERANDS
 from tensordash_sim.core.rounding import MAX_SEED
 from tensordash_sim.lowering import Geometry, MatrixProduct

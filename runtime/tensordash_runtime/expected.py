@@ -51,8 +51,8 @@ class Expectations:
         self._made: dict[Work, tuple[Contraction, Blocking, Program]] = {}
         self._times: dict[tuple[Work, float], Timing] = {}
         self._counted: dict[tuple[Work, int], int] = {}
-        self._cycles: dict[int, int] = {}
-        self._masks: dict[int, tuple[Work, NDArray[np.uint8]]] = {}
+        self._cycles: dict[tuple[int, Work], int] = {}
+        self._masks: dict[tuple[int, Work], NDArray[np.uint8]] = {}
         self._mask_bytes = 0
         self._streams = lru_cache(maxsize=32)(self._row_streams)
         self._dense: dict[Work, int] = {}
@@ -77,35 +77,35 @@ class Expectations:
         """With a tile that is so much faster than the dense one."""
         return self.times(work, speedup).cycles
 
-    def observe(self, number: int, work: Work, non_zeros: NDArray[np.bool_]) -> None:
+    def observe(self, executed: Executed, non_zeros: NDArray[np.bool_]) -> None:
         """Keep where the row side of an operation is not zero, until its cycles are asked for.
 
         Parameters
         ----------
-        number : int
-            The operation's number on its device.
-        work : Work
+        executed : Executed
             The operation.
         non_zeros : array of bool
             Where the operand is not zero, as its layer has it.
         """
         packed = np.packbits(non_zeros)
-        self._masks[number] = work, packed
+        self._masks[executed.number, executed.work] = packed
         self._mask_bytes += packed.size
         while self._mask_bytes > MAX_MASK_BYTES:
             self._count(next(iter(self._masks)))
 
     def cycles_of(self, executed: Executed) -> int:
         """Return what an operation that was executed should take; its own zeros are counted if they were observed."""
-        if executed.number in self._masks:
-            self._count(executed.number)
-        if executed.number in self._cycles:
-            return self._cycles[executed.number]
+        key = executed.number, executed.work
+        if key in self._masks:
+            self._count(key)
+        if key in self._cycles:
+            return self._cycles[key]
         return self.cycles(executed.work, executed.speedup)
 
-    def _count(self, number: int) -> None:
+    def _count(self, operation: tuple[int, Work]) -> None:
         """Count the tile's cycles for the streams of the operation's program."""
-        work, packed = self._masks.pop(number)
+        _, work = operation
+        packed = self._masks.pop(operation)
         self._mask_bytes -= packed.size
         layer = work.layer
         non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(work.rows))).astype(np.bool_)
@@ -114,7 +114,7 @@ class Expectations:
         if key not in self._counted:
             *_, program = self.made(work)
             self._counted[key] = timing(self._config, program.descriptors, speedup=paces).cycles
-        self._cycles[number] = self._counted[key]
+        self._cycles[operation] = self._counted[key]
 
     def _row_streams(self, work: Work) -> RowStreams:
         contraction, _, program = self.made(work)

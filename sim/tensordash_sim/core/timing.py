@@ -29,11 +29,9 @@ from .unit_cycles import (
 
 __all__ = ["Timing", "timing"]
 
-FETCHES = 2
-"""Descriptors whose fetches are under way at once."""
 MIN_FETCH_BEATS = 4
 """Fewest cycles from one fetch to the next."""
-FETCH_CYCLES = 2
+FETCH_CYCLES = 4
 """Cycles of a fetch beside memory's latency and its beats."""
 OFFER_CYCLES = 5
 """Cycles from a descriptor's fetch, or from the end of the unit's last descriptor, until the unit is offered it."""
@@ -164,20 +162,19 @@ class _Clock:
         window, beats = self.config.window, max(MIN_FETCH_BEATS, BITS // self.config.axi_bits)
         while len(self.came) <= index:
             place = len(self.came)
+            over = self._over(place - window) if place >= window else 0.0
+            if over is None:
+                return None
             asked = self.asked + beats
-            if place >= FETCHES:
-                asked = max(asked, self.came[place - FETCHES])
-            if place >= window:
-                over = self._over(place - window)
-                if over is None:
-                    return None
-                asked = max(asked, over)
+            if place >= self.config.prefetch:  # its place in the queue is free
+                asked = max(asked, self.came[place - self.config.prefetch])
             self.asked = asked
             wait = float(self.latency)
             for begin, end, on_way in self.loads:
                 if begin <= asked < end:
                     wait = max(wait, min(end - asked, on_way))
-            self.came.append(asked + wait + beats)
+            before = self.came[-1] if self.came else 0.0
+            self.came.append(max(asked + wait + beats, over, before + beats))
         return self.came[index] + FETCH_CYCLES
 
     def _begin(self, unit: str, index: int, known: float, givers: Sequence[str]) -> float:

@@ -165,8 +165,8 @@ def test_a_sample_of_streams_stands_for_all():
     every = scheduled_paces(config, program, image.memory)
     groups = len(image.memory.bytes) // config.group_bytes
     found = np.frombuffer(image.memory.bytes, "<u2")[: groups * 16].reshape(groups, 16) & 0x7FFF != 0
-    some = RowStreams(config, program, 0, 40).paces(found)
-    assert len(some.counted) == 40 < len(every.counted)
+    some = RowStreams(config, program, 0, 24).paces(found)
+    assert 10 < len(some.counted) <= 24 < len(every.counted)
     assert some.speedup == pytest.approx(every.speedup, rel=0.05)
     cycles = [timing(config, program, speedup=paces).cycles for paces in (some, every)]
     assert cycles[0] == pytest.approx(cycles[1], rel=0.05)
