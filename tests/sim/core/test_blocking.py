@@ -1,5 +1,6 @@
 """Places of tensors in a part of the buffer: none is lost, and none shares a place with another."""
 
+from copy import deepcopy
 from random import Random
 
 import pytest
@@ -19,7 +20,10 @@ def test_tensors_that_stay_do_not_meet(seed: int) -> None:
         place = range(at, at + size)
         assert new
         assert 5 <= at <= at + size <= 29
-        held = {other: there for other, there in held.items() if not set(there) & set(place)}
+        gone = {other: there for other, there in held.items() if set(there) & set(place)}
+        for other, there in gone.items():
+            assert deepcopy(slots).place(other, len(there))[1], f"{other} shares a place with {key}"
+        held = {other: there for other, there in held.items() if other not in gone}
         held[key] = place
         for other, there in list(held.items()):
             assert slots.place(other, len(there)) == (there.start, False), f"{other} of {held} is gone"
