@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from mapper_layers import random_operation
+from mapper_layers import random_operation  # type: ignore[import-not-found]  # beside this script
 from rich.console import Console
 
 from tensordash.configuration.core_config import CoreConfig

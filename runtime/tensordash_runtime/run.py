@@ -72,8 +72,9 @@ class Run:
         if expected is None:
             return checks + round(executed.dense / speedup)
         if executed.cycles is None:
-            own = speedup == executed.speedup
-            return checks + (expected.cycles_of(executed) if own else expected.cycles(executed.work, speedup))
+            if speedup == executed.speedup:
+                return checks + expected.cycles_of(executed)
+            return checks + expected.cycles(executed.work, speedup)
         if speedup == executed.flushed_speedup:
             return checks + executed.cycles
         own, skipped = (expected.cycles(executed.work, each) for each in (speedup, executed.flushed_speedup))

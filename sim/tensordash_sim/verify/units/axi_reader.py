@@ -163,8 +163,8 @@ async def bounds_are_kept(dut, latency: int, pause: float) -> None:
                 requests.pop(0)
             if pins.read("beats_valid") and pins.read("beats_ready"):
                 assert expected, "a beat that nobody may read"
-                data = expected.pop(0)
-                assert data is None or pins.read("beats_payload") == data
+                beat_data = expected.pop(0)
+                assert beat_data is None or pins.read("beats_payload") == beat_data
             quiet = quiet + 1 if pins.read("idle") and (outside or not (requests or shown)) else 0
             await pins.tick()
             assert pins.cycle - began < 60_000, "it hangs"

@@ -220,7 +220,7 @@ async def whole_buffer(dut) -> None:
     random = Random(f"{current_job().seed} whole buffer")
     content, expected = Memory(size), Memory(size)
     golden = GoldenCore(config, expected)
-    values = np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype) | 1
+    values = np.bitwise_or(np.frombuffer(random.randbytes(golden.buffer.nbytes), golden.buffer.dtype), 1)
     golden.buffer[:] = values.reshape(golden.buffer.shape)
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, writes=True, latency=(0, 0), pause=0.0)
     command = CommandPort(pins, random)
