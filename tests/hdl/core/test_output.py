@@ -44,6 +44,11 @@ def test_ends_of_counts():
     assert run("usual", test="ends_of_counts") == []
 
 
+@pytest.mark.slow  # part of test_passes; the quickest check for a fault there
+def test_ends_of_formats():
+    assert run("usual", test="ends_of_formats") == []
+
+
 def test_ends_of_fields():
     """Of a core with room for more than 64 streams, too."""
     assert run("many streams", test="ends_of_fields", effort=1) == []

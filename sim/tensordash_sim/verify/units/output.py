@@ -346,6 +346,8 @@ async def ends_of_formats(dut) -> None:
         fields = {"a_streams": 2, "b_streams": 2, "steps": 2, "stride": 1, "x_size": 1 << 12, "seed": turn + 1}
         fields |= {"x_3": bench.config.tile.lanes, "scale": max(-128, min(scale, 127)), "emit": 1}
         await bench.execute({**fields, "fp32": turn % 2, "transposed": turn // 2 % 2}, 0.2)
+    for scale in (-128, -127, 126, 127):
+        await bench.execute({**fields, "fp32": 1, "scale": scale}, 0.0)
 
 
 @cocotb.test()
