@@ -163,7 +163,8 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     chip = ChipConfig.load(arguments["chip"]) if arguments["chip"] is not None else ChipConfig()
     if arguments["csv_file"] is not None:
         writable(arguments["csv_file"], "--csv")
-    writable_folder(arguments["output"], "--output")
+    if keeps:
+        writable_folder(arguments["output"], "--output")
     how = {name: arguments[name] for name in ("side", "row_order", "join_samples")}
     machine = Machine(config, chip, **how)
     trace = Trace.open(path)

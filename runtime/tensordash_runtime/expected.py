@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache
-from math import log, prod
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,6 @@ __all__ = ["Expectations"]
 
 SAMPLED_STREAMS = 512
 """Streams of the row side of an operation that are counted at most."""
-SPEEDUP_STEP = 0.005
-"""Relative difference of speedups below which an operation takes as long, and is estimated once."""
 MAX_MASK_BYTES = 1 << 26
 """Memory for where operands are not zero, until the cycles of their operations are asked for."""
 
@@ -50,7 +48,6 @@ class Expectations:
         self._config = config
         self._made: dict[Work, tuple[Contraction, Blocking, Program]] = {}
         self._times: dict[tuple[Work, float], Timing] = {}
-        self._counted: dict[tuple[Work, int], int] = {}
         self._cycles: dict[tuple[int, Work], int] = {}
         self._masks: dict[tuple[int, Work], NDArray[np.uint8]] = {}
         self._mask_bytes = 0
@@ -110,11 +107,8 @@ class Expectations:
         layer = work.layer
         non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(work.rows))).astype(np.bool_)
         paces = self._streams(work).paces(non_zero_groups(self._config, layer, work.rows, non_zeros))
-        key = work, round(log(paces.speedup) / SPEEDUP_STEP)
-        if key not in self._counted:
-            *_, program = self.made(work)
-            self._counted[key] = timing(self._config, program.descriptors, speedup=paces).cycles
-        self._cycles[operation] = self._counted[key]
+        *_, program = self.made(work)
+        self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
     def _row_streams(self, work: Work) -> RowStreams:
         contraction, _, program = self.made(work)

@@ -40,7 +40,7 @@ def every_numerics(config: TileConfig) -> list[TileConfig]:
 
     >>> tiles = every_numerics(TileConfig())
     >>> len(tiles), [tile.accumulator for tile in tiles if tile.format == "int8"]
-    (39, ['exact'])
+    (45, ['exact'])
     >>> str(every_numerics(TileConfig(accumulator={"fused": 40}))[-1].accumulator)
     'fused 40, zero'
     """

@@ -66,6 +66,7 @@ UNUSED = {
     "moves_*": "What would move beyond the end does not.",
     **dict.fromkeys(("first_araddr", "second_araddr"), "A burst begins with a beat: lower bits are always zero."),
     "placed_*": "What of a number lies below a sum's least bit, or above its highest.",
+    **dict.fromkeys(("bounds_base", "bounds_limit"), "Bounds are pages: the lowest bits of an address do not matter."),
     "queue_base": "The ring of descriptors begins at a multiple of 64.",
     "ahead": "The last bank is before no head.",
     "read_data": "The sign of a mask's value does not matter.",

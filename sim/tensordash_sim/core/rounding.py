@@ -84,7 +84,7 @@ def stochastic(descriptors: Sequence[int], seed: int, operation: int = 0) -> lis
     >>> from tensordash_sim.core.program import Program
     >>> program = Program()
     >>> _ = program.add("multiply", steps=4, a_streams=1, b_streams=1, emit=1, x_size=4)
-    >>> decode(stochastic(program.descriptors, 1)[0])[1]["seed"] == multiply_seeds(1, 0, 1)[0]
+    >>> decode(stochastic(program.descriptors, 1)[0])[1]["seed"] == int(multiply_seeds(1, 0, 1)[0])
     True
     """
     seeds = multiply_seeds(seed, operation, len(descriptors)).tolist()

@@ -8,11 +8,12 @@ from tensordash.movers.axi_writer import AxiWriter
 from tensordash_sim.verify.unit_run import run_unit
 
 CONFIGS = {
-    "default": CoreConfig(),
+    "default": CoreConfig.from_toml("[core]\noutstanding = 16"),
+    "many reads": CoreConfig(),
     "narrow": CoreConfig.from_toml("[core]\naxi_bits = 32\noutstanding = 1"),
     "wide": CoreConfig.from_toml("[tile]\nlanes = 8\nrows = 8\ncolumns = 8\n[core]\naxi_bits = 512\noutstanding = 3"),
 }
-BURST = {"default": 32, "narrow": 256, "wide": 4}
+BURST = {"default": 32, "many reads": 32, "narrow": 256, "wide": 4}
 
 
 def reader(name: str) -> AxiReader:

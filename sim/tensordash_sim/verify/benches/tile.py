@@ -460,6 +460,7 @@ async def special_results(dut) -> None:
         risen += seen.result_non_finite
         assert lockstep.pins.cycle < 4000
     assert risen > (len(ports) > 1)
+    await lockstep.cycle(clear=True)  # a flag of the last result may stand until its end
     lockstep.feed([port[-2:] for port in a], [port[-2:] for port in b], c[-2:])
     while len(lockstep.results) < lockstep.due:
         assert not (await lockstep.cycle(clear=True)).result_non_finite

@@ -107,7 +107,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             assert memory.idle
         await pins.tick()
     assert done > cycles / 40
-    assert idled
+    assert idled or config.outstanding * job.options["burst"] > cycles, "no halt came to its end"
 
 
 @cocotb.test()
