@@ -48,9 +48,9 @@ def shuffled(text: str, seed: int) -> str:
     wires = sorted(set(re.findall(r"\b_\d+_\b", text)))
     names = dict(zip(wires, draw.sample(wires, len(wires)), strict=True))
     text = re.sub(r"\b_\d+_\b", lambda found: names[found[0]], text)
-    assigns = re.findall(r"^  assign .*\n", text, re.MULTILINE)
+    assigns = re.findall(r"^  assign [^;]*;\n", text, re.MULTILINE)
     order = iter(draw.sample(assigns, len(assigns)))
-    return re.sub(r"^  assign .*\n", lambda found: next(order), text, flags=re.MULTILINE)
+    return re.sub(r"^  assign [^;]*;\n", lambda found: next(order), text, flags=re.MULTILINE)
 
 
 def test_one_text_for_one_module():
