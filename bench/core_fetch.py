@@ -3,8 +3,8 @@
     python bench/core_fetch.py          # a table, and whether the goals are met
     python bench/core_fetch.py --json
 
-The descriptors are layouts of one step, by turns of both sides: two units at work limit them to 8.5 cycles each, so
-what latency adds is the figure to read. The load is 512 runs of one group, against the same groups in one run.
+The descriptors are layouts of one step, alternately of both sides. Two units at work limit them to 8.5 cycles each;
+compare the rows to read what latency adds. The load is 512 runs of one group, against the same groups in one run.
 """
 
 import argparse
@@ -28,7 +28,7 @@ MAX_LOAD_RATIO = 1.3
 
 
 def layouts(count: int) -> Program:
-    """Layouts of one step, by turns of both sides."""
+    """Layouts of one step, alternately of both sides."""
     program = Program()
     for number in range(count):
         program.add(("layout_a", "layout_b")[number % 2], address=0, x_size=4, steps=1, streams=1)
@@ -37,7 +37,7 @@ def layouts(count: int) -> Program:
 
 
 def load(runs: int) -> Program:
-    """A load of `GROUPS` groups in so many runs that are apart in memory."""
+    """A load of `GROUPS` groups in runs that are apart in memory."""
     program = Program()
     program.add("load", memory=0, address=0, count_0=GROUPS // runs, count_1=runs, stride_1=2 * GROUPS // runs)
     program.add("end")

@@ -1,4 +1,4 @@
-"""How well a core's cycles are known beforehand: estimates against the Verilog on random layers.
+"""Accuracy of estimated cycles of a core: estimates against the Verilog on random layers.
 
     python bench/mapper.py                                      # 200 layers: minutes
     python bench/mapper.py --layers 20                          # fewer
@@ -35,7 +35,7 @@ from tensordash_sim.core.timing import timing
 
 PRESETS = ("core", "core-dense", "core-wide", "core-fp8")
 MIN_CYCLES = 3000
-"""Cycles: what takes fewer is drawn again."""
+"""Fewest cycles of a layer; the bench draws a layer with fewer again."""
 MEDIAN_GOAL = 0.01
 """Median relative error of a preset's estimates."""
 WORST_GOAL = 0.05

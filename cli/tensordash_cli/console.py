@@ -87,7 +87,7 @@ def any_config_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def core_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """As `config_options`, of a core: the command gets `config: CoreConfig`."""
+    """Add `config_options` for a core: the command gets `config: CoreConfig`."""
     return _with_config(command, _chosen_core, ("core",), default="core")
 
 
@@ -238,7 +238,7 @@ def writable_folder(path: Path, option: str) -> Path:
 
 
 def _require_writable(folder: Path, path: Path, option: str) -> None:
-    """Make a folder in an existing one and remove it: permissions alone do not tell, for root has all of them."""
+    """Make a folder in an existing one and remove it: permissions alone do not show it, because root has all of them."""
     try:
         before = folder.stat()
         with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-"):

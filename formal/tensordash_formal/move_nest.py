@@ -56,7 +56,7 @@ class MoveNest(GivenDescriptor):
         bits = self.places_bits = config.address_bits - self.shift
         self.runs, self.over = Signal(name="nest_runs"), Signal(name="over")
         self.turns = [Signal(16, name=f"turns_{k}") for k in LOOPS]
-        # One stride from where a run may be does not leave these.
+        # One stride from any legal place of a run stays within this range.
         self.places = [Signal(signed(max(bits, WORD) + 2), name=f"place_{k}") for k in LOOPS]
         self.outside, self.gone = Signal(name="nest_outside"), Signal(name="nest_gone")
         m.d.comb += self.outside.eq(self.places[0][bits:].any())

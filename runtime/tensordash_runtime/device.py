@@ -85,7 +85,7 @@ class Device:
     scaling : str or mapping of str to int
         As given.
     operations : int
-        How many there were: the number of the next one, from which stochastic rounding draws.
+        Operations so far: the number of the next one, which stochastic rounding uses.
 
     Raises
     ------
@@ -302,7 +302,7 @@ class Device:
         mask: Any = None,
         row_side: str | None = None,
     ) -> Done:
-        """One of the three operations of a layer, and how it went.
+        """Run one of the three operations of a layer; return its result and a record.
 
         The row side skips zeros. Where results do not depend on the side, the operand with which the tile takes fewer
         cycles is there. Otherwise it is the gradient, or A in AxW; if the sides have different formats, the gradient

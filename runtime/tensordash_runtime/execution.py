@@ -44,7 +44,7 @@ def operand_types(tile: TileConfig) -> tuple[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """An operation of a layer, and how a device does it.
+    """An operation of a layer and the settings of the device that runs it.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ class Execution:
         return made
 
     def _quantise(self, operands: Mapping[str, Operand], rows: str) -> dict[str, RoundedOperand]:
-        """Operands of a tile with scales, which quantises them; here it is counted what becomes zero."""
+        """Operands of a tile with scales, which the job quantises; count the values that become zero."""
         finite = {
             name: np.where(np.isfinite(each.array), each.array, np.float32(0)) if each.non_finite else each.array
             for name, each in operands.items()

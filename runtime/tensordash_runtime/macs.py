@@ -43,7 +43,7 @@ def count_macs(call: Call) -> int | None:
 
 
 def _product(begin: int) -> Callable[[Call], int]:
-    """Of a matrix product whose factors begin at an argument."""
+    """Count a matrix product whose factors begin at an argument."""
 
     def count(call: Call) -> int:
         left, right = call.args[begin : begin + 2]
@@ -148,7 +148,7 @@ def _embedding_bag(call: Call) -> int:
 
 
 def _distances(call: Call) -> int:
-    """Of all pairs of rows; a gradient comes before the two tensors that have them."""
+    """Count all pairs of rows; a gradient comes before the two tensors that have them."""
     first = int("backward" in call.name)
     x, y = call.tensors[first : first + 2]
     batch = prod(torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]))
@@ -169,7 +169,7 @@ def _registered(call: Call) -> int | None:
 
 
 def _from_shapes(call: Call) -> int | None:
-    """Of ``x[..., k]`` and ``y`` that make ``z[..., m]``, where y has k rows and m columns, or the reverse."""
+    """Count ``x[..., k]`` and ``y`` that make ``z[..., m]``, where y has k rows and m columns, or the reverse."""
     result = _result(call)
     for x in call.tensors:
         for y in call.tensors:

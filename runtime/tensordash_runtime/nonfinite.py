@@ -1,7 +1,7 @@
 """Infinities and NaN in operands: results as PyTorch defines them, whichever operand's zeros the tile skips.
 
 The tile skips zeros of the row side, so that zero times infinity would be NaN on one side and nothing on the other.
-The device therefore computes with zeros in place of non-finite values, and further products of zeros and ones say which
+The device therefore computes with zeros in place of non-finite values, and further products of zeros and ones show which
 results non-finite values reach: they become infinities of one sign, or NaN.
 """
 
@@ -33,7 +33,7 @@ def non_finite_results(
     numbers: Mapping[str, NDArray[np.float32]],
     multiply: Multiply,
 ) -> NDArray[np.float32]:
-    """What non-finite values of operands make of results.
+    """Find the results that non-finite values of operands reach.
 
     A result is NaN if one of its products has a NaN, or an infinity and a zero, or if there are infinities of both
     signs. Otherwise it is an infinity if one of its products is. Spatial padding is zeros. On a tile with scales each

@@ -27,7 +27,7 @@ SCALINGS = ("auto", "none")
 MAX_POWER = 512
 """Bound of an explicit power of two: twice what any float32 value needs."""
 MAX_PRODUCT_EXPONENT = 16
-"""Automatic scaling keeps values of formats with FP32's exponents below this power of two."""
+"""Automatic scaling keeps values of formats with FP32's exponents at or below this power of two."""
 _FORMATS = {FLOAT32: FP32} | {kind: FORMATS[name] for name, kind in FLOATS.items()}
 
 
@@ -45,7 +45,7 @@ class Rounding:
         Other values that rounding made zero.
     saturated : int, optional
         Finite values that rounding made infinite, NaN or, in a format without either, the largest number. None for
-        formats with scales, which are not examined for it.
+        formats with scales, whose saturation is not counted.
     non_finite : int
         Infinities and NaN that the tensor has itself.
     exponent : int
@@ -72,7 +72,7 @@ class Rounding:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundedOperand:
-    """What a job takes of an operand.
+    """An operand as a job takes it.
 
     Attributes
     ----------
@@ -222,7 +222,7 @@ def scanned(bits: NDArray, fmt: FloatFormat) -> tuple[int, int, int]:
 
 
 def scaling_limit(tile: TileConfig, reduced: int) -> int:
-    """The power of two that automatically scaled values stay below, so that sums stay within the accumulator's range.
+    """The power of two that bounds automatically scaled values, so that sums stay within the accumulator's range.
 
     Parameters
     ----------

@@ -84,12 +84,12 @@ class Totals:
     Attributes
     ----------
     contractions, macs : int
-        How many, and their multiplications.
+        The number of contractions, and their multiplications.
     cycles, dense_cycles : int
-        Measured, or as expected; and what the dense core is expected to take. Only zeros that the tensors have
-        themselves are skipped.
+        Of the core, measured or expected; and of the dense core, expected. The core skips only zeros that the tensors
+        have themselves.
     tile_cycles, dense_tile_cycles : int
-        Of a tile and of the dense tile that never wait, as the cycle simulator counts them; likewise.
+        Of a tile and of the dense tile that never wait, as the cycle simulator counts them for the same zeros.
     flushed_cycles, flushed_tile_cycles : int
         Of core and tile that skip the zeros that rounding made, too, as the device does.
     traffic : int
@@ -125,13 +125,13 @@ class Totals:
 
     @property
     def share(self) -> float | None:
-        """Of all multiplications, those that ran on the device; None if some of the others are not known."""
+        """Share of all multiplications that ran on the device; None if some of the others are not known."""
         every = self.macs + self.missed_macs
         return None if self.unknown else self.macs / every if every else 1.0
 
     @property
     def speedup(self) -> float:
-        """Of the core over the dense core, by the tensors' own zeros."""
+        """Speedup of the core over the dense core for the tensors' own zeros."""
         return _ratio(self.dense_cycles, self.cycles)
 
     @property
@@ -141,12 +141,12 @@ class Totals:
 
     @property
     def flushed_speedup(self) -> float:
-        """Of the core over the dense core, with the zeros that rounding made."""
+        """Speedup of the core over the dense core, with the zeros that rounding made."""
         return _ratio(self.dense_cycles, self.flushed_cycles)
 
     @property
     def flushed_tile_speedup(self) -> float:
-        """Of the tile over the dense tile, with the zeros that rounding made."""
+        """Speedup of the tile over the dense tile, with the zeros that rounding made."""
         return _ratio(self.dense_tile_cycles, self.flushed_tile_cycles)
 
     def to_json(self) -> dict[str, Any]:

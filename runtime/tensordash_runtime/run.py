@@ -66,7 +66,7 @@ class Run:
         return self._core_cycles(each.executed, each.executed.flushed_speedup)
 
     def _core_cycles(self, executed: Executed, speedup: float) -> int:
-        """Cycles of a contraction and its checks, if skipping gains so much in the tile."""
+        """Cycles of a contraction and its checks for a given speedup of the tile."""
         expected = self.device.expectations
         checks = sum(self._core_cycles(check, check.speedup) for check in executed.checks)
         if expected is None:
@@ -131,7 +131,7 @@ class Run:
 
     @property
     def share(self) -> float | None:
-        """Of all multiplications, those on the device; None if some of those elsewhere are not known."""
+        """Share of all multiplications that ran on the device; None if some of those elsewhere are not known."""
         every = self._macs + self._missed_macs
         return None if self._unknown else self._macs / every if every else 1.0
 
@@ -139,7 +139,7 @@ class Run:
     def summary(self) -> str:
         """What share of the multiplications ran on the device, in a sentence."""
         every = self._macs + self._missed_macs
-        permille = 1000 * self._macs // every if every else 1000  # rounded down: 100% means all
+        permille = 1000 * self._macs // every if every else 1000  # Rounding down keeps 100% for runs that miss nothing.
         share = "100%" if permille == 1000 else f"{permille / 10:.1f}%"
         known = f"{share} of {_in_words(every)} MACs ran on {self.device.name} ({self.device.backend})"
         if not self._unknown:

@@ -91,7 +91,7 @@ def chosen_rows(
     possible: list[str],
     non_zeros: Mapping[str, NDArray[np.bool_]],
 ) -> tuple[str, Counted]:
-    """The operand with which the tile takes the fewest cycles; with as many, the one with more zeros, or the first.
+    """The operand with which the tile takes the fewest cycles; in a tie, the one with more zeros, or the first.
 
     Parameters
     ----------

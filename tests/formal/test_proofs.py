@@ -63,7 +63,7 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
 ]
-# Of a tile with scales, the proofs that know of scales.
+# For a tile with scales, only the proofs that have scales.
 CASES += [
     pytest.param(proof, ODD_TILES["with-scales"], id=f"{proof.name}-with-scales")
     for proof in PROOFS

@@ -1,4 +1,4 @@
-"""Cycles that are expected of a core on the emulator are those of its Verilog, nearly."""
+"""Cycles that the emulator expects of a core are nearly those of its Verilog."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -110,7 +110,7 @@ def opaque_mm(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 @torch.library.custom_op("tensordash_tests::opaque_gemm", mutates_args=())
 def opaque_gemm(x: torch.Tensor) -> torch.Tensor:
-    """One whose shapes tell nothing."""
+    """An operation whose shapes are not those of a product."""
     return torch.from_numpy((x.numpy() @ x.numpy().T).sum(0))
 
 

@@ -23,7 +23,7 @@ __all__ = ["PROOF"]
 RING = 15
 """The largest ring's places, as a logarithm to base 2."""
 PREFETCH = 4
-"""Places of the FIFO: a model of the presets' 32 takes too long to prove."""
+"""Places of the FIFO in the model: a proof with the presets' 32 takes too long."""
 
 
 class WatchedDescriptor(Elaboratable):
@@ -64,7 +64,7 @@ class Fetching(Harness):
 
     The ring stays in place. `tail` grows and is never more than the largest ring ahead of what was passed on. Memory
     keeps the rules of AXI4, except that a beat need not stay until it is taken. Data come in the order of the reads.
-    The descriptor in one place of the FIFO, which may be any, is compared bit by bit.
+    The proof compares the descriptor in one arbitrary place of the FIFO bit by bit.
 
     Source: docs/core.md, "Registers" (a program's life, `busy`); the docstring of `CommandQueue`.
     """
@@ -85,7 +85,7 @@ class Fetching(Harness):
                 (self.assume if rule.side == "slave" else self.lemma)(getattr(self.rules.holds, rule.name))
         self.base, self.size = self.constant(config.address_bits, "ring_base"), self.constant(4, "ring_size")
         self.drive(dut.queue_base, self.base)
-        # Bounds are of the proof `core_axi`; here no descriptor is refused.
+        # The proof `core_axi` covers bounds; here the queue refuses no descriptor.
         pages = config.address_bits - PAGE_BITS
         self.drive(dut.bounds, Const(-1, 2 * pages + 1) << pages + 1)
         self.drive(dut.queue_size, self.size)
@@ -204,7 +204,7 @@ class Fetching(Harness):
         self.claim("not_busy_otherwise", ~dut.busy, when=~begun & ~waiting & ~self.halted & ~dut.halt)
 
     def _follow_requests(self) -> None:
-        """What makes it inductive: the registers of requests are those beside it."""
+        """Lemmas for the induction: the registers of requests equal the proof's own."""
         dut, config, on_way, rules = self.dut, self.config, self.on_way, self.rules
         left = self.probe("reader.left", dut.beats.bit_length())
         chosen = self.probe("asked", 32)  # those that the reader was asked for
@@ -367,7 +367,7 @@ def _asks_twice(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _idle_between_descriptors(m: Module, sound: Any, outer: Any) -> None:
-    """As the core was once: nothing on the bus and nothing in the sequencer, while a descriptor waits in the queue."""
+    """Make `busy` low while a descriptor waits in the queue, with nothing on the bus and nothing in the sequencer."""
     passed = Signal(34)
     m.d.sync += passed.eq(passed + (outer.descriptors.valid & outer.descriptors.ready))
     waits = outer.enable & (outer.head != outer.tail)

@@ -60,7 +60,7 @@ def _loses(port: str, bit: int) -> Fault:
         event = getattr(outer, port)
         before = Signal()
         m.d.sync += before.eq(event)
-        # An error stands: what is lost is its first cycle, and its second is no event any more.
+        # `error` stays high, and only its first cycle is an event: the variant loses that cycle.
         lost = clears & ones[bit] & ~before
         m.d.comb += getattr(sound, port).eq(event & ~lost)
 

@@ -31,8 +31,8 @@ class Store(Block):
     it is dropped, and read again. A run that goes beyond the buffer's end is not written, and ends the move. So does a
     burst outside of the bounds; the unit then takes no descriptor until a reset.
 
-    Of a compressed move nobody knows how long it becomes, but no group takes less than its mask: so many beats are sure
-    that bursts are asked for before their data are there. Towards the end they become shorter, down to what a group
+    The length of a compressed move is unknown before its end, but no group takes less than its mask. The unit asks for
+    bursts of that many beats before their data are there. Towards the end they become shorter, down to what a group
     that is there makes. Entries of the table are bursts of one beat in between; until then nothing else is asked for.
 
     Timing: a plain move asks for its first run two cycles after its descriptor is there, then for a run in each cycle;

@@ -260,7 +260,7 @@ class GoldenCore:
             self._require_allowed((address, count * self.config.group_bytes))
 
     def _see_range(self, values: Mapping[str, int]) -> None:
-        """A compressed move beyond the buffer: what it does besides is not defined."""
+        """A compressed move beyond the buffer: its other effects are undefined."""
         if values["address"] + values["count_0"] > len(self.buffer):
             raise CoreFailure("range")
 

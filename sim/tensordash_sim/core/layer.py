@@ -92,7 +92,7 @@ class Layer:
     dilation : int or (int, int)
         Positions from one tap to the next.
     products : int
-        Layers like this, independent of each other, whose tensors are one behind the other in memory: groups of a
+        Layers like this, independent of each other, whose tensors follow each other in memory: groups of a
         convolution, a batch of matrix products. All other sizes are those of one.
 
     Raises

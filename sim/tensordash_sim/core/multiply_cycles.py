@@ -1,4 +1,4 @@
-"""Cycles of a multiply: the passes of the tile, the output unit behind it, and layouts that write meanwhile.
+"""Cycles of a multiply: the passes of the tile, the output unit after it, and layouts that write meanwhile.
 
 Three things share the time of a multiply. The tile takes its passes one after the other. The output unit takes a block
 of sums after each, and lets the tile be two blocks ahead. A layout that writes to a bank of a stream buffer keeps the
@@ -105,7 +105,7 @@ def _even_losses(depth: int, speedup: float) -> NDArray[np.float64]:
 
 
 def even_losses(config: CoreConfig, speedup: float) -> NDArray[np.float64]:
-    """Cycles lost for each write, by period, of a tile that takes so many steps a cycle in the mean."""
+    """Cycles lost for each write, by period, of a tile that takes a mean number of steps a cycle."""
     if config.tile.sparsity == "none":
         return np.ones((1, len(PERIODS)))
     depth = config.tile.window_depth
@@ -113,7 +113,7 @@ def even_losses(config: CoreConfig, speedup: float) -> NDArray[np.float64]:
 
 
 def layout_loss(config: CoreConfig, speedup: float, period: int) -> float:
-    """Cycles lost for each cycle of a layout that writes once in so many cycles, roughly."""
+    """Estimate the cycles lost for each cycle of a layout that writes once in a period."""
     if config.tile.sparsity == "none" and period == 1:
         return 0.0
     return float(even_losses(config, speedup)[0, PERIODS.index(period)]) / period

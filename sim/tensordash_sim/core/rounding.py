@@ -61,7 +61,7 @@ def _simon32(blocks: NDArray[np.uint32], key: int) -> NDArray[np.uint32]:
 
 
 def stochastic(descriptors: Sequence[int], seed: int, operation: int = 0) -> list[int]:
-    """Have a program round all results of the operand format stochastically.
+    """Set the fields of a program so that it rounds all results of the operand format stochastically.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""When a core is done with a program, from its descriptors alone: nothing of them is executed.
+"""Estimate when a core is done with a program, from its descriptors alone, without executing them.
 
 Each unit takes its descriptors in order, as soon as they are fetched and their tokens are there. Its time for a
 descriptor is that of the hardware's pages. What units share counts where it matters: fetches wait behind a load's
@@ -210,7 +210,7 @@ class _Clock:
         return layout_cycles(self.config, groups, values["steps"], values["stride"])
 
     def _finish(self) -> None:
-        """Time the multiply that has begun: the tile, and the output unit behind it."""
+        """Time the multiply that has begun: the tile, and the output unit after it."""
         config, index = self.config, self.place["multiply"]
         _, values = self.decoded[index]
         pace = self.paces.of(index, values)

@@ -40,22 +40,22 @@ def _bursts(config: CoreConfig, groups: int, runs: int) -> tuple[float, int]:
 
 
 def load_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
-    """Cycles of a plain load of so many groups in so many runs."""
+    """Cycles of a plain load of some groups in some runs."""
     bursts, beats = _bursts(config, groups, runs)
-    # As many bursts are on their way as may be; the first of the next as many waits for the first of these.
+    # `outstanding` bursts are on their way; the first of the next `outstanding` waits for the first of these.
     burst = beats / bursts
     wait = max(0.0, latency + BURST_CYCLES + burst - config.outstanding * burst)
     return LOAD_CYCLES + latency + beats + (bursts - 1) // config.outstanding * wait
 
 
 def store_cycles(config: CoreConfig, groups: int, runs: int, latency: int) -> float:
-    """Likewise, a store; memory answers when all of it has come."""
+    """Cycles of a plain store in some runs; memory answers when it has all data."""
     bursts, beats = _bursts(config, groups, runs)
     return STORE_CYCLES + latency + beats + (bursts - 1) * max(0.0, 2 - beats / bursts)
 
 
 def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> float:
-    """A layout of so many runs, one for each part of each stream."""
+    """Cycles of a layout with a run for each part of each stream."""
     filling = int(steps % config.tile.window_depth > 0)
     return LAYOUT_CYCLES + runs * (steps + filling) * gcd(stride, config.tile.lanes)
 
@@ -63,7 +63,7 @@ def layout_cycles(config: CoreConfig, runs: int, steps: int, stride: int) -> flo
 def block_cycles(
     config: CoreConfig, stride: int, *, fp32: int, transposed: int, mask: int, emit: int, add: int, bias: int
 ) -> float:
-    """What the output unit takes for a block: its rows, and the groups of results."""
+    """Cycles of the output unit for a block: its rows, and the groups of results."""
     lanes, parts = config.tile.lanes, config.parts("a")
     # In a cycle goes a row to which nothing is added, or a piece of one that gets a partial sum or a bias.
     row = max(1, config.result_cycles * (max(add, 1 - emit) + emit * bias))
@@ -84,6 +84,6 @@ def block_cycles(
 
 
 def block_cycles_of(config: CoreConfig, values: Mapping[str, int]) -> float:
-    """Likewise, of a multiply's fields."""
+    """Cycles of the output unit for a block, from the fields of a multiply."""
     how = {name: values[name] for name in ("fp32", "transposed", "mask", "emit", "add", "bias")}
     return block_cycles(config, values["stride"], **how)

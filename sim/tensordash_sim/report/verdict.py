@@ -44,9 +44,9 @@ def verdict(
     plan: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> list[Figure]:
-    """Figures on a step of a trace: the verdict in sentences, then what it rests on.
+    """Make the figures for a step of a trace: the verdict in sentences, then the figures for it.
 
-    That is speedup, zeros, memory, a plan, limits, a roofline, energy, and what the tile costs.
+    These are speedup, zeros, memory, a plan, limits, a roofline, energy, and what the tile costs.
 
     Parameters
     ----------

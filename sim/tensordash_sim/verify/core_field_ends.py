@@ -58,7 +58,7 @@ def _cases(bench: ProgramBench, name: str) -> Iterable[FieldCase]:
 
 
 def _is_quick(bench: ProgramBench, case: FieldCase) -> bool:
-    """Whether it takes little time, and it is defined what it leaves where a later case looks."""
+    """Whether it takes little time, and what it leaves for a later case is defined."""
     bits, config = case.descriptor(), bench.config
     if Sequencer(config).refusal(bits):
         return True
@@ -96,7 +96,7 @@ def _is_legal(bench: ProgramBench, case: FieldCase) -> bool:
 
 
 def _check_legal(bench: ProgramBench, name: str, cases: Sequence[FieldCase]) -> None:
-    """Cases of an operation in one program, and a store of all of the buffer behind them."""
+    """Cases of an operation in one program, and a store of all of the buffer after them."""
     config, width = bench.config, bench.config.fp32_groups
     program: list[int] = []
     bit = {unit: 1 << UNITS.index(unit) for unit in UNITS}

@@ -44,7 +44,7 @@ class ProgramBench:
         self.ring, self.log2_places = self.base + RING, LOG2_PLACES
         self.tail = 0
         self.counted: Counter[str] = Counter()
-        self.cleared = 0  # the cycle in which counters began anew
+        self.cleared = 0  # the cycle in which the counters were cleared last
 
     # Running
 
@@ -80,7 +80,7 @@ class ProgramBench:
         Raises
         ------
         AssertionError
-            If the core does not do as golden does.
+            If the core differs from golden.
         """
         device, before = self.device, self.tail
         self.start(descriptors)

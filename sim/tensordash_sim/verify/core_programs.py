@@ -2,7 +2,7 @@
 
 The benches that a simulator runs have time for small programs only. This one has programs of 10^5 descriptors, tensors
 as large as the buffer on both sides of an address at which a carry goes far, each field of each descriptor at its ends,
-and programs after programs, with a soft reset between them or in their midst, or without one.
+and programs after programs, with a soft reset between them, within them, or without one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -291,7 +291,7 @@ def long_program(bench: ProgramBench) -> None:
 
 
 def random_programs(bench: ProgramBench, count: int) -> None:
-    """Random programs after each other, tensors across the middle; soft resets between them and in their midst."""
+    """Random programs after each other, tensors across the middle; soft resets between and within them."""
     for _ in range(count):
         at = bench.middle - DATA - PAGE * bench.random.randrange(8)
         edges = bench.random.random() < 0.5

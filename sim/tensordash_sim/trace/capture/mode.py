@@ -24,7 +24,7 @@ __all__ = ["Capture"]
 
 
 class Capture(TorchDispatchMode):
-    """Sees every operation of this thread, and of the backward passes that it starts.
+    """Intercepts every operation of this thread, and of the backward passes that it starts.
 
     Of a product it decides what it is a part of:
 

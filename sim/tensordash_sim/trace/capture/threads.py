@@ -26,7 +26,7 @@ class ThreadWatcher:
     handled : container of str
         Names of operations that multiply, besides those whose name says so.
     found : callable
-        Gets the operation, in the thread that ran it. What it raises, that thread gets.
+        Gets the operation, in the thread that ran it. That thread gets the exceptions that it raises.
     """
 
     def __init__(self, handled: Container[str], found: Callable[[Call], None]) -> None:

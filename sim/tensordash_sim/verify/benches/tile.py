@@ -435,8 +435,8 @@ async def non_finite_operands(dut) -> None:
 async def special_results(dut) -> None:
     """A NaN in one column, or in one row, at a time, and flags that are cleared as soon as they are set.
 
-    Flags that stay would hide a result that is not looked at, and beats that wait a flag that comes too early. While
-    `clear` is high nothing is set.
+    Flags that stay would hide a result that does not set them. Beats that wait would hide a flag that is set too early.
+    While `clear` is high nothing is set.
     """
     job, random, lockstep = await started(dut, "special results", idle=0.1, stall=0.6)
     config = job.config
