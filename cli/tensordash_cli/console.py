@@ -238,7 +238,7 @@ def writable_folder(path: Path, option: str) -> Path:
 
 
 def _require_writable(folder: Path, path: Path, option: str) -> None:
-    """Make a folder in an existing one and remove it: permissions alone do not show it, because root has all of them."""
+    """Make a folder in an existing one and remove it: permissions do not show it, because root has all of them."""
     try:
         before = folder.stat()
         with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-"):

@@ -1,8 +1,8 @@
 """Infinities and NaN in operands: results as PyTorch defines them, whichever operand's zeros the tile skips.
 
 The tile skips zeros of the row side, so that zero times infinity would be NaN on one side and nothing on the other.
-The device therefore computes with zeros in place of non-finite values, and further products of zeros and ones show which
-results non-finite values reach: they become infinities of one sign, or NaN.
+The device therefore computes with zeros in place of non-finite values, and further products of zeros and ones show
+which results non-finite values reach: they become infinities of one sign, or NaN.
 """
 
 from collections.abc import Callable, Mapping

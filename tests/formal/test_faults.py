@@ -1,4 +1,4 @@
-"""Faults made by hand: their entries fit the sources, and the campaign separates found, missed, stale and broken ones."""
+"""Faults made by hand: their entries fit the sources, and the campaign sorts them by result."""
 
 import json
 from dataclasses import replace
