@@ -54,8 +54,8 @@ class Run:
     def cycles(self, each: Contracted) -> tuple[int, int]:
         """Cycles of a contraction on the core and on the dense one; measured where the Verilog ran, else expected.
 
-        The core skips the zeros that tensors have themselves. Where it was measured skipping others, the difference
-        that is expected of those is added.
+        The core skips the zeros that tensors have themselves. Where the Verilog skipped other zeros, too, the
+        sum includes the cycles that those are expected to save.
         """
         executed, expected = each.executed, self.device.expectations
         dense = executed.dense if expected is None else expected.dense_cycles(executed.work)

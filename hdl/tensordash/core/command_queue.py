@@ -27,8 +27,8 @@ class CommandQueue(Block):
     The queue reserves a place of the FIFO before it fetches a descriptor, so it takes each beat when it comes. The
     FIFO is a memory with a word for each beat of the bus.
 
-    A descriptor outside of the bounds is not read. After all before it the queue offers beats that are marked, until it
-    is reset.
+    The queue does not read a descriptor outside of the bounds. After the descriptors before it, the queue offers marked
+    beats until it is reset.
 
     Timing: a descriptor is offered 3 cycles after its first 128 bits came (of a bus of 32 or 64 bits: after their last
     beat). A descriptor takes as many cycles as it has beats of the bus, or 4 if it has fewer.

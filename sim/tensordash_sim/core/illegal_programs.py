@@ -45,7 +45,7 @@ class IllegalProgram:
     memory : Memory
         Its data; without the descriptors.
     base : int
-        Where the ring of descriptors begins; a `fetch` that fails is of one that lies behind the memory's end.
+        Where the ring of descriptors begins; a `fetch` fails on a descriptor after the memory's end.
     title : str
         What is wrong.
     bounds : (int, int), optional
