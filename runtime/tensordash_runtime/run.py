@@ -139,7 +139,7 @@ class Run:
     def summary(self) -> str:
         """What share of the multiplications ran on the device, in a sentence."""
         every = self._macs + self._missed_macs
-        permille = 1000 * self._macs // every if every else 1000  # Rounding down keeps 100% for runs that miss nothing.
+        permille = 1000 * self._macs // every if every else 1000  # Rounded down: 100% means that nothing was missed.
         share = "100%" if permille == 1000 else f"{permille / 10:.1f}%"
         known = f"{share} of {_in_words(every)} MACs ran on {self.device.name} ({self.device.backend})"
         if not self._unknown:
