@@ -30,7 +30,9 @@ from .unit_cycles import (
 __all__ = ["Timing", "timing"]
 
 MIN_FETCH_BEATS = 4
-"""Fewest cycles from one fetch to the next."""
+"""Fewest cycles from one descriptor to the next."""
+LOAD_ADDRESS_CYCLES = 7
+"""Cycles from a load's descriptor until it sends its first address."""
 FETCH_CYCLES = 4
 """Cycles of a fetch beside memory's latency and its beats."""
 OFFER_CYCLES = 5
@@ -95,8 +97,9 @@ class _Clock:
         self.place = dict.fromkeys(UNITS, -1)
         self.tokens: dict[tuple[str, str], deque[float]] = {(one, two): deque() for one in UNITS for two in UNITS}
         self.sent: deque[float] = deque(maxlen=2 * len(UNITS))  # when units got their last descriptors
-        self.asked = 0.0
-        self.came: list[float] = []
+        self.asked = 0.0  # when the last descriptor was asked for
+        self.fetched: list[float] = []  # when each descriptor is in the queue
+        self.came: list[float] = []  # when each descriptor is in the window
         self.done: list[float | None] = [None] * len(program)  # when each descriptor is
         self.left: list[float] = []  # when all up to a descriptor are
         self.loads: deque[tuple[float, float, float]] = deque(maxlen=8)  # begin, end, and beats on their way meanwhile
@@ -137,6 +140,8 @@ class _Clock:
                 self.begun[unit] = begin
                 continue
             done = begin + self._taken(operation.name, values)
+            if unit == "load":
+                done += self._behind_fetches(begin + LOAD_ADDRESS_CYCLES)
             self._done(unit, begin, done, values["signal"])
             self.done[index] = done
             if unit == "load":
@@ -165,17 +170,35 @@ class _Clock:
             over = self._over(place - window) if place >= window else 0.0
             if over is None:
                 return None
-            asked = self.asked + beats
-            if place >= self.config.prefetch:  # its place in the queue is free
-                asked = max(asked, self.came[place - self.config.prefetch])
-            self.asked = asked
-            wait = float(self.latency)
-            for begin, end, on_way in self.loads:
-                if begin <= asked < end:
-                    wait = max(wait, min(end - asked, on_way))
+            if place == len(self.fetched):
+                self._fetch(self._next_fetch())
             before = self.came[-1] if self.came else 0.0
-            self.came.append(max(asked + wait + beats, over, before + beats))
+            self.came.append(max(self.fetched[place], over, before + beats))
         return self.came[index] + FETCH_CYCLES
+
+    def _next_fetch(self) -> float:
+        """When the next descriptor is asked for: in every cycle one, while there is a place in the queue."""
+        place = len(self.fetched) - self.config.prefetch
+        return max(self.asked + 1, self.came[place] if place >= 0 else 0.0)
+
+    def _fetch(self, asked: float) -> None:
+        """Fetch a descriptor; its data come after those of earlier fetches and of loads that were asked for before."""
+        self.asked = asked
+        wait = float(self.latency)
+        for begin, end, on_way in self.loads:
+            if begin <= asked < end:
+                wait = max(wait, min(end - asked, on_way))
+        bus = self.fetched[-1] if self.fetched else 0.0
+        self.fetched.append(max(asked + wait, bus) + BITS // self.config.axi_bits)
+
+    def _behind_fetches(self, asked: float) -> float:
+        """Cycles that a load's first data wait for those of fetches that were asked for before it."""
+        while len(self.fetched) < min(len(self.decoded), len(self.came) + self.config.prefetch):
+            following = self._next_fetch()
+            if following > asked:
+                break
+            self._fetch(following)
+        return max(0.0, self.fetched[-1] - asked - self.latency)
 
     def _begin(self, unit: str, index: int, known: float, givers: Sequence[str]) -> float:
         """When a unit has its next descriptor, whose tokens it takes."""

@@ -55,8 +55,7 @@ def test_cycles_and_busy_units(name):
             expected = timing(config, program, speedup=paces)
             even = timing(config, program, speedup=2.0).cycles
             assert even == estimate(replace(contraction, speedup=2.0), blocking)
-            # A load is busy until its last burst has come, beside other loads' bursts that were asked for before.
-            for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.1)):
+            for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.05)):
                 assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
             errors.append(abs(expected.cycles / run.cycles - 1))
             assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), said
@@ -108,7 +107,7 @@ def test_layouts_hold_up_a_fast_tile():
         core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
         cycles = core.run(program, SIZE).cycles
     assert paces.speedup > 3
-    assert timing(config, program, speedup=paces).cycles == pytest.approx(cycles, rel=0.02)
+    assert timing(config, program, speedup=paces).cycles == pytest.approx(cycles, rel=0.03)
 
 
 @pytest.mark.parametrize(("name", "zeros"), [("core", 0.99), pytest.param("core-dense", 0.0, marks=pytest.mark.slow)])
