@@ -36,7 +36,7 @@ def core_words(results: Mapping[str, Any]) -> list[str]:
     buffer = ours["memory_costs"][BUFFER_BANK]
     freed = buffer["count"] * (buffer["cacti"]["area_um2"] - document["other_ports_um2"][BUFFER_BANK])
     reads, writes = ours["step"]["accesses"][f"output_unit {PARTIAL_SUMS}"]
-    wished = {name: f"The wish was {goal}: {reached[name]}." for name, goal in GOALS.items()}
+    wished = {name: f"The goal was {goal}: {reached[name]}." for name, goal in GOALS.items()}
     return [
         f"- **Area** with memories is {ratio['area_with_memories']:.3f} times the dense core's by CACTI, "
         f"{ratio['area_with_macros']:.3f} by macros, {ratio['area']:.3f} of the logic alone. "

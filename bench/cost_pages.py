@@ -247,7 +247,7 @@ def power_words(results: Results) -> str:
         f"({cores[0]:.1f} and {cores[1]:.1f} mW). OpenSTA (2.0.17) puts its own estimates, propagated from the inputs, "
         "over activities that are given for pins: it took 40% more power, and found differences where there are none. "
         "So nothing is an input of the netlist that it gets, and every pin's activity is asked for again.",
-        f"- **The cost of being there** is {there[0]:.1%} for `paper` (the paper: 9%; the wish was 8%), {staged:.0%} "
+        f"- **The cost of being there** is {there[0]:.1%} for `paper` (the paper: 9%; the goal was 8%), {staged:.0%} "
         "of it the staging buffers: three steps of every row and column that shift. For `recommended` it is "
         f"{there[1]:.1%}: a ring writes one slot where the baseline writes its operand register, and nothing moves. "
         "What is left is in the muxes, whose selections now go round with the oldest step.",

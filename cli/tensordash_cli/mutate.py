@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,6 +21,10 @@ from .console import (
     progress_bar,
     writable_folder,
 )
+
+if TYPE_CHECKING:
+    from tensordash_formal.fates import MutationReport
+    from tensordash_formal.fault_campaign import FaultReport
 
 __all__ = ["command"]
 
@@ -115,14 +120,19 @@ def command(
             proofs=proofs,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
+    _show(report, output / "mutate.json", as_json)
+    if report.survivors:
+        raise CheckError(f"{len(report.survivors)} of {len(report.fates)} mutants survive (seed {seed})")
+
+
+def _show(report: "FaultReport | MutationReport", path: Path, as_json: bool) -> None:
+    """Write a campaign's report, and print it as a table or as JSON."""
     document = report.to_json()
-    write_whole(output / "mutate.json", json.dumps(document, indent=2) + "\n")
+    write_whole(path, json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:
         click.echo(report.table())
-    if report.survivors:
-        raise CheckError(f"{len(report.survivors)} of {len(report.fates)} mutants survive (seed {seed})")
 
 
 def _refuse_options(context: click.Context, parameters: tuple[str, ...]) -> None:
@@ -174,11 +184,6 @@ def _by_hand(
             jobs=jobs,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
-    document = report.to_json()
-    write_whole(output / "mutate-by-hand.json", json.dumps(document, indent=2) + "\n")
-    if as_json:
-        print_json(document)
-    else:
-        click.echo(report.table())
+    _show(report, output / "mutate-by-hand.json", as_json)
     if report.failures:
         raise CheckError(f"{len(report.failures)} of {len(report.results)} faults made by hand are not found")

@@ -38,8 +38,8 @@ def with_bits_apart(lines: list[str], outputs: Iterable[str]) -> tuple[list[str]
     """
     words = set(re.findall(r"\w+", "\n".join(lines)))
     names: dict[tuple[str, int], str] = {}
+    assigned = [found for line in lines if (found := ASSIGN.fullmatch(line))]
     for port in outputs:
-        assigned = [found for line in lines if (found := ASSIGN.fullmatch(line))]
         if not any(_bits(each[1], port) and _bits(each[2], port) for each in assigned):
             continue
         driven = {int(bit[2]) for each in assigned if (bit := BIT.fullmatch(each[1])) and bit[1] == port}

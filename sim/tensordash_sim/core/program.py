@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
 TOKENS = ("wait", "signal", "output_wait", "output_signal")
 
-__all__ = ["Loop", "Program", "ProgramError", "walk"]
+__all__ = ["Loop", "Program", "ProgramError", "dense_steps", "walk"]
 
 
 class ProgramError(ValueError):
@@ -180,3 +181,12 @@ def _units(names: Iterable[str]) -> int:
             raise ProgramError(f"a token's unit must be one of {', '.join(UNITS)}, not {name!r}")
         bits |= 1 << UNITS.index(name)
     return bits
+
+
+def dense_steps(config: CoreConfig, descriptors: Iterable[int]) -> int:
+    """Count the dense steps that a core's tile consumes for a program, those that fill up a stream's last word too."""
+    depth, total = config.tile.window_depth, 0
+    for operation, values in map(decode, descriptors):
+        if operation is OPERATIONS["multiply"]:
+            total += values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth
+    return total

@@ -88,7 +88,7 @@ def stochastic(descriptors: Sequence[int], seed: int, operation: int = 0) -> lis
     True
     """
     seeds = multiply_seeds(seed, operation, len(descriptors)).tolist()
-    return _rounded(descriptors, lambda k: {"stochastic": 1, "seed": seeds[k]})
+    return _with_fields(descriptors, lambda k: {"stochastic": 1, "seed": seeds[k]})
 
 
 def toward_zero(descriptors: Sequence[int]) -> list[int]:
@@ -102,7 +102,7 @@ def toward_zero(descriptors: Sequence[int]) -> list[int]:
     >>> decode(toward_zero(program.descriptors)[0])[1]["toward_zero"]
     1
     """
-    return _rounded(descriptors, lambda k: {"toward_zero": 1})
+    return _with_fields(descriptors, lambda k: {"toward_zero": 1})
 
 
 def scaled(descriptors: Sequence[int], scale: int) -> list[int]:
@@ -127,22 +127,18 @@ def scaled(descriptors: Sequence[int], scale: int) -> list[int]:
     >>> decode(scaled(program.descriptors, -3)[0])[1]["scale"]
     -3
     """
-    made = []
-    for bits in descriptors:
-        operation, values = decode(bits)
-        if operation is OPERATIONS["multiply"] and values["emit"]:
-            bits = encode(operation, {**values, "scale": scale})
-        made.append(bits)
-    return made
+    return _with_fields(descriptors, lambda k: {"scale": scale}, fp32=True)
 
 
-def _rounded(descriptors: Sequence[int], fields: Callable[[int], dict[str, int]]) -> list[int]:
-    """A program whose k-th multiply, if it makes results of the operand format, has more fields."""
+def _with_fields(
+    descriptors: Sequence[int], fields: Callable[[int], dict[str, int]], *, fp32: bool = False
+) -> list[int]:
+    """A program whose k-th multiply, if it makes results of the operand format (or any), has other fields."""
     made, multiplies = [], 0
     for bits in descriptors:
         operation, values = decode(bits)
         if operation is OPERATIONS["multiply"]:
-            if values["emit"] and not values["fp32"]:
+            if values["emit"] and (fp32 or not values["fp32"]):
                 bits = encode(operation, {**values, **fields(multiplies)})
             multiplies += 1
         made.append(bits)

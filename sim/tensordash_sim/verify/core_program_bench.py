@@ -6,11 +6,12 @@ from random import Random
 
 import numpy as np
 
-from tensordash.configuration.descriptors import BITS, BYTES, OPERATIONS, decode
+from tensordash.configuration.descriptors import BITS, BYTES, decode
 from tensordash.configuration.registers import COUNTERS
 
 from ..core.golden import GoldenCore, Memory, Outcome
 from ..core.judgement import filling
+from ..core.program import dense_steps
 from ..core.verilated import VerilatedCore
 
 __all__ = ["FILLED", "MAX_CYCLES", "MIDDLE", "SIZE", "ProgramBench"]
@@ -109,7 +110,7 @@ class ProgramBench:
         device, moved = self.device, self.device.moved
         self.counted["read_beats"] += moved["r"] - len(descriptors) * BITS // self.config.axi_bits
         self.counted["write_beats"] += moved["w"]
-        self.counted["steps"] += sum(map(self._steps, descriptors))
+        self.counted["steps"] += dense_steps(self.config, descriptors)
         clears = self.random.random() < 0.5
         device.write("snapshot", 3 if clears else 1)
         got = {name: device.read(name) for name, _ in COUNTERS}
@@ -137,10 +138,3 @@ class ProgramBench:
         if not multiplies:
             assert got["stall_output"] == 0, f"{title}: stall_output is {got['stall_output']} without a multiply"
             assert got["stall_input"] == got["cycles"], f"{title}: the tile waits for {got['stall_input']} cycles"
-
-    def _steps(self, bits: int) -> int:
-        operation, values = decode(bits)
-        if operation is not OPERATIONS["multiply"]:
-            return 0
-        depth = self.config.tile.window_depth
-        return values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth

@@ -22,6 +22,7 @@ from ..core.program import Loop, Program
 from ..core.random_programs import DATA, random_program
 from ..core.tensors import deflate
 from ..core.verilated import VerilatedCore, VerilatedError
+from .axi_memory import PAGE
 from .core_field_ends import field_ends
 from .core_program_bench import FILLED, MAX_CYCLES, MIDDLE, SIZE, ProgramBench
 
@@ -30,7 +31,7 @@ __all__ = ["PROGRAMS", "run_core_programs"]
 LARGE_LOG2_PLACES = 15
 LONG = 70_000
 """Descriptors of the long program: more than 2^16."""
-RANDOM_SIZE, PAGE = 1 << 17, 1 << 12
+RANDOM_SIZE = 1 << 17
 TOKEN_PROGRAMS, RANDOM_PROGRAMS, ERROR_CASES = 3, 24, 300
 """How many run with an effort of 1. Each descriptor with an error needs a soft reset."""
 

