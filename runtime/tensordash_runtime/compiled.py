@@ -32,8 +32,8 @@ def tensordash(
         As Dynamo gives them.
     options : mapping, optional
         Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", a `Run` of it
-        that gets all contractions; "strict" and "flush_limit", as of `offload`; "fuse", whether biases, ReLU and its
-        mask are left to the core's output unit where that can be, which is so by default.
+        that gets all contractions; "strict", "flush_limit" and "count", as of `offload`; "fuse", whether biases, ReLU
+        and its mask are left to the core's output unit where that can be, which is so by default.
 
     Raises
     ------
@@ -45,9 +45,10 @@ def tensordash(
     run: Run | None = given.pop("run", None)
     strict = bool(given.pop("strict", False))
     flush_limit = float(given.pop("flush_limit", 0.0))
+    count = bool(given.pop("count", True))
     fusing = bool(given.pop("fuse", True))
     if given:
-        raise DeviceError(f"options must be device, run, strict, flush_limit and fuse, not {', '.join(given)}")
+        raise DeviceError(f"options must be device, run, strict, flush_limit, count and fuse, not {', '.join(given)}")
     config = device.config
 
     def changed(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -57,7 +58,7 @@ def tensordash(
 
     def compiler(module: torch.fx.GraphModule, _: Any) -> Any:
         def call(*arguments: Any) -> Any:
-            with offload_graph(device, run, strict=strict, flush_limit=flush_limit):
+            with offload_graph(device, run, strict=strict, flush_limit=flush_limit, count=count):
                 return module(*arguments)
 
         return make_boxed_func(call)

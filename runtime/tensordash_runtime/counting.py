@@ -1,5 +1,6 @@
 """What skipping zeros gains: the cycle simulator on the streams of an operation's row side."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,7 @@ from tensordash_sim.chip.passes import grouped
 from tensordash_sim.cycles import Scheduler
 from tensordash_sim.lowering import Geometry, Operation, Vectors, lower
 
-__all__ = ["Counted", "counted", "counted_sides"]
+__all__ = ["NOT_COUNTED", "Counted", "counted", "counted_sides"]
 
 SAMPLED = 64
 """Passes of an operation that are scheduled, evenly spaced: speedups differ little between passes."""
@@ -27,6 +28,10 @@ class Counted(NamedTuple):
     def cycles(self) -> float:
         """Of the tile."""
         return self.dense / self.speedup
+
+
+NOT_COUNTED = Counted(0, math.nan)
+"""What an operation has whose cycles nobody counts."""
 
 
 def counted(

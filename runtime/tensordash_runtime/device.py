@@ -17,6 +17,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, layer_values
 from tensordash_sim.core.layer import OPERANDS
 from tensordash_sim.core.rounding import MAX_SEED
+from tensordash_sim.emulator import limited_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from .backends import BACKENDS, Backend, Verilator
@@ -301,6 +302,7 @@ class Device:
         relu: bool = False,
         mask: Any = None,
         row_side: str | None = None,
+        count: bool = True,
     ) -> Done:
         """Run one of the three operations of a layer; return its result and a record.
 
@@ -326,6 +328,9 @@ class Device:
             Of the result's shape and side A's type: results become zero where it is. FP32 results have none.
         row_side : str, optional
             The operand on the row side: "A", "W" or "G".
+        count : bool
+            Whether the record has the tile's cycles. If not, the operand on the row side is the gradient, or A in AxW,
+            also where results do not depend on it.
 
         Raises
         ------
@@ -345,7 +350,7 @@ class Device:
                 raise ValueError(
                     f"{name} must have the shape {geometry.shapes[name]}, not {tuple(operands[name].shape)}"
                 )
-        done = Execution(
+        execution = Execution(
             config=self.config,
             backend=backend,
             memory_bytes=self._memory_bytes,
@@ -356,10 +361,13 @@ class Device:
             number=self.operations,
             seed=self._rounding_seed,
             toward_zero=self._toward_zero,
-        ).run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
+            count=count,
+        )
+        with limited_threads(geometry.macs):
+            done = execution.run(tensors, fp32=fp32, bias=bias, relu=relu, mask=mask)
         self.operations += 1
         executed = done.executed
-        if executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":
+        if count and executed.cycles is None and self.expectations is not None and self.tile.sparsity == "rows":
             rows = executed.work.rows
             self.expectations.observe(executed, layer_values(geometry, rows, tensors[rows].non_zeros))
         return done

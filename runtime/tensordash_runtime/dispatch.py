@@ -41,6 +41,7 @@ def offload(
     flush_limit: float = 0.0,
     watcher: Watcher | None = None,
     run: Run | None = None,
+    count: bool = True,
 ) -> Iterator[Run]:
     """Run what a `with` block multiplies on a device: any model and training loop, unchanged.
 
@@ -64,6 +65,9 @@ def offload(
         Gets each product and what the device made of it.
     run : Run, optional
         One of this device that goes on; by default a new one.
+    count : bool
+        Whether cycles and speedups are counted. Without, steps take less time, and results are the same unless they
+        are rounded stochastically.
 
     Yields
     ------
@@ -89,14 +93,16 @@ def offload(
     """
     if not 0 <= flush_limit <= 1:
         raise ValueError(f"flush_limit must be from 0 to 1, not {flush_limit!r}")
-    with _offload(device, model, flush_limit if strict else None, watcher, run, threads_too=True) as run:
+    limit = flush_limit if strict else None
+    with _offload(device, model, limit, watcher, run, threads_too=True, count=count) as run:
         yield run
 
 
 @contextmanager
-def offload_graph(device: Device, run: Run | None, *, strict: bool, flush_limit: float) -> Iterator[Run]:
+def offload_graph(device: Device, run: Run | None, *, strict: bool, flush_limit: float, count: bool) -> Iterator[Run]:
     """Run a compiled graph as `offload` does; other threads, which have no part in it, are not watched."""
-    with _offload(device, None, flush_limit if strict else None, None, run, threads_too=False) as run:
+    limit = flush_limit if strict else None
+    with _offload(device, None, limit, None, run, threads_too=False, count=count) as run:
         yield run
 
 
@@ -109,10 +115,11 @@ def _offload(
     run: Run | None,
     *,
     threads_too: bool,
+    count: bool,
 ) -> Iterator[Run]:
     device.require_usable()
     run = Run(device) if run is None else run
-    mode = _Mode(device, run, _Names(model), flush_limit, watcher)
+    mode = _Mode(device, run, _Names(model), flush_limit, watcher, count=count)
     steps = Steps(mode.end_step)
     with ExitStack() as stack:
         # Dynamo does not compile under a mode, and would never again compile what it meets here.
@@ -151,12 +158,19 @@ class _Mode(TorchDispatchMode):
     """Sees every operation of this thread, and of the backward passes that it starts."""
 
     def __init__(
-        self, device: Device, run: Run, names: Names, flush_limit: float | None, watcher: Watcher | None
+        self,
+        device: Device,
+        run: Run,
+        names: Names,
+        flush_limit: float | None,
+        watcher: Watcher | None,
+        *,
+        count: bool,
     ) -> None:
         super().__init__()
         self.names, self.roles = names, Roles()
         self.elsewhere: list[Missed] = []
-        self._device, self._run, self._watcher = device, run, watcher
+        self._device, self._run, self._watcher, self._count = device, run, watcher, count
         self._flush_limit = flush_limit  # none: not strict
         self._process, self._thread = os.getpid(), threading.get_ident()
         self._lock = threading.Lock()
@@ -226,7 +240,7 @@ class _Mode(TorchDispatchMode):
     def contract(self, product: Product, *, fp32: bool) -> torch.Tensor | None:
         """Run a product on the device, or list it."""
         try:
-            done = product.run_on(self._device, fp32=fp32)
+            done = product.run_on(self._device, fp32=fp32, count=self._count)
         except (TypeError, ValueError, NoRoomError) as error:
             self._miss(product.layer, product.label, str(error), product.geometry.macs)
             return None

@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash_sim.core.contraction import SPEEDUP
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.lowering import Geometry
 from tensordash_sim.quantization import non_zeros
 
 from .backends import Backend
-from .counting import counted
+from .counting import NOT_COUNTED, Counted, counted
 from .errors import NoRoomError
 from .jobs import Done, Executed, Job, Ran, Work, random_key
 from .nonfinite import insert_results, non_finite_results
@@ -68,6 +69,8 @@ class Execution:
         The user's seed of stochastic rounding.
     toward_zero : bool
         Whether results of the operand type are rounded toward zero.
+    count : bool
+        Whether the tile's cycles are counted, which then choose the row side where results do not depend on it.
     """
 
     config: CoreConfig | TileConfig
@@ -80,6 +83,7 @@ class Execution:
     number: int = 0
     seed: int | None = None
     toward_zero: bool = False
+    count: bool = True
 
     @property
     def tile(self) -> TileConfig:
@@ -113,14 +117,13 @@ class Execution:
         kinds = {name: each.kind for name, each in operands.items()}
         possible = possible_rows(operand_types(self.tile), kinds, scaled=self.has_scales)
         possible = requested_rows(self.tile, self.operation, possible, self.row_side)
-        own = {name: each.non_zeros for name, each in operands.items()}
-        rows, found = chosen_rows(self.tile, self.geometry, self.operation, possible, own)
+        rows, found = self._rows(operands, possible)
         work = Work(
             layer=self.layer,
             operation=self.operation,
             rows=rows,
             fp32=fp32 or FLOAT32 in kinds.values(),
-            speedup=round(found.speedup * LEVELS) / LEVELS,
+            speedup=round(found.speedup * LEVELS) / LEVELS if self.count else SPEEDUP,
             bias=bias is not None,
             relu=relu,
             mask=mask is not None,
@@ -142,7 +145,7 @@ class Execution:
             operands={name: each.rounding for name, each in rounded.items()},
             dense=found.dense,
             speedup=found.speedup,
-            flushed_speedup=self._flushed_speedup(rounded, own, rows, found.speedup),
+            flushed_speedup=self._flushed_speedup(operands, rounded, rows, found.speedup),
             cycles=ran.cycles,
             traffic=ran.traffic,
             checks=checks,
@@ -151,6 +154,13 @@ class Execution:
         return Done(result=like(operands[self.pair[0]].tensor, made, kind), executed=executed)
 
     # Operands
+
+    def _rows(self, operands: Mapping[str, Operand], possible: list[str]) -> tuple[str, Counted]:
+        """The operand on the row side and what it takes; without counting, the gradient, or A in AxW."""
+        if not self.count:
+            return possible[0], NOT_COUNTED
+        own = {name: each.non_zeros for name, each in operands.items()}
+        return chosen_rows(self.tile, self.geometry, self.operation, possible, own)
 
     def _format(self, name: str, rows: str) -> FloatFormat:
         fmt = self.tile.b_format if name == rows else self.tile.a_format
@@ -187,15 +197,15 @@ class Execution:
 
     def _flushed_speedup(
         self,
+        operands: Mapping[str, Operand],
         rounded: Mapping[str, RoundedOperand],
-        own: Mapping[str, NDArray[np.bool_]],
         rows: str,
         speedup: float,
     ) -> float:
         """The tile's speedup with all zeros that the device skips."""
-        if not any(each.has_other_zeros for each in rounded.values()):
+        if not self.count or not any(each.has_other_zeros for each in rounded.values()):
             return speedup
-        left = dict(own)
+        left = {name: each.non_zeros for name, each in operands.items()}
         for name, each in rounded.items():
             if each.non_zeros is not None:
                 left[name] = each.non_zeros

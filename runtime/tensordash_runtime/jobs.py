@@ -1,5 +1,6 @@
 """What a device is asked to do, and what became of it."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -124,9 +125,9 @@ class Executed:
     operands : mapping of str to Rounding
         What rounding did to each operand, and what the tensors have themselves.
     dense : int
-        Cycles of the dense tile.
+        Cycles of the dense tile; 0 if they were not counted.
     speedup : float
-        What skipping the row side's own zeros gains in the tile, as the cycle simulator counts it.
+        What skipping the row side's own zeros gains in the tile, as the cycle simulator counts it; NaN if it did not.
     flushed_speedup : float
         The same with the zeros that the device skips: those that rounding made among them.
     cycles, traffic : int, optional
@@ -145,6 +146,11 @@ class Executed:
     cycles: int | None
     traffic: int | None
     checks: tuple["Executed", ...] = ()
+
+    @property
+    def counted(self) -> bool:
+        """Whether the tile's cycles were counted."""
+        return not math.isnan(self.speedup)
 
     @property
     def zeros(self) -> dict[str, float]:

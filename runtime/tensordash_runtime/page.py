@@ -67,6 +67,7 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
         Point(metric=metric, series=name, x=step, ours=value_of(each))
         for metric, value_of in METRICS.items()
         for (name, step), each in of_operations.items()
+        if not (metric == "speedup" and each.uncounted)
     ]
     drawn = [
         Point(metric=metric, series=name, x=step, ours=value)
@@ -74,7 +75,11 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
         for name, values in lines.items()
         for step, value in enumerate(values)
     ]
-    all_steps = [Point(metric="speedup", series="all", x=step, ours=each.speedup) for step, each in steps.items()]
+    all_steps = [
+        Point(metric="speedup", series="all", x=step, ours=each.speedup)
+        for step, each in steps.items()
+        if not each.uncounted
+    ]
     device = run.device
     return Figure(
         name="steps",
@@ -88,28 +93,33 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
             f"{run.summary}.",
             *run.warnings(),
             "`speedup` is the core's over the dense core's; cycles are "
-            + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected."),
+            + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected.")
+            + (" They were not counted everywhere (`count=False`)." if run.totals().uncounted else ""),
         ],
         conditions={"backend": device.backend, "configuration": device.config.digest, **run.totals().to_json()},
     )
 
 
 def _layers(run: Told) -> Figure:
-    flushed = run.totals().flushed
+    flushed = run.totals().flushed > 0
     points = [
         Point(
             metric=operation,
             series=layer,
             x="",
-            ours=each.speedup,
-            more={"MACs": each.macs, "zeros": each.zeros, "cycles": each.cycles, "dense core": each.dense_cycles}
-            | ({"speedup with flushed zeros": each.flushed_speedup} if flushed else {}),
+            ours=None if each.uncounted else each.speedup,
+            more={"MACs": each.macs, "zeros": each.zeros} | ({} if each.uncounted else _cycles(each, flushed=flushed)),
         )
         for (layer, operation), each in run.by_layer().items()
     ]
     return Figure(
         name="layers", title="Speedup by layer", source="all steps", kind="table", x_label="", y_label="", points=points
     )
+
+
+def _cycles(totals: Totals, *, flushed: bool) -> dict[str, float]:
+    cycles: dict[str, float] = {"cycles": totals.cycles, "dense core": totals.dense_cycles}
+    return cycles | ({"speedup with flushed zeros": totals.flushed_speedup} if flushed else {})
 
 
 def _rounding(run: Told) -> Figure:

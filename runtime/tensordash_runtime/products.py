@@ -58,10 +58,10 @@ class Product(NamedTuple):
     relu: bool = False
     mask: torch.Tensor | None = None
 
-    def run_on(self, device: Device, *, fp32: bool) -> Done:
+    def run_on(self, device: Device, *, fp32: bool, count: bool) -> Done:
         """Run it, as `Device.contract` does."""
         more: dict[str, Any] = {"bias": self.bias, "relu": self.relu, "mask": self.mask}
-        return device.contract(self.geometry, self.operation, self.operands, fp32=fp32, **more)
+        return device.contract(self.geometry, self.operation, self.operands, fp32=fp32, count=count, **more)
 
 
 class Contracting(Step, Protocol):

@@ -1,5 +1,6 @@
 """What is kept of each contraction that ran, and of what did not run on the device."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,6 +105,8 @@ class Totals:
         Multiplications that did not run on the device, where they are known; 0 in sums over some of the contractions.
     unknown : int
         Missed operations whose multiplications are not known.
+    uncounted : int
+        Contractions whose cycles were not counted: sums of cycles and bytes leave them out, and speedups are NaN.
     """
 
     contractions: int
@@ -122,6 +125,7 @@ class Totals:
     non_finite: int
     missed_macs: int = 0
     unknown: int = 0
+    uncounted: int = 0
 
     @property
     def share(self) -> float | None:
@@ -132,37 +136,42 @@ class Totals:
     @property
     def speedup(self) -> float:
         """Speedup of the core over the dense core for the tensors' own zeros."""
-        return _ratio(self.dense_cycles, self.cycles)
+        return self._ratio(self.dense_cycles, self.cycles)
 
     @property
     def tile_speedup(self) -> float:
         """Of the tile over the dense tile: what is left of it is `speedup`."""
-        return _ratio(self.dense_tile_cycles, self.tile_cycles)
+        return self._ratio(self.dense_tile_cycles, self.tile_cycles)
 
     @property
     def flushed_speedup(self) -> float:
         """Speedup of the core over the dense core, with the zeros that rounding made."""
-        return _ratio(self.dense_cycles, self.flushed_cycles)
+        return self._ratio(self.dense_cycles, self.flushed_cycles)
 
     @property
     def flushed_tile_speedup(self) -> float:
         """Speedup of the tile over the dense tile, with the zeros that rounding made."""
-        return _ratio(self.dense_tile_cycles, self.flushed_tile_cycles)
+        return self._ratio(self.dense_tile_cycles, self.flushed_tile_cycles)
+
+    def _ratio(self, dense: int, cycles: int) -> float:
+        return math.nan if self.uncounted else dense / cycles if cycles else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """As a document."""
-        counts = ("contractions", "macs", "missed_macs", "unknown", "share", "cycles", "dense_cycles", "traffic")
-        names = (*counts, "flushed", "saturated", "non_finite")
-        return {name: getattr(self, name) for name in names} | {
+        """As a document; what was not counted is null."""
+        names = ("contractions", "uncounted", "macs", "missed_macs", "unknown", "share")
+        lost = ("flushed", "saturated", "non_finite")
+        cycles = {
+            "cycles": self.cycles,
+            "dense_cycles": self.dense_cycles,
+            "traffic": self.traffic,
             "speedup": round(self.speedup, 4),
             "tile_speedup": round(self.tile_speedup, 4),
-            "row_zeros": round(self.zeros, 4),
             "cycles_with_flushed": self.flushed_cycles,
             "speedup_with_flushed": round(self.flushed_speedup, 4),
             "tile_speedup_with_flushed": round(self.flushed_tile_speedup, 4),
-            "row_zeros_with_flushed": round(self.flushed_zeros, 4),
         }
-
-
-def _ratio(dense: int, cycles: int) -> float:
-    return dense / cycles if cycles else 1.0
+        return {name: getattr(self, name) for name in (*names, *lost)} | {
+            "row_zeros": round(self.zeros, 4),
+            "row_zeros_with_flushed": round(self.flushed_zeros, 4),
+            **(dict.fromkeys(cycles) if self.uncounted else cycles),
+        }

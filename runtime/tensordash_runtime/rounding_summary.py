@@ -53,12 +53,16 @@ def rounding_warnings(sums: Mapping[Key, OperandSums], totals: Totals) -> Iterat
     if totals.flushed:
         non_zeros = sum(each.values - each.zeros for each in sums.values())
         place, worst = max(sums.items(), key=lambda item: item[1].flushed_share)
-        yield (
+        warning = (
             f"warning: rounding flushed {totals.flushed:,} of {non_zeros:,} non-zero values to zero, "
-            f"at most {_percent(worst.flushed_share)} of {_named(place)}. Speedups and cycles count the tensors' own "
-            f"zeros; with flushed zeros the speedup is {totals.flushed_speedup:.2f}, the tile's "
-            f"{totals.flushed_tile_speedup:.2f}"
+            f"at most {_percent(worst.flushed_share)} of {_named(place)}"
         )
+        if not totals.uncounted:
+            warning += (
+                f". Speedups and cycles count the tensors' own zeros; with flushed zeros the speedup is "
+                f"{totals.flushed_speedup:.2f}, the tile's {totals.flushed_tile_speedup:.2f}"
+            )
+        yield warning
     if totals.saturated:
         place, worst = max(sums.items(), key=lambda item: item[1].saturated or 0)
         yield (

@@ -93,18 +93,19 @@ class Run:
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
         """Sums, of all contractions or of some."""
         every = self.contractions if chosen is None else list(chosen)
-        cycles = [self.cycles(each) for each in every]
+        counted = [each for each in every if each.executed.counted]
+        cycles = [self.cycles(each) for each in counted]
         macs = sum(each.macs for each in every)
         return Totals(
             contractions=len(every),
             macs=macs,
             cycles=sum(core for core, _ in cycles),
             dense_cycles=sum(dense for _, dense in cycles),
-            tile_cycles=round(sum(each.executed.tile_cycles for each in every)),
-            dense_tile_cycles=sum(each.executed.dense for each in every),
-            flushed_cycles=sum(map(self.flushed_cycles, every)),
-            flushed_tile_cycles=round(sum(each.executed.flushed_tile_cycles for each in every)),
-            traffic=sum(map(self.traffic, every)),
+            tile_cycles=round(sum(each.executed.tile_cycles for each in counted)),
+            dense_tile_cycles=sum(each.executed.dense for each in counted),
+            flushed_cycles=sum(map(self.flushed_cycles, counted)),
+            flushed_tile_cycles=round(sum(each.executed.flushed_tile_cycles for each in counted)),
+            traffic=sum(map(self.traffic, counted)),
             zeros=sum(each.row_zeros * each.macs for each in every) / max(1, macs),
             flushed_zeros=sum(each.flushed_row_zeros * each.macs for each in every) / max(1, macs),
             flushed=sum(each.executed.flushed for each in every),
@@ -112,6 +113,7 @@ class Run:
             non_finite=sum(each.executed.non_finite for each in every),
             missed_macs=self._missed_macs if chosen is None else 0,
             unknown=self._unknown if chosen is None else 0,
+            uncounted=len(every) - len(counted),
         )
 
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
@@ -199,13 +201,14 @@ class Run:
         for (layer, operation), each in rows.items():
             if layer == "all":
                 table.add_section()
-            numbers = f"{each.contractions:,}", f"{each.macs:,}", f"{each.zeros:.1%}", f"{each.cycles:,}"
-            more = f"{each.dense_cycles:,}", f"{each.speedup:.2f}", f"{each.tile_speedup:.2f}", f"{each.traffic:,}"
-            losses = [f"{getattr(each, name):,}" for name in lost]
-            if totals.flushed:
-                losses.append(f"{each.flushed_speedup:.2f}")
             name = " + ".join((operation, *fused.get((layer, operation), ())))
-            table.add_row(layer, name, *numbers, *more, *losses)
+            losses = [f"{getattr(each, name):,}" for name in lost]
+            speedups = [each.speedup, each.tile_speedup, *[each.flushed_speedup][: totals.flushed]]
+            core, tile, *flushed = ("-" if each.uncounted else f"{speedup:.2f}" for speedup in speedups)
+            sums = each.cycles, each.dense_cycles, each.traffic
+            cycles, dense, traffic = ("-" if each.uncounted else f"{number:,}" for number in sums)
+            numbers = f"{each.contractions:,}", f"{each.macs:,}", f"{each.zeros:.1%}"
+            table.add_row(layer, name, *numbers, cycles, dense, core, tile, traffic, *losses, *flushed)
         return table
 
     @property
@@ -216,7 +219,8 @@ class Run:
         """All of it as a document: the device, totals, every contraction, and what did not run."""
         contractions = []
         for each in self.contractions:
-            cycles, dense = self.cycles(each)
+            counted = each.executed.counted
+            cycles, dense = self.cycles(each) if counted else (None, None)
             contractions.append(
                 {
                     "step": each.step,
@@ -230,12 +234,12 @@ class Run:
                     "zeros": {name: round(share, 4) for name, share in each.executed.zeros.items()},
                     "operands": {name: counts.to_json() for name, counts in each.executed.operands.items()},
                     "non_finite": each.executed.non_finite,
-                    "tile_speedup": round(each.executed.speedup, 4),
-                    "tile_speedup_with_flushed": round(each.executed.flushed_speedup, 4),
+                    "tile_speedup": round(each.executed.speedup, 4) if counted else None,
+                    "tile_speedup_with_flushed": round(each.executed.flushed_speedup, 4) if counted else None,
                     "cycles": cycles,
-                    "cycles_with_flushed": self.flushed_cycles(each),
+                    "cycles_with_flushed": self.flushed_cycles(each) if counted else None,
                     "dense_cycles": dense,
-                    "traffic": self.traffic(each),
+                    "traffic": self.traffic(each) if counted else None,
                 }
             )
         names = ("step", "layer", "operation", "reason", "macs")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from itertools import product
 from math import gcd
 
@@ -144,6 +145,7 @@ class Layer:
                 )
 
     @classmethod
+    @lru_cache(maxsize=1 << 10)
     def of(cls, geometry: Geometry) -> "Layer":
         """A layer of a trace, or whatever else has a geometry.
 
@@ -173,7 +175,7 @@ class Layer:
             end_padding=None if geometry.end_padding is None else (ends[0], ends[1]),
         )
 
-    @property
+    @cached_property
     def axes(self) -> tuple[Axis, Axis]:
         """Rows and columns."""
         given = (self.size, self.kernel, self.stride, self.padding, self.dilation)
@@ -182,7 +184,7 @@ class Layer:
             y, x = (axis._replace(end_padding=end) for axis, end in zip((y, x), self.end_padding, strict=True))
         return y, x
 
-    @property
+    @cached_property
     def made(self) -> tuple[int, int]:
         """Rows and columns of the output."""
         y, x = self.axes

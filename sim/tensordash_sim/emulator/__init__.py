@@ -5,5 +5,15 @@ from .conversions import decode, encode, result_bits
 from .products import matrix_product
 from .random_bits import RandomBits
 from .scaled import contract_scaled
+from .threads import limited_threads
 
-__all__ = ["RandomBits", "contract", "contract_scaled", "decode", "encode", "matrix_product", "result_bits"]
+__all__ = [
+    "RandomBits",
+    "contract",
+    "contract_scaled",
+    "decode",
+    "encode",
+    "limited_threads",
+    "matrix_product",
+    "result_bits",
+]

@@ -1,0 +1,48 @@
+"""Threads for the size of the work: threads cost more than they save on small operations."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import numba
+from threadpoolctl import ThreadpoolController
+
+__all__ = ["limited_threads"]
+
+SMALL_MACS = 1 << 24
+"""Operations with fewer multiply-accumulates run on one thread, which takes some milliseconds."""
+_BLAS = ThreadpoolController()
+_LIMITING = threading.Lock()
+"""Held by the thread that limits BLAS."""
+
+
+@contextmanager
+def limited_threads(macs: int) -> Iterator[None]:
+    """Run a small operation on the calling thread alone: its compiled loops and its matrix products.
+
+    On a busy machine each barrier of a parallel loop waits for a time slice, and an operation has about ten. BLAS has
+    one setting for the whole process. So one thread at a time limits it, and for all threads.
+
+    Parameters
+    ----------
+    macs : int
+        Multiply-accumulates of the operation.
+
+    Examples
+    --------
+    >>> with limited_threads(1000):
+    ...     numba.get_num_threads()
+    1
+    """
+    if macs >= SMALL_MACS:
+        yield
+        return
+    threads, limiting = numba.get_num_threads(), _LIMITING.acquire(blocking=False)
+    numba.set_num_threads(1)
+    try:
+        with _BLAS.limit(limits=1, user_api="blas") if limiting else nullcontext():
+            yield
+    finally:
+        numba.set_num_threads(threads)
+        if limiting:
+            _LIMITING.release()

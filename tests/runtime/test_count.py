@@ -1,0 +1,198 @@
+"""`count=False`: nothing is counted, no bit of a result changes, and a run has no cycles that could mislead."""
+
+import json
+import threading
+from pathlib import Path
+
+import numba
+import numpy as np
+import pytest
+import torch
+from threadpoolctl import threadpool_info
+from torch import nn
+
+from tensordash_runtime import Device, Run, offload
+from tensordash_runtime.compare import comparison
+from tensordash_sim.cycles import Scheduler
+from tensordash_sim.emulator import limited_threads
+from tensordash_sim.emulator.threads import SMALL_MACS
+from tensordash_sim.lowering import Convolution, MatrixProduct
+
+
+class Network(nn.Module):
+    """Odd shapes: a strided convolution, a grouped one, a depthwise one, an LSTM and attention."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.strided = nn.Conv2d(3, 6, 3, stride=2, padding=1)
+        self.grouped = nn.Conv2d(6, 9, (3, 1), groups=3)
+        self.depthwise = nn.Conv2d(9, 9, 2, groups=9)
+        self.lstm = nn.LSTM(9, 10)
+        self.attention = nn.MultiheadAttention(10, 2)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        features = self.depthwise(self.grouped(self.strided(images).relu()).relu()).relu()
+        words = self.lstm(features.flatten(2).permute(2, 0, 1))[0]
+        result: torch.Tensor = self.attention(words, words, words)[0]
+        return result
+
+
+def trained(device: Device, *, count: bool, steps: int = 2, golden: Device | None = None) -> tuple[list, Run]:
+    """Weights after some steps, and the run."""
+    torch.manual_seed(0)
+    model = Network()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    watcher = None if golden is None else comparison(golden)
+    with offload(device, model=model, count=count, watcher=watcher) as run:
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(torch.randn(2, 3, 7, 9)).square().mean().backward()
+            optimizer.step()
+    assert not run.missed
+    return [parameter.detach().numpy() for parameter in model.parameters()], run
+
+
+@pytest.mark.parametrize("preset", ["core", "core-fp8", "paper-bf16"])
+def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
+    with Device(preset) as device, Device(preset) as other:
+        mine, run = trained(device, count=False)
+        theirs, counted = trained(other, count=True)
+    for one, same in zip(mine, theirs, strict=True):
+        assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
+    sides = [[each.executed.work.rows for each in both.contractions] for both in (run, counted)]
+    assert (sides[0] != sides[1]) == (preset == "core"), "only where results do not depend on the side does it differ"
+
+
+def test_every_product_is_that_of_the_golden_core() -> None:
+    with Device("core") as device, Device("core", "golden") as golden:
+        trained(device, count=False, steps=1, golden=golden)
+
+
+def test_the_gradient_is_on_the_row_side() -> None:
+    with Device("core") as device:
+        _, run = trained(device, count=False, steps=1)
+    for each in run.contractions:
+        assert each.executed.work.rows == ("A" if each.executed.work.operation == "AxW" else "G")
+
+
+def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def schedule(*_: object) -> None:
+        raise AssertionError("counted")
+
+    monkeypatch.setattr(Scheduler, "schedule", schedule)
+    with Device("core") as device:
+        trained(device, count=False, steps=1)
+        with pytest.raises(AssertionError, match="counted"):
+            trained(device, count=True, steps=1)
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_infinities(operand: str) -> None:
+    """An infinity that meets a zero is NaN, whichever operand is on the row side."""
+    generator = np.random.default_rng(0)
+    tensors = {name: generator.standard_normal((1, 5, 7), np.float32) for name in "ab"}
+    tensors["a"][0, 1] = 0
+    tensors["b"][0, 2] = 0
+    tensors[operand][0, 3, 4] = np.inf
+    layer = MatrixProduct(batch=1, samples=5, in_features=7, out_features=5)
+    with Device("core") as device:
+        operands = {"A": tensors["a"], "W": tensors["b"]}
+        counted, plain = (device.contract(layer, "AxW", operands, count=count) for count in (True, False))
+    assert np.array_equal(counted.result.view(np.uint32), plain.result.view(np.uint32))
+    assert np.isnan(plain.result).sum() == 1
+    assert not plain.executed.counted
+    assert not any(each.counted for each in plain.executed.checks)
+
+
+def test_a_run_has_no_cycles(tmp_path: Path) -> None:
+    with Device("core") as device:
+        _, run = trained(device, count=False, steps=1)
+        text = str(run)
+        document = json.loads(json.dumps(run.to_json(), allow_nan=False))
+        run.page(tmp_path / "page.html")
+    totals, uncounted = run.totals(), len(run.contractions)
+    assert (totals.uncounted, totals.cycles, totals.traffic) == (uncounted, 0, 0)
+    assert all(np.isnan([totals.speedup, totals.tile_speedup, totals.flushed_speedup, totals.flushed_tile_speedup]))
+    assert document["totals"]["uncounted"] == uncounted
+    names = [name for name in document["totals"] if "cycles" in name or "speedup" in name or name == "traffic"]
+    assert len(names) == 8
+    assert {document["totals"][name] for name in names} == {None}
+    for each in document["contractions"]:
+        assert {each[name] for name in each if "cycles" in name or "speedup" in name or name == "traffic"} == {None}
+    total = next(line for line in text.splitlines() if "all" in line)
+    assert [cell.strip() for cell in total.split("│")[6:11]] == ["-"] * 5
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    data = json.loads(page.partition('id="report-data">')[2].partition("</script>")[0])
+    assert not [point for point in data["figures"][0]["points"] if point["metric"] == "speedup"]
+    assert {point["ours"] for point in data["figures"][1]["points"]} == {None}
+
+
+def test_a_run_that_is_counted_in_part_has_no_speedup() -> None:
+    product = torch.randn(4, 8)
+    with Device("core") as device:
+        with offload(device) as run:
+            product @ product.T
+        alone = run.totals()
+        with offload(device, run=run, count=False):
+            product @ product.T
+    totals = run.totals()
+    assert (totals.contractions, totals.uncounted) == (2, 1)
+    assert totals.cycles == alone.cycles > 0
+    assert np.isnan(totals.speedup)
+    assert run.to_json()["totals"]["cycles"] is None
+
+
+def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
+    def threads() -> tuple[int, set[int]]:
+        blas = [each for each in threadpool_info() if each["user_api"] == "blas" and "numpy" in each["filepath"]]
+        return numba.get_num_threads(), {each["num_threads"] for each in blas}
+
+    before, inside, leave = threads(), threading.Event(), threading.Event()
+    seen: list[tuple[int, set[int]]] = []
+
+    def other() -> None:
+        with limited_threads(1):
+            seen.append(threads())
+            inside.set()
+            leave.wait(60)
+
+    with limited_threads(SMALL_MACS):
+        assert threads() == before
+    with limited_threads(1):
+        thread = threading.Thread(target=other)
+        thread.start()
+        assert inside.wait(60)
+        with limited_threads(1):
+            assert threads() == (1, {1})
+        assert threads() == (1, {1})
+    assert seen == [(1, {1})]
+    assert threads() == before, "the thread that is still inside does not limit it"
+    leave.set()
+    thread.join()
+    assert threads() == before
+
+
+def test_a_convolution_of_groups_is_the_golden_cores() -> None:
+    """Groups are multiplied together; each has its own bias."""
+    layer = Convolution(
+        batch=3,
+        in_channels=10,
+        out_channels=15,
+        size=(5, 7),
+        kernel=(3, 2),
+        stride=(2, 1),
+        padding=(1, 0),
+        dilation=(1, 2),
+        groups=5,
+    )
+    generator = np.random.default_rng(1)
+    tensors = {name: generator.standard_normal(layer.shapes[name], np.float32) for name in "AWG"}
+    bias = generator.standard_normal(15).astype(np.float16)
+    with Device("core") as device, Device("core", "golden") as golden:
+        for operation in ("AxW", "WxG", "AxG"):
+            operands = {name: tensors[name].astype(np.float16) for name in operation.replace("x", "")}
+            added = bias if operation == "AxW" else None
+            mine, theirs = (
+                each.contract(layer, operation, operands, bias=added, count=False) for each in (device, golden)
+            )
+            assert np.array_equal(mine.result.view(np.uint16), theirs.result.view(np.uint16)), operation
