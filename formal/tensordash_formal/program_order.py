@@ -18,6 +18,7 @@ from .given import MOST_STRIDE
 __all__ = ["MOST_TOKENS", "ProgramOrder", "has_reserved", "has_unfit", "token_fields"]
 
 MOST_TOKENS = 15
+WORD = 32
 FEATURES = {
     "bias": "bias",
     "scale": "scale",
@@ -55,7 +56,11 @@ def _unfit(config: CoreConfig, operation: Operation, bits: Value, upto: int) -> 
         plain = 32 if compressed is None else config.group_bytes
         wrong = _no_multiple(fields["memory"], plain)
         rules.append(wrong if compressed is None else Mux(compressed, _no_multiple(fields["memory"], 16), wrong))
+    if "memory_high" in fields:
+        rules.append(fields["memory_high"][config.address_bits - WORD :].any())
     if compressed is not None:
+        if "table_high" in fields:
+            rules.append(compressed & fields["table_high"][config.address_bits - WORD :].any())
         rules += [compressed & (fields[name] != 1) for name in ("count_1", "count_2", "count_3") if name in fields]
         rules += [compressed & (fields[name] == 0) for name in ("segment",) if name in fields]
         rules += [compressed & _no_multiple(fields[name], 4) for name in ("table",) if name in fields]
@@ -192,7 +197,9 @@ class ProgramOrder:
         bits, new = Cat(self.bits, payload.data), self.new
         known = Cat(*(new.code == each.code for each in OPERATIONS.values())).any()
         wrong = Signal(4, name="program_verdict")
-        with m.If(self.unread | payload.error):
+        with m.If(payload.outside):
+            m.d.comb += wrong.eq(ERRORS["bounds"])
+        with m.Elif(self.unread | payload.error):
             m.d.comb += wrong.eq(ERRORS["fetch"])
         with m.Elif(~known):
             m.d.comb += wrong.eq(ERRORS["operation"])

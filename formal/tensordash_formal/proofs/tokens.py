@@ -238,10 +238,10 @@ class Told(Harness):
         counts = range(4 * len(UNITS))
         self.rests, self.tells = Signal(counts, name="rests"), Signal(counts, name="tells")
         m.d.sync += self.rests.eq(Mux(begins & ~moves, self.rests + 1, 0))
-        # The read port is used twice for each unit's tokens and once to look at an error. The unit's descriptor is
-        # found in a cycle and chosen in another one.
+        # The read port is used twice for each unit's tokens and once to look at an error. One cycle finds the unit's
+        # place.
         self.errors = sum(each.wrong for each in self.seen)
-        most = 2 * sum(each.owed.any() for each in self.seen) + self.errors + 2
+        most = 2 * sum(each.owed.any() for each in self.seen) + self.errors + 1
         self.claim("the_oldest_begins_unless_another_moves", self.rests <= most, when=self.rests > 2)
         # A multiply behind the error may wait for its other half for ever.
         halves = ("multiply", "output")
@@ -381,9 +381,8 @@ class Told(Harness):
                 owed = entry.of[v] & self.present[k] & (self.distance[k] >= self.ahead(each.at))
                 self.lemma(each.owed[k] == owed)
         # What each of the cycles in which nothing moves brings nearer.
-        found = self.of_taker([self.probe(f"{each.name}_found", 1) for each in self.seen])
         looked = sum(each.wrong & ~looks[v] for v, each in enumerate(self.seen))
-        self.lemma(self.rests <= 2 * sum(readies) + reading + looked + found + sending)
+        self.lemma(self.rests <= 2 * sum(readies) + reading + looked + sending)
         self.lemma(self.tells <= looked + ~reading + dut.failed)
 
     def _follow_tokens(self) -> None:

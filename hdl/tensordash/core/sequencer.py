@@ -52,7 +52,7 @@ class Sequencer(Block):
     After an error only descriptors before it are given away, so that code and index, and all that is done, are those of
     the first descriptor in the program's order that has one: a function of the program.
 
-    Timing: a unit is offered a descriptor 5 cycles after its last beat came, or after the unit was done with the one
+    Timing: a unit is offered a descriptor 4 cycles after its last beat came, or after the unit was done with the one
     before if the two stand one after the other; every place between them takes one cycle more. A descriptor takes 7
     cycles of the read port.
 
@@ -165,18 +165,12 @@ class Sequencer(Block):
         fits = reduce(or_, (operation == code for code in CODES[unit.name]))
         fails = command.done & (command.error != 0)
         m.d.comb += unit.ends.eq(command.done & (command.error == 0))
-        with m.If(~unit.found & (unit.place != self._checked)):
-            with m.If(fits):
-                m.d.sync += unit.found.eq(1)
-            with m.Else():
-                m.d.sync += unit.place.eq(unit.place + 1)
+        there = unit.place != self._checked
+        m.d.comb += unit.found.eq(there & fits)
+        with m.If(there & ~fits):
+            m.d.sync += unit.place.eq(unit.place + 1)
         with m.If(unit.ends):
-            m.d.sync += [
-                unit.found.eq(0),
-                unit.ready.eq(0),
-                unit.begun.eq(0),
-                unit.place.eq(unit.place + 1),
-            ]
+            m.d.sync += [unit.ready.eq(0), unit.begun.eq(0), unit.place.eq(unit.place + 1)]
             for k, left in enumerate(self._left):
                 with m.If(unit.place[:-1] == k):
                     m.d.sync += left[int(unit.name == "output")].eq(0)

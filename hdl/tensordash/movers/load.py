@@ -27,12 +27,14 @@ class Load(Block):
     buffer's end is not read, and ends the move. So does a burst outside of the bounds; the unit then takes no
     descriptor until a reset.
 
-    Of a compressed move two entries of the table are read first. Where the second one stands is found by counting
-    segments, one in a cycle. Units that are more than any masks could say are not read.
+    A compressed move first reads two entries of the table: the first segment's, and the one after the last segment's.
+    A division of groups by `segment` gives the second entry's place. Units that are more than any masks could say are
+    not read.
 
     Timing: a plain move asks for its first run two cycles after its descriptor is there, then for a run in each cycle;
-    a group in each `group_bits / axi_bits` cycles. A compressed one asks for data after three times what memory takes,
-    or a cycle for each segment if that is longer; then a beat or a group in a cycle.
+    a group in each `group_bits / axi_bits` cycles. A compressed move asks for its first entry as early. The division
+    takes a cycle for each bit of the buffer's number of groups. The unit asks for the second entry after the division,
+    and for data after both entries have come; then a beat or a group in a cycle.
 
     Parameters
     ----------
@@ -176,43 +178,51 @@ class Load(Block):
         begun = Signal()  # the first entry was asked for
         asked = Signal()  # both were
         come = Signal()  # the first one has come
-        groups_left = Signal(16, reset_less=True)  # of the segments that are not counted
-        which = Signal(word_bits, reset_less=True)  # word of the beat in which the first entry comes
+        # A restoring division, a bit in a cycle: the quotient replaces the dividend from below. Groups fit the buffer.
+        bits = min(len(count), config.groups.bit_length())
+        quotient = Signal(bits)
+        rest = Signal(bits)
+        bits_left = Signal(range(bits + 1))
+        shifted = Cat(quotient[-1], rest[:-1])  # no more than all groups
+        difference = Signal(len(segment) + 1)
+        below = difference[-1]
+        divided = Signal()
+        # Before the division both terms are 0, so this is the first entry; then the one after the last segment's.
+        entry = Signal(len(table) + 1)
         word = Signal(32)
-        # Addresses above the highest one.
-        table_outside = Signal()
-        memory_outside = Signal()
-        next_table = table + 1
+        memory_outside = Signal()  # above the highest address
         data_begin = memory + word
         units = Signal(33, reset_less=True)  # the first entry, then what is between the two
-        last = Signal()  # the table's entry is that of the segment after the last
-        place = Mux(come, table[:word_bits], which) if word_bits else Const(0, 1)
+        place = Mux(come, entry[:word_bits], table[:word_bits])
         m.d.comb += [
-            last.eq(groups_left == 0),
+            difference.eq(shifted - segment),
+            divided.eq(bits_left == 0),
+            entry.eq(table + quotient + (rest != 0)),
             word.eq(reader.beats.payload.data.word_select(place, 32) if word_bits else reader.beats.payload.data),
-            reader.request.payload.beat.eq(Cat(table[word_bits:], table_outside)),
+            reader.request.payload.beat.eq(entry[word_bits:]),
             reader.request.payload.count.eq(1),
         ]
         with m.State("TABLE"):
-            m.d.comb += reader.request.valid.eq(~begun | (last & ~asked))
-            with m.If(~begun):
-                m.d.sync += [groups_left.eq(count), which.eq(table), begun.eq(reader.request.ready)]
-                m.d.sync += table_outside.eq(0)
-            with m.Elif(~last):
-                m.d.sync += groups_left.eq(Mux(groups_left > segment, groups_left - segment, 0))
-                m.d.sync += [table.eq(next_table), table_outside.eq(table_outside | next_table[len(table)])]
-            with m.Elif(reader.request.ready):
-                m.d.sync += asked.eq(1)
+            m.d.comb += reader.request.valid.eq(~begun | (divided & ~asked))
+            with m.If(reader.request.valid & reader.request.ready):
+                m.d.sync += [begun.eq(1), asked.eq(begun)]
+                with m.If(~begun):
+                    m.d.sync += [quotient.eq(count), bits_left.eq(bits)]
+            with m.If(~divided):
+                m.d.sync += [
+                    quotient.eq(Cat(~below, quotient[:-1])),
+                    rest.eq(Mux(below, shifted, difference)),
+                    bits_left.eq(bits_left - 1),
+                ]
             with m.If(reader.beats.valid):
                 m.d.sync += [come.eq(1), units.eq(word - Mux(come, units[:32], 0))]
                 with m.If(come):
-                    m.d.sync += [begun.eq(0), asked.eq(0), come.eq(0)]
+                    m.d.sync += [each.eq(0) for each in (begun, asked, come, quotient, rest)]
                     m.next = "UNITS"
                 with m.Else():
                     m.d.sync += [memory.eq(data_begin), memory_outside.eq(data_begin[len(memory) :].any())]
             with m.If(reader.outside & reader.idle):
-                m.d.sync += [begun.eq(0), asked.eq(0), come.eq(0)]
-                m.next = "DRAIN"
+                m.next = "DRAIN"  # the unit takes no descriptor until a reset
         most = Signal(self.units)
         offset = memory[: inflate.shift]
         upwards = Signal(self.units + 2)

@@ -35,7 +35,7 @@ LOAD_ADDRESS_CYCLES = 7
 """Cycles from a load's descriptor until it sends its first address."""
 FETCH_CYCLES = 4
 """Cycles of a fetch beside memory's latency and its beats."""
-OFFER_CYCLES = 5
+OFFER_CYCLES = 4
 """Cycles from a descriptor's fetch, or from the end of the unit's last descriptor, until the unit is offered it."""
 TOKEN_CYCLES = 4
 """Cycles from the last token that a descriptor waits for until its unit is offered it."""

@@ -30,12 +30,13 @@ def test_the_whole_buffer():
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("right", "wrong", "test"),
     [
-        ("walk_end <= 18'h100", "walk_end <= 18'h101"),  # a group beyond the end
-        ("last = ~| groups_left", "last = groups_left <= 16'h1"),  # a last segment of one group is not counted
+        ("walk_end <= 18'h100", "walk_end <= 18'h101", None),  # a group beyond the end
+        ("= | rest;", "= 1'h0;", None),  # a last segment of fewer groups is not counted
+        ("- descriptor_7[15:0];", "- descriptor_7[14:0];", "segments"),  # a segment has fewer than 32,768 groups
     ],
 )
-def test_a_broken_load_is_found(right, wrong):
+def test_a_broken_load_is_found(right, wrong, test):
     config = CONFIGS["default"]
-    assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)])
+    assert run_unit(Load(config=config), "load", config, replaced=[(right, wrong)], test=test)

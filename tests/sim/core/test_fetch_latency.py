@@ -1,16 +1,17 @@
-"""Memory's latency is covered by prefetch and by reads on the way."""
+"""Memory's latency is covered by prefetch and by reads on the way; segments of a compressed load cost little."""
 
 import runpy
 from pathlib import Path
 
 import pytest
 
+from tensordash.configuration.preset import load_any_preset
+
 BENCH = Path(__file__).parents[3] / "bench" / "core_fetch.py"
 
 
 @pytest.mark.slow
-def test_latency_is_covered():
+def test_the_goals_of_fetches_are_met():
     bench = runpy.run_path(str(BENCH))
-    fast, slow = bench["measure"](bench["load_any_preset"]("core"))
-    assert slow["descriptor_cycles"] - fast["descriptor_cycles"] <= bench["MAX_LATENCY_COST"]
-    assert max(fast["ratio"], slow["ratio"]) <= bench["MAX_LOAD_RATIO"]
+    met = bench["goals"](bench["measure"](load_any_preset("core")))
+    assert all(met.values()), met

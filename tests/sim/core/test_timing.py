@@ -34,7 +34,8 @@ SIZE = 1 << 22
 def test_cycles_and_busy_units(name):
     """Random layers: schedules are counted exactly, layouts too, cycles within a twentieth.
 
-    A sparse tile schedules with what it has while a bank is late, because a layout wrote it: those count as well.
+    A sparse tile schedules with what it has while a bank is late, because a layout wrote it: those count as well. In
+    half of the layers no bank is late.
     """
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
@@ -60,7 +61,7 @@ def test_cycles_and_busy_units(name):
             errors.append(abs(expected.cycles / run.cycles - 1))
             assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), said
     assert np.median(errors) < 0.01
-    assert late.count(0) >= (8 if config.tile.sparsity == "none" else 5)
+    assert late.count(0) >= (8 if config.tile.sparsity == "none" else 4)
 
 
 @pytest.mark.parametrize(

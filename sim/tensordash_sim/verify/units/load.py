@@ -188,15 +188,9 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     assert goods > 6 * job.effort
 
 
-@cocotb.test()
-async def whole_buffer(dut) -> None:
-    """The whole buffer in one run, and compressed in one segment of units as many as masks can say."""
-    config = current_job().config
-    lanes, width, groups = config.tile.lanes, config.value_bits, config.groups
-    random = Random(f"{current_job().seed} whole buffer")
-    values = np.frombuffer(random.randbytes(groups * config.group_bytes), f"<u{width // 8}") | 1
-    data, table = deflate(values.reshape(groups, -1), config, groups)
-    content = Memory(1 << (len(data) + 64).bit_length())
+async def start(dut, config, content: Memory) -> tuple[Pins, AxiMemory, CommandPort]:
+    """A load unit after reset, on memory without pauses, and a buffer that is always ready."""
+    random = Random(f"{current_job().seed} memory")
     pins = Pins(dut)
     outstanding = config.outstanding
     memory = AxiMemory(pins, random, content, bits=config.axi_bits, reads=True, pause=0.0, outstanding=outstanding)
@@ -204,28 +198,76 @@ async def whole_buffer(dut) -> None:
     await pins.reset(
         buffer_ready=1, halt=0, bounds=bounds_value(config.address_bits), **command.IDLE, **memory.idle_pins()
     )
+    return pins, memory, command
+
+
+async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, **fields: Any) -> np.ndarray:
+    """Execute a load, and return the values that it writes; other values are ones."""
+    lanes, width, groups = config.tile.lanes, config.value_bits, config.groups
+    buffer, began = np.ones((groups, lanes, lanes), f"<u{width // 8}"), pins.cycle
+    program = Program()
+    program.add("load", **fields)
+    command.begin(program.descriptors[0])
+    while command.error is None:
+        memory.drive()
+        command.drive()
+        await pins.settle()
+        memory.observe()
+        command.observe()
+        if pins.read("buffer_valid"):
+            group = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
+            enable = pins.read("buffer_enable")
+            for position, bank in enumerate(split(pins.read("buffer_data"), lanes * width, lanes)):
+                if enable >> position & 1:
+                    buffer[group, position] = split(bank, width, lanes)
+        await pins.tick()
+        assert pins.cycle - began < 40 * groups, f"a load hangs: {fields}"
+    assert command.error == 0, f"{fields}: error {command.error}"
+    return buffer.ravel()
+
+
+@cocotb.test()
+async def whole_buffer(dut) -> None:
+    """The whole buffer in one run, and compressed in one segment of units as many as masks can say."""
+    config = current_job().config
+    groups = config.groups
+    random = Random(f"{current_job().seed} whole buffer")
+    values = np.frombuffer(random.randbytes(groups * config.group_bytes), f"<u{config.value_bits // 8}") | 1
+    data, table = deflate(values.reshape(groups, -1), config, groups)
+    content = Memory(1 << (len(data) + 64).bit_length())
+    unit = await start(dut, config, content)
     for compressed in range(1 + config.compression):
         content.write(0, data if compressed else values.tobytes())
         content.write(len(content.bytes) - 32, table.astype("<u4").tobytes())
         fields = {"table": len(content.bytes) - 32, "segment": groups} if compressed else {}
-        program = Program()
-        program.add("load", memory=0, count_0=groups, compressed=compressed, **fields)
-        command.begin(program.descriptors[0])
-        buffer, began = np.zeros((groups, lanes, lanes), values.dtype), pins.cycle
-        while command.error is None:
-            memory.drive()
-            command.drive()
-            await pins.settle()
-            memory.observe()
-            command.observe()
-            if pins.read("buffer_valid"):
-                group = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
-                enable = pins.read("buffer_enable")
-                for position, bank in enumerate(split(pins.read("buffer_data"), lanes * width, lanes)):
-                    if enable >> position & 1:
-                        buffer[group, position] = split(bank, width, lanes)
-            await pins.tick()
-            assert pins.cycle - began < 40 * groups, "a load of the whole buffer hangs"
-        assert command.error == 0, f"compressed {compressed}: error {command.error}"
-        wrong = np.flatnonzero(buffer.ravel() != values)
+        buffer = await execute(*unit, config, count_0=groups, compressed=compressed, **fields)
+        wrong = np.flatnonzero(buffer != values)
         assert not len(wrong), f"compressed {compressed}: value {wrong[0]} differs, and {len(wrong) - 1} others"
+
+
+@cocotb.test()
+async def segments(dut) -> None:
+    """Compressed loads of few and of many segments, of one group up to more groups than the buffer has.
+
+    All values are zeros. A segment then has as many units as its groups have masks, so an entry of another segment is
+    found as the error `compressed`.
+    """
+    config = current_job().config
+    if not config.compression:
+        return
+    random = Random(f"{current_job().seed} segments")
+    groups, half = config.groups, config.groups // 2
+    whole = [(groups, segment) for segment in (1, 2, 3, half, groups - 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)]
+    others = [(1, 1), (1, 0xFFFF), (groups - 1, 1), (groups - 1, groups), (half - 1, half), (half + 1, half), (half, 2)]
+    drawn = [(random.randint(1, groups), random.randint(1, 40)) for _ in range(6)]
+    masks = config.tile.lanes**2 // config.value_bits
+    table_at = -(-groups * config.group_bytes // 64) * 64
+    content = Memory(1 << (table_at + 4 * groups + 64).bit_length())
+    unit = await start(dut, config, content)
+    for count, segment in whole + others + drawn:
+        entries = [masks * min(k * segment, count) for k in range(-(-count // segment) + 1)]
+        content.write(table_at, np.array(entries, "<u4").tobytes() + bytes(16))
+        fields = {"table": table_at, "segment": segment, "count_0": count, "compressed": 1}
+        buffer = await execute(*unit, config, **fields)
+        right = np.arange(len(buffer)) >= count * config.tile.lanes**2
+        assert (buffer == right).all(), f"groups {count}, segment {segment}: the buffer differs"

@@ -160,6 +160,7 @@ async def random_programs(dut, slow: int) -> None:
     """Programs, most with tokens, many with an error somewhere, and units that find errors; a reset between them."""
     job = current_job()
     random = Random(f"{job.seed} sequencer {slow}")
+    drawn = Random(f"{job.seed} programs {slow}")  # the hardware's timing does not change which programs come
     cocotb.log.info("seed %s", job.seed)
     config, pins = job.config, Pins(dut)
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}
@@ -167,10 +168,10 @@ async def random_programs(dut, slow: int) -> None:
     found: Counter[str] = Counter()
     programs = [None] * round(24 * job.effort) if slow < 60 else [*[None] * round(24 * job.effort), *hoards()]
     for number, given_program in enumerate(programs):
-        program = given_program or random_program(random, config, random.choice([5, 20, 60]))
+        program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
         golden = Sequencer(config)
-        unread = random.randrange(len(program)) if given_program is None and random.random() < 0.1 else len(program)
-        unread_beat = random.randrange(4)
+        unread = drawn.randrange(len(program)) if given_program is None and drawn.random() < 0.1 else len(program)
+        unread_beat = drawn.randrange(4)
         errors: dict[tuple[str, int], str] = {}
         queues: dict[str, list[tuple[int, int]]] = {unit: [] for unit in UNITS}
         index, error, ends = len(program), "", 0
@@ -181,8 +182,8 @@ async def random_programs(dut, slow: int) -> None:
                 break
             for owner, *_ in owners(bits):
                 queues[owner].append((k, bits))
-                if given_program is None and random.random() < 0.02:
-                    errors[owner, k] = random.choice(UNIT_ERRORS)
+                if given_program is None and drawn.random() < 0.02:
+                    errors[owner, k] = drawn.choice(UNIT_ERRORS)
         firsts = {k for _, k in errors}
         if firsts and min(firsts) < index:
             index = min(firsts)
