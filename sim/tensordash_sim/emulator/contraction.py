@@ -1,6 +1,7 @@
 """Operations of layers with the bits that a core leaves in memory."""
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,6 +18,9 @@ from .products import matrix_product
 from .tables import checked_bits
 
 __all__ = ["Sides", "all_sums", "contract"]
+
+BATCHED_MACS = 1 << 22
+"""Of products that are computed together: enough that a call's overhead does not matter."""
 
 
 def contract(
@@ -152,6 +156,8 @@ class Sides:
         What is filled up: exact sums do not depend on zeros that meet zeros, nor on what other rows do.
     gathered : int
         Values of windows at a time: windows overlap, all of them may be more than there is room for.
+    batched : int
+        Multiply-accumulates of the products that are computed together; each product alone if 0.
     """
 
     gathered = 1 << 25
@@ -161,51 +167,56 @@ class Sides:
         ports = tile.rows if placed_on_rows else tile.columns
         if isinstance(tile.numerics.accumulator, Exact):
             self.fill = Fill(channels=1, ports=1, lanes=tile.lanes)
+            self.batched = BATCHED_MACS
         else:
             self.fill = Fill(channels=tile.lanes, ports=ports, lanes=tile.lanes)
+            self.batched = 0
 
     def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
-        """Sums for each vector of `placed` and each one of `other`, whose biases are added."""
+        """Sums of each product for each vector of `placed` and each one of `other`, whose biases are added."""
         if self.placed_on_rows:
-            return matrix_product(other, placed, self.tile, bias)
-        return matrix_product(placed, other, self.tile, None if bias is None else bias[:, None]).T
+            return matrix_product(other, placed, self.tile, None if bias is None else bias[:, None])
+        return matrix_product(placed, other, self.tile, None if bias is None else bias[..., None]).mT
 
 
 def all_sums(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
     """An operation's sums in the order of PyTorch; of operands, and "bias" if there is one, as the layer has them."""
-    one = _over_taps if operation == "AxG" else _over_positions
+    compute = _over_taps if operation == "AxG" else _over_positions
     if layer.products == 1:
-        return one(sides, layer, operation, values)
-    products = ({name: array[k] for name, array in values.items()} for k in range(layer.products))
-    return np.stack([one(sides, layer, operation, product) for product in products])
+        return compute(sides, layer, operation, {name: array[None] for name, array in values.items()})[0]
+    macs = prod(layer.shape("G")) * prod(layer.shape("W")[1:])
+    together = max(1, sides.batched // macs)
+    parts = [slice(k, k + together) for k in range(0, layer.products, together)]
+    return np.concatenate(
+        [compute(sides, layer, operation, {name: array[part] for name, array in values.items()}) for part in parts]
+    )
 
 
 def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """AxW and WxG: sums of a layer's positions, phase by phase."""
+    """AxW and WxG of some products: sums of positions, phase by phase."""
     placed, other = OPERANDS[operation]
-    fill, bias = sides.fill, values.get("bias")
-    samples, made, down, across = layer.shape(RESULTS[operation])
-    out = np.zeros((samples, made, down, across), np.uint32)
-    tensor = values[placed]
+    fill, bias, tensor = sides.fill, values.get("bias"), values[placed]
+    products, (samples, made, down, across) = len(tensor), layer.shape(RESULTS[operation])
+    out = np.zeros((products, samples, made, down, across), np.uint32)
     for phase in layer.phases(operation):
-        place = out[:, :, phase.y.first :: phase.y.apart, phase.x.first :: phase.x.apart]
+        place = out[..., phase.y.first :: phase.y.apart, phase.x.first :: phase.x.apart]
         if not (place.size and phase.taps):
             continue
-        counts = place.shape[2], filled(place.shape[3], fill.ports)
+        counts = place.shape[3], filled(place.shape[4], fill.ports)
         theirs = weights(values[other], phase, operation, fill)
-        at_once = max(1, sides.gathered // (counts[0] * counts[1] * theirs.shape[1]))
+        at_once = max(1, sides.gathered // (products * counts[0] * counts[1] * theirs.shape[2]))
         for n in range(0, samples, at_once):
-            part = tensor[n : n + at_once]
-            vectors = windows(part, phase, counts, fill.channels).reshape(-1, theirs.shape[1])
-            sums = sides.sums(vectors, theirs, bias).reshape(len(part), *counts, made)
-            place[n : n + at_once] = sums[:, :, : place.shape[3]].transpose(0, 3, 1, 2)
+            part = tensor[:, n : n + at_once]
+            vectors = windows(part, phase, counts, fill.channels).reshape(products, -1, theirs.shape[2])
+            sums = sides.sums(vectors, theirs, bias).reshape(products, -1, *counts, made)
+            place[:, n : n + at_once] = sums[:, :, :, : place.shape[4]].transpose(0, 1, 4, 2, 3)
     return out
 
 
 def _over_taps(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """AxG: sums for each filter, channel and tap."""
+    """AxG of some products: sums for each filter, channel and tap."""
     fill = sides.fill
     mine, theirs = gradient(values["G"], fill), activations(values["A"], layer, fill)
-    sums = sides.sums(mine, theirs)
-    grouped = sums.reshape(len(mine), -1, *layer.kernel, fill.channels).transpose(0, 1, 4, 2, 3)
-    return grouped.reshape(len(mine), -1, *layer.kernel)[:, : layer.channels]
+    sums, shape = sides.sums(mine, theirs), mine.shape[:2]
+    grouped = sums.reshape(*shape, -1, *layer.kernel, fill.channels).transpose(0, 1, 2, 5, 3, 4)
+    return grouped.reshape(*shape, -1, *layer.kernel)[:, :, : layer.channels]

@@ -5,6 +5,8 @@ error-free splitting, as in the Ozaki scheme): the matrix product of a library f
 Sums of digits' products make up 128 bits, which wrap at the accumulator's width and are rounded once.
 """
 
+from itertools import product
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +22,8 @@ __all__ = ["exact_products"]
 FLOAT64_BITS = 53
 BLOCK = 2048
 """Vectors of each side that are multiplied together, so that digits need little room."""
+BLOCK_VALUES = 1 << 18
+"""Values and results of products that are computed together, so that digits stay in the cache."""
 LONGEST = 1 << 13
 """Their pieces, for the same reason; never above what float64 allows."""
 
@@ -35,28 +39,29 @@ def exact_products(
 
     Parameters
     ----------
-    columns : array of unsigned, (M, K)
-    rows : array of unsigned, (N, K)
+    columns : array of unsigned, (products, M, K)
+    rows : array of unsigned, (products, N, K)
         Bit patterns of both sides, with scales if there are any (`operand_formats`).
     config : TileConfig
         Formats, accumulator and what is skipped.
-    added : array of uint32, (N, M), optional
+    added : array of uint32, (products, N, M), optional
         FP32 bits, added before sums are rounded: what lies below a sum's least bit is dropped, and one
         that is too large is an infinity (docs/core.md, "Multiply", 1).
 
     Returns
     -------
-    array of uint32, (N, M)
+    array of uint32, (products, N, M)
         FP32 or INT32 bits.
 
     Source: docs/numerics.md, "`exact`" and "Products".
     """
-    out = np.empty((len(rows), len(columns)), np.uint32)
-    for i in range(0, len(rows), BLOCK):
-        for j in range(0, len(columns), BLOCK):
-            place = slice(i, i + BLOCK), slice(j, j + BLOCK)
-            more = None if added is None else np.ascontiguousarray(added[place])
-            out[place] = _block(columns[place[1]], rows[place[0]], config, more)
+    count, down, across = len(rows), rows.shape[1], columns.shape[1]
+    out = np.empty((count, down, across), np.uint32)
+    together = max(1, BLOCK_VALUES // (down * across + (down + across) * columns.shape[2]))
+    for first, i, j in product(range(0, count, together), range(0, down, BLOCK), range(0, across, BLOCK)):
+        products, place = slice(first, first + together), (slice(i, i + BLOCK), slice(j, j + BLOCK))
+        more = None if added is None else np.ascontiguousarray(added[products, *place])
+        out[products, *place] = _block(columns[products, place[1]], rows[products, place[0]], config, more)
     return out
 
 
@@ -67,25 +72,26 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
     assert isinstance(accumulator, Exact)
     high, low = _sums(columns, rows, a_digits, b_digits)
     width = (a_digits.largest * b_digits.largest).bit_length() + 1 + accumulator.headroom_bits
+    sums = high.reshape(-1, high.shape[-1]), low.reshape(-1, low.shape[-1])
     if added is not None:
         assert not isinstance(a, IntegerFormat)
         assert not isinstance(b, IntegerFormat)
         exponent = a.least_exponent + b.least_exponent
         added = _within(added, min(width - 1, MOST_PLACES) + exponent)
-        add_biases(high, low, exponent, added)
+        add_biases(*sums, exponent, added.reshape(sums[0].shape))
     if width < 128:
-        wrap(high, low, width)
+        wrap(*sums, width)
     if config.numerics.result == "int32":
         return low.astype(np.uint32)
     assert not isinstance(a, IntegerFormat)
     assert not isinstance(b, IntegerFormat)
     out = np.empty(high.shape, np.uint32)
-    round_sums(high, low, a.least_exponent + b.least_exponent, out)
+    round_sums(*sums, a.least_exponent + b.least_exponent, out.reshape(sums[0].shape))
     beyond = out if added is None else np.zeros_like(out)
-    special = np.flatnonzero(~(is_finite(columns, a).all(0) & is_finite(rows, b).all(0)))
-    if special.size:
-        a_marks, b_marks = marks(a)[columns[:, special]], marks(b)[rows[:, special]]
-        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, beyond)
+    special: NDArray[np.bool_] = ~np.asarray(is_finite(columns, a).all(1) & is_finite(rows, b).all(1))
+    for each in np.flatnonzero(special.any(1)):
+        a_marks, b_marks = marks(a)[columns[each][:, special[each]]], marks(b)[rows[each][:, special[each]]]
+        mark_specials(a_marks, b_marks, config.sparsity == "both", config.sparsity != "none", EXACT_NAN, beyond[each])
     if added is not None:
         _add_specials(beyond, added, out)
     return out
@@ -109,20 +115,21 @@ def _add_specials(beyond: NDArray[np.uint32], added: NDArray[np.uint32], out: ND
 
 def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """The high and the low 64 bits of sums; those of fewer than 2**46 products fit."""
-    shape = len(rows), len(columns)
+    shape = len(rows), rows.shape[1], columns.shape[1]
     high, low = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
     longest = min(LONGEST, 1 << (FLOAT64_BITS - a.bits - b.bits))
     counts = len(a.values), len(b.values)
-    for begin in range(0, columns.shape[1], longest):
+    for begin in range(0, columns.shape[2], longest):
         piece = slice(begin, begin + longest)
-        left, right = _cut(rows[:, piece], b), _cut(columns[:, piece], a)
-        products = (left @ right.T).reshape(counts[1], shape[0], counts[0], shape[1])
+        left, right = _cut(rows[..., piece], b), _cut(columns[..., piece], a)
+        products = (left @ right.mT).reshape(len(rows), counts[1], shape[1], counts[0], shape[2])
         add_digits(high, low, products, counts, (a.bits, b.bits))
     return high, low
 
 
 def _cut(vectors: NDArray, table: Digits) -> NDArray[np.float64]:
-    """All vectors' lowest digits, then the next ones: (digits * vectors, K)."""
-    out = np.empty((len(table.values), *vectors.shape))
+    """All vectors' lowest digits, then the next ones: (products, digits * vectors, K)."""
+    products, count, length = vectors.shape
+    out = np.empty((products, len(table.values), count, length))
     cut(vectors, table.values, out)
-    return out.reshape(-1, vectors.shape[1])
+    return out.reshape(products, -1, length)

@@ -136,28 +136,31 @@ def scan(bits, sign, largest):
 
 @njit(parallel=True, cache=True, nogil=True)
 def cut(vectors, digits, out):
-    """Digits of patterns (vectors, K): the table's (digits, patterns) to (digits, vectors, K)."""
-    for vector in prange(len(vectors)):
+    """Digits of patterns (products, vectors, K): the table's (digits, patterns) to (products, digits, vectors, K)."""
+    products, count, length = vectors.shape
+    for item in prange(products * count):
+        product, vector = np.int64(item) // count, np.int64(item) % count
         for digit in range(len(digits)):
-            for k in range(vectors.shape[1]):
-                out[digit, vector, k] = digits[digit, vectors[vector, k]]
+            for k in range(length):
+                out[product, digit, vector, k] = digits[digit, vectors[product, vector, k]]
 
 
 @njit(parallel=True, cache=True, nogil=True)
 def add_digits(high, low, products, counts, bits):
-    """Add products of digits, (digits of b, vectors, digits of a, vectors), to sums of 128 bits."""
-    rows, columns = high.shape
-    for row in prange(rows):
+    """Add products of digits, (products, digits of b, vectors, digits of a, vectors), to sums of 128 bits."""
+    count, rows, columns = high.shape
+    for item in prange(count * rows):
+        product, row = np.int64(item) // rows, np.int64(item) % rows
         for j in range(counts[1]):
             for i in range(counts[0]):
                 shift = i * bits[0] + j * bits[1]
                 for column in range(columns):
-                    value = np.int64(products[j, row, i, column])
+                    value = np.int64(products[product, j, row, i, column])
                     added = np.uint64(value) << np.uint64(shift)
-                    total = low[row, column] + added
+                    total = low[product, row, column] + added
                     above = value >> np.int64(63) if shift == 0 else value >> np.int64(64 - shift)
-                    high[row, column] += above + np.int64(total < added)
-                    low[row, column] = total
+                    high[product, row, column] += above + np.int64(total < added)
+                    low[product, row, column] = total
 
 
 @njit(parallel=True, cache=True, nogil=True)

@@ -58,7 +58,7 @@ def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -
 
     Parameters
     ----------
-    tensor : array, (N, C, Y, X)
+    tensor : array, (products, N, C, Y, X)
         Bit patterns.
     phase : Phase
         Where windows lie, and their taps.
@@ -69,15 +69,15 @@ def windows(tensor: NDArray, phase: Phase, counts: tuple[int, int], unit: int) -
 
     Returns
     -------
-    array, (N, down, across, taps down, taps across, channels)
+    array, (products * N, down, across, taps down, taps across, channels)
         Zero outside the tensor.
     """
     places = [
         walk.start + np.arange(count)[:, None] * walk.stride + np.arange(walk.taps) * walk.step
         for walk, count in zip((phase.y, phase.x), counts, strict=True)
     ]
-    last = np.ascontiguousarray(tensor.transpose(0, 2, 3, 1))
-    shape = len(tensor), *counts, phase.y.taps, phase.x.taps, filled(tensor.shape[1], unit)
+    last = np.ascontiguousarray(tensor.transpose(0, 1, 3, 4, 2)).reshape(-1, *tensor.shape[3:], tensor.shape[2])
+    shape = len(last), *counts, phase.y.taps, phase.x.taps, filled(last.shape[3], unit)
     out = np.empty(shape, tensor.dtype)
     _gather(last, places[0], places[1], out)
     return out
@@ -88,7 +88,7 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
 
     Parameters
     ----------
-    tensor : array, (F, C, KY, KX)
+    tensor : array, (products, F, C, KY, KX)
         Bit patterns.
     phase : Phase
         Its taps: at least one.
@@ -99,20 +99,21 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
 
     Returns
     -------
-    array, (filters or channels, K)
+    array, (products, filters or channels, K)
         Reduced are taps down, taps across, then channels or filters, the last fastest.
     """
     down, across = (
         slice(walk.tap, walk.tap + (walk.taps - 1) * walk.tap_step + 1, walk.tap_step) for walk in (phase.y, phase.x)
     )
-    cut = tensor[:, :, down, across].transpose((0, 2, 3, 1) if operation == "AxW" else (1, 2, 3, 0))
-    return _filled_last(cut, fill.channels).reshape(len(cut), -1)
+    order = (0, 1, 3, 4, 2) if operation == "AxW" else (0, 2, 3, 4, 1)
+    cut = tensor[..., down, across].transpose(order)
+    return _filled_last(cut, fill.channels).reshape(*cut.shape[:2], -1)
 
 
 def gradient(tensor: NDArray, fill: Fill) -> NDArray:
-    """G of AxG: (filters, K), reduced over samples, rows and columns, which are filled up to whole groups."""
-    ordered = tensor.transpose(1, 0, 2, 3)
-    return _filled_last(ordered, fill.lanes).reshape(len(ordered), -1)
+    """G of AxG: (products, filters, K), reduced over samples, rows and columns, which are filled to whole groups."""
+    ordered = tensor.transpose(0, 2, 1, 3, 4)
+    return _filled_last(ordered, fill.lanes).reshape(*ordered.shape[:2], -1)
 
 
 def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
@@ -120,7 +121,7 @@ def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
 
     Parameters
     ----------
-    tensor : array, (N, C, Y, X)
+    tensor : array, (products, N, C, Y, X)
         Bit patterns.
     layer : Layer
         Shapes.
@@ -129,15 +130,15 @@ def activations(tensor: NDArray, layer: Layer, fill: Fill) -> NDArray:
 
     Returns
     -------
-    array, (channel groups * KY * KX * channels of a group, K)
+    array, (products, channel groups * KY * KX * channels of a group, K)
         As a core's streams and their ports follow each other; reduced as `gradient` is.
     """
     (phase,) = layer.phases("AxW")
     rows, columns = layer.made
     unit = fill.channels
     cut = windows(tensor, phase, (rows, filled(columns, fill.lanes)), unit)
-    grouped = cut.reshape(-1, *layer.kernel, cut.shape[-1] // unit, unit)
-    return grouped.transpose(3, 1, 2, 4, 0).reshape(-1, len(grouped))
+    grouped = cut.reshape(len(tensor), -1, *layer.kernel, cut.shape[-1] // unit, unit)
+    return grouped.transpose(0, 4, 2, 3, 5, 1).reshape(len(tensor), -1, grouped.shape[1])
 
 
 def _filled_last(array: NDArray, unit: int) -> NDArray:

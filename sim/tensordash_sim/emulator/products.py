@@ -90,11 +90,13 @@ def matrix_product(
         raise ValueError("added must be none but for exact sums of floating-point products")
     lefts, rights = np.broadcast_to(a, outer + a.shape[-2:]), np.broadcast_to(b, outer + b.shape[-2:])
     out = np.empty((*outer, b.shape[-2], a.shape[-2]), np.uint32)
-    numbers = None if added is None else np.broadcast_to(added.view(np.uint32), out.shape)
-    for index in np.ndindex(outer) if out.size else ():
-        if exact:
-            more = None if numbers is None else numbers[index]
-            out[index] = exact_products(lefts[index], rights[index], config, more)
-        else:
-            out[index] = fused_products(lefts[index], rights[index], config)
+    if out.size == 0:
+        return out
+    if exact:
+        numbers = None if added is None else np.broadcast_to(added.view(np.uint32), out.shape)
+        more = None if numbers is None else numbers.reshape(-1, *out.shape[-2:])
+        left, right = (each.reshape(-1, *each.shape[-2:]) for each in (lefts, rights))
+        return exact_products(left, right, config, more).reshape(out.shape)
+    for index in np.ndindex(outer):
+        out[index] = fused_products(lefts[index], rights[index], config)
     return out

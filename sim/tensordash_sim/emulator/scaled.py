@@ -99,6 +99,7 @@ class _ScaledSides(Sides):
         seed: int | None,
     ) -> None:
         super().__init__(tile, rows == pair[0])
+        self.batched = 0  # random bits are drawn product by product
         self._formats = [tile.b_format if name == rows else tile.a_format for name in pair]
         self._largest = [_largest(values[name]) for name in pair]
         self._draws = [name == "G" and seed is not None for name in pair]
@@ -110,7 +111,7 @@ class _ScaledSides(Sides):
         made = [self._quantised(which, vectors) for which, vectors in enumerate((placed, other))]
         columns, rows = made[::-1] if self.placed_on_rows else made
         sums = matrix_product(columns.bits, rows.bits, self.tile, scales=(columns.scales, rows.scales))
-        return sums if self.placed_on_rows else sums.T
+        return sums if self.placed_on_rows else sums.mT
 
     def _quantised(self, which: int, vectors: NDArray[np.float32]) -> Scaled:
         fmt, scale = self._formats[which], self.tile.numerics.scale

@@ -1,0 +1,241 @@
+"""Time whole training steps under `offload` and in PyTorch: forward pass, backward pass and optimizer, on one thread.
+
+    python bench/offload_steps.py                          # the table, and whether the goal is met
+    python bench/offload_steps.py --page docs/runtime.md   # the table into the page
+    python bench/offload_steps.py --json
+
+Three networks train on float32 tensors, on preset `core` with backend `emulator`: exact sums of fp16 products. The same
+step then runs in PyTorch. A figure is the fastest of `--repeats` steps; one step before them compiles.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numba
+import torch
+from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812
+
+from tensordash_runtime import Device, offload
+from tensordash_sim.models.gpt import GPT, Shape
+
+PRESET, BACKEND = "core", "emulator"
+GOAL = 50.0
+"""Millions of MACs a second for whole steps, with `count=False`."""
+BEGIN, END = "<!-- offload steps -->", "<!-- end of offload steps -->"
+WORDS = 256
+GPT_SHAPE = Shape(vocabulary=WORDS, layers=2, hidden=64, heads=4, length=32, batch=4)
+
+
+class Block(nn.Module):
+    """Two 3x3 convolutions beside a shortcut."""
+
+    def __init__(self, channels: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(channels, width, 3, stride, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.conv2, self.bn2 = nn.Conv2d(width, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+        self.shortcut = nn.Identity() if stride == 1 else nn.Conv2d(channels, width, 1, stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The last ReLU follows the sum."""
+        y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
+        total: Tensor = y + self.shortcut(x)
+        return total.relu()
+
+
+class ResNet(nn.Module):
+    """A small residual network for images of 16x16."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        self.blocks = nn.Sequential(Block(16, 16, 1), Block(16, 32, 2), Block(32, 64, 2))
+        self.head = nn.Linear(64, 10)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Scores, (N, 10), of images, (N, 3, 16, 16)."""
+        scores: Tensor = self.head(self.blocks(self.conv(images)).mean((2, 3)))
+        return scores
+
+
+class LSTM(nn.Module):
+    """An LSTM layer between an embedding and scores of words."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(WORDS, 64)
+        self.lstm = nn.LSTM(64, 64, batch_first=True)
+        self.head = nn.Linear(64, WORDS)
+
+    def forward(self, words: Tensor) -> Tensor:
+        """Scores, (N, length, WORDS)."""
+        scores: Tensor = self.head(self.lstm(self.words(words))[0])
+        return scores
+
+
+class Task(NamedTuple):
+    """A network, its batch and its optimizer."""
+
+    model: nn.Module
+    inputs: Tensor
+    targets: Tensor
+    optimizer: torch.optim.Optimizer
+
+    def step(self) -> float:
+        """Take one training step; return the loss."""
+        self.optimizer.zero_grad()
+        loss = F.cross_entropy(self.model(self.inputs).flatten(0, -2), self.targets.flatten())
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+def resnet() -> Task:
+    """Return the task of classifying 8 images."""
+    model = ResNet()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    return Task(model, torch.randn(8, 3, 16, 16), torch.randint(10, (8,)), optimizer)
+
+
+def gpt() -> Task:
+    """Return the task of predicting words with a transformer: 4 texts of 32 words."""
+    words = torch.randint(WORDS, (GPT_SHAPE.batch, GPT_SHAPE.length + 1))
+    model = GPT(GPT_SHAPE)
+    return Task(model, words[:, :-1], words[:, 1:], torch.optim.AdamW(model.parameters(), lr=1e-3))
+
+
+def lstm() -> Task:
+    """Return the task of predicting words with an LSTM: 8 texts of 32 words."""
+    words = torch.randint(WORDS, (8, 33))
+    model = LSTM()
+    return Task(model, words[:, :-1], words[:, 1:], torch.optim.Adam(model.parameters(), lr=1e-3))
+
+
+NETWORKS: dict[str, tuple[str, Callable[[], Task]]] = {
+    "resnet": ("ResNet-like, 8 images of 16x16", resnet),
+    "gpt": ("GPT, 2 blocks of 64, 4 texts of 32", gpt),
+    "lstm": ("LSTM of 64, 8 texts of 32", lstm),
+}
+
+
+class Figures(NamedTuple):
+    """Figures of one network: MACs of a step, and seconds in PyTorch, under `offload`, and with `count=False`."""
+
+    network: str
+    macs: int
+    pytorch: float
+    counted: float
+    uncounted: float
+
+    @property
+    def rate(self) -> float:
+        """Millions of MACs a second with `count=False`."""
+        return self.macs / self.uncounted / 1e6
+
+
+def build(network: str, seed: int) -> Task:
+    """Return a network's task; the seed determines weights and data."""
+    torch.manual_seed(seed)
+    return NETWORKS[network][1]()
+
+
+def step_macs(network: str, seed: int) -> int:
+    """Return the MACs of a step, all of which must run on the device."""
+    with Device(PRESET, BACKEND) as device, offload(device, count=False) as run:
+        build(network, seed).step()
+    if run.missed:
+        raise SystemExit(f"{network}: {run.missed[0]}")
+    return sum(each.macs for each in run.contractions)
+
+
+def fastest(work: Callable[[], object], repeats: int) -> float:
+    """Return the seconds of the fastest run, after one that compiles."""
+    work()
+    times = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return min(times)
+
+
+def measure(network: str, repeats: int, seed: int) -> Figures:
+    """Return the figures of one network."""
+    seconds = [fastest(build(network, seed).step, repeats)]
+    for count in (True, False):
+        with Device(PRESET, BACKEND) as device, offload(device, count=count):
+            seconds.append(fastest(build(network, seed).step, repeats))
+    return Figures(network, step_macs(network, seed), *seconds)
+
+
+def table(found: list[Figures]) -> str:
+    """Return the table as Markdown."""
+    names = "network", "M MACs a step", "PyTorch, ms", "`count=False`, ms", "M MAC/s", "slower", "counted, ms", "slower"
+    lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
+    for each in found:
+        slower = [f"{seconds / each.pytorch:,.0f}x" for seconds in (each.uncounted, each.counted)]
+        cells = (
+            NETWORKS[each.network][0],
+            f"{each.macs / 1e6:.1f}",
+            f"{each.pytorch * 1e3:.1f}",
+            f"{each.uncounted * 1e3:.0f}",
+            f"{each.rate:.0f}",
+            slower[0],
+            f"{each.counted * 1e3:.0f}",
+            slower[1],
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def write_page(page: Path, text: str) -> None:
+    """Replace what is between the page's markers."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not end:
+        raise SystemExit(f"{page} must have the markers {BEGIN} and {END}")
+    page.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> int:
+    """Print or write the table; exit with 1 if the goal is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("networks", metavar="NETWORK", nargs="*", help=f"of {', '.join(NETWORKS)} (default: all)")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--page", type=Path, help="write the table between this page's markers")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    arguments = parser.parse_args()
+    chosen = arguments.networks or list(NETWORKS)
+    if wrong := [name for name in chosen if name not in NETWORKS]:
+        parser.error(f"NETWORK must be one of {', '.join(NETWORKS)}, not {wrong[0]}")
+    if arguments.repeats < 1:
+        parser.error(f"--repeats must be at least 1, not {arguments.repeats}")
+    numba.set_num_threads(1)
+    torch.set_num_threads(1)
+    with ExitStack() as stack:
+        stack.enter_context(threadpool_limits(1))
+        found = [measure(name, arguments.repeats, arguments.seed) for name in chosen]
+    met = all(each.rate >= GOAL for each in found)
+    if arguments.page is not None:
+        write_page(arguments.page, table(found))
+    if arguments.json:
+        networks: list[dict[str, Any]] = [
+            each._asdict() | {"mega_macs_per_second": each.rate, "slowdown": each.uncounted / each.pytorch}
+            for each in found
+        ]
+        print(json.dumps({"networks": networks, "goal": GOAL, "met": met}, indent=1))
+    else:
+        print(f"{table(found)}\n\ngoal, at least {GOAL:.0f} M MAC/s with count=False: {'met' if met else 'missed'}")
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
