@@ -148,7 +148,7 @@ class Operand:
     def _scanned(self) -> tuple[int, int, int]:
         return scanned(self.bits, self.format)
 
-    @property
+    @cached_property
     def largest(self) -> float:
         """The largest magnitude of a finite value."""
         return float(decode(np.array(self._scanned[0], f"u{self.bits.dtype.itemsize}"), self.format))
