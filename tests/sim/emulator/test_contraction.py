@@ -13,7 +13,7 @@ from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.emulator import contract
+from tensordash_sim.emulator import contract, contraction, exact
 from tensordash_sim.golden import matmul
 
 SETTINGS = ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"]
@@ -124,6 +124,26 @@ def test_order_of_fused_sums(name, operation, rows):
         wanted = left_by(core, config, work, values, {"fp32": True})
         bits = {which: array.view(np.uint16) for which, array in values.items()}
         np.testing.assert_array_equal(contract(tile, **work, values=bits, fp32=True), wanted)
+
+
+@pytest.mark.parametrize(("operation", "rows"), CASES)
+def test_products_in_parts(operation, rows, monkeypatch):
+    """Each of seven products alone, in parts that do not divide seven, and all together: the same bits."""
+    layer = replace(LAYERS["groups"], products=7)
+    values = drawn(layer, operation, 3, 2.0)
+    more = {"bias": fused(layer, operation, 4, masked=False)["bias"]} if operation == "AxW" else {}
+    bits = {name: each.view(np.uint16) for name, each in values.items()}
+    together = contract(CORE, layer, operation, rows, bits, **more)
+    one = replace(layer, products=1)
+    for k in range(7):
+        alone = {name: each[k] for name, each in more.items()}
+        mine = contract(CORE, one, operation, rows, {name: each[k] for name, each in bits.items()}, **alone)
+        assert np.array_equal(mine, together[k]), k
+    macs = np.prod(one.shape("G")) * np.prod(one.shape("W")[1:])
+    for batched, values_together in ((2 * macs, 1 << 18), (0, 1 << 18), (7 * macs, 1000), (3 * macs, 1)):
+        monkeypatch.setattr(contraction, "BATCHED_MACS", batched)
+        monkeypatch.setattr(exact, "BLOCK_VALUES", values_together)
+        assert np.array_equal(contract(CORE, layer, operation, rows, bits, **more), together)
 
 
 def test_formats():
