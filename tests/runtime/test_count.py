@@ -68,6 +68,15 @@ def test_every_product_is_that_of_the_golden_core() -> None:
         trained(device, count=False, steps=1, golden=golden)
 
 
+def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
+    factor = torch.randn(24, 40).half() * (torch.rand(24, 40) < 0.2)
+    with Device("core", rounding="stochastic") as device, Device("core", "golden", rounding="stochastic") as golden:
+        with offload(device, count=False, watcher=comparison(golden)):
+            factor @ torch.randn(40, 30).half()
+        with offload(device, count=True, watcher=comparison(golden)):
+            factor @ torch.randn(40, 30).half()
+
+
 def test_the_gradient_is_on_the_row_side() -> None:
     with Device("core") as device:
         _, run = trained(device, count=False, steps=1)
@@ -80,8 +89,12 @@ def test_nothing_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("counted")
 
     monkeypatch.setattr(Scheduler, "schedule", schedule)
+    values = torch.tensor([[1.0, 1e-14], [1e-14, 1.0]])
     with Device("core") as device:
         trained(device, count=False, steps=1)
+        with offload(device, count=False) as run:
+            values @ values
+        assert run.totals().flushed
         with pytest.raises(AssertionError, match="counted"):
             trained(device, count=True, steps=1)
 

@@ -1,0 +1,79 @@
+"""The table of whole training steps in docs/runtime.md has the form and the MACs of the bench that writes it."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "runtime.md"
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "bench"))
+        import offload_steps  # type: ignore[import-not-found]
+
+        yield offload_steps
+
+
+def rows(bench: ModuleType) -> tuple[list[str], list[list[str]]]:
+    """The lines of the page's head, and the cells of its rows."""
+    table = PAGE.read_text(encoding="utf-8").partition(bench.BEGIN)[2].partition(bench.END)[0].strip().splitlines()
+    return table[:2], [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
+
+
+def test_the_page_has_the_networks_and_their_macs(bench: ModuleType) -> None:
+    head, table = rows(bench)
+    assert head == bench.table([]).splitlines()
+    made = [(bench.NETWORKS[name][0], f"{bench.step_macs(name, 0) / 1e6:.1f}") for name in bench.NETWORKS]
+    assert [(row[0], row[1]) for row in table] == made
+    assert all(float(macs) >= 20 for _, macs in made)
+
+
+def test_the_page_figures_fit_together_and_meet_the_goal(bench: ModuleType) -> None:
+    _, table = rows(bench)
+    for name, macs, *cells in table:
+        pytorch, uncounted, rate, slower, counted, counted_slower = (float(re.sub("[x,]", "", each)) for each in cells)
+        assert rate == pytest.approx(float(macs) * 1e3 / uncounted, rel=0.05), name
+        assert slower == pytest.approx(uncounted / pytorch, rel=0.15), name
+        assert counted_slower == pytest.approx(counted / pytorch, rel=0.15), name
+        assert rate >= bench.GOAL, name
+
+
+def test_a_table_goes_between_the_markers(bench: ModuleType, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n{bench.BEGIN}\nold\n{bench.END}\nafter\n", encoding="utf-8")
+    figures = bench.Figures("gpt", 30_000_000, 0.002, 0.3, 0.1)
+    bench.write_page(page, bench.table([figures]))
+    *_, row = bench.table([figures]).splitlines()
+    assert row.endswith("| 30.0 | 2.0 | 100 | 300 | 50x | 300 | 150x |")
+    text = page.read_text(encoding="utf-8")
+    assert text == f"before\n{bench.BEGIN}\n{bench.table([figures])}\n{bench.END}\nafter\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["vgg"], "NETWORK must be one of resnet, gpt, lstm, not vgg"),
+        (["--repeats", "0"], "--repeats must be at least 1, not 0"),
+        (["gpt", "--page", str(PAGE)], "--page must be left out unless all networks are measured"),
+        (["--page", str(ROOT / "README.md")], "--page must be a file with the markers"),
+        (["--page", "missing.md"], "not missing.md"),
+    ],
+)
+def test_what_cannot_be(
+    bench: ModuleType,
+    arguments: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.argv", ["offload_steps.py", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        bench.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
