@@ -13,6 +13,7 @@ CONFIGS = {
     "more columns, one at a time": [*SMALL, "tile.columns=8", "core.stream_buffer=4", "core.result_cycles=8"],
     "pieces that share a group": [*SMALL, "tile.columns=12", "core.stream_buffer=6"],
     "many streams": ["core.buffer=16", "core.regions=1", "core.stream_buffer=16", "core.partial_sums=9"],
+    "large": ["core.buffer=64", "core.regions=1", "core.stream_buffer=16", "core.partial_sums=256"],
     "fp8": [*SMALL, "tile.format={a='fp8_e4m3', b='fp8_e5m2'}"],
     "fp8, 8 lanes": [
         *SMALL,
@@ -32,7 +33,7 @@ def run(name, *replaced, effort=0.4, seed=3, test=None):
 @pytest.mark.parametrize(
     "name",
     [
-        pytest.param(each, marks=[pytest.mark.slow] if each in ("fp8, 8 lanes", "many streams") else [])
+        pytest.param(each, marks=[pytest.mark.slow] if each in ("fp8, 8 lanes", "many streams", "large") else [])
         for each in CONFIGS
     ],
 )
@@ -52,6 +53,13 @@ def test_ends_of_formats():
 def test_ends_of_fields():
     """Of a core with room for more than 64 streams, too."""
     assert run("many streams", test="ends_of_fields", effort=1) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("test", ["biases", "places_of_partial_sums"])
+def test_large(test):
+    """More than 1,024 groups, and as many partial sums as there may be."""
+    assert run("large", test=test) == []
 
 
 def test_wrong_parameters():

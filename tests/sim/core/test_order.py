@@ -8,7 +8,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.footprint import footprints
+from tensordash_sim.core.footprint import Footprint, footprints
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.core.legal import Sequencer
@@ -62,6 +62,30 @@ def test_what_meets(first, second, meet):
     for operation, fields in (first, second):
         program.add(operation, **fields)
     assert bool(races(CONFIG, program.descriptors)) == meet
+
+
+R, W = False, True
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        (Footprint("load", writes={"buffer": 0b110}), Footprint("store", reads={"buffer": 0b100}), True),
+        (Footprint("load", writes={"buffer": 0b110}), Footprint("output", writes={"buffer": 0b011}), True),
+        (Footprint("load", writes={"buffer": 0b110}), Footprint("store", reads={"buffer": 0b001}), False),
+        (Footprint("store", reads={"buffer": 0b110}), Footprint("layout_a", reads={"buffer": 0b110}), False),
+        (Footprint("layout_a", writes={"a": 1}), Footprint("multiply", reads={"a": 0, "b": 1}), False),
+        (Footprint("load", memory=[(0, 64, R)]), Footprint("store", memory=[(63, 64, W)]), True),
+        (Footprint("load", memory=[(0, 64, R)]), Footprint("store", memory=[(64, 128, W)]), False),
+        (Footprint("load", memory=[(0, 64, R)]), Footprint("load", memory=[(0, 64, R)]), False),
+        (Footprint("store", memory=[(0, 64, W), (128, 192, W)]), Footprint("load", memory=[(64, 128, R)]), False),
+        (Footprint("store", memory=[(0, 64, R), (128, 192, W)]), Footprint("load", memory=[(0, 64, R)]), False),
+        (Footprint("store", memory=[(0, 64, R), (128, 192, W)]), Footprint("load", memory=[(100, 129, R)]), True),
+    ],
+)
+def test_footprints_that_meet(first, second, meet):
+    """Written places that the other reads or writes; memory ends before its last address. The order does not matter."""
+    assert first.meets(second) == second.meets(first) == meet
 
 
 def test_partial_sums_and_streams():

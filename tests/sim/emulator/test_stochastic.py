@@ -5,6 +5,7 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
+from tensordash.configuration.descriptors import encode as encode_descriptor
 from tensordash.configuration.formats import FORMATS, FP32
 from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.choice import best_blocking
@@ -78,6 +79,25 @@ def test_seeds():
     multiplies = [values for operation, values in fields if operation is not None and operation.name == "multiply"]
     assert [values["seed"] for values in multiplies] == multiply_seeds(9, 0, len(multiplies)).tolist()
     assert len(multiplies) > 1
+
+
+def test_stores_of_four_loops():
+    """A run of a store is cut into loops that write the same groups."""
+    layer = LAYERS["padding, odd sizes"]
+    descriptors = program_of(layer, fp32=False)
+    cut, stores = [], 0
+    for bits in descriptors:
+        operation, values = decode(bits)
+        assert operation is not None
+        if operation.name == "store":
+            assert [values[f"count_{k}"] for k in range(4)] == [12, 1, 1, 1]
+            loops = {"count_0": 1, "count_1": 2, "count_2": 2, "count_3": 3}
+            bits = encode_descriptor(operation, {**values, **loops, "stride_1": 1, "stride_2": 2, "stride_3": 4})
+            stores += 1
+        cut.append(bits)
+    assert stores
+    made = [RandomBits(CORE, layer, "AxW", each, 1 << 21).of(5) for each in (descriptors, cut)]
+    np.testing.assert_array_equal(*made)
 
 
 def test_fp32_results_are_rounded_to_nearest():

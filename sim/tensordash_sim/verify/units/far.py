@@ -2,7 +2,7 @@
 
 from random import Random
 
-__all__ = ["LOW_BITS", "across", "far"]
+__all__ = ["LOW_BITS", "across", "far", "strides_across"]
 
 LOW_BITS = 16
 
@@ -25,3 +25,16 @@ def across(address_bits: int, offset: int) -> int:
     ('0x100000000', '0x80000000')
     """
     return (1 << min(32, address_bits - 1)) - offset
+
+
+def strides_across(middle: int, size: int) -> list[dict[str, int]]:
+    """Fields of moves of two runs, which lie on both sides of an address: one move for each loop and direction.
+
+    >>> strides_across(0x1000, 32)[0]
+    {'memory': 4064, 'address': 1, 'count_1': 2, 'stride_1': 2}
+    """
+    return [
+        {"memory": middle - way * size, "address": loop, f"count_{loop}": 2, f"stride_{loop}": 2 * way}
+        for loop in (1, 2, 3)
+        for way in (1, -1)
+    ]

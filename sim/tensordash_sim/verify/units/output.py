@@ -396,6 +396,24 @@ async def beyond_the_end(dut) -> None:
 
 
 @cocotb.test()
+async def places_of_partial_sums(dut) -> None:
+    """Each place gets its own sums; places at and next to powers of two give theirs back."""
+    bench = Bench(dut, "output places")
+    config, room = bench.config, bench.config.stream_words("b")
+    await bench.begin()
+    bench.golden.weights = {"as it is": 1}
+    usual = {"a_streams": 1, "steps": 1, "stride": 1, "x_size": 1 << 12, "x_3": config.tile.lanes}
+    for number, first in enumerate(range(0, config.partial_sums, room)):
+        count = min(room, config.partial_sums - first)
+        await bench.execute(
+            {**usual, "b_streams": count, "partial": first, "a_base": number % config.stream_words("a")}, 0.0
+        )
+    powers = [1 << bit for bit in range(1, config.partial_sums.bit_length()) if 1 << bit < config.partial_sums]
+    for first in sorted({0, *(power - 1 for power in powers), config.partial_sums - 2}):
+        await bench.execute({**usual, "b_streams": 2, "partial": first, "add": 1, "emit": 1, "fp32": 1}, 0.0)
+
+
+@cocotb.test()
 async def ends_of_counts(dut) -> None:
     """Counts shortly before a carry, and before their largest value, at which they stay."""
     bench = Bench(dut, "output ends of counts")

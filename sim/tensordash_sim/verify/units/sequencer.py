@@ -135,7 +135,8 @@ class Unit:
 def hoards() -> list[list[int]]:
     """For every pair of units a program in which one gives the other all tokens that it may before one is taken.
 
-    A third unit, which waits for the last of them, lets the first be taken.
+    A third unit, which waits for the last of them, lets the first be taken. While it works, the giver goes on: more
+    tokens are on their way than the rule allows in the order of the program.
     """
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
@@ -150,7 +151,8 @@ def hoards() -> list[list[int]]:
             first = encode(takes, {f"{take}wait": of_giver | of_third})
             taking = encode(takes, {f"{take}wait": of_giver})
             rest = MOST_TOKENS - 1
-            programs.append([giving] * rest + [last, gate, first] + [taking] * rest)
+            more = [giving, taking] * 3
+            programs.append([giving] * rest + [last, gate, first] + more + [taking] * rest)
     return programs
 
 
