@@ -10,6 +10,7 @@ from types import MappingProxyType
 from cocotb_tools.runner import Icarus, Runner, Verilator
 
 from tensordash import TensorDashError
+from tensordash.core.output import COUNTS
 
 from .builds import BuildError, Program, verilator_environment
 from .registers import REGISTER
@@ -238,8 +239,9 @@ def _program(top: str, sources: Sequence[Path], *, waves: bool, options: Sequenc
     Making every signal visible, as cocotb's own runner asks, costs minutes of compilation.
     """
     prefix = top.partition("_")[0]
-    modules = {top, f"{prefix}_control", f"{prefix}_counters"}
+    modules = {top, *(f"{prefix}_{name}" for name in ("control", "counters", "unit_counters"))}
     lines = [f'public_flat_rw -module "{module}" -var "*"\n' for module in sorted(modules)]
+    lines += [f'public_flat_rw -module "{prefix}_output" -var "{name}"\n' for name in COUNTS]
     lines.append(f'public_flat_rw -module "{prefix}_*accumulator*" -var "{REGISTER}"\n')
     return Program(top, sources, control="".join(lines), waves=waves, options=options)
 

@@ -54,6 +54,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
     halting, done, idled = False, 0, 0
     cycles = round(2500 * job.effort)
     held: int | None = None
+    address_waits = False
     for cycle in range(cycles):
         if request is None and random.random() < 0.5:
             count = random.choice([1, 1, 2, 3, random.randint(1, 40), random.randint(1, 4096 // size + 9)])
@@ -77,10 +78,13 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             memory.reset()
             # Nothing that stands on the pins in this cycle was ever there.
             pins.drive(axi_rvalid=0)
-            request, expected, halting, held = None, [], False, None
+            request, expected, halting, held, address_waits = None, [], False, None, False
             await pins.tick()
             continue
         memory.observe()
+        offered = bool(pins.read("axi_arvalid"))
+        assert address_waits or not (halting and offered), f"cycle {pins.cycle}: a burst begins in a halt"
+        address_waits = offered and not pins.read("axi_arready")
         if halting:
             assert not pins.read("request_ready")
             assert not pins.read("beats_valid")

@@ -62,9 +62,10 @@ async def random_requests(dut, latency: int, pause: float) -> None:
                     ((beat + k) * size, random.getrandbits(8 * size), random.choice([whole, random.getrandbits(size)]))
                 )
         cut, halting, failures, waited, taken, shown = random.random() < 0.4, False, 0, 0, 0, False
-        requested, offered = list(requests), list(beats)
+        requested, offered, address_waits = list(requests), list(beats), False
         while True:
-            halting |= cut and taken > len(beats) // 2
+            # Often some cycles after a beat was taken: a beat may wait.
+            halting |= cut and taken > len(beats) // 2 and random.random() < 0.3
             memory.drive()
             address_bits = config.address_bits - shift
             request = requested[0] if requested and random.random() >= pause else None
@@ -78,6 +79,9 @@ async def random_requests(dut, latency: int, pause: float) -> None:
             )
             await pins.settle()
             memory.observe()
+            address_offered = bool(pins.read("axi_awvalid"))
+            assert address_waits or not (halting and address_offered), f"cycle {pins.cycle}: a burst begins in a halt"
+            address_waits = address_offered and not pins.read("axi_awready")
             failures += pins.read("failed")
             if request is not None and pins.read("request_ready"):
                 assert not halting

@@ -1,8 +1,9 @@
 """What benches of the core have in common: a processor at its registers, and memory at its port."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 import cocotb
@@ -141,7 +142,9 @@ class Host(CoreMaster):
         name = next((name for name, each in ERRORS.items() if each == code), "")
         return Outcome(done=await self.read("done"), error=name, index=await self.read("error_index") if code else 0)
 
-    async def check_program(self, index: int, before: int, buffer: NDArray | None = None) -> int:
+    async def check_program(
+        self, index: int, before: int, buffer: NDArray | None = None, counts: Mapping[str, int] = MappingProxyType({})
+    ) -> int:
         """Run a random program, and the golden core's.
 
         Parameters
@@ -152,6 +155,8 @@ class Host(CoreMaster):
             Descriptors done before it.
         buffer : array, optional
             What the buffer holds, before and after.
+        counts : dict of str to int, optional
+            What the counts of results are before; zeros if left out.
 
         Returns
         -------
@@ -164,6 +169,8 @@ class Host(CoreMaster):
             golden.memory.bytes[:] = made.memory.bytes
             if buffer is not None:
                 golden.buffer = buffer
+            for name, count in counts.items():
+                setattr(golden.counts, name, count)
             expected = golden.run(made.program.descriptors)
             self.steps += dense_steps(self.config, made.program.descriptors)
             cycles = await self.run(made.memory, made.program.descriptors)

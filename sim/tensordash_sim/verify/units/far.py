@@ -1,6 +1,7 @@
 """Where a bench's memory lies, so that no bit of an address is always the same."""
 
 from random import Random
+from typing import Any
 
 __all__ = ["LOW_BITS", "across", "far", "strides_across"]
 
@@ -27,7 +28,7 @@ def across(address_bits: int, offset: int) -> int:
     return (1 << min(32, address_bits - 1)) - offset
 
 
-def strides_across(middle: int, size: int) -> list[dict[str, int]]:
+def strides_across(middle: int, size: int) -> list[dict[str, Any]]:
     """Fields of moves of two runs, which lie on both sides of an address: one move for each loop and direction.
 
     >>> strides_across(0x1000, 32)[0]

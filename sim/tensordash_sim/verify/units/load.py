@@ -86,7 +86,7 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_loads(dut, latency: int, pause: float) -> None:
-    """Moves of all kinds, a few of them wrong, and a reset among them."""
+    """Moves of all kinds, a few of them wrong, and resets among them."""
     job = current_job()
     random = Random(f"{job.seed} load {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
@@ -116,9 +116,9 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     bank_bits, address_bits = lanes * width, (config.groups - 1).bit_length()
     goods = refusals = 0
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
-    # A short run goes on until enough of its moves were sound.
+    # A short run goes on until enough of its moves were sound, and one was refused.
     for number in range(-len(directed), round(96 * job.effort)):
-        if number >= round(24 * job.effort) and goods > 6 * job.effort:
+        if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:
             break
         compressed = number >= 0 and config.compression and random.random() < 0.5
         if number < 0:
@@ -136,9 +136,9 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         if outcome.error:
             described[fields["address"] :] = True
         command.begin(program.descriptors[0])
-        began, cut = pins.cycle, number == 9
+        began, cut, cut_after = pins.cycle, number % 6 == 3, random.randint(1, 60)
         held = None
-        while command.error is None and not (cut and pins.cycle - began > 20):
+        while command.error is None and not (cut and pins.cycle - began > cut_after):
             memory.drive()
             command.drive()
             pins.drive(buffer_ready=int(random.random() >= pause))

@@ -81,7 +81,7 @@ MOVES = {"plain": plain_move, "compressed": compressed_move, "sparse": sparse_mo
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_stores(dut, latency: int, pause: float) -> None:
-    """Moves and records of all kinds, a few of them wrong, and a reset among them."""
+    """Moves and records of all kinds, a few of them wrong, and resets among them."""
     job = current_job()
     random = Random(f"{job.seed} store {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
@@ -105,9 +105,9 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
         directed.append(dense_move(config, base + SIZE // 2))
-    # A short run goes on until enough of its moves were sound.
+    # A short run goes on until enough of its moves were sound, and one was refused.
     for number in range(-len(directed), round(96 * job.effort)):
-        if number >= round(24 * job.effort) and goods > 6 * job.effort:
+        if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:
             break
         sparse = number == 0 and config.compression
         share = 0.0 if sparse else 1.0 if number < 0 else random.choice([0.0, 0.1, 0.5, 1.0])
@@ -131,10 +131,10 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
         outcome = golden.run(program.descriptors)
         command.begin(program.descriptors[0])
-        began, cut, cleared = pins.cycle, number == 9, 0
+        began, cut, cut_after, cleared = pins.cycle, number % 6 == 3, random.randint(1, 80), 0
         held: int | None = None
         reading: int | None = None
-        while command.error is None and not (cut and pins.cycle - began > 30):
+        while command.error is None and not (cut and pins.cycle - began > cut_after):
             memory.drive()
             command.drive()
             # Data are there for one cycle only.
