@@ -136,7 +136,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
         if outcome.error:
             described[fields["address"] :] = True
         command.begin(program.descriptors[0])
-        began, cut, cut_after = pins.cycle, number % 6 == 3, random.randint(1, 60)
+        began, cut, cut_after = pins.cycle, number > 0 and number % 6 == 3, random.randint(1, 60)
         held = None
         while command.error is None and not (cut and pins.cycle - began > cut_after):
             memory.drive()

@@ -131,7 +131,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
         pins.drive(bounds=bounds_value(config.address_bits, *golden.bounds))
         outcome = golden.run(program.descriptors)
         command.begin(program.descriptors[0])
-        began, cut, cut_after, cleared = pins.cycle, number % 6 == 3, random.randint(1, 80), 0
+        began, cut, cut_after, cleared = pins.cycle, number > 0 and number % 6 == 3, random.randint(1, 80), 0
         held: int | None = None
         reading: int | None = None
         while command.error is None and not (cut and pins.cycle - began > cut_after):
