@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 
-__all__ = ["PERIODS", "LayoutWrites", "Pace", "even_losses", "layout_loss", "losses_of", "run_passes", "write_rates"]
+__all__ = [
+    "PERIODS",
+    "LayoutWrites",
+    "MoveAccess",
+    "Pace",
+    "even_losses",
+    "layout_loss",
+    "losses_of",
+    "move_losses",
+    "run_passes",
+    "write_rates",
+]
 
 PERIODS = (1, 2, 4)
 """Cycles from one write of a layout to the next, for all strides."""
@@ -30,10 +41,32 @@ MERGED_SHARE = 0.85
 CROSSED_RATE = 1 / 3
 """Cycles lost in each cycle by a dense tile while both sides are laid out: their ways of the memories differ in parity
 in every second pass, which then takes twice its cycles."""
+MOVE_LOSSES = {"load": 1 / 3, "store": 1 / 12}
+"""Share by which cycles of the output unit with a mask are longer while a move of a group a cycle meets it in a region
+of the buffer: measured on single layers. Slower moves fit between its own accesses."""
 MIN_SPEED = 0.25
 """Progress of a tile in a cycle in spite of all layouts."""
 EVEN_CYCLES = 512
 """Cycles of the random pace for which `even_losses` counts."""
+
+
+class MoveAccess(NamedTuple):
+    """Cycles in which a move writes or reads a region of the buffer.
+
+    Attributes
+    ----------
+    unit : str
+        "load" or "store".
+    region : int
+        The region of its first group.
+    first, last : float
+        Its first and its last access.
+    """
+
+    unit: str
+    region: int
+    first: float
+    last: float
 
 
 class LayoutWrites(NamedTuple):
@@ -151,12 +184,14 @@ def _bank_losses(paces, counts, depth, period, merged):
 
 
 @njit(cache=True, nogil=True)
-def run_passes(cycles, losses, streams, opens, block, times, rates):
+def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
     """When the tile and the output unit are done with all passes of a multiply.
 
     `cycles` and `losses` are those of a `Pace`; `streams` the numbers of streams of side B and A; `opens` when the tile
     and the output unit begin; `block` the output unit's cycles for a block. In the cycles from `times[k]` to
-    `times[k + 1]` layouts of each period make `rates[k]` writes a cycle.
+    `times[k + 1]` layouts of each period make `rates[k]` writes a cycle. Each row of `moves` is a move that meets the
+    output unit in a region of the buffer: its first and last cycle, and the cycles that a cycle of the output unit then
+    takes more.
     """
     now, b_streams, a_streams = opens[0], streams[0], streams[1]
     done, before = opens[1], -np.inf
@@ -183,7 +218,11 @@ def run_passes(cycles, losses, streams, opens, block, times, rates):
                     left -= room * speed
             now = max(now, before - BLOCKS_AHEAD_CYCLES)
             before = done
-            done = max(now + BLOCK_CYCLES, done) + block
+            begun = max(now + BLOCK_CYCLES, done)
+            done = begun + block
+            for move in range(len(moves)):
+                first, last, loss = moves[move]
+                done += loss * max(0.0, min(begun + block, last) - max(begun, first))
     return now, done
 
 
@@ -222,3 +261,11 @@ def write_rates(
         if config.tile.sparsity == "none" and sum(each.period == 1 for each in active) == 2:
             rates[k, 0] += CROSSED_RATE
     return np.array(times), rates
+
+
+def move_losses(config: CoreConfig, moves: Sequence[MoveAccess], region: int, begin: float) -> NDArray[np.float64]:
+    """Moves that meet the output unit with a mask in a region after some cycle, as `run_passes` takes them."""
+    if config.group_bits > config.axi_bits:
+        return np.zeros((0, 3))
+    met = [each for each in moves if each.region == region and each.last > begin]
+    return np.array([(each.first, each.last, MOVE_LOSSES[each.unit]) for each in met]).reshape(-1, 3)

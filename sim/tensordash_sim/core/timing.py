@@ -13,7 +13,7 @@ from math import gcd, prod
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, UNITS, decode
 
-from .multiply_cycles import LayoutWrites, run_passes, write_rates
+from .multiply_cycles import LayoutWrites, MoveAccess, move_losses, run_passes, write_rates
 from .row_streams import EvenPaces, Paces
 from .unit_cycles import (
     LATENCY,
@@ -104,6 +104,7 @@ class _Clock:
         self.left: list[float] = []  # when all up to a descriptor are
         self.loads: deque[tuple[float, float, float]] = deque(maxlen=8)  # begin, end, and beats on their way meanwhile
         self.layouts: list[LayoutWrites] = []  # those that no multiply has outlasted
+        self.moves: list[MoveAccess] = []  # those that no multiply has outlasted
         self.begun: dict[str, float] = {}  # when the multiply that runs, and its output, got their descriptors
         self.timing = Timing()
 
@@ -148,10 +149,19 @@ class _Clock:
                 burst = min(values["count_0"] * self.config.group_bits // self.config.axi_bits, MAX_BURST_BEATS)
                 on_way = min(self.config.outstanding * burst, done - begin)
                 self.loads.append((begin, done - LOAD_CYCLES, on_way))
+            if operation.name in ("load", "store"):
+                self._note_accesses(operation.name, values, done)
             elif unit.startswith("layout"):
                 period = gcd(values["stride"], self.config.tile.lanes)
                 self.layouts.append(LayoutWrites(unit[-1], begin + LAYOUT_CYCLES, done, period))
         return moved
+
+    def _note_accesses(self, unit: str, values: Mapping[str, int], done: float) -> None:
+        """Note when a move accesses the buffer: its last groups just before it, or memory's answer, is done."""
+        config, (groups, _) = self.config, _runs(values)
+        last = done if unit == "load" else done - self.latency
+        region = values["address"] * config.regions // config.groups
+        self.moves.append(MoveAccess(unit, region, last - groups * config.group_bits // config.axi_bits, last))
 
     def _over(self, index: int) -> float | None:
         """When all descriptors up to one are done, if that is known."""
@@ -240,6 +250,8 @@ class _Clock:
         first = self.begun["multiply"] + MULTIPLY_CYCLES
         opens = self.begun["output"] + OUTPUT_CYCLES + values["bias"] * BIAS_READ_CYCLES * config.parts("a")
         words = -(-values["steps"] // config.tile.window_depth)
+        region = values["address"] * config.regions // config.groups
+        moves = move_losses(config, self.moves if values["mask"] else (), region, opens)
         tile, blocks = run_passes(
             pace.cycles,
             pace.losses,
@@ -247,7 +259,9 @@ class _Clock:
             (first, opens),
             block_cycles_of(config, values),
             *write_rates(config, self.layouts, words, values["a_streams"], first),
+            moves,
         )
+        self.moves = [each for each in self.moves if each.last > blocks]
         self.layouts = [each for each in self.layouts if each.last > tile]
         self._done("multiply", self.begun["multiply"], tile, values["signal"])
         self._done("output", self.begun["output"], blocks + WRITTEN_CYCLES, values["output_signal"])

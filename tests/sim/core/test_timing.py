@@ -143,17 +143,22 @@ def test_banks_that_are_written_late():
 
 
 def test_passes_wait_for_the_output_unit_and_for_writes():
-    """By hand: passes of 10 cycles with blocks of 4; passes of 2 with blocks of 4; writes that halve the pace."""
+    """By hand: passes of 10 cycles with blocks of 4; passes of 2 with blocks of 4; writes that halve the pace; a move
+    that makes cycles of the output unit half as long again.
+    """
     no_writes = np.zeros(0), np.zeros((0, 3))
 
-    def end(cycles, losses, block, times):
+    def end(cycles, losses, block, times, moves=()):
         pace = np.array([float(cycles)]), np.array([[float(losses), 0.0, 0.0]])
-        return run_passes(*pace, (2, 3), (100.0, 50.0), block, *times)
+        return run_passes(*pace, (2, 3), (100.0, 50.0), block, *times, np.array(moves, np.float64).reshape(-1, 3))
 
     assert end(10, 0, 4, no_writes) == (160, 168)
     assert end(2, 0, 4, no_writes) == (120, 130)  # first block from 106 on, the sixth ends 24 later
     assert end(10, 0.5, 4, (np.array([100.0, 120.0]), np.array([[1.0, 0.0, 0.0]]))) == (170, 178)
     assert end(10, 0.5, 4, (np.array([0.0, 90.0]), np.array([[1.0, 0.0, 0.0]]))) == (160, 168)
+    # The first block, from 106 on, and half of the second; then five blocks, and half of the sixth.
+    assert end(2, 0, 4, no_writes, [(0, 114, 0.5)]) == (123, 133)
+    assert end(10, 0, 4, no_writes, [(106, 166, 0.5)]) == (160, 169)
 
 
 def test_a_sample_of_streams_stands_for_all():
