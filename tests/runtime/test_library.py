@@ -72,9 +72,10 @@ def test_compiled(device: Device) -> None:
     wanted = [parameter.grad.clone() for parameter in model.parameters() if parameter.grad is not None]
     model.zero_grad()
     run = Run(device)
-    options: Any = {"device": device, "run": run, "strict": True}
+    options: Any = {"device": device, "run": run, "strict": True, "count": False}
     torch.compile(model, backend="tensordash", options=options)(x).sum().backward()
     assert len(run.contractions) == 5
+    assert run.totals().uncounted == 5
     got = [parameter.grad for parameter in model.parameters()]
     assert all(torch.allclose(mine, theirs, rtol=1e-2, atol=1e-2) for mine, theirs in zip(got, wanted, strict=True))  # type: ignore[arg-type]
     assert not all(torch.equal(mine, theirs) for mine, theirs in zip(got, wanted, strict=True))  # type: ignore[arg-type]
@@ -82,5 +83,5 @@ def test_compiled(device: Device) -> None:
 
 def test_options_that_are_none(device: Device) -> None:
     compiled = torch.compile(nn.Linear(2, 2), backend="tensordash", options={"speed": 3})
-    with pytest.raises(Exception, match="options must be device, run, strict, flush_limit and fuse, not speed"):
+    with pytest.raises(Exception, match="options must be device, run, strict, flush_limit, count and fuse, not speed"):
         compiled(torch.ones(1, 2))
