@@ -36,6 +36,12 @@ def test_programs(name):
     assert failures == [[]] * len(BENCHES)
 
 
+@pytest.mark.slow  # part of test_programs; the quickest check for counters
+def test_random_programs():
+    config = CoreConfig.from_toml("", CONFIGS["usual"])
+    assert run_unit(Core(config), "core", config, seed=2, effort=0.25) == []
+
+
 def test_wrong_parameters():
     with pytest.raises(TypeError, match="config must be a CoreConfig, not 4"):
         Core(4)

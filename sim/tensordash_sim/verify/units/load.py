@@ -83,6 +83,20 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
     return {"compressed": 1, **fields}
 
 
+def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
+    """Fields of a compressed load, put into memory, whose table and tensor begin before the middle and go on after it.
+
+    The segments that are loaded lie after the middle.
+    """
+    middle, width, size, count = content.base + SIZE // 2, config.value_bits, config.tile.lanes**2, 30
+    data, table = deflate([[random.getrandbits(width) for _ in range(size)] for _ in range(count)], config, 7)
+    content.write(middle + SIZE // 4, data)
+    entries = table.astype("<u4") + np.uint32(SIZE * 8 // width)
+    content.write(middle - 8, entries.tobytes())
+    fields = {"memory": middle + SIZE // 4 - SIZE, "table": middle - 8, "address": 0, "count_0": count, "segment": 7}
+    return {"compressed": 1, **fields}
+
+
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_loads(dut, latency: int, pause: float) -> None:
@@ -116,6 +130,8 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     bank_bits, address_bits = lanes * width, (config.groups - 1).bit_length()
     goods = refusals = 0
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
+    if pause and config.compression:
+        directed.append(move_across(random, config, content))
     # A short run goes on until enough of its moves were sound, and one was refused.
     for number in range(-len(directed), round(96 * job.effort)):
         if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:

@@ -12,6 +12,8 @@ from tensordash_sim.core.legal import MOST_TOKENS, Sequencer
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
+UNREAD_EVERY = 5
+"""Programs among which there is one with a beat that memory does not answer."""
 UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
 
 
@@ -172,8 +174,10 @@ async def random_programs(dut, slow: int) -> None:
     for number, given_program in enumerate(programs):
         program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
         golden = Sequencer(config)
-        unread = drawn.randrange(len(program)) if given_program is None and drawn.random() < 0.1 else len(program)
-        unread_beat = drawn.randrange(4)
+        # Each beat in turn: memory does not answer it.
+        is_unread = given_program is None and number % UNREAD_EVERY == 0
+        unread = drawn.randrange(len(program)) if is_unread else len(program)
+        unread_beat = number // UNREAD_EVERY % 4
         errors: dict[tuple[str, int], str] = {}
         queues: dict[str, list[tuple[int, int]]] = {unit: [] for unit in UNITS}
         index, error, ends = len(program), "", 0

@@ -63,10 +63,11 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
     return {"compressed": 1, **fields}
 
 
-def dense_move(config, middle: int) -> dict[str, Any]:
-    """Fields of a compressed store whose units lie on both sides of an address."""
-    fields = {"memory": middle - 160, "table": middle + SIZE // 4, "address": 0, "count_0": min(40, config.groups)}
-    return {"compressed": 1, "segment": 7, **fields}
+def moves_across(config, middle: int) -> list[dict[str, Any]]:
+    """Fields of compressed stores whose units, or whose tables, lie on both sides of an address."""
+    usual = {"compressed": 1, "address": 0, "count_0": min(40, config.groups), "segment": 7}
+    places = ({"memory": middle - 160, "table": middle + SIZE // 4}, {"memory": middle + 64, "table": middle - 8})
+    return [{**usual, **place} for place in places]
 
 
 def sparse_move(random: Random, config, base: int) -> dict[str, Any]:
@@ -104,7 +105,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     goods = refusals = 0
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
-        directed.append(dense_move(config, base + SIZE // 2))
+        directed += moves_across(config, base + SIZE // 2)
     # A short run goes on until enough of its moves were sound, and one was refused.
     for number in range(-len(directed), round(96 * job.effort)):
         if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:

@@ -17,7 +17,7 @@ NEAR = (0, 1 << 16, 1 << 20, 1 << 31, 1 << BITS)
 @cocotb.test()
 @cocotb.parametrize(rate=[0.1, 0.9])
 async def random_events(dut, rate: float) -> None:
-    """Counts begin near a carry; a copy and a clear in one cycle copy what was counted before."""
+    """Counts begin near a carry; a copy and a clear in one cycle copy what was counted before; resets clear all."""
     job = current_job()
     random, pins = Random(f"{job.seed} unit counters {rate}"), Pins(dut)
     cocotb.log.info("seed %s", job.seed)
@@ -32,7 +32,8 @@ async def random_events(dut, rate: float) -> None:
         events = sum((random.random() < rate) << k for k in range(len(UNIT_COUNTERS)))
         take, clear = int(random.random() < 0.3), int(random.random() < 0.1)
         both += take & clear
-        pins.drive(events=events, take=take, clear=clear)
+        resets = cycle % 50 == 25
+        pins.drive(events=events, take=take, clear=clear, rst=int(resets))
         await pins.settle()
         shown = dict(zip(UNIT_COUNTERS, split(pins.read("counters"), BITS, len(UNIT_COUNTERS)), strict=True))
         assert shown == copies, f"cycle {cycle}: the copies are {shown}, not {copies}"
@@ -40,5 +41,7 @@ async def random_events(dut, rate: float) -> None:
             copies = dict(counts)
         for k, name in enumerate(UNIT_COUNTERS):
             counts[name] = 0 if clear else min(LARGEST, counts[name] + (events >> k & 1))
+        if resets:
+            counts, copies = dict.fromkeys(UNIT_COUNTERS, 0), dict.fromkeys(UNIT_COUNTERS, 0)
         await pins.tick()
     assert both
