@@ -17,7 +17,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash_sim.core.images import FLOATS, layer_values
 from tensordash_sim.core.layer import OPERANDS
 from tensordash_sim.core.rounding import MAX_SEED
-from tensordash_sim.emulator import limited_threads
+from tensordash_sim.emulator import limited_threads, start_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 
 from .backends import BACKENDS, Backend, Verilator
@@ -129,6 +129,7 @@ class Device:
         for fmt in (self.tile.a_format, self.tile.b_format):
             if fmt.name not in FLOATS and not self._scaled:
                 raise ValueError(f"preset must have operands that tensors hold ({', '.join(FLOATS)}), not {fmt.name}")
+        start_threads()
         self.operations = 0
         self.scaling = checked_scaling(scaling)
         self._rounding_seed = self._checked_seed(rounding, rounding_seed)

@@ -1,6 +1,8 @@
 """`count=False`: nothing is counted, no bit of a result changes, and a run has no cycles that could mislead."""
 
 import json
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -183,6 +185,23 @@ def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
     leave.set()
     thread.join()
     assert threads() == before
+
+
+def test_pytorch_keeps_its_number_of_threads() -> None:
+    """In a process of its own, since Numba starts its threads once."""
+    script = """
+import torch
+torch.set_num_threads(1)
+torch.nn.functional.conv2d(torch.ones(1, 1, 8, 8), torch.ones(1, 1, 3, 3))
+import numba
+numba.config.NUMBA_NUM_THREADS = 2
+import tensordash_runtime as tr
+with tr.Device("core") as device, tr.offload(device, count=False):
+    torch.ones(8, 8) @ torch.ones(8, 8)
+print(torch.get_num_threads())
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
 
 
 def test_a_convolution_of_groups_is_the_golden_cores() -> None:

@@ -5,7 +5,7 @@ from .conversions import decode, encode, result_bits
 from .products import matrix_product
 from .random_bits import RandomBits
 from .scaled import contract_scaled
-from .threads import limited_threads
+from .threads import limited_threads, start_threads
 
 __all__ = [
     "RandomBits",
@@ -16,4 +16,5 @@ __all__ = [
     "limited_threads",
     "matrix_product",
     "result_bits",
+    "start_threads",
 ]

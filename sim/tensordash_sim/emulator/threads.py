@@ -1,5 +1,6 @@
 """Threads for the size of the work: threads cost more than they save on small operations."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -7,13 +8,26 @@ from contextlib import contextmanager, nullcontext
 import numba
 from threadpoolctl import ThreadpoolController
 
-__all__ = ["limited_threads"]
+__all__ = ["limited_threads", "start_threads"]
 
 SMALL_MACS = 1 << 24
 """Operations with fewer multiply-accumulates run on one thread, which takes some milliseconds."""
 _BLAS = ThreadpoolController()
 _LIMITING = threading.Lock()
 """Held by the thread that limits BLAS."""
+
+
+def start_threads() -> None:
+    """Start Numba's threads, and leave PyTorch the number of threads that it has.
+
+    Numba starts them once, before its first parallel loop. It then sets OpenMP's number of threads, which may be
+    PyTorch's as well: after ``torch.set_num_threads(1)`` PyTorch would run on all cores again.
+    """
+    torch = sys.modules.get("torch")
+    before = None if torch is None else torch.get_num_threads()
+    numba.get_num_threads()  # starts them
+    if torch is not None:
+        torch.set_num_threads(before)
 
 
 @contextmanager
