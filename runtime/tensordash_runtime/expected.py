@@ -1,7 +1,6 @@
 """Cycles and traffic of a core's operations, as far as they can be said without running them."""
 
 from dataclasses import replace
-from functools import lru_cache
 from math import prod
 
 import numpy as np
@@ -51,7 +50,7 @@ class Expectations:
         self._cycles: dict[tuple[int, Work], int] = {}
         self._masks: dict[tuple[int, Work], NDArray[np.uint8]] = {}
         self._mask_bytes = 0
-        self._streams = lru_cache(maxsize=32)(self._row_streams)
+        self._streams: dict[Work, RowStreams] = {}
         self._dense: dict[Work, int] = {}
         self._moved: dict[Work, int] = {}
 
@@ -106,13 +105,17 @@ class Expectations:
         self._mask_bytes -= packed.size
         layer = work.layer
         non_zeros = np.unpackbits(packed, count=prod(layer.whole_shape(work.rows))).astype(np.bool_)
-        paces = self._streams(work).paces(non_zero_groups(self._config, layer, work.rows, non_zeros))
+        paces = self._row_streams(work).paces(non_zero_groups(self._config, layer, work.rows, non_zeros))
         *_, program = self.made(work)
         self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
     def _row_streams(self, work: Work) -> RowStreams:
-        contraction, _, program = self.made(work)
-        return RowStreams(self._config, program.descriptors, contraction.tensors[work.rows], SAMPLED_STREAMS)
+        """Streams of the row side, smaller than the program, and so cached for as long as that."""
+        if work not in self._streams:
+            contraction, _, program = self.made(work)
+            address = contraction.tensors[work.rows]
+            self._streams[work] = RowStreams(self._config, program.descriptors, address, SAMPLED_STREAMS)
+        return self._streams[work]
 
     def dense_cycles(self, work: Work) -> int:
         """Of the core around the dense tile, with the same program but for where streams begin."""

@@ -3,11 +3,16 @@
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
+from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, offload
+from tensordash_runtime.jobs import Work
+from tensordash_sim.core.layer import Layer
+from tensordash_sim.core.row_streams import RowStreams
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(500, 506)
@@ -54,6 +59,14 @@ def test_random_layers(mapper: ModuleType, preset: str) -> None:
     assert document["expected"]["median_error"] < 2 * mapper.MEDIAN_GOAL, found
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [100129, 100155])
+def test_loads_and_stores_meet_the_output_unit_at_a_mask(mapper: ModuleType, seed: int) -> None:
+    """Layers of core-wide whose cycles the output unit decides."""
+    found = mapper.Comparison("core-wide").layer(seed)
+    assert found["estimate"] == pytest.approx(found["cycles"], rel=mapper.WORST_GOAL / 2), found
+
+
 def test_summary_says_whether_goals_are_met(mapper: ModuleType) -> None:
     layers = [{"expected_error": error, "estimate_error": -error} for error in (0.001, 0.02, 0.06)]
     for name in mapper.ESTIMATES:
@@ -82,3 +95,22 @@ def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.
         cycles.append([each["cycles"] for each in run.to_json()["contractions"]])
         assert not device.expectations._masks
     assert cycles[0] == cycles[1]
+
+
+def test_streams_of_every_layer_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two steps of a network with more layers than a small cache holds."""
+    from tensordash_runtime import expected
+
+    found = []
+
+    def counted(*arguments: Any) -> RowStreams:
+        found.append(arguments)
+        return RowStreams(*arguments)
+
+    monkeypatch.setattr(expected, "RowStreams", counted)
+    expectations = expected.Expectations(CoreConfig())
+    layers = [Layer(samples=1, channels=4, filters=4, size=(1, size)) for size in range(1, 41)]
+    for _ in range(2):
+        for layer in layers:
+            expectations._row_streams(Work(layer=layer, operation="AxW", rows="A", fp32=False))
+    assert len(found) == len(layers)
