@@ -58,7 +58,7 @@ def test_ends_of_fields():
 @pytest.mark.slow
 @pytest.mark.parametrize("test", ["biases", "places_of_partial_sums"])
 def test_large(test):
-    """More than 1,024 groups, and as many partial sums as there may be."""
+    """A core with more than 1,024 groups and the most partial sums."""
     assert run("large", test=test) == []
 
 

@@ -84,7 +84,7 @@ R, W = False, True
     ],
 )
 def test_footprints_that_meet(first, second, meet):
-    """Written places that the other reads or writes; memory ends before its last address. The order does not matter."""
+    """Footprints meet where one writes what the other reads or writes, in either order. A range excludes its end."""
     assert first.meets(second) == second.meets(first) == meet
 
 

@@ -64,7 +64,7 @@ async def random_requests(dut, latency: int, pause: float) -> None:
         cut, halting, failures, waited, taken, shown = random.random() < 0.4, False, 0, 0, 0, False
         requested, offered, address_waits = list(requests), list(beats), False
         while True:
-            # Often some cycles after a beat was taken: a beat may wait.
+            # The halt often begins some cycles after a beat is taken, when the next beat may wait.
             halting |= cut and taken > len(beats) // 2 and random.random() < 0.3
             memory.drive()
             address_bits = config.address_bits - shift

@@ -397,7 +397,7 @@ async def beyond_the_end(dut) -> None:
 
 @cocotb.test()
 async def places_of_partial_sums(dut) -> None:
-    """Each place gets its own sums; places at and next to powers of two give theirs back."""
+    """Store different sums in each place, and read the places at and next to powers of two."""
     bench = Bench(dut, "output places")
     config, room = bench.config, bench.config.stream_words("b")
     await bench.begin()

@@ -13,7 +13,7 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
 UNREAD_EVERY = 5
-"""Programs among which there is one with a beat that memory does not answer."""
+"""Each fifth random program has a descriptor of which memory answers one beat with an error."""
 UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
 
 
@@ -137,8 +137,8 @@ class Unit:
 def hoards() -> list[list[int]]:
     """For every pair of units a program in which one gives the other all tokens that it may before one is taken.
 
-    A third unit, which waits for the last of them, lets the first be taken. While it works, the giver goes on: more
-    tokens are on their way than the rule allows in the order of the program.
+    A third unit, which waits for the last of them, lets the first be taken. While it works, the giver goes on, so that
+    the sequencer counts more tokens than the rule allows in program order.
     """
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
@@ -174,7 +174,7 @@ async def random_programs(dut, slow: int) -> None:
     for number, given_program in enumerate(programs):
         program = given_program or random_program(drawn, config, drawn.choice([5, 20, 60]))
         golden = Sequencer(config)
-        # Each beat in turn: memory does not answer it.
+        # Memory answers one beat of the descriptor with an error: each of the four in turn.
         is_unread = given_program is None and number % UNREAD_EVERY == 0
         unread = drawn.randrange(len(program)) if is_unread else len(program)
         unread_beat = number // UNREAD_EVERY % 4
