@@ -117,13 +117,16 @@ class Execution:
         kinds = {name: each.kind for name, each in operands.items()}
         possible = possible_rows(operand_types(self.tile), kinds, scaled=self.has_scales)
         possible = requested_rows(self.tile, self.operation, possible, self.row_side)
-        rows, found = self._rows(operands, possible)
+        as_fp32 = fp32 or FLOAT32 in kinds.values()
+        # Random bits follow the row side and the cut of the layer, so counts of zeros must decide neither.
+        drawn = self.seed is not None and not as_fp32 and not self.has_scales
+        rows, found = self._rows(operands, possible[:1] if drawn else possible)
         work = Work(
             layer=self.layer,
             operation=self.operation,
             rows=rows,
-            fp32=fp32 or FLOAT32 in kinds.values(),
-            speedup=round(found.speedup * LEVELS) / LEVELS if self.count else SPEEDUP,
+            fp32=as_fp32,
+            speedup=round(found.speedup * LEVELS) / LEVELS if self.count and not drawn else SPEEDUP,
             bias=bias is not None,
             relu=relu,
             mask=mask is not None,

@@ -79,6 +79,22 @@ def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
             factor @ torch.randn(40, 30).half()
 
 
+def test_zeros_change_no_random_bits() -> None:
+    """The zeros of other samples, which decide cycles, decide no result; nor does counting."""
+    random = torch.Generator().manual_seed(7)
+    a, b = (torch.randn(shape, generator=random).half() for shape in ((24, 40), (40, 24)))
+    sparse = a.clone()
+    sparse[1:][torch.rand(23, 40, generator=random) < 0.95] = 0
+    geometry, rows = MatrixProduct(batch=1, samples=24, in_features=40, out_features=24), []
+    for left, count in ((a, True), (sparse, True), (a, False)):
+        with Device("core", rounding="stochastic") as device:
+            made = device.contract(geometry, "AxW", {"A": left[None], "W": b.T[None]}, count=count)
+            rows.append(made.result.reshape(24, 24)[0])
+    assert rows[0].dtype == torch.float16
+    assert torch.equal(rows[0], rows[1])
+    assert torch.equal(rows[0], rows[2])
+
+
 def test_the_gradient_is_on_the_row_side() -> None:
     with Device("core") as device:
         _, run = trained(device, count=False, steps=1)
