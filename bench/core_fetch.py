@@ -1,11 +1,11 @@
-"""What descriptors, runs of a load and segments of a compressed load cost, on the Verilog.
+"""Measure on the Verilog what descriptors, runs of a load and segments of a compressed load cost.
 
     python bench/core_fetch.py          # a table, and whether the goals are met
     python bench/core_fetch.py --json
 
 The descriptors are layouts of one step, alternately of both sides. The plain load is 512 runs of one group, against
-the same groups in one run. The compressed load has half zeros, and is 512 segments of one group, against the same
-groups in one segment.
+the same groups in one run. The compressed load has half zeros. It has 512 segments of one group, against
+the same groups in one segment.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MAX_LATENCY_COST = 0.5
 """Cycles of a descriptor that 150 more cycles of latency may add."""
 MAX_DESCRIPTOR_CYCLES = 8
 MAX_LOAD_RATIO = 1.3
-"""Cycles of a load of many runs over those of one run, and of many segments over one segment."""
+"""Cycles of a load of many runs over those of one run; the same for segments of a compressed load."""
 
 
 def layouts(count: int) -> Program:
@@ -54,7 +54,7 @@ def load(runs: int) -> Program:
 
 
 def compressed_load(config: CoreConfig, segment: int) -> tuple[Program, bytes, bytes]:
-    """A load of `GROUPS` groups with half zeros in segments of some groups; its program, tensor and table."""
+    """Return the program, tensor and table of a load: `GROUPS` groups, half zeros, `segment` groups in a segment."""
     random = np.random.default_rng(0)
     shape = GROUPS, config.tile.lanes**2
     groups = random.integers(1, 1 << config.value_bits, shape) * (random.random(shape) < 0.5)
@@ -66,7 +66,7 @@ def compressed_load(config: CoreConfig, segment: int) -> tuple[Program, bytes, b
 
 
 def cycles(config: CoreConfig, latency: int, program: Program, data: bytes = b"", table: bytes = b"") -> int:
-    """Run a program on memory that holds a tensor and its table."""
+    """Run a program on memory that holds a tensor and its table; return its cycles."""
     with VerilatedCore(config, MEMORY, latency=(latency, latency)) as core:
         core.memory[: len(data)] = np.frombuffer(data, np.uint8)
         core.memory[TABLE : TABLE + len(table)] = np.frombuffer(table, np.uint8)
@@ -77,7 +77,7 @@ def cycles(config: CoreConfig, latency: int, program: Program, data: bytes = b""
 
 
 def measure(config: CoreConfig) -> list[dict[str, Any]]:
-    """Figures for each latency."""
+    """Return the figures of each latency."""
     found = []
     for latency in LATENCIES:
         each = (cycles(config, latency, layouts(LONG)) - cycles(config, latency, layouts(SHORT))) / (LONG - SHORT)
@@ -99,7 +99,7 @@ def measure(config: CoreConfig) -> list[dict[str, Any]]:
 
 
 def goals(found: Sequence[dict[str, Any]]) -> dict[str, bool]:
-    """By goal, whether the figures of all latencies meet it."""
+    """Return for each goal whether the figures of all latencies meet it."""
     added = found[-1]["descriptor_cycles"] - found[0]["descriptor_cycles"]
     return {
         f"a descriptor in {MAX_DESCRIPTOR_CYCLES} cycles": all(

@@ -4,9 +4,9 @@
     python bench/offload_steps.py --page docs/runtime.md   # the table into the page
     python bench/offload_steps.py --json
 
-Three networks train on float32 tensors, on preset `core` with backend `emulator`: exact sums of fp16 products. Steps in
-PyTorch, counted steps and steps with `count=False` take turns. A figure is the fastest of `--repeats` turns; one turn
-before them compiles.
+Three networks train on float32 tensors, on preset `core` with backend `emulator`: exact sums of fp16 products. Each
+turn times PyTorch, a counted step and a step with `count=False`. A figure is the fastest of `--repeats` turns. A turn
+before them compiles the emulator.
 """
 
 import argparse
@@ -31,7 +31,7 @@ PRESET, BACKEND = "core", "emulator"
 GOAL = 50.0
 """Millions of MACs a second for whole steps, with `count=False`."""
 WARM_STEPS = 10
-"""Of PyTorch in each turn: its first ones find caches full of the emulator's data."""
+"""Steps of PyTorch in each turn. The first ones run slowly, with caches full of the emulator's data."""
 BEGIN, END = "<!-- offload steps -->", "<!-- end of offload steps -->"
 COLUMNS = (
     "network",
@@ -57,7 +57,7 @@ class Block(nn.Module):
         self.shortcut = nn.Identity() if stride == 1 else nn.Conv2d(channels, width, 1, stride, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The last ReLU follows the sum."""
+        """Return the block's output; the last ReLU follows the sum."""
         y = self.bn2(self.conv2(self.bn1(self.conv1(x)).relu()))
         total: Tensor = y + self.shortcut(x)
         return total.relu()
@@ -73,7 +73,7 @@ class ResNet(nn.Module):
         self.head = nn.Linear(64, 10)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Scores, (N, 10), of images, (N, 3, 16, 16)."""
+        """Return scores, (N, 10), of images, (N, 3, 16, 16)."""
         scores: Tensor = self.head(self.blocks(self.conv(images)).mean((2, 3)))
         return scores
 
@@ -88,7 +88,7 @@ class LSTM(nn.Module):
         self.head = nn.Linear(64, WORDS)
 
     def forward(self, words: Tensor) -> Tensor:
-        """Scores, (N, length, WORDS)."""
+        """Return scores, (N, length, WORDS)."""
         scores: Tensor = self.head(self.lstm(self.words(words))[0])
         return scores
 
@@ -139,7 +139,7 @@ NETWORKS: dict[str, tuple[str, Callable[[], Task]]] = {
 
 
 class Figures(NamedTuple):
-    """Figures of one network: MACs of a step, and seconds in PyTorch, under `offload`, and with `count=False`."""
+    """Figures of one network: MACs of a step; seconds of a step in PyTorch, counted, and with `count=False`."""
 
     network: str
     macs: int
@@ -160,7 +160,7 @@ def build(network: str, seed: int) -> Task:
 
 
 def step_macs(network: str, seed: int) -> int:
-    """Return the MACs of a step, all of which must run on the device."""
+    """Return the MACs of a step; exit if some of them did not run on the device."""
     with Device(PRESET, BACKEND) as device, offload(device, count=False) as run:
         build(network, seed).step()
     if run.missed:
@@ -177,7 +177,7 @@ def timed(task: Task, device: Device | None, *, count: bool = False) -> float:
 
 
 def measure(network: str, repeats: int, seed: int) -> Figures:
-    """Return the figures of one network: steps of the three kinds in turn, since the machine may have other work."""
+    """Return the figures of one network. The three kinds of steps take turns, since the machine may have other work."""
     tasks = [build(network, seed) for _ in range(3)]
     times: list[list[float]] = []
     with Device(PRESET, BACKEND) as device:

@@ -31,9 +31,9 @@ def tensordash(
     graph, inputs
         As Dynamo gives them.
     options : mapping, optional
-        Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", a `Run` of it
-        that gets all contractions; "strict", "flush_limit" and "count", as of `offload`; "fuse", whether biases, ReLU
-        and its mask are left to the core's output unit where that can be, which is so by default.
+        Of ``torch.compile``: "device", a `Device`, by default the one of `set_default_device`; "run", the `Run` of
+        that device that records all contractions; "strict", "flush_limit" and "count", as in `offload`; "fuse", whether
+        the core's output unit computes biases, ReLU and its mask where it can (default: true).
 
     Raises
     ------

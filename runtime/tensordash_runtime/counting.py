@@ -31,7 +31,7 @@ class Counted(NamedTuple):
 
 
 NOT_COUNTED = Counted(0, math.nan)
-"""What an operation has whose cycles nobody counts."""
+"""Stands for the cycles and the speedup of an operation whose cycles were not counted."""
 
 
 def counted(

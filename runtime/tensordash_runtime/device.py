@@ -330,8 +330,8 @@ class Device:
         row_side : str, optional
             The operand on the row side: "A", "W" or "G".
         count : bool
-            Whether the record has the tile's cycles. If not, the operand on the row side is the gradient, or A in AxW,
-            also where results do not depend on it.
+            Whether to count the tile's cycles for the record. If false, the gradient is on the row side, or A in AxW,
+            even where results do not depend on the side.
 
         Raises
         ------

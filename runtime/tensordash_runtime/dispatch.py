@@ -66,8 +66,7 @@ def offload(
     run : Run, optional
         One of this device that goes on; by default a new one.
     count : bool
-        Whether cycles and speedups are counted. Without, steps take less time, and results are the same unless they
-        are rounded stochastically.
+        Whether to count cycles and speedups. If false, steps take less time. Results have the same bits.
 
     Yields
     ------
@@ -100,7 +99,7 @@ def offload(
 
 @contextmanager
 def offload_graph(device: Device, run: Run | None, *, strict: bool, flush_limit: float, count: bool) -> Iterator[Run]:
-    """Run a compiled graph as `offload` does; other threads, which have no part in it, are not watched."""
+    """Run a compiled graph as `offload` does, without watching other threads, which have no part in it."""
     limit = flush_limit if strict else None
     with _offload(device, None, limit, None, run, threads_too=False, count=count) as run:
         yield run

@@ -70,7 +70,7 @@ class Execution:
     toward_zero : bool
         Whether results of the operand type are rounded toward zero.
     count : bool
-        Whether the tile's cycles are counted, which then choose the row side where results do not depend on it.
+        Whether to count the tile's cycles. They then choose the row side where results do not depend on it.
     """
 
     config: CoreConfig | TileConfig
@@ -118,7 +118,7 @@ class Execution:
         possible = possible_rows(operand_types(self.tile), kinds, scaled=self.has_scales)
         possible = requested_rows(self.tile, self.operation, possible, self.row_side)
         as_fp32 = fp32 or FLOAT32 in kinds.values()
-        # Random bits follow the row side and the cut of the layer, so counts of zeros must decide neither.
+        # Random bits depend on the row side and on the tiling, so counts of zeros must choose neither.
         drawn = self.seed is not None and not as_fp32 and not self.has_scales
         rows, found = self._rows(operands, possible[:1] if drawn else possible)
         work = Work(
@@ -159,7 +159,7 @@ class Execution:
     # Operands
 
     def _rows(self, operands: Mapping[str, Operand], possible: list[str]) -> tuple[str, Counted]:
-        """The operand on the row side and what it takes; without counting, the gradient, or A in AxW."""
+        """Return the operand on the row side and its cycles; without counting, the first possible operand."""
         if not self.count:
             return possible[0], NOT_COUNTED
         own = {name: each.non_zeros for name, each in operands.items()}

@@ -110,7 +110,7 @@ class Expectations:
         self._cycles[operation] = timing(self._config, program.descriptors, speedup=paces).cycles
 
     def _row_streams(self, work: Work) -> RowStreams:
-        """Streams of the row side, smaller than the program, and so cached for as long as that."""
+        """Return the row side's streams. They are smaller than the program, so they stay cached as long as it does."""
         if work not in self._streams:
             contraction, _, program = self.made(work)
             address = contraction.tensors[work.rows]

@@ -127,9 +127,9 @@ class Executed:
     dense : int
         Cycles of the dense tile; 0 if they were not counted.
     speedup : float
-        What skipping the row side's own zeros gains in the tile, as the cycle simulator counts it; NaN if it did not.
+        The tile's speedup from the row side's own zeros, counted by the cycle simulator; NaN if it was not counted.
     flushed_speedup : float
-        The same with the zeros that the device skips: those that rounding made among them.
+        The speedup from all zeros that the device skips, including those that rounding made.
     cycles, traffic : int, optional
         As measured, where they are: the core's cycles, and bytes that memory was read and written.
     checks : tuple of Executed

@@ -94,7 +94,7 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
             *run.warnings(),
             "`speedup` is the core's over the dense core's; cycles are "
             + ("measured on the Verilog, those of the dense core expected." if _measured(run) else "expected.")
-            + (" They were not counted everywhere (`count=False`)." if run.totals().uncounted else ""),
+            + (" Contractions with `count=False` have none." if run.totals().uncounted else ""),
         ],
         conditions={"backend": device.backend, "configuration": device.config.digest, **run.totals().to_json()},
     )

@@ -106,7 +106,7 @@ class Totals:
     unknown : int
         Missed operations whose multiplications are not known.
     uncounted : int
-        Contractions whose cycles were not counted: sums of cycles and bytes leave them out, and speedups are NaN.
+        Contractions whose cycles were not counted. Sums of cycles and bytes leave them out. With any, speedups are NaN.
     """
 
     contractions: int
@@ -157,7 +157,7 @@ class Totals:
         return math.nan if self.uncounted else dense / cycles if cycles else 1.0
 
     def to_json(self) -> dict[str, Any]:
-        """As a document; what was not counted is null."""
+        """Return a JSON document; values that were not counted are null."""
         names = ("contractions", "uncounted", "macs", "missed_macs", "unknown", "share")
         lost = ("flushed", "saturated", "non_finite")
         cycles = {

@@ -1,4 +1,4 @@
-"""`count=False`: nothing is counted, no bit of a result changes, and a run has no cycles that could mislead."""
+"""`count=False` counts no cycles, changes no bit of a result, and leaves cycles and speedups of a run empty."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def test_weights_are_the_same_bit_by_bit(preset: str) -> None:
     for one, same in zip(mine, theirs, strict=True):
         assert np.array_equal(one.view(np.uint32), same.view(np.uint32))
     sides = [[each.executed.work.rows for each in both.contractions] for both in (run, counted)]
-    assert (sides[0] != sides[1]) == (preset == "core"), "only where results do not depend on the side does it differ"
+    assert (sides[0] != sides[1]) == (preset == "core"), "row sides must differ only where no result depends on them"
 
 
 def test_every_product_is_that_of_the_golden_core() -> None:
@@ -80,7 +80,7 @@ def test_stochastic_rounding_is_compared_with_the_same_cut() -> None:
 
 
 def test_zeros_change_no_random_bits() -> None:
-    """The zeros of other samples, which decide cycles, decide no result; nor does counting."""
+    """Zeros of other samples change the cycles but no result. Counting changes no result either."""
     random = torch.Generator().manual_seed(7)
     a, b = (torch.randn(shape, generator=random).half() for shape in ((24, 40), (40, 24)))
     sparse = a.clone()
@@ -197,14 +197,14 @@ def test_small_work_runs_on_one_thread_and_leaves_the_rest_as_it_was() -> None:
             assert threads() == (1, {1})
         assert threads() == (1, {1})
     assert seen == [(1, {1})]
-    assert threads() == before, "the thread that is still inside does not limit it"
+    assert threads() == before, "the other thread, still inside its block, must not limit BLAS"
     leave.set()
     thread.join()
     assert threads() == before
 
 
 def test_pytorch_keeps_its_number_of_threads() -> None:
-    """In a process of its own, since Numba starts its threads once."""
+    """Run in a new process, since Numba starts its threads once."""
     script = """
 import torch
 torch.set_num_threads(1)

@@ -62,7 +62,7 @@ def test_random_layers(mapper: ModuleType, preset: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [100129, 100155])
 def test_loads_and_stores_meet_the_output_unit_at_a_mask(mapper: ModuleType, seed: int) -> None:
-    """Layers of core-wide whose cycles the output unit decides."""
+    """Layers of core-wide whose cycles the output unit determines."""
     found = mapper.Comparison("core-wide").layer(seed)
     assert found["estimate"] == pytest.approx(found["cycles"], rel=mapper.WORST_GOAL / 2), found
 
@@ -98,7 +98,7 @@ def test_masks_are_counted_before_they_take_too_much_memory(monkeypatch: pytest.
 
 
 def test_streams_of_every_layer_are_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two steps of a network with more layers than a small cache holds."""
+    """Two steps of a network of 40 layers."""
     from tensordash_runtime import expected
 
     found = []

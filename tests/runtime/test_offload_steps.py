@@ -1,4 +1,4 @@
-"""The table of whole training steps in docs/runtime.md has the form and the MACs of the bench that writes it."""
+"""The table of training steps in docs/runtime.md agrees with the bench that writes it."""
 
 import re
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ def bench() -> Iterator[ModuleType]:
 
 
 def rows(bench: ModuleType) -> tuple[list[str], list[list[str]]]:
-    """The lines of the page's head, and the cells of its rows."""
+    """Return the lines of the table's head, and the cells of its rows."""
     table = PAGE.read_text(encoding="utf-8").partition(bench.BEGIN)[2].partition(bench.END)[0].strip().splitlines()
     return table[:2], [[cell.strip() for cell in line.strip("|").split("|")] for line in table[2:]]
 

@@ -238,8 +238,7 @@ class Told(Harness):
         counts = range(4 * len(UNITS))
         self.rests, self.tells = Signal(counts, name="rests"), Signal(counts, name="tells")
         m.d.sync += self.rests.eq(Mux(begins & ~moves, self.rests + 1, 0))
-        # The read port is used twice for each unit's tokens and once to look at an error. One cycle finds the unit's
-        # place.
+        # Each unit's tokens take two reads of the port, and an error takes one. Finding the unit's place takes a cycle.
         self.errors = sum(each.wrong for each in self.seen)
         most = 2 * sum(each.owed.any() for each in self.seen) + self.errors + 1
         self.claim("the_oldest_begins_unless_another_moves", self.rests <= most, when=self.rests > 2)
@@ -380,7 +379,7 @@ class Told(Harness):
             for k, entry in enumerate(order.entries):
                 owed = entry.of[v] & self.present[k] & (self.distance[k] >= self.ahead(each.at))
                 self.lemma(each.owed[k] == owed)
-        # What each of the cycles in which nothing moves brings nearer.
+        # Each cycle in which nothing moves lowers one of these counts.
         looked = sum(each.wrong & ~looks[v] for v, each in enumerate(self.seen))
         self.lemma(self.rests <= 2 * sum(readies) + reading + looked + sending)
         self.lemma(self.tells <= looked + ~reading + dut.failed)

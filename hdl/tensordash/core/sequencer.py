@@ -52,9 +52,9 @@ class Sequencer(Block):
     After an error only descriptors before it are given away, so that code and index, and all that is done, are those of
     the first descriptor in the program's order that has one: a function of the program.
 
-    Timing: a unit is offered a descriptor 4 cycles after its last beat came, or after the unit was done with the one
-    before if the two stand one after the other; every place between them takes one cycle more. A descriptor takes 7
-    cycles of the read port.
+    Timing: the sequencer offers a unit its descriptor 4 cycles after the descriptor's last beat arrived, or 4 cycles
+    after the unit finished the one before. Each descriptor of other units between the two takes one cycle more. A
+    descriptor takes 7 cycles of the read port.
 
     Parameters
     ----------

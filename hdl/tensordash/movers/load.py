@@ -28,13 +28,13 @@ class Load(Block):
     descriptor until a reset.
 
     A compressed move first reads two entries of the table: the first segment's, and the one after the last segment's.
-    A division of groups by `segment` gives the second entry's place. Units that are more than any masks could say are
-    not read.
+    A division of the number of groups by `segment` gives the second entry's place. If the entries
+    give more units than the groups can have, the move ends with an error and does not read the tensor.
 
-    Timing: a plain move asks for its first run two cycles after its descriptor is there, then for a run in each cycle;
-    a group in each `group_bits / axi_bits` cycles. A compressed move asks for its first entry as early. The division
-    takes a cycle for each bit of the buffer's number of groups. The unit asks for the second entry after the division,
-    and for data after both entries have come; then a beat or a group in a cycle.
+    Timing: a plain move requests its first run two cycles after its descriptor arrived, then a run in each cycle. It
+    writes a group in every `group_bits / axi_bits` cycles. A compressed move requests its first entry after the same
+    two cycles. The division takes a cycle for each bit of the buffer's number of groups. The unit requests the second
+    entry after the division, and data after both entries have arrived. It then handles a beat or a group in a cycle.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ class Load(Block):
         begun = Signal()  # the first entry was asked for
         asked = Signal()  # both were
         come = Signal()  # the first one has come
-        # A restoring division, a bit in a cycle: the quotient replaces the dividend from below. Groups fit the buffer.
+        # A restoring division, one bit per cycle. The quotient replaces the dividend from below. Groups fit the buffer.
         bits = min(len(count), config.groups.bit_length())
         quotient = Signal(bits)
         rest = Signal(bits)
@@ -187,7 +187,7 @@ class Load(Block):
         difference = Signal(len(segment) + 1)
         below = difference[-1]
         divided = Signal()
-        # Before the division both terms are 0, so this is the first entry; then the one after the last segment's.
+        # The first entry until the division starts, since both terms are 0; then the one after the last segment.
         entry = Signal(len(table) + 1)
         word = Signal(32)
         memory_outside = Signal()  # above the highest address

@@ -42,8 +42,8 @@ CROSSED_RATE = 1 / 3
 """Cycles lost in each cycle by a dense tile while both sides are laid out: their ways of the memories differ in parity
 in every second pass, which then takes twice its cycles."""
 MOVE_LOSSES = {"load": 1 / 3, "store": 1 / 12}
-"""Share by which cycles of the output unit with a mask are longer while a move of a group a cycle meets it in a region
-of the buffer: measured on single layers. Slower moves fit between its own accesses."""
+"""Share by which a move of one group per cycle lengthens the cycles of an output unit with a mask in the same region of
+the buffer, measured on single layers. Slower moves fit between the output unit's accesses."""
 MIN_SPEED = 0.25
 """Progress of a tile in a cycle in spite of all layouts."""
 EVEN_CYCLES = 512
@@ -189,9 +189,8 @@ def run_passes(cycles, losses, streams, opens, block, times, rates, moves):
 
     `cycles` and `losses` are those of a `Pace`; `streams` the numbers of streams of side B and A; `opens` when the tile
     and the output unit begin; `block` the output unit's cycles for a block. In the cycles from `times[k]` to
-    `times[k + 1]` layouts of each period make `rates[k]` writes a cycle. Each row of `moves` is a move that meets the
-    output unit in a region of the buffer: its first and last cycle, and the cycles that a cycle of the output unit then
-    takes more.
+    `times[k + 1]` layouts of each period make `rates[k]` writes a cycle. Each row of `moves` is a move in the output
+    unit's region of the buffer: its first and last cycle, and by how much it lengthens a cycle of the output unit.
     """
     now, b_streams, a_streams = opens[0], streams[0], streams[1]
     done, before = opens[1], -np.inf
@@ -264,7 +263,7 @@ def write_rates(
 
 
 def move_losses(config: CoreConfig, moves: Sequence[MoveAccess], region: int, begin: float) -> NDArray[np.float64]:
-    """Moves that meet the output unit with a mask in a region after some cycle, as `run_passes` takes them."""
+    """Return the moves that delay an output unit with a mask in a region after cycle `begin`, for `run_passes`."""
     if config.group_bits > config.axi_bits:
         return np.zeros((0, 3))
     met = [each for each in moves if each.region == region and each.last > begin]

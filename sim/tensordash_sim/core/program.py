@@ -184,7 +184,7 @@ def _units(names: Iterable[str]) -> int:
 
 
 def dense_steps(config: CoreConfig, descriptors: Iterable[int]) -> int:
-    """Count the dense steps that a core's tile consumes for a program, those that fill up a stream's last word too."""
+    """Count the dense steps that a core's tile consumes for a program, including padding of a stream's last word."""
     depth, total = config.tile.window_depth, 0
     for operation, values in map(decode, descriptors):
         if operation is OPERATIONS["multiply"]:

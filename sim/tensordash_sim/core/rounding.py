@@ -133,7 +133,7 @@ def scaled(descriptors: Sequence[int], scale: int) -> list[int]:
 def _with_fields(
     descriptors: Sequence[int], fields: Callable[[int], dict[str, int]], *, fp32: bool = False
 ) -> list[int]:
-    """A program whose k-th multiply, if it makes results of the operand format (or any), has other fields."""
+    """Replace fields of the k-th multiply where it makes results: of the operand format, with `fp32` of any format."""
     made, multiplies = [], 0
     for bits in descriptors:
         operation, values = decode(bits)

@@ -103,8 +103,8 @@ class _Clock:
         self.done: list[float | None] = [None] * len(program)  # when each descriptor is
         self.left: list[float] = []  # when all up to a descriptor are
         self.loads: deque[tuple[float, float, float]] = deque(maxlen=8)  # begin, end, and beats on their way meanwhile
-        self.layouts: list[LayoutWrites] = []  # those that no multiply has outlasted
-        self.moves: list[MoveAccess] = []  # those that no multiply has outlasted
+        self.layouts: list[LayoutWrites] = []  # those that end after all multiplies so far
+        self.moves: list[MoveAccess] = []  # those that end after all multiplies so far
         self.begun: dict[str, float] = {}  # when the multiply that runs, and its output, got their descriptors
         self.timing = Timing()
 
@@ -157,7 +157,7 @@ class _Clock:
         return moved
 
     def _note_accesses(self, unit: str, values: Mapping[str, int], done: float) -> None:
-        """Note when a move accesses the buffer: its last groups just before it, or memory's answer, is done."""
+        """Record when a move accesses the buffer: until the end of a load, or a memory latency before a store's."""
         config, (groups, _) = self.config, _runs(values)
         last = done if unit == "load" else done - self.latency
         region = values["address"] * config.regions // config.groups

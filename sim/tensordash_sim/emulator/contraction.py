@@ -20,7 +20,7 @@ from .tables import checked_bits
 __all__ = ["Sides", "all_sums", "contract"]
 
 BATCHED_MACS = 1 << 22
-"""Of products that are computed together: enough that a call's overhead does not matter."""
+"""Multiply-accumulates of products that are computed together: enough to make a call's overhead negligible."""
 
 
 def contract(
@@ -157,7 +157,7 @@ class Sides:
     gathered : int
         Values of windows at a time: windows overlap, all of them may be more than there is room for.
     batched : int
-        Multiply-accumulates of the products that are computed together; each product alone if 0.
+        Multiply-accumulates of the products that are computed together. If 0, each product is computed alone.
     """
 
     gathered = 1 << 25
@@ -173,14 +173,14 @@ class Sides:
             self.batched = 0
 
     def sums(self, placed: NDArray, other: NDArray, bias: NDArray | None = None) -> NDArray[np.uint32]:
-        """Sums of each product for each vector of `placed` and each one of `other`, whose biases are added."""
+        """Return each product's sums for all pairs of vectors of `placed` and `other`, with the biases of `other`."""
         if self.placed_on_rows:
             return matrix_product(other, placed, self.tile, None if bias is None else bias[:, None])
         return matrix_product(placed, other, self.tile, None if bias is None else bias[..., None]).mT
 
 
 def all_sums(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """An operation's sums in the order of PyTorch; of operands, and "bias" if there is one, as the layer has them."""
+    """Return an operation's sums in PyTorch's order, from the layer's operands and its "bias", if it has one."""
     compute = _over_taps if operation == "AxG" else _over_positions
     if layer.products == 1:
         return compute(sides, layer, operation, {name: array[None] for name, array in values.items()})[0]
@@ -193,7 +193,7 @@ def all_sums(sides: Sides, layer: Layer, operation: str, values: Mapping[str, ND
 
 
 def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """AxW and WxG of some products: sums of positions, phase by phase."""
+    """Return the sums of positions of AxW or WxG, for some products, phase by phase."""
     placed, other = OPERANDS[operation]
     fill, bias, tensor = sides.fill, values.get("bias"), values[placed]
     products, (samples, made, down, across) = len(tensor), layer.shape(RESULTS[operation])
@@ -214,7 +214,7 @@ def _over_positions(sides: Sides, layer: Layer, operation: str, values: Mapping[
 
 
 def _over_taps(sides: Sides, layer: Layer, operation: str, values: Mapping[str, NDArray]) -> NDArray[np.uint32]:
-    """AxG of some products: sums for each filter, channel and tap."""
+    """Return the sums of AxG for each filter, channel and tap, for some products."""
     fill = sides.fill
     mine, theirs = gradient(values["G"], fill), activations(values["A"], layer, fill)
     sums, shape = sides.sums(mine, theirs), mine.shape[:2]

@@ -114,7 +114,7 @@ def _add_specials(beyond: NDArray[np.uint32], added: NDArray[np.uint32], out: ND
 
 
 def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
-    """The high and the low 64 bits of sums; those of fewer than 2**46 products fit."""
+    """Return the high and the low 64 bits of sums; sums of fewer than 2**46 products fit."""
     shape = len(rows), rows.shape[1], columns.shape[1]
     high, low = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
     longest = min(LONGEST, 1 << (FLOAT64_BITS - a.bits - b.bits))
@@ -128,7 +128,7 @@ def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArra
 
 
 def _cut(vectors: NDArray, table: Digits) -> NDArray[np.float64]:
-    """All vectors' lowest digits, then the next ones: (products, digits * vectors, K)."""
+    """Return all vectors' lowest digits, then the next ones: (products, digits * vectors, K)."""
     products, count, length = vectors.shape
     out = np.empty((products, len(table.values), count, length))
     cut(vectors, table.values, out)

@@ -136,7 +136,7 @@ def scan(bits, sign, largest):
 
 @njit(parallel=True, cache=True, nogil=True)
 def cut(vectors, digits, out):
-    """Digits of patterns (products, vectors, K): the table's (digits, patterns) to (products, digits, vectors, K)."""
+    """Look up the digits of patterns (products, vectors, K) in a table; write (products, digits, vectors, K)."""
     products, count, length = vectors.shape
     for item in prange(products * count):
         product, vector = np.int64(item) // count, np.int64(item) % count

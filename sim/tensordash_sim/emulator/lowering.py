@@ -111,7 +111,7 @@ def weights(tensor: NDArray, phase: Phase, operation: str, fill: Fill) -> NDArra
 
 
 def gradient(tensor: NDArray, fill: Fill) -> NDArray:
-    """G of AxG: (products, filters, K), reduced over samples, rows and columns, which are filled to whole groups."""
+    """Return G of AxG, (products, filters, K). K is samples, rows and columns, which are padded to whole groups."""
     ordered = tensor.transpose(0, 2, 1, 3, 4)
     return _filled_last(ordered, fill.lanes).reshape(*ordered.shape[:2], -1)
 

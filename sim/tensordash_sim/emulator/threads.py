@@ -1,4 +1,4 @@
-"""Threads for the size of the work: threads cost more than they save on small operations."""
+"""Limit small operations to one thread, since more threads cost more time than they save."""
 
 import sys
 import threading
@@ -11,21 +11,21 @@ from threadpoolctl import ThreadpoolController
 __all__ = ["limited_threads", "start_threads"]
 
 SMALL_MACS = 1 << 24
-"""Operations with fewer multiply-accumulates run on one thread, which takes some milliseconds."""
+"""Operations with fewer multiply-accumulates run on one thread; they take at most some milliseconds."""
 _BLAS = ThreadpoolController()
 _LIMITING = threading.Lock()
 """Held by the thread that limits BLAS."""
 
 
 def start_threads() -> None:
-    """Start Numba's threads, and leave PyTorch the number of threads that it has.
+    """Start Numba's threads without changing PyTorch's number of threads.
 
-    Numba starts them once, before its first parallel loop. It then sets OpenMP's number of threads, which may be
-    PyTorch's as well: after ``torch.set_num_threads(1)`` PyTorch would run on all cores again.
+    Numba starts its threads once, before its first parallel loop, and then sets OpenMP's number of threads. PyTorch may
+    use the same OpenMP, and would run on all cores again after ``torch.set_num_threads(1)``.
     """
     torch = sys.modules.get("torch")
     before = None if torch is None else torch.get_num_threads()
-    numba.get_num_threads()  # starts them
+    numba.get_num_threads()  # The first call starts Numba's threads.
     if torch is not None:
         torch.set_num_threads(before)
 
@@ -34,8 +34,8 @@ def start_threads() -> None:
 def limited_threads(macs: int) -> Iterator[None]:
     """Run a small operation on the calling thread alone: its compiled loops and its matrix products.
 
-    On a busy machine each barrier of a parallel loop waits for a time slice, and an operation has about ten. BLAS has
-    one setting for the whole process. So one thread at a time limits it, and for all threads.
+    On a busy machine each barrier of a parallel loop waits for a time slice, and an operation has about ten barriers.
+    BLAS has one setting for the whole process. So one thread at a time changes it, which affects all threads.
 
     Parameters
     ----------

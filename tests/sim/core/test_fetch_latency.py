@@ -1,4 +1,4 @@
-"""Memory's latency is covered by prefetch and by reads on the way; segments of a compressed load cost little."""
+"""Prefetch and outstanding reads hide memory's latency; segments of a compressed load cost little."""
 
 import runpy
 from pathlib import Path

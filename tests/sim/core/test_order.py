@@ -84,7 +84,7 @@ R, W = False, True
     ],
 )
 def test_footprints_that_meet(first, second, meet):
-    """Footprints meet where one writes what the other reads or writes, in either order. A range excludes its end."""
+    """Footprints meet, in either order, if one writes what the other reads or writes. A range excludes its end."""
     assert first.meets(second) == second.meets(first) == meet
 
 

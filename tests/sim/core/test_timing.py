@@ -34,8 +34,8 @@ SIZE = 1 << 22
 def test_cycles_and_busy_units(name):
     """Random layers: schedules are counted exactly, layouts too, cycles within a twentieth.
 
-    A sparse tile schedules with what it has while a bank is late, because a layout wrote it: those count as well. In
-    half of the layers no bank is late.
+    A bank is late if a layout writes it. A sparse tile then schedules the steps that it has; such schedules count as
+    well. In half of the layers no bank is late.
     """
     config = load_any_preset(name)
     assert isinstance(config, CoreConfig)
@@ -143,8 +143,10 @@ def test_banks_that_are_written_late():
 
 
 def test_passes_wait_for_the_output_unit_and_for_writes():
-    """By hand: passes of 10 cycles with blocks of 4; passes of 2 with blocks of 4; writes that halve the pace; a move
-    that makes cycles of the output unit half as long again.
+    """Compare with cycles counted by hand.
+
+    The cases are passes of 10 cycles with blocks of 4, passes of 2 with blocks of 4, writes that halve the pace, and a
+    move that lengthens the output unit's cycles by half.
     """
     no_writes = np.zeros(0), np.zeros((0, 3))
 

@@ -128,7 +128,7 @@ def test_order_of_fused_sums(name, operation, rows):
 
 @pytest.mark.parametrize(("operation", "rows"), CASES)
 def test_products_in_parts(operation, rows, monkeypatch):
-    """Each of seven products alone, in parts that do not divide seven, and all together: the same bits."""
+    """Seven products have the same bits alone, in parts that do not divide seven, and all together."""
     layer = replace(LAYERS["groups"], products=7)
     values = drawn(layer, operation, 3, 2.0)
     more = {"bias": fused(layer, operation, 4, masked=False)["bias"]} if operation == "AxW" else {}

@@ -82,7 +82,7 @@ def test_seeds():
 
 
 def test_stores_of_four_loops():
-    """A run of a store is cut into loops that write the same groups."""
+    """A run of a store, split into loops that write the same groups, draws the same random bits."""
     layer = LAYERS["padding, odd sizes"]
     descriptors = program_of(layer, fp32=False)
     cut, stores = [], 0

@@ -1,8 +1,8 @@
-"""What captured results of a B200's fp8 instruction decide about its arithmetic, and what they leave open.
+"""Captured results of a B200's fp8 instruction rule out some models of its arithmetic and leave others open.
 
-The results are those of 50 sums of 32 products of E4M3, each with C, as FP32 and as FP16. The products are not in the
-file, but their sum follows from the FP32 result: every product of two E4M3 numbers is a multiple of 2^-18, and the last
-place of these FP32 results is at most 2^-19.
+The file has 50 sums of 32 products of E4M3 and C, as FP32 and as FP16. It does not have the products, but their sum
+follows from the FP32 result: every product of two E4M3 numbers is a multiple of 2^-18, and the last place of these FP32
+results is at most 2^-19.
 """
 
 import json
@@ -26,7 +26,7 @@ LAST = 2.0**-18
 SUMS = np.round((FP32 - C) / LAST) * LAST
 """The sum of each row's products, exactly."""
 PARTS = np.arange(-(1 << 22), 1 << 22, 7) * LAST
-"""What the first 16 of them may add up to."""
+"""Candidates for the sum of the first 16 products."""
 Values = NDArray[np.float64]
 
 
@@ -39,7 +39,7 @@ def single(values: Values) -> Values:
 
 
 def cut(values: Values) -> Values:
-    """To FP32 toward zero."""
+    """Round to FP32 toward zero."""
     near = values.astype(np.float32)
     return np.where(abs(near.astype(float)) > abs(values), np.nextafter(near, np.float32(0)), near).astype(float)
 
@@ -58,7 +58,7 @@ def test_the_sums_are_known():
     ],
 )
 def test_fp32_results(model: Callable[[Values], Values], agree: int):
-    """A model that no sum fits is wrong, whatever the products were."""
+    """A model is wrong if it gives a result for no possible sum of products."""
     near = [SUMS + k * LAST for k in range(-8, 9)]
     assert sum(np.any([model(each) == FP32 for each in near], axis=0)) == agree
 
@@ -73,7 +73,7 @@ def test_fp16_results_need_two_steps():
 
 
 def accumulated(lanes: int, accumulator: str | dict[str, object], pairs: list[tuple[int, int]], c: int = 0) -> float:
-    """FP32 result of 32 pairs, so many at a time."""
+    """Return the FP32 result of 32 pairs, `lanes` pairs at a time."""
     config = TileConfig(format="fp8_e4m3", accumulator=accumulator, lanes=lanes, initial=True, sparsity="none")
     golden = make_accumulator(config)
     for first in range(0, 32, lanes):
@@ -86,12 +86,12 @@ def after(fraction_bits: int) -> dict[str, object]:
 
 
 def interleaved(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pair k in step floor(k / 2) mod 2."""
+    """Reorder pairs so that pair k is in step floor(k / 2) mod 2."""
     return [pair for step in (0, 1) for k, pair in enumerate(pairs) if k // 2 % 2 == step]
 
 
 def test_fp32_results_decide_neither_the_fraction_bits_nor_the_steps():
-    """Products as the captured ones, whose sums FP32 holds: every model that adds C last gives the same."""
+    """FP32 holds the sums of such products exactly, so all models that add C last give the same results."""
     rng, values = np.random.default_rng(200), np.array(table("fp8_e4m3").floats[:0x7F])
     for drawn in rng.standard_normal((40, 32, 2)):
         pairs = [(_pattern(values, a), _pattern(values, b)) for a, b in drawn.tolist()]
@@ -106,7 +106,7 @@ def test_fp32_results_decide_neither_the_fraction_bits_nor_the_steps():
 
 
 def test_steps_matter_for_random_operands():
-    """Every pattern as likely: chained steps of 16 give other bits than `blackwell-fp8` for about a quarter."""
+    """With uniform bit patterns, chained steps of 16 and `blackwell-fp8` differ for about a quarter of the inputs."""
     rng, differ, count = np.random.default_rng(201), 0, 400
     patterns = [bits for bits in range(256) if bits & 0x7F != 0x7F]
     for _ in range(count):
@@ -116,7 +116,7 @@ def test_steps_matter_for_random_operands():
 
 
 def _pattern(values: Values, value: float) -> int:
-    """The pattern of the number nearest to a value."""
+    """Return the pattern of the number nearest to a value."""
     return int(np.abs(values - abs(value)).argmin()) | (0x80 if value < 0 else 0)
 
 

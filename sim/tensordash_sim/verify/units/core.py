@@ -31,9 +31,9 @@ def set_near_carry(random: Random, registers: dict[str, Any]) -> dict[str, int]:
 @cocotb.test()
 @cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3), ((0, 20), 0.9)]))
 async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
-    """Programs one after the other, on memory that is quick, and on one that is not, or takes long for everything.
+    """Run programs one after the other, on memories with short, varying or long latency.
 
-    Counters, and before each program the counts of results, begin shortly before a carry or their largest value.
+    Counters begin shortly before a carry or their largest value. So do the counts of results before each program.
     """
     job = current_job()
     at = far(job.config.address_bits, job.seed, pause > 0)

@@ -145,7 +145,7 @@ class Host(CoreMaster):
     async def check_program(
         self, index: int, before: int, buffer: NDArray | None = None, counts: Mapping[str, int] = MappingProxyType({})
     ) -> int:
-        """Run a random program, and the golden core's.
+        """Run a random program, and compare it with the golden core.
 
         Parameters
         ----------
@@ -156,7 +156,7 @@ class Host(CoreMaster):
         buffer : array, optional
             What the buffer holds, before and after.
         counts : dict of str to int, optional
-            What the counts of results are before; zeros if left out.
+            Initial counts of results; zeros if left out.
 
         Returns
         -------

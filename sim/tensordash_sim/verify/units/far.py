@@ -29,7 +29,7 @@ def across(address_bits: int, offset: int) -> int:
 
 
 def strides_across(middle: int, size: int) -> list[dict[str, Any]]:
-    """Fields of moves of two runs, which lie on both sides of an address: one move for each loop and direction.
+    """Return fields of moves whose two runs lie on both sides of an address: a move for each loop and direction.
 
     >>> strides_across(0x1000, 32)[0]
     {'memory': 4064, 'address': 1, 'count_1': 2, 'stride_1': 2}

@@ -84,7 +84,7 @@ def compressed_move(random: Random, config, content: Memory) -> dict[str, Any]:
 
 
 def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
-    """Fields of a compressed load, put into memory, whose table and tensor begin before the middle and go on after it.
+    """Write a compressed load's table and tensor into memory, across its middle address; return the load's fields.
 
     The segments that are loaded lie after the middle.
     """
@@ -100,7 +100,7 @@ def move_across(random: Random, config, content: Memory) -> dict[str, Any]:
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_loads(dut, latency: int, pause: float) -> None:
-    """Moves of all kinds, a few of them wrong, and resets among them."""
+    """Execute moves of all kinds, a few of them illegal, with resets in between."""
     job = current_job()
     random = Random(f"{job.seed} load {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
@@ -132,7 +132,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
         directed.append(move_across(random, config, content))
-    # A short run goes on until enough of its moves were sound, and one was refused.
+    # A short run continues until enough moves succeeded and one was refused.
     for number in range(-len(directed), round(96 * job.effort)):
         if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:
             break
@@ -211,7 +211,7 @@ async def random_loads(dut, latency: int, pause: float) -> None:
 
 
 async def start(dut, config, content: Memory) -> tuple[Pins, AxiMemory, CommandPort]:
-    """A load unit after reset, on memory without pauses, and a buffer that is always ready."""
+    """Return a load unit after reset, with memory that never pauses and a buffer that is always ready."""
     random = Random(f"{current_job().seed} memory")
     pins = Pins(dut)
     outstanding = config.outstanding
@@ -224,7 +224,7 @@ async def start(dut, config, content: Memory) -> tuple[Pins, AxiMemory, CommandP
 
 
 async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, **fields: Any) -> np.ndarray:
-    """Execute a load, and return the values that it writes; other values are ones."""
+    """Execute a load; return the buffer's values, with ones where the load did not write."""
     lanes, width, groups = config.tile.lanes, config.value_bits, config.groups
     buffer, began = np.ones((groups, lanes, lanes), f"<u{width // 8}"), pins.cycle
     program = Program()
@@ -250,7 +250,7 @@ async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, *
 
 @cocotb.test()
 async def whole_buffer(dut) -> None:
-    """The whole buffer in one run, and compressed in one segment of units as many as masks can say."""
+    """Load the whole buffer in one run, and compressed in one segment with the largest number of units."""
     config = current_job().config
     groups = config.groups
     random = Random(f"{current_job().seed} whole buffer")
@@ -269,10 +269,10 @@ async def whole_buffer(dut) -> None:
 
 @cocotb.test()
 async def segments(dut) -> None:
-    """Compressed loads of few and of many segments, of one group up to more groups than the buffer has.
+    """Execute compressed loads with few and many segments, from one group to more groups than the buffer has.
 
-    All values are zeros. A segment then has as many units as its groups have masks, so an entry of another segment is
-    found as the error `compressed`.
+    All values are zeros, so a segment consists of masks alone. If the unit uses another segment's entry, it raises the
+    error `compressed`.
     """
     config = current_job().config
     if not config.compression:

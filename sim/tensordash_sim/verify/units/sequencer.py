@@ -13,7 +13,7 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
 UNREAD_EVERY = 5
-"""Each fifth random program has a descriptor of which memory answers one beat with an error."""
+"""In every fifth random program memory answers one beat of a descriptor with an error."""
 UNIT_ERRORS = ("range", "address", "compressed", "read", "write")
 
 
@@ -135,10 +135,10 @@ class Unit:
 
 
 def hoards() -> list[list[int]]:
-    """For every pair of units a program in which one gives the other all tokens that it may before one is taken.
+    """Return for every pair of units a program whose producer signals all allowed tokens before the consumer takes one.
 
-    A third unit, which waits for the last of them, lets the first be taken. While it works, the giver goes on, so that
-    the sequencer counts more tokens than the rule allows in program order.
+    The consumer first waits for a third unit, which waits for the last of these tokens. While the third unit works, the
+    producer continues, so that the sequencer counts more tokens than the rule allows in program order.
     """
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
@@ -164,7 +164,7 @@ async def random_programs(dut, slow: int) -> None:
     """Programs, most with tokens, many with an error somewhere, and units that find errors; a reset between them."""
     job = current_job()
     random = Random(f"{job.seed} sequencer {slow}")
-    drawn = Random(f"{job.seed} programs {slow}")  # the hardware's timing does not change which programs come
+    drawn = Random(f"{job.seed} programs {slow}")  # The hardware's timing must not change the programs.
     cocotb.log.info("seed %s", job.seed)
     config, pins = job.config, Pins(dut)
     inputs = {f"{unit}_{name}": 0 for unit in UNITS for name in ("descriptor_ready", "done", "error")}

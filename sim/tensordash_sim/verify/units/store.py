@@ -64,7 +64,7 @@ def compressed_move(random: Random, config, base: int) -> dict[str, Any]:
 
 
 def moves_across(config, middle: int) -> list[dict[str, Any]]:
-    """Fields of compressed stores whose units, or whose tables, lie on both sides of an address."""
+    """Return fields of compressed stores whose units, or whose tables, lie on both sides of an address."""
     usual = {"compressed": 1, "address": 0, "count_0": min(40, config.groups), "segment": 7}
     places = ({"memory": middle - 160, "table": middle + SIZE // 4}, {"memory": middle + 64, "table": middle - 8})
     return [{**usual, **place} for place in places]
@@ -82,7 +82,7 @@ MOVES = {"plain": plain_move, "compressed": compressed_move, "sparse": sparse_mo
 @cocotb.test()
 @cocotb.parametrize(latency=[0, 200], pause=[0.0, 0.4])
 async def random_stores(dut, latency: int, pause: float) -> None:
-    """Moves and records of all kinds, a few of them wrong, and resets among them."""
+    """Execute moves and records of all kinds, a few of them illegal, with resets in between."""
     job = current_job()
     random = Random(f"{job.seed} store {latency} {pause}")
     cocotb.log.info("seed %s", job.seed)
@@ -106,7 +106,7 @@ async def random_stores(dut, latency: int, pause: float) -> None:
     directed = strides_across(base + SIZE // 2, config.group_bytes) if pause else []
     if pause and config.compression:
         directed += moves_across(config, base + SIZE // 2)
-    # A short run goes on until enough of its moves were sound, and one was refused.
+    # A short run continues until enough moves succeeded and one was refused.
     for number in range(-len(directed), round(96 * job.effort)):
         if number >= round(24 * job.effort) and goods > 6 * job.effort and refusals:
             break

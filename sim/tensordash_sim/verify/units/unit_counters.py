@@ -17,7 +17,7 @@ NEAR = (0, 1 << 16, 1 << 20, 1 << 31, 1 << BITS)
 @cocotb.test()
 @cocotb.parametrize(rate=[0.1, 0.9])
 async def random_events(dut, rate: float) -> None:
-    """Counts begin near a carry; a copy and a clear in one cycle copy what was counted before; resets clear all."""
+    """Count from values near a carry. A copy and a clear in one cycle copy the old counts; resets clear all counts."""
     job = current_job()
     random, pins = Random(f"{job.seed} unit counters {rate}"), Pins(dut)
     cocotb.log.info("seed %s", job.seed)
