@@ -10,7 +10,7 @@ from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from .harness import Fault, Harness
 
-__all__ = ["MOST_STRIDE", "GivenDescriptor", "beat_of", "changed_word"]
+__all__ = ["MOST_STRIDE", "WORD", "GivenDescriptor", "beat_of", "changed_word"]
 
 MOST_STRIDE = 4
 WORD = 32

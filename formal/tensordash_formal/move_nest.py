@@ -8,13 +8,12 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import Operation
 from tensordash.movers.unit import COMMAND_BITS
 
-from .given import GivenDescriptor
+from .given import WORD, GivenDescriptor
 from .harness import Harness
 
 __all__ = ["MoveNest"]
 
 LOOPS = (1, 2, 3)
-WORD = 32
 
 
 class MoveNest(GivenDescriptor):

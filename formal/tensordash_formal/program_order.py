@@ -13,12 +13,11 @@ from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-from .given import MOST_STRIDE
+from .given import MOST_STRIDE, WORD
 
 __all__ = ["MOST_TOKENS", "ProgramOrder", "has_reserved", "has_unfit", "token_fields"]
 
 MOST_TOKENS = 15
-WORD = 32
 FEATURES = {
     "bias": "bias",
     "scale": "scale",

@@ -14,7 +14,7 @@ from tensordash.movers.deflate import Deflate
 from tensordash.movers.store import Store
 
 from ..core_stands import AnyBeats
-from ..given import beat_of, changed_word
+from ..given import WORD, beat_of, changed_word
 from ..harness import Fault, Harness, Stand
 from ..move_nest import MoveNest
 from ..proof import Broken, Proof
@@ -22,7 +22,6 @@ from ..proof import Broken, Proof
 __all__ = ["PROOF"]
 
 WAIT, FIRST, RECORD, UNITS, RUNS, DRAIN, COUNTS = range(7)
-WORD = 32
 
 
 class Bounded(Harness):

@@ -160,8 +160,13 @@ class _Clock:
         """Record when a move accesses the buffer: until the end of a load, or a memory latency before a store's."""
         config, (groups, _) = self.config, _runs(values)
         last = done if unit == "load" else done - self.latency
-        region = values["address"] * config.regions // config.groups
-        self.moves.append(MoveAccess(unit, region, last - groups * config.group_bits // config.axi_bits, last))
+        self.moves.append(
+            MoveAccess(unit, self._region(values), last - groups * config.group_bits // config.axi_bits, last)
+        )
+
+    def _region(self, values: Mapping[str, int]) -> int:
+        """The region of the buffer in which a descriptor's groups begin."""
+        return values["address"] * self.config.regions // self.config.groups
 
     def _over(self, index: int) -> float | None:
         """When all descriptors up to one are done, if that is known."""
@@ -250,8 +255,7 @@ class _Clock:
         first = self.begun["multiply"] + MULTIPLY_CYCLES
         opens = self.begun["output"] + OUTPUT_CYCLES + values["bias"] * BIAS_READ_CYCLES * config.parts("a")
         words = -(-values["steps"] // config.tile.window_depth)
-        region = values["address"] * config.regions // config.groups
-        moves = move_losses(config, self.moves if values["mask"] else (), region, opens)
+        moves = move_losses(config, self.moves if values["mask"] else (), self._region(values), opens)
         tile, blocks = run_passes(
             pace.cycles,
             pace.losses,

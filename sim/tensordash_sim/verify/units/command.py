@@ -2,9 +2,10 @@
 
 from random import Random
 
-from tensordash_sim.verify.pins import PinsLike
+from tensordash_sim.verify.axi_memory import AxiMemory
+from tensordash_sim.verify.pins import Pins, PinsLike
 
-__all__ = ["CommandPort"]
+__all__ = ["CommandPort", "settle"]
 
 BEATS, BITS = 4, 128
 
@@ -55,3 +56,12 @@ class CommandPort:
         if self._shown and self.pins.read("command_descriptor_ready"):
             self._beats.pop(0)
             self._shown = False
+
+
+async def settle(pins: Pins, memory: AxiMemory, command: CommandPort) -> None:
+    """Drive memory and command port for a cycle, let the unit's outputs settle, and observe them."""
+    memory.drive()
+    command.drive()
+    await pins.settle()
+    memory.observe()
+    command.observe()

@@ -14,7 +14,7 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
-from tensordash_sim.verify.units.command import CommandPort
+from tensordash_sim.verify.units.command import CommandPort, settle
 from tensordash_sim.verify.units.far import across, far, strides_across
 
 SIZE = 0x8000
@@ -231,11 +231,7 @@ async def execute(pins: Pins, memory: AxiMemory, command: CommandPort, config, *
     program.add("load", **fields)
     command.begin(program.descriptors[0])
     while command.error is None:
-        memory.drive()
-        command.drive()
-        await pins.settle()
-        memory.observe()
-        command.observe()
+        await settle(pins, memory, command)
         if pins.read("buffer_valid"):
             group = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
             enable = pins.read("buffer_enable")

@@ -12,7 +12,7 @@ from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
 from tensordash_sim.verify.units.bounds import bounds_value, random_bounds, require_inside
-from tensordash_sim.verify.units.command import CommandPort
+from tensordash_sim.verify.units.command import CommandPort, settle
 from tensordash_sim.verify.units.far import across, far, strides_across
 
 SIZE = 0x8000
@@ -215,11 +215,7 @@ async def the_bus_is_kept_busy(dut) -> None:
     program.add("store", memory=0, count_0=40)
     command.begin(program.descriptors[0])
     while command.error is None:
-        memory.drive()
-        command.drive()
-        await pins.settle()
-        memory.observe()
-        command.observe()
+        await settle(pins, memory, command)
         await pins.tick()
     assert pins.cycle < 40 * config.group_bits // config.axi_bits + 30
 
@@ -247,13 +243,9 @@ async def whole_buffer(dut) -> None:
         command.begin(program.descriptors[0])
         reading, began = None, pins.cycle
         while command.error is None:
-            memory.drive()
-            command.drive()
             data = int.from_bytes(golden.buffer[reading].tobytes(), "little") if reading is not None else 0
             pins.drive(buffer_data=data)
-            await pins.settle()
-            memory.observe()
-            command.observe()
+            await settle(pins, memory, command)
             reading = None
             if pins.read("buffer_valid"):
                 reading = split(pins.read("buffer_address"), (groups - 1).bit_length(), 1)[0]
