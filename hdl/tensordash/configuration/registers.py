@@ -2,7 +2,29 @@
 
 from dataclasses import dataclass
 
-__all__ = ["COUNTERS", "ERRORS", "FORMAT_CODES", "IDENTITY", "REGISTERS", "Bits", "Register", "named"]
+__all__ = [
+    "ADDRESS_BITS",
+    "COUNTERS",
+    "ERRORS",
+    "FORMAT_CODES",
+    "IDENTITY",
+    "PAGE_BITS",
+    "REGISTERS",
+    "RING_BITS",
+    "WORD_BITS",
+    "Bits",
+    "Register",
+    "named",
+]
+
+ADDRESS_BITS = 12
+"""Bits of a register's address in bytes: a page of 4 KiB, the smallest unit that an operating system maps."""
+WORD_BITS = 32
+"""Bits of a register."""
+RING_BITS = 6
+"""Low bits of the ring's address that are zero: a descriptor has 64 bytes."""
+PAGE_BITS = 12
+"""Bits of an address within a page of 4 KiB, the unit of bounds."""
 
 IDENTITY = 0x54440001
 """What the first register says: "TD", and the version of the registers and descriptors."""
@@ -92,10 +114,10 @@ COUNTERS = (
     ("stall_input", "cycles in which the tile waited for steps"),
     ("stall_output", "cycles in which the tile waited for the output unit"),
     ("load_busy", "cycles in which a load was under way"),
-    ("layout_a_busy", "likewise, layouts of side A"),
-    ("layout_b_busy", "likewise, layouts of side B"),
-    ("output_busy", "likewise, outputs"),
-    ("store_busy", "likewise, stores and records"),
+    ("layout_a_busy", "cycles in which a layout of side A was under way"),
+    ("layout_b_busy", "cycles in which a layout of side B was under way"),
+    ("output_busy", "cycles in which an output was under way"),
+    ("store_busy", "cycles in which a store or a record was under way"),
     ("read_beats", "beats of data that memory has sent, descriptors not counted"),
     ("write_beats", "beats of data that memory was sent"),
 )
@@ -106,7 +128,7 @@ _FIRST_COUNTER = 0x80
 REGISTERS: tuple[Register, ...] = (
     Register(name="identity", offset=0x00, access="ro", doc=f"0x{IDENTITY:08x}: a core with these registers"),
     Register(name="digest", offset=0x04, access="ro", doc="the configuration's digest, low half"),
-    Register(name="digest_high", offset=0x08, access="ro", doc="likewise, high half"),
+    Register(name="digest_high", offset=0x08, access="ro", doc="the configuration's digest, high half"),
     Register(
         name="shape",
         offset=0x0C,
@@ -179,7 +201,7 @@ REGISTERS: tuple[Register, ...] = (
         access="rw",
         doc="address of the ring of descriptors, a multiple of 64, low half",
     ),
-    Register(name="queue_base_high", offset=0x2C, access="rw", doc="likewise, high half"),
+    Register(name="queue_base_high", offset=0x2C, access="rw", doc="address of the ring of descriptors, high half"),
     Register(
         name="queue_size",
         offset=0x30,
@@ -229,14 +251,18 @@ REGISTERS: tuple[Register, ...] = (
         access="rw",
         doc="the lowest address that the core may use, a multiple of 4096, low half",
     ),
-    Register(name="bounds_base_high", offset=0x58, access="rw", doc="the same, high half"),
+    Register(
+        name="bounds_base_high", offset=0x58, access="rw", doc="the lowest address that the core may use, high half"
+    ),
     Register(
         name="bounds_limit",
         offset=0x5C,
         access="rw",
         doc="the highest address that the core may use; bits 11..0 read as ones; low half",
     ),
-    Register(name="bounds_limit_high", offset=0x60, access="rw", doc="the same, high half"),
+    Register(
+        name="bounds_limit_high", offset=0x60, access="rw", doc="the highest address that the core may use, high half"
+    ),
     *(
         Register(name=name, offset=_FIRST_COUNTER + 4 * i, access="ro", doc=f"copied counter: {doc}")
         for i, (name, doc) in enumerate(COUNTERS)

@@ -8,16 +8,12 @@ from amaranth.lib.wiring import In, Out
 
 from ..block import Block
 from ..configuration.core_config import CoreConfig
-from ..configuration.registers import COUNTERS, FORMAT_CODES, IDENTITY, REGISTERS, Register, named
-from ..movers.axi import PAGE_BITS, AxiLiteSignature, bounds_layout
+from ..configuration.register_map import constant_values, reset_value, writable_mask
+from ..configuration.registers import ADDRESS_BITS, COUNTERS, PAGE_BITS, REGISTERS, Register, named
+from ..configuration.registers import WORD_BITS as WORD
+from ..movers.axi import AxiLiteSignature, bounds_layout
 
 __all__ = ["ADDRESS_BITS", "Registers"]
-
-ADDRESS_BITS = 12
-"""Of an address in bytes: a page of memory, the least that an operating system gives away."""
-WORD = 32
-RING_STEP = 6
-"""Bits of an address within a descriptor."""
 
 
 class Registers(Block):
@@ -95,7 +91,7 @@ class Registers(Block):
         m = Module()
         written, data, mask = self._written(m)
         kept = {
-            each.name: Signal(WORD, name=each.name, init=self._initial(each.name))
+            each.name: Signal(WORD, name=each.name, init=reset_value(self.config, each.name))
             for each in REGISTERS
             if each.access in ("rw", "w1c")
         }
@@ -139,34 +135,17 @@ class Registers(Block):
         told: dict[str, Value] = {name: self.counters[i] for i, (name, _) in enumerate(COUNTERS)}
         told |= {"status": Cat(self.busy, resetting, self.failed), "error": self.error}
         told |= {name: getattr(self, name) for name in ("head", "done", "error_index")}
-        self._read(m, {**{name: Const(value, WORD) for name, value in self._constants().items()}, **kept, **told})
+        self._read(
+            m, {**{name: Const(value, WORD) for name, value in constant_values(self.config).items()}, **kept, **told}
+        )
         return m
-
-    def _writable(self, register: Register) -> int:
-        """The bits of a register that keep what is written."""
-        name = register.name
-        if name == "control":
-            return 1
-        if name == "queue_base":
-            return register.mask & -(1 << RING_STEP)
-        if name.startswith("bounds_") and not name.endswith("_high"):
-            return register.mask & -(1 << PAGE_BITS)
-        if name.endswith("_high"):
-            return (1 << (self.config.address_bits - WORD)) - 1
-        return register.mask
-
-    def _initial(self, name: str) -> int:
-        """What a register has after a reset: every address is allowed."""
-        if name == "bounds_limit":
-            return 0xFFFFFFFF
-        return (1 << (self.config.address_bits - WORD)) - 1 if name == "bounds_limit_high" else 0
 
     def _merged(self, register: Register, word: Signal, data: Value, mask: Signal) -> Value:
         """What a register keeps of a write.
 
         Of an address, all bits that do not fit the bus are one: the lowest of them. It stays until all are written.
         """
-        value = ((word & ~mask) | (data & mask)) & self._writable(register)
+        value = ((word & ~mask) | (data & mask)) & writable_mask(self.config, register)
         first = self.config.address_bits - WORD
         if register.name == "bounds_limit":
             return value | ((1 << PAGE_BITS) - 1)
@@ -174,32 +153,6 @@ class Registers(Block):
             return value
         stays = word[first] & ~mask[first:].all()
         return value | (((data & mask)[first:].any() | stays) << first)
-
-    def _constants(self) -> dict[str, int]:
-        """What a register says of the configuration."""
-        config, tile = self.config, self.config.tile
-        digest = int(config.digest, 16)
-        fields = {
-            "shape": {"lanes": tile.lanes, "rows": tile.rows, "columns": tile.columns, "depth": tile.window_depth},
-            "stream_words": {side: config.stream_words(side) - 1 for side in "ab"},
-            "formats": {
-                "a": FORMAT_CODES[tile.a_format.name],
-                "b": FORMAT_CODES[tile.b_format.name],
-                "axi_bits": config.axi_bits,
-            },
-            "features": {
-                "value_bits": config.value_bits,
-                "partial_sums": config.partial_sums - 1,
-                "sparse": tile.sparsity != "none",
-                **{name: getattr(config, name) for name in ("bias", "scale", "relu", "mask", "stochastic")},
-                "compression": config.compression,
-            },
-        }
-        constants = {"identity": IDENTITY, "digest": digest & 0xFFFFFFFF, "digest_high": digest >> WORD}
-        constants["groups"] = config.groups
-        for name, values in fields.items():
-            constants[name] = sum(int(values[bits.name]) << bits.low for bits in named(name).bits)
-        return constants
 
     def _written(self, m: Module) -> tuple[dict[str, Signal], Value, Signal]:
         """Which register is written in this cycle, the data, and the bits of the bytes that are."""

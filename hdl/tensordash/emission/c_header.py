@@ -8,7 +8,7 @@ from ..configuration.descriptors import BYTES, HEADER, OPERATIONS, UNITS, Field
 from ..configuration.registers import ERRORS, FORMAT_CODES, IDENTITY, REGISTERS
 from .head import check_prefix
 
-__all__ = ["c_header"]
+__all__ = ["c_header", "core_parameters"]
 
 HEAD = """\
 /* Registers and descriptors of {prefix}_core, from configuration {digest}: what docs/core.md says, as C99.
@@ -86,10 +86,10 @@ def c_header(config: CoreConfig, prefix: str = "tensordash") -> str:
     return HEAD.format(**names) + text + "\n" + ACCESS.format(**names)
 
 
-def _shape(config: CoreConfig) -> Iterator[str]:
+def core_parameters(config: CoreConfig) -> dict[str, int]:
+    """What a core is built as: numbers by name."""
     tile = config.tile
-    yield "\n/* What this core is built as. */"
-    numbers = {
+    return {
         "LANES": tile.lanes,
         "ROWS": tile.rows,
         "COLUMNS": tile.columns,
@@ -107,7 +107,12 @@ def _shape(config: CoreConfig) -> Iterator[str]:
         "AXI_PROT": config.axi_prot,
         "AXI_CACHE": config.axi_cache,
     }
-    yield from (f"#define @{name} {number}" for name, number in numbers.items())
+
+
+def _shape(config: CoreConfig) -> Iterator[str]:
+    tile = config.tile
+    yield "\n/* What this core is built as. */"
+    yield from (f"#define @{name} {number}" for name, number in core_parameters(config).items())
     for side, each in (("A", tile.a_format), ("B", tile.b_format)):
         yield f"#define @FORMAT_{side} @FORMAT_{each.name.upper()}"
     yield f"#define @DIGEST UINT64_C(0x{config.digest})"

@@ -9,7 +9,7 @@ Rules = Mapping[str, tuple[tuple[str, int, str], ...]]
 
 TILE: Rules = {
     "input": (
-        (r"rst", 10, "from a tree of its own"),
+        (r"rst|aresetn", 10, "from a tree of its own"),
         (r"out_ready|m_axis_tready", 25, "with c_ready, that of the tile behind, a whole period; it decides on taken"),
         (r"[ab]_\d+_(steps|available|last)", 30, "from memories or registers; a schedule, or taken, is behind it"),
         (r".*", 50, "C, with the results that may be it, a whole period; and what only registers take"),
@@ -23,7 +23,7 @@ TILE: Rules = {
 }
 CORE: Rules = {
     "input": (
-        (r"rst", 10, "from a tree of its own"),
+        (r"rst|aresetn", 10, "from a tree of its own"),
         (r".*", 50, "from registers of an interconnect"),
     ),
     "output": ((r".*", 50, "to registers of an interconnect"),),
@@ -38,12 +38,12 @@ HEAD = """\
 # {top}: one clock. Reset is synchronous, and every port belongs to the clock. Set the period to your own.
 # Delays are what passes outside, as shares of the period{chosen}.
 set period {period:.3f}
-create_clock -name clk -period $period [get_ports clk]
+create_clock -name {clock} -period $period [get_ports {clock}]
 """
 CHOSEN = {"tile": ", chosen so that tiles can be wired to each other", "core": ""}
 
 
-def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "tile") -> str:
+def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "tile", clock: str = "clk") -> str:
     """The constraints as SDC.
 
     Parameters
@@ -54,6 +54,8 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "ti
         All of its ports.
     kind : str
         One of `OUTSIDE`: "tile" or "core".
+    clock : str
+        The port of the clock.
 
     Examples
     --------
@@ -64,13 +66,13 @@ def constraints(top: str, ports: Iterable[tuple[str, str, int]], kind: str = "ti
         (direction, share, why): [] for direction, rules in OUTSIDE[kind].items() for _, share, why in rules
     }
     for name, direction, bits in ports:
-        if name != "clk":
+        if name != clock:
             share, why = next((share, why) for rule, share, why in OUTSIDE[kind][direction] if re.fullmatch(rule, name))
             groups[direction, share, why].append(name if bits == 1 else f"{name}[*]")
-    clock = "-clock clk [get_ports"
+    of_ports = f"-clock {clock} [get_ports"
     lines = [
-        f"# {why}\nset_{direction}_delay [expr {share / 100:.2f} * $period] {clock} {{{' '.join(names)}}}]\n"
+        f"# {why}\nset_{direction}_delay [expr {share / 100:.2f} * $period] {of_ports} {{{' '.join(names)}}}]\n"
         for (direction, share, why), names in groups.items()
         if names
     ]
-    return HEAD.format(top=top, period=PERIOD_NS, chosen=CHOSEN[kind]) + "".join(lines)
+    return HEAD.format(top=top, period=PERIOD_NS, chosen=CHOSEN[kind], clock=clock) + "".join(lines)

@@ -15,9 +15,11 @@ from .c_header import c_header
 from .constraints import constraints
 from .fusesoc import core_of_core
 from .head import check_prefix, head
+from .interfaces.buses import Port
+from .interfaces.files import core_interface_files
 from .library import Library, ports
 from .librelane import librelane
-from .port_table import port_table
+from .port_table import describe_port, port_table
 from .waivers import waivers
 
 __all__ = ["core_port_table", "core_verilog", "render_core"]
@@ -47,7 +49,8 @@ def render_core(
         macro can stand in for), ``PREFIX.vlt`` (lint waivers for Verilator, with reasons), ``PREFIX.f`` (file list),
         ``PREFIX.core`` (for FuseSoC), ``PREFIX_core.sdc`` (timing constraints), ``PREFIX_librelane.yaml`` (for
         LibreLane, untried), ``PREFIX_ports.md`` (a table of all ports), ``PREFIX.h`` (registers and descriptors for C),
-        ``config.toml`` and ``config.json`` (with every derived size, and all memories), and the bench's.
+        ``config.toml`` and ``config.json`` (with every derived size, and all memories), the files of
+        `core_interface_files`, and the bench's.
     """
     check_prefix(prefix)
     library = Library(prefix)
@@ -85,6 +88,7 @@ def render_core(
             indent=2,
         )
         + "\n",
+        **core_interface_files(config, prefix, [Port(*row, describe_port("core", row[0], "")) for row in rows]),
         **bench,
     }
 

@@ -9,7 +9,8 @@ __all__ = ["core_file", "core_of_core"]
 
 CORE = """\
 CAPI=2:
-# fusesoc --cores-root FOLDER run --target=lint {prefix}   (lint and sim_verilator: with verilator on the PATH)
+# fusesoc --cores-root FOLDER run --target=lint {prefix}
+# lint and sim_verilator run the verilator on the PATH, sim runs iverilog, and synth runs yosys (for ECP5).
 name: ::{prefix}:{version}
 description: TensorDash tile, configuration {digest}
 
@@ -29,6 +30,12 @@ filesets:
   axi_stream_tile_constraints:
     files: [{prefix}_axi_stream_tile.sdc]
     file_type: SDC
+  ip:
+    files: [{prefix}_axi_stream_tile_ip.v]
+    file_type: verilogSource-2005
+  ip_constraints:
+    files: [{prefix}_axi_stream_tile_ip.sdc]
+    file_type: SDC
 {bench_fileset}
 targets:
   default:
@@ -37,18 +44,30 @@ targets:
   axi_stream:
     filesets: [rtl, waivers, is_toplevel ? (axi_stream_tile_constraints)]
     toplevel: {prefix}_axi_stream_tile
+  ip:
+    filesets: [rtl, ip, waivers, is_toplevel ? (ip_constraints)]
+    toplevel: {prefix}_axi_stream_tile_ip
   lint:
-    filesets: [rtl, waivers, assertions]
+    filesets: [rtl, ip, waivers, assertions]
     flow: lint
     flow_options:
       tool: verilator
       verilator_options: [-Wall, --assert]
+    toplevel: {prefix}_axi_stream_tile_ip
+  synth:
+    filesets: [rtl]
+    flow: generic
+    flow_options:
+      tool: yosys
+      arch: ecp5
+      output_format: json
     toplevel: {prefix}_axi_stream_tile
 {bench_target}"""
 
 CORE_OF_CORE = """\
 CAPI=2:
-# fusesoc --cores-root FOLDER run --target=lint {prefix}   (lint and sim_verilator: with verilator on the PATH)
+# fusesoc --cores-root FOLDER run --target=lint {prefix}
+# lint and sim_verilator run the verilator on the PATH, sim runs iverilog, and synth runs yosys (for ECP5).
 name: ::{prefix}:{version}
 description: TensorDash core, configuration {digest}
 
@@ -66,6 +85,12 @@ filesets:
   constraints:
     files: [{prefix}_core.sdc]
     file_type: SDC
+  ip:
+    files: [{prefix}_core_ip.v]
+    file_type: verilogSource-2005
+  ip_constraints:
+    files: [{prefix}_core_ip.sdc]
+    file_type: SDC
   software:
     files: [{prefix}.h: {{is_include_file: true}}]
     file_type: cSource
@@ -74,12 +99,23 @@ targets:
   default:
     filesets: [rtl, "!macros ? (memories)", waivers, is_toplevel ? (constraints)]
     toplevel: {prefix}_core
+  ip:
+    filesets: [rtl, "!macros ? (memories)", ip, waivers, is_toplevel ? (ip_constraints)]
+    toplevel: {prefix}_core_ip
   lint:
-    filesets: [rtl, memories, waivers]
+    filesets: [rtl, memories, ip, waivers]
     flow: lint
     flow_options:
       tool: verilator
       verilator_options: [-Wall]
+    toplevel: {prefix}_core_ip
+  synth:
+    filesets: [rtl, memories]
+    flow: generic
+    flow_options:
+      tool: yosys
+      arch: ecp5
+      output_format: json
     toplevel: {prefix}_core
 {bench_target}"""
 
@@ -108,7 +144,7 @@ BENCH_TARGET = """\
 
 
 def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[str] = ()) -> str:
-    """The core file: targets default, axi_stream and lint, and sim where there is a testbench.
+    """The core file: targets default, axi_stream, ip, lint and synth, and simulations where there is a testbench.
 
     Parameters
     ----------
@@ -129,7 +165,7 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
 
 
 def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
-    """As `core_file`, for TensorDash's core: targets default and lint, and sim where there is a testbench.
+    """As `core_file`, for TensorDash's core: targets default, ip, lint and synth, and simulations with a testbench.
 
     Parameters
     ----------

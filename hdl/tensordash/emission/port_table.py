@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-__all__ = ["port_table"]
+__all__ = ["describe_port", "port_table"]
 
 # By the port's name, with R and C for the numbers of rows and columns, and S for either.
 CLOCKED = {"clk": "rising edge", "rst": "synchronous reset, safe at any cycle"}
@@ -80,8 +80,8 @@ AXI4 = {
             ("size", "a whole beat, always"),
             ("burst", "INCR, always"),
             ("lock", "0, always"),
-            ("cache", "0011, always: normal memory, bufferable"),
-            ("prot", "0, always: unprivileged, secure data"),
+            ("cache", "`core.axi_cache`, always"),
+            ("prot", "`core.axi_prot`, always"),
             ("qos", "0, always"),
         )
     },
@@ -91,9 +91,9 @@ MEANINGS = {
     "tile": {
         **CLOCKED,
         "a_C_steps": "steps offered to a column, {order}, lane 0 lowest in each",
-        "b_R_steps": "likewise to a row: the side whose zeros are skipped",
+        "b_R_steps": "steps offered to a row, the side whose zeros are skipped, {order}, lane 0 lowest in each",
         "a_C_scales": "the scale of each step offered, {order}",
-        "b_R_scales": "likewise of a row's steps",
+        "b_R_scales": "the scale of each step offered, {order}",
         "S_available": "how many steps are offered",
         "S_last": "the step at `available - 1` ends its stream",
         "S_taken": "how many enter in this cycle: the same on every port; none in reset",
@@ -155,6 +155,43 @@ MEANINGS = {
 """Of each top: what its ports are for."""
 
 
+def shared_name(name: str) -> tuple[str, int | None]:
+    """The name of a port with C or R for the number of its column or row, and the number.
+
+    >>> shared_name("b_3_last"), shared_name("irq")
+    (('b_R_last', 3), ('irq', None))
+    """
+    found = re.fullmatch(r"(s_axis_|)([ab])(_?)(\d+)(_\w+)", name)
+    if not found:
+        return name, None
+    return f"{found[1]}{found[2]}{found[3]}{'C' if found[2] == 'a' else 'R'}{found[5]}", int(found[4])
+
+
+def describe_port(top: str, name: str, order: str) -> str:
+    """What a port is for, in one line of Markdown.
+
+    Parameters
+    ----------
+    top : str
+        One of `MEANINGS`.
+    name : str
+        The port.
+    order : str
+        Where a tile's steps stand on its inputs.
+
+    Raises
+    ------
+    KeyError
+        For a port that `MEANINGS` lacks.
+    """
+    meanings = MEANINGS[top]
+    shared, _ = shared_name(name)
+    meaning = meanings.get(shared, meanings.get(re.sub(r"(s_axis_|^)[ab]_?[CR](_\w+)", r"\1S\2", shared)))
+    if meaning is None:
+        raise KeyError(f"{name} of {top}")
+    return meaning.format(order=order)
+
+
 def port_table(top: str, ports: Iterable[tuple[str, str, int]], order: str) -> str:
     """A Markdown table; ports that differ only in the number of their row or column share a line.
 
@@ -181,19 +218,13 @@ def port_table(top: str, ports: Iterable[tuple[str, str, int]], order: str) -> s
     | `b_R_last`, R = 0 to 1 | in | 1 | the step at `available - 1` ends its stream |
     | `cycles` | out | 32 | counter: cycles with a schedule |
     """
-    meanings = MEANINGS[top]
     lines: dict[str, str] = {}
     highest: dict[str, int] = {}
     for name, direction, bits in ports:
-        shared, meaning = name, meanings.get(name)
-        found = re.fullmatch(r"(s_axis_|)([ab])(_?)(\d+)(_\w+)", name)
-        if found:
-            shared = f"{found[1]}{found[2]}{found[3]}{'C' if found[2] == 'a' else 'R'}{found[5]}"
-            meaning = meanings.get(shared, meanings.get(f"{found[1]}S{found[5]}"))
-            highest[shared] = max(int(found[4]), highest.get(shared, 0))
-        if meaning is None:
-            raise KeyError(f"{name} of {top}")
-        lines[shared] = f"{direction.removesuffix('put')} | {bits} | {meaning.format(order=order)} |"
+        shared, number = shared_name(name)
+        if number is not None:
+            highest[shared] = max(number, highest.get(shared, 0))
+        lines[shared] = f"{direction.removesuffix('put')} | {bits} | {describe_port(top, name, order)} |"
     rows = ["| port | direction | bits | what |", "|---|---|---|---|"]
     for shared, line in lines.items():
         numbers = f", {'R' if 'R' in shared else 'C'} = 0 to {highest[shared]}" if shared in highest else ""

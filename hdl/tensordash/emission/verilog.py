@@ -24,9 +24,11 @@ from .constraints import constraints
 from .core_files import render_core
 from .fusesoc import core_file
 from .head import check_prefix, head
+from .interfaces.buses import Port
+from .interfaces.files import tile_interface_files
 from .library import Library, emit, members, ports
 from .librelane import librelane
-from .port_table import port_table
+from .port_table import describe_port, port_table
 from .waivers import waivers
 
 __all__ = ["Library", "check_prefix", "emit", "generate", "members", "port_tables", "render", "render_core"]
@@ -53,7 +55,8 @@ def render(
         ``PREFIX_assertions.sv`` (rules of the ports, to simulate with), ``PREFIX.vlt`` (lint waivers, with reasons),
         ``PREFIX.f`` (file list), ``PREFIX.core`` (for FuseSoC), ``PREFIX_tile.sdc`` and ``PREFIX_axi_stream_tile.sdc``
         (timing constraints), ``PREFIX_librelane.yaml`` (for LibreLane, untried), ``PREFIX_ports.md`` (tables of all
-        ports), ``config.toml`` and ``config.json`` (with every derived size), and the bench's.
+        ports), ``config.toml`` and ``config.json`` (with every derived size), the files of `tile_interface_files`, and
+        the bench's.
     """
     check_prefix(prefix)
     wrapper = AxiStreamTile(config)
@@ -82,6 +85,9 @@ def render(
         f"{prefix}_ports.md": port_tables(config, prefix),
         "config.toml": config.to_toml(),
         "config.json": json.dumps(_description(config, prefix, wrapper), indent=2) + "\n",
+        **tile_interface_files(
+            config, prefix, _ports(config, "tile", wrapper.tile), _ports(config, "axi_stream_tile", wrapper)
+        ),
         **bench,
     }
 
@@ -95,6 +101,14 @@ def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
         + port_table(top, ((name, *port.values()) for name, port in ports(block).items()), _step_order(config))
         for top, block in tops.items()
     )
+
+
+def _ports(config: TileConfig, top: str, block: Block) -> list[Port]:
+    order = _step_order(config)
+    return [
+        Port(name, port["direction"], port["width"], describe_port(top, name, order))
+        for name, port in ports(block).items()
+    ]
 
 
 def _beside(config: TileConfig) -> dict[str, Block]:

@@ -3,6 +3,8 @@
 from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out, Signature
 
+from ..configuration.registers import PAGE_BITS
+
 __all__ = [
     "PAGE",
     "PAGE_BITS",
@@ -17,9 +19,8 @@ __all__ = [
 
 INCREMENTING = 1
 """The only kind of burst: every beat at the next address. A.k.a. INCR."""
-PAGE = 4096
+PAGE = 1 << PAGE_BITS
 """Bytes; no burst crosses from one into the next."""
-PAGE_BITS = 12
 
 
 def bounds_layout(address_bits: int) -> StructLayout:

@@ -10,8 +10,8 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, HEADER, OPERATIONS, encode
 from tensordash.configuration.preset import load_any_preset
+from tensordash.configuration.register_map import constant_values
 from tensordash.configuration.registers import ERRORS, IDENTITY, REGISTERS
-from tensordash.core.registers import Registers
 from tensordash.emission.c_header import c_header
 
 CONFIG = CoreConfig()
@@ -127,5 +127,5 @@ def test_operand_formats_and_bus(name: str, formats: tuple[str, str], bus: int |
     body = "\n".join(f'  printf("%u\\n", (unsigned)TENSORDASH_{each});' for each in numbers)
     found = run_c(tmp_path, body, header).split()
     assert dict(zip(numbers, map(int, found), strict=True)) == numbers
-    register = Registers(config=config)._constants()["formats"]
+    register = constant_values(config)["formats"]
     assert register == codes[formats[0]] | codes[formats[1]] << 8 | config.axi_bits << 16
