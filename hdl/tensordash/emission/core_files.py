@@ -22,7 +22,7 @@ from .librelane import librelane
 from .port_table import describe_port, port_table
 from .waivers import waivers
 
-__all__ = ["core_port_table", "core_verilog", "render_core"]
+__all__ = ["core_port_table", "core_ports", "core_verilog", "render_core"]
 
 MODULE = re.compile(r"^module (\w+)\(.*?^endmodule$", re.MULTILINE | re.DOTALL)
 INSTANCE = re.compile(r"^  (\w+) \w+ \($", re.MULTILINE)
@@ -62,7 +62,7 @@ def render_core(
         + memories,
     }
     found = {name: {**each} for name, each in ports(library.blocks[top]).items()}
-    rows = [(name, each["direction"], each["width"]) for name, each in found.items()]
+    rows = [(port.name, port.direction, port.bits) for port in core_ports(config)]
     memory_list = _memories(library, top, rest)
     return {
         **verilog,
@@ -88,7 +88,7 @@ def render_core(
             indent=2,
         )
         + "\n",
-        **core_interface_files(config, prefix, [Port(*row, describe_port("core", row[0], "")) for row in rows]),
+        **core_interface_files(config, prefix, core_ports(config)),
         **bench,
     }
 
@@ -100,9 +100,17 @@ def core_verilog(config: CoreConfig) -> str:
     return library.verilog()
 
 
+def core_ports(config: CoreConfig) -> list[Port]:
+    """The ports of a core, in the order of its Verilog."""
+    return [
+        Port(name, each["direction"], each["width"], describe_port("core", name, ""))
+        for name, each in ports(Core(config)).items()
+    ]
+
+
 def core_port_table(config: CoreConfig, prefix: str = "tensordash") -> str:
     """A Markdown table of the ports of a core."""
-    rows = [(name, each["direction"], each["width"]) for name, each in ports(Core(config)).items()]
+    rows = [(port.name, port.direction, port.bits) for port in core_ports(config)]
     return f"`{prefix}_core`\n\n" + port_table("core", rows, "")
 
 

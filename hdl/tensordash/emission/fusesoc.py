@@ -33,20 +33,14 @@ filesets:
   ip:
     files: [{prefix}_axi_stream_tile_ip.v]
     file_type: verilogSource-2005
-  ip_constraints:
-    files: [{prefix}_axi_stream_tile_ip.sdc]
-    file_type: SDC
 {bench_fileset}
 targets:
   default:
-    filesets: [rtl, waivers, is_toplevel ? (tile_constraints)]
+    filesets: [rtl, ip, waivers, is_toplevel ? (tile_constraints)]
     toplevel: {prefix}_tile
   axi_stream:
-    filesets: [rtl, waivers, is_toplevel ? (axi_stream_tile_constraints)]
+    filesets: [rtl, ip, waivers, is_toplevel ? (axi_stream_tile_constraints)]
     toplevel: {prefix}_axi_stream_tile
-  ip:
-    filesets: [rtl, ip, waivers, is_toplevel ? (ip_constraints)]
-    toplevel: {prefix}_axi_stream_tile_ip
   lint:
     filesets: [rtl, ip, waivers, assertions]
     flow: lint
@@ -88,20 +82,14 @@ filesets:
   ip:
     files: [{prefix}_core_ip.v]
     file_type: verilogSource-2005
-  ip_constraints:
-    files: [{prefix}_core_ip.sdc]
-    file_type: SDC
   software:
     files: [{prefix}.h: {{is_include_file: true}}]
     file_type: cSource
 {bench_fileset}
 targets:
   default:
-    filesets: [rtl, "!macros ? (memories)", waivers, is_toplevel ? (constraints)]
+    filesets: [rtl, "!macros ? (memories)", ip, waivers, is_toplevel ? (constraints)]
     toplevel: {prefix}_core
-  ip:
-    filesets: [rtl, "!macros ? (memories)", ip, waivers, is_toplevel ? (ip_constraints)]
-    toplevel: {prefix}_core_ip
   lint:
     filesets: [rtl, memories, ip, waivers]
     flow: lint
@@ -144,7 +132,7 @@ BENCH_TARGET = """\
 
 
 def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[str] = ()) -> str:
-    """The core file: targets default, axi_stream, ip, lint and synth, and simulations where there is a testbench.
+    """The core file: targets default, axi_stream, lint and synth, and simulations where there is a testbench.
 
     Parameters
     ----------
@@ -165,7 +153,7 @@ def core_file(prefix: str, digest: str, verilog: Iterable[str], bench: Iterable[
 
 
 def core_of_core(prefix: str, digest: str, bench: Iterable[str] = ()) -> str:
-    """As `core_file`, for TensorDash's core: targets default, ip, lint and synth, and simulations with a testbench.
+    """As `core_file`, for TensorDash's core: targets default, lint and synth, and simulations with a testbench.
 
     Parameters
     ----------

@@ -29,6 +29,15 @@ FILES = [
     "tensordash.h",
     "config.toml",
     "config.json",
+    "tensordash.rdl",
+    "tensordash_descriptors.rdl",
+    "tensordash.svd",
+    "component.xml",
+    "tensordash_core_ip.v",
+    "tensordash_core_ip.sdc",
+    "tensordash_core_inst.vh",
+    "tensordash_core_sv.sv",
+    "tensordash_core_sv_inst.svh",
 ]
 VERILOG = FILES[:2]
 
@@ -51,7 +60,7 @@ def test_files():
     for name, text in texts.items():
         assert text.endswith("\n"), name
         assert "\r" not in text, name
-        assert not re.search(r"(?<![\w/*])/(?![/*\s])[\w.]+", text), name  # a path
+        assert not re.search(r"(?<![\w/*<])/(?![/*\s])[\w.]+", text), name  # a path
     for name in VERILOG:
         assert CORES["core"].digest in texts[name].splitlines()[0]
 

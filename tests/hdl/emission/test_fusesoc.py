@@ -1,5 +1,6 @@
 """FuseSoC takes the core file: every target does what it says."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -33,6 +34,7 @@ def fusesoc(root: Path, arguments: str, folder: Path) -> subprocess.CompletedPro
 
 
 needs_icarus = pytest.mark.skipif("icarus" not in simulator_names(), reason="Icarus Verilog is not installed")
+needs_yosys = pytest.mark.skipif(shutil.which("yosys") is None, reason="Yosys is not installed")
 needs_verilator = pytest.mark.skipif("verilator" not in simulator_names(), reason="Verilator cannot run here")
 
 
@@ -40,7 +42,7 @@ def test_core_is_known(core: Path, tmp_path: Path) -> None:
     shown = fusesoc(core, "core show mine", tmp_path)
     assert shown.returncode == 0, shown.stderr
     assert CONFIG.digest in shown.stdout
-    for target in ("default", "axi_stream", "lint", "sim", "sim_verilator"):
+    for target in ("default", "axi_stream", "lint", "synth", "sim", "sim_verilator"):
         assert target in shown.stdout
 
 
@@ -49,7 +51,7 @@ def test_lint(core: Path, tmp_path: Path) -> None:
     run = fusesoc(core, "run --target=lint mine", tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "%Warning" not in run.stdout + run.stderr
-    assert "mine_axi_stream_tile" in next((tmp_path / "build").rglob("*.vc")).read_text()
+    assert "--top-module mine_axi_stream_tile_ip" in next((tmp_path / "build").rglob("*.vc")).read_text()
 
 
 @needs_icarus
@@ -75,6 +77,24 @@ def test_sim_verilator(core: Path, tmp_path: Path) -> None:
     run = fusesoc(core, "run --target=sim_verilator mine", tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "PASS: 8 streams" in run.stdout
+
+
+@needs_yosys
+def test_synth(tmp_path: Path) -> None:
+    """The netlist has the cells of ECP5 and the ports of the top."""
+    generate(TileConfig(rows=1, columns=1, lanes=2, sparsity="none", format="int8"), tmp_path / "core", "mine")
+    check_synth(tmp_path, "mine_axi_stream_tile", "s_axis_a0_tdata")
+
+
+def check_synth(folder: Path, top: str, port: str) -> None:
+    run = fusesoc(folder / "core", "run --target=synth mine", folder)
+    assert run.returncode == 0, run.stdout + run.stderr
+    (netlist,) = (folder / "build").rglob("mine*.json")
+    module = json.loads(netlist.read_text())["modules"][top]
+    assert port in module["ports"]
+    kinds = {cell["type"] for cell in module["cells"].values()}
+    assert {"LUT4", "TRELLIS_FF"} <= kinds
+    assert not {kind for kind in kinds if kind.startswith("mine_")}
 
 
 USER = """\
@@ -110,6 +130,7 @@ def test_part_of_another_core(core: Path, tmp_path: Path) -> None:
     description = next((tmp_path / "build").rglob("*.eda.yml")).read_text()
     assert "mine.v" in description
     assert "mine.vlt" in description
+    assert "mine_axi_stream_tile_ip.v" in description
     assert ".sdc" not in description
 
 
@@ -143,7 +164,7 @@ def test_lint_of_a_core(tensordash_core: Path, tmp_path: Path) -> None:
     run = fusesoc(tensordash_core, "run --target=lint mine", tmp_path)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "%Warning" not in run.stdout + run.stderr
-    assert "mine_core" in next((tmp_path / "build").rglob("*.vc")).read_text()
+    assert "--top-module mine_core_ip" in next((tmp_path / "build").rglob("*.vc")).read_text()
 
 
 @pytest.mark.parametrize("flag", ["", "--flag=macros "])
@@ -158,8 +179,16 @@ def test_memories_of_a_core_are_left_out_for_macros(flag: str, tensordash_core: 
     assert run.returncode == 0, run.stdout + run.stderr
     description = next((tmp_path / "build").rglob("*.eda.yml")).read_text()
     assert "mine.v" in description
+    assert "mine_core_ip.v" in description
     assert ("mine_memories.v" in description) != bool(flag)
     assert ".sdc" not in description
+
+
+@pytest.mark.slow
+@needs_yosys
+def test_synth_of_a_core(tensordash_core: Path, tmp_path: Path) -> None:
+    shutil.copytree(tensordash_core, tmp_path / "core")
+    check_synth(tmp_path, "mine_core", "s_axi_awaddr")
 
 
 @pytest.mark.slow

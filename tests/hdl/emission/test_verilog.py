@@ -97,6 +97,13 @@ def test_files(rendered):
         "tensordash_ports.md",
         "config.toml",
         "config.json",
+        "component.xml",
+        "tensordash_axi_stream_tile_ip.v",
+        "tensordash_axi_stream_tile_ip.sdc",
+        "tensordash_tile_inst.vh",
+        "tensordash_axi_stream_tile_inst.vh",
+        "tensordash_axi_stream_tile_sv.sv",
+        "tensordash_axi_stream_tile_sv_inst.svh",
     ]
     assert texts["tensordash.f"].split() == ["tensordash.v", *(f"{name}.v" for name in beside(config))]
     assert all(text.endswith("\n") and "\r" not in text for text in texts.values())
@@ -149,8 +156,8 @@ def test_generate_over_old_files(tmp_path):
 
 def test_no_absolute_paths(rendered):
     for name, text in rendered[1].items():
-        # A slash that begins a word, but neither a comment nor a division.
-        assert not re.search(r"(?<![\w/*])/(?![/*\s])[\w.]+", text), name
+        # A slash that begins a word, but neither a comment nor a division, nor the end of an element of XML.
+        assert not re.search(r"(?<![\w/*<])/(?![/*\s])[\w.]+", text), name
         assert ".py" not in text, name
         assert "src" not in text, name
 

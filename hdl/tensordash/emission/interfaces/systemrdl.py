@@ -27,7 +27,7 @@ DESCRIPTOR_HEAD = """\
 // Bit n of the register is bit n of the descriptor. The register's address is {bytes} times the operation's code.
 // The value after reset has each field at its smallest allowed value, signed fields at 0.
 //
-//   peakrdl html {prefix}_descriptors.rdl -o html
+//   peakrdl html {prefix}_descriptors.rdl -o html_descriptors
 
 """
 
