@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 ACCESSES = ("constant", "ro", "rw", "w1c", "wo")
-"""Of a field. "constant": reads the same value always; "ro": the hardware changes it; the others as in `Register`."""
+"""Accesses of a field. "constant" always reads the same value; the hardware changes "ro"; `Register` has the others."""
 
 NO_CODES: Mapping[str, int] = MappingProxyType({})
 CODES: Mapping[tuple[str, str], Mapping[str, int]] = MappingProxyType(
@@ -85,7 +85,7 @@ class MapField:
 
 @dataclass(frozen=True, kw_only=True)
 class MapRegister:
-    """A register with its fields, the lowest first.
+    """A register with its fields, the lowest field first.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def _value_fields(config: CoreConfig, register: Register, constants: Mapping[str
     fields = []
     if name == "bounds_limit":
         ones = (1 << PAGE_BITS) - 1
-        fields.append(MapField(name="page", low=0, width=PAGE_BITS, access="constant", reset=ones, doc="ones"))
+        fields.append(MapField(name="page_offset", low=0, width=PAGE_BITS, access="constant", reset=ones, doc="ones"))
     if mask:
         low = (mask & -mask).bit_length() - 1
         width = mask.bit_count()

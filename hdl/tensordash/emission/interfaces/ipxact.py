@@ -18,9 +18,9 @@ BUS_TYPES = {
     "AXI4-Lite": ("AXI4-Lite", "r0p0_0"),
     "AXI4-Stream": ("AXI4Stream", "r0p0_1"),
 }
-"""Name and version of Arm's bus definition, vendor amba.com, library AMBA4, by protocol."""
+"""Maps a protocol to name and version of Arm's bus definition (vendor amba.com, library AMBA4)."""
 FILE_TYPES = {".v": "verilogSource-2001", ".sv": "systemVerilogSource", ".sdc": "SDC", ".h": "cSource"}
-"""By suffix. The standard has no type for Verilog-2005."""
+"""Maps a suffix to a type of file. The standard has no type for Verilog-2005."""
 CLOCKED = (("ACLK", "aclk"), ("ARESETn", "aresetn"))
 """Logical and physical ports of the clock and the reset, which belong to every bus."""
 

@@ -21,7 +21,7 @@ ACCESS = {
     "w1c": "read-write",
     "wo": "write-only",
 }
-"""Of a field or register, by the access in the table."""
+"""Maps the access of a field or register to its name in IP-XACT."""
 
 
 def add_texts(parent: Element, items: Iterable[tuple[str, object]]) -> None:

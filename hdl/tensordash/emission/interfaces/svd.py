@@ -18,11 +18,11 @@ ACCESS = {
     "w1c": "read-write",
     "wo": "write-only",
 }
-"""Of a field or register, by the access in the table."""
+"""Maps the access of a field or register to its name in CMSIS-SVD."""
 
 
 def svd(config: CoreConfig, prefix: str = "tensordash") -> str:
-    """Describe the registers of a core as a device with one peripheral at address 0.
+    """Describe a core as a device with one peripheral at address 0.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ ACCESS = {
     "w1c": "sw = rw; onwrite = woclr; hw = w; hwset;",
     "wo": "sw = w; hw = r; singlepulse;",
 }
-"""Properties of a field, by its access."""
+"""Maps the access of a field to its properties."""
 
 RDL_KEYWORDS = """
 abstract accesstype addressingtype addrmap alias all bit boolean bothedge compact component componentwidth constraint

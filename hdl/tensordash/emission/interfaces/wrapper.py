@@ -11,10 +11,11 @@ RENAMED = {
     "clk": ("aclk", "rising edge"),
     "rst": ("aresetn", "synchronous reset, active low, safe at any cycle"),
 }
-"""Names and meanings in the wrapper, by the name of the top's port."""
+"""Maps a port of the top to its name and its meaning in the wrapper."""
 
 TEMPLATE = """\
-// {top} with the names and the active-low reset that AXI defines. Vivado infers the buses from the names.
+// A wrapper of {top}
+// with the clock, the active-low reset and the names that AXI defines. Vivado infers the buses from the names.
 `default_nettype none
 
 module {name} (
