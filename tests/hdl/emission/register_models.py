@@ -10,7 +10,17 @@ from systemrdl import RDLCompiler
 from systemrdl.messages import MessagePrinter
 from systemrdl.node import AddrmapNode, FieldNode, RegNode
 
-__all__ = ["IPXACT", "FieldModel", "RegisterModel", "compile_rdl", "ipxact_model", "rdl_model", "svd_model"]
+__all__ = [
+    "IPXACT",
+    "FieldModel",
+    "RegisterModel",
+    "compile_rdl",
+    "ipxact_model",
+    "ipxact_volatile",
+    "rdl_model",
+    "rdl_volatile",
+    "svd_model",
+]
 
 IPXACT = {"ipxact": "http://www.accellera.org/XMLSchema/IPXACT/1685-2014"}
 
@@ -72,6 +82,17 @@ def _rdl_field(node: FieldNode) -> FieldModel:
     return FieldModel(node.low, node.width, access, onwrite is not None, reset)
 
 
+def rdl_volatile(path: Path) -> set[tuple[str, str]]:
+    """Registers and their fields that software reads and the hardware changes."""
+    return {
+        (node.get_property("name"), each.get_property("name"))
+        for node in compile_rdl(path).children()
+        if isinstance(node, RegNode)
+        for each in node.fields()
+        if each.is_volatile and each.is_sw_readable
+    }
+
+
 ACCESSES = {"read-only": "r", "read-write": "rw", "write-only": "w"}
 
 
@@ -113,6 +134,16 @@ def ipxact_model(path: Path) -> dict[str, RegisterModel]:
             )
         found[_text(register, "name")] = RegisterModel(_number(_text(register, "addressOffset")), fields)
     return found
+
+
+def ipxact_volatile(path: Path) -> set[tuple[str, str]]:
+    """As `rdl_volatile`."""
+    return {
+        (_text(register, "name"), _text(each, "name"))
+        for register in etree.parse(path).iterfind(".//ipxact:register", IPXACT)
+        for each in register.iterfind("ipxact:field", IPXACT)
+        if _text(each, "volatile") == "true"
+    }
 
 
 def _text(element: Any, path: str) -> str:

@@ -23,7 +23,16 @@ from tensordash.emission.interfaces.svd import svd
 from tensordash.emission.interfaces.systemrdl import descriptor_rdl, rdl_name, register_rdl
 from tensordash_sim.verify.simulators import _environment
 
-from .register_models import FieldModel, RegisterModel, compile_rdl, ipxact_model, rdl_model, svd_model
+from .register_models import (
+    FieldModel,
+    RegisterModel,
+    compile_rdl,
+    ipxact_model,
+    ipxact_volatile,
+    rdl_model,
+    rdl_volatile,
+    svd_model,
+)
 
 CONFIGS = {
     "core": CoreConfig(),
@@ -219,6 +228,12 @@ def test_three_formats_agree(tmp_path: Path) -> None:
     assert ipxact_model(tmp_path / "component.xml") == model
     validate(tmp_path / "tensordash.svd", Path(cmsis_svd.__file__).parent / "schemas/CMSIS-SVD_1_3_11.xsd")
     assert model["cause"].fields["end"] == FieldModel(0, 1, "rw", True, 0)
+    # The hardware changes what the core reports, which `differences` drives.
+    values = ("head", "done", "error_index", *(name for name, _ in COUNTERS))
+    others = {"status": ("busy", "resetting", "failed"), "error": ("code",), "cause": ("end", "error")}
+    volatile = {(name, "value") for name in values} | {(name, each) for name in others for each in others[name]}
+    assert rdl_volatile(tmp_path / "tensordash.rdl") == volatile
+    assert ipxact_volatile(tmp_path / "component.xml") == volatile
 
 
 def test_the_schema_checks_svd(tmp_path: Path) -> None:
