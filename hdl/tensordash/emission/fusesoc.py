@@ -1,9 +1,8 @@
 """A FuseSoC core file (CAPI2) for a folder of emitted Verilog."""
 
-import re
 from collections.abc import Iterable, Mapping
 
-from ..version import __version__
+from ..version import NUMERIC_VERSION
 
 __all__ = ["core_file", "core_of_core"]
 
@@ -174,8 +173,7 @@ def _filled(template: str, made: Mapping[str, str], prefix: str, digest: str, be
     ]
     return template.format(
         prefix=prefix,
-        # A source tree that is not installed has a version that FuseSoC cannot read.
-        version=__version__ if re.fullmatch(r"\d+(\.\d+)*", __version__) else "0",
+        version=NUMERIC_VERSION,
         digest=digest,
         bench_fileset=BENCH_FILESET.format(files="\n".join(listed)) if bench else "",
         bench_target=BENCH_TARGET.format(prefix=prefix, **made) if bench else "",

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 from ...configuration.core_config import CoreConfig
-from ...version import __version__
+from ...version import NUMERIC_VERSION
 from .buses import Bus, Port, find_buses
 from .ipxact_memory import MEMORY, REGISTERS, add_address_space, add_memory_map, add_texts
 
@@ -60,7 +60,7 @@ def component_xml(
             "xsi:schemaLocation": f"{NAMESPACE} {NAMESPACE}/index.xsd",
         },
     )
-    add_texts(component, [("vendor", "tensordash"), ("library", "ip"), ("name", top), ("version", __version__)])
+    add_texts(component, [("vendor", "tensordash"), ("library", "ip"), ("name", top), ("version", NUMERIC_VERSION)])
     buses = SubElement(component, "ipxact:busInterfaces")
     for bus in find_buses(ports):
         _bus(buses, bus)

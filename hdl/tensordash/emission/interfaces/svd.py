@@ -6,7 +6,7 @@ from xml.etree.ElementTree import Element, SubElement
 from ...configuration.core_config import CoreConfig
 from ...configuration.register_map import MapField, MapRegister, register_map
 from ...configuration.registers import ADDRESS_BITS, WORD_BITS
-from ...version import __version__
+from ...version import NUMERIC_VERSION
 from ..head import check_prefix
 
 __all__ = ["svd"]
@@ -44,7 +44,7 @@ def svd(config: CoreConfig, prefix: str = "tensordash") -> str:
     name = f"{check_prefix(prefix)}_core"
     _add(device, "vendor", "TensorDash")
     _add(device, "name", name)
-    _add(device, "version", __version__)
+    _add(device, "version", NUMERIC_VERSION)
     _add(device, "description", f"A TensorDash core, configuration {config.digest}. Set baseAddress to its place.")
     _add(device, "addressUnitBits", "8")
     _add(device, "width", str(WORD_BITS))
