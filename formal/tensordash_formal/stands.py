@@ -8,6 +8,7 @@ Whether a sum leaves its range, or a result is an infinity or NaN, may be anythi
 
 from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
 
+from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.initial_adder import InitialAdder
 from tensordash.arithmetic.integer_result import IntegerResult
@@ -92,7 +93,9 @@ class _TagResult(Elaboratable):
         c = result.c[-1] if hasattr(result, "c") else Const(0)
         with m.If(result.load):
             m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
-        m.d.comb += Value.cast(result.total if isinstance(result, InitialAdder) else result.value).eq(held)
+        m.d.comb += Value.cast(
+            result.total if isinstance(result, InitialAdder | FusedInitialAdder) else result.value
+        ).eq(held)
         for name in ("overflow", "non_finite"):
             if hasattr(result, name):
                 _any_value(m, getattr(result, name))
@@ -101,5 +104,5 @@ class _TagResult(Elaboratable):
 
 STANDS = (
     Stand(PE, _TagPE),
-    *(Stand(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder)),
+    *(Stand(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)),
 )

@@ -9,8 +9,8 @@ from operator import add, and_, or_
 from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 
 from tensordash import Tile, TileConfig
+from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.configuration.formats import FloatFormat
-from tensordash.configuration.numerics import Exact
 
 from .harness import Harness
 
@@ -49,11 +49,10 @@ class TileState:
         self.depth = config.window_depth
         self.beats = config.rows // config.out_rows
         self.latency = config.stages - 1
-        exact = isinstance(config.numerics.accumulator, Exact)
-        self.adds_c = config.initial and exact
-        self.starts_from_c = config.initial and not exact
+        self.starts_from_c = starts_from_c(config.numerics)
+        self.adds_c = config.initial and not self.starts_from_c
         self.has_sum = self.adds_c and isinstance(config.a_format, FloatFormat)
-        self.c_slots = self.beats * (2 if exact else 1) if config.initial else 0
+        self.c_slots = self.beats * (1 if self.starts_from_c else 2) if config.initial else 0
 
         self.advance = harness.port("control.advance", self.depth)
         """How far the tile advances, as a thermometer."""

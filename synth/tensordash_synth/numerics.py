@@ -22,8 +22,8 @@ __all__ = ["NUMERICS_NOTES", "CoreCost", "NumericsReport", "every_numerics", "nu
 TILE = "tensordash_tile"
 PE = "tensordash_pe"
 FORMAT_CHOICES = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", SideFormats("fp8_e4m3", "fp8_e5m2"), "int8")
-# FP16 results once: what they save is about the same whichever F there is.
-NAMED = (name for name in ACCUMULATORS if name not in ("volta-fp16", "ampere-fp16"))
+# FP16 results once: what they save is about the same whichever F there is, and C is added outside of the PE.
+NAMED = (name for name in ACCUMULATORS if name not in ("volta-fp16", "ampere-fp16", "blackwell-fp16"))
 ACCUMULATOR_CHOICES: tuple[str | Fused, ...] = ("exact", *NAMED, Fused(23, "nearest"))
 NUMERICS_NOTES = (
     *DELAY_NOTES,

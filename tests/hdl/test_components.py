@@ -11,6 +11,7 @@ from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.bias_aligner import BiasAligner
 from tensordash.arithmetic.converter import Converter
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
+from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
 from tensordash.arithmetic.integer_result import IntegerResult
@@ -65,6 +66,9 @@ RIGHT = {
     FusedAccumulator: {"numerics": FUSED, "lanes": 4, "stages": 1},
     AddendAccumulator: {"numerics": AFTER, "lanes": 4, "stages": 1},
     ProductSum: {"numerics": AFTER, "lanes": 4},
+    FusedInitialAdder: {
+        "numerics": Numerics(a_format=FP16, b_format=FP16, accumulator=Fused(23, "zero", addend="last"), initial=True)
+    },
     FusedResult: {"accumulator": Fused(23, "zero")},
     IntegerAccumulator: {"numerics": INTEGER, "lanes": 4, "stages": 1},
     IntegerResult: {"width": 32, "initial": False},
@@ -114,7 +118,7 @@ WRONG = [
         FusedAccumulator,
         {"numerics": AFTER},
         ValueError,
-        'numerics must have accumulator.addend = "inside", not "after"',
+        'numerics must have accumulator.addend = "inside" or "last", not "after"',
     ),
     (AddendAccumulator, {"numerics": EXACT}, ValueError, "numerics must be floating-point and fused, not Numerics"),
     (
@@ -127,6 +131,12 @@ WRONG = [
     (AddendAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
     (ProductSum, {"numerics": INTEGER}, ValueError, "numerics must be floating-point and fused, not Numerics"),
     (ProductSum, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
+    (
+        FusedInitialAdder,
+        {"numerics": FUSED},
+        ValueError,
+        'numerics must have a fused accumulator with addend = "last", not fused 23, zero',
+    ),
     (FusedResult, {"accumulator": 23}, TypeError, "accumulator must be Fused, not 23"),
     (IntegerAccumulator, {"stages": 3}, ValueError, "stages must be an integer from 1 to 2, not 3"),
     (IntegerAccumulator, {"lanes": 0}, ValueError, "lanes must be an integer of at least 1, not 0"),
@@ -146,7 +156,7 @@ WRONG = [
     (Fused, {"fraction_bits": 7}, ValueError, r"accumulator\.fused must be an integer from 8 to 64, not 7"),
     (Fused, {"rounding": "up"}, ValueError, r"accumulator\.rounding must be one of nearest, zero, not 'up'"),
     (Fused, {"result_bits": 6}, ValueError, r"accumulator\.result_bits must be an integer from 7 to 23, not 6"),
-    (Fused, {"addend": "in"}, ValueError, r"accumulator\.addend must be one of after, inside, not 'in'"),
+    (Fused, {"addend": "in"}, ValueError, r"accumulator\.addend must be one of after, inside, last, not 'in'"),
     (Fused, {"zero_exponent": 0}, ValueError, r"accumulator\.zero_exponent must be .* -149 to -126, not 0"),
     (Numerics, {"b_format": INT8}, ValueError, "format must be floating-point on both sides or int8 on both"),
     (Numerics, {"a_format": FORMATS["bf16"]}, ValueError, "accumulator must be fused for bf16"),

@@ -10,11 +10,23 @@ from amaranth.lib.data import View
 from ..layouts import RawSumLayout
 from .normalizer import normalize
 
-__all__ = ["EXPONENT_BITS", "LEAST", "Rounding", "levels_up", "scaled", "shifted_right", "signed_total"]
+__all__ = [
+    "EXPONENT_BITS",
+    "LEAST",
+    "FloatAddition",
+    "Rounding",
+    "levels_up",
+    "scaled",
+    "shifted_right",
+    "signed_total",
+]
 
 EXPONENT_BITS = 8
 LEAST = -126
 """FP32's least exponent."""
+BEHIND = 3
+"""Bits behind a fraction that rounding the sum of two numbers to nearest needs: a guard bit, one for what moves up, and
+a mark of the rest."""
 
 
 def levels_up(exponent_bits: int) -> int:
@@ -72,6 +84,9 @@ class Rounding:
         How far below that of the result's least normal number a level may be.
     exponent_bits : int
         Of the result.
+    lowest : int
+        One less than the level of the result's least normal number; where levels are those of FP32's exponents if left
+        out.
     """
 
     def __init__(
@@ -83,9 +98,11 @@ class Rounding:
         level_bits: int,
         below: int = 0,
         exponent_bits: int = EXPONENT_BITS,
+        lowest: int | None = None,
     ) -> None:
         self.fraction_bits, self.result_bits, self.nearest = fraction_bits, result_bits, nearest
         self.level_bits, self.below, self.exponent_bits = level_bits, below, exponent_bits
+        self.lowest = levels_up(exponent_bits) if lowest is None else lowest
 
     def apply(self, m: Module, total: Signal, level: Value, infinite: tuple[Value, Value]) -> View:
         """Normalise and round. Without its sign a negative number is its magnitude less one: ones behind it.
@@ -97,7 +114,7 @@ class Rounding:
         total : Signal
             The sum, two's complement, in units of two to the exponent less `fraction_bits`.
         level : Value
-            The exponent less FP32's least, plus one.
+            The exponent less FP32's least, or that of `lowest`, plus one.
         infinite : (Value, Value)
             Whether an infinity of plus or of minus sign, or for both a NaN, is among the terms.
 
@@ -117,7 +134,7 @@ class Rounding:
         m.d.comb += [
             bits.eq(Cat(sign.replicate(padding), magnitude)),
             # How far the top may move until it is the place of the least normal number.
-            limit.eq(level + (len(bits) - 1 - padding - self.fraction_bits - 1 - levels_up(self.exponent_bits))),
+            limit.eq(level + (len(bits) - 1 - padding - self.fraction_bits - 1 - self.lowest)),
         ]
         normal, shift, _, _ = normalize(m, bits, sign, limit)
         field = Signal(signed(len(limit) + 1))
@@ -145,3 +162,69 @@ class Rounding:
             result.negative.eq(infinite[1] | (overflow & sign)),
         ]
         return result
+
+
+class FloatAddition:
+    """The sum of two numbers of one format, rounded once to that format, to nearest with ties to even.
+
+    Parameters
+    ----------
+    fraction_bits, exponent_bits : int
+        Of both numbers and of the sum.
+    """
+
+    def __init__(self, fraction_bits: int = 23, exponent_bits: int = EXPONENT_BITS) -> None:
+        self.fraction_bits, self.exponent_bits = fraction_bits, exponent_bits
+        self.rounding = Rounding(
+            fraction_bits=fraction_bits + BEHIND,
+            result_bits=fraction_bits,
+            nearest=True,
+            level_bits=exponent_bits,
+            exponent_bits=exponent_bits,
+            lowest=0,
+        )
+
+    def apply(self, m: Module, basis: View, added: View) -> View:
+        """Add two numbers with their marks; the one with the smaller exponent moves down.
+
+        Parameters
+        ----------
+        m : Module
+            Where the logic goes.
+        basis, added : View of RawSumLayout
+            The numbers.
+
+        Returns
+        -------
+        View of RawSumLayout
+            The sum with its marks.
+        """
+        fraction_bits, exponent_bits = self.fraction_bits, self.exponent_bits
+        levels, significands = [], []
+        for name, term in (("basis", basis), ("added", added)):
+            field = term.number[fraction_bits:-1]
+            normal, level = Signal(name=f"{name}_normal"), Signal(exponent_bits, name=f"{name}_level")
+            m.d.comb += [normal.eq(field.any()), level.eq(Cat(field[0] | ~normal, field[1:]))]
+            levels.append(level)
+            significands.append(Cat(term.number[:fraction_bits], normal))
+        up, down = (Signal(exponent_bits + 1, name=name) for name in ("up", "down"))
+        above = Signal()
+        near, far = (Signal(fraction_bits + 1, name=name) for name in ("near", "far"))
+        near_sign, far_sign = (Signal(name=name) for name in ("near_sign", "far_sign"))
+        distance, top_level = (Signal(exponent_bits, name=name) for name in ("distance", "top_level"))
+        m.d.comb += [
+            up.eq(levels[0] - levels[1]),
+            down.eq(levels[1] - levels[0]),
+            above.eq(~up[-1]),
+            distance.eq(Mux(above, up, down)),
+            top_level.eq(Mux(above, *levels)),
+            near.eq(Mux(above, *significands)),
+            far.eq(Mux(above, *reversed(significands))),
+            near_sign.eq(Mux(above, basis.number[-1], added.number[-1])),
+            far_sign.eq(Mux(above, added.number[-1], basis.number[-1])),
+        ]
+        width = fraction_bits + 1 + BEHIND
+        moved = shifted_right(m, Cat(Const(0, BEHIND), far), distance, "aligned", marked=True)
+        total = signed_total(m, [(Cat(Const(0, BEHIND), near), near_sign), (moved, far_sign)], width)
+        infinite = (basis.positive | added.positive, basis.negative | added.negative)
+        return self.rounding.apply(m, total, top_level, infinite)

@@ -12,9 +12,9 @@ from ..layouts import RawSumLayout, accumulator_shape
 from .float_sum import LEAST, Rounding, levels_up, scaled, shifted_right, signed_total
 from .product_scaler import scale_sum_layout
 from .product_terms import ProductTerms
-from .sum_ports import SumSignature
+from .sum_ports import SumSignature, starts_from_c
 
-__all__ = ["FusedAccumulator", "started"]
+__all__ = ["FusedAccumulator", "cut_c", "started"]
 
 
 class FusedAccumulator(Block):
@@ -27,7 +27,7 @@ class FusedAccumulator(Block):
     Parameters
     ----------
     numerics : Numerics
-        Floating-point formats, and a `Fused` accumulator with its addend inside.
+        Floating-point formats, and a `Fused` accumulator with its addend inside or last.
     lanes : int
         Products per cycle, at least 1.
     stages : int
@@ -59,8 +59,8 @@ class FusedAccumulator(Block):
         self.terms = ProductTerms(numerics, lanes, shared=shared)
         accumulator = numerics.accumulator
         assert isinstance(accumulator, Fused)
-        if accumulator.addend != "inside":
-            raise ValueError(f'numerics must have accumulator.addend = "inside", not "{accumulator.addend}"')
+        if accumulator.addend == "after":
+            raise ValueError(f'numerics must have accumulator.addend = "inside" or "last", not "{accumulator.addend}"')
         if shared and (not numerics.scale_bits or accumulator.zero_exponent != LEAST):
             raise ValueError(
                 f"numerics must have scales and count zeros as {LEAST} where they are shared, not {numerics}"
@@ -148,22 +148,28 @@ def started(m: Module, ports: View, accumulated: View, numerics: Numerics) -> Vi
     basis = Signal(RawSumLayout(width))
     m.d.comb += basis.eq(accumulated)
     with m.If(ports.start):
-        if numerics.initial:
-            fraction, field, sign = ports.c[: FP32.fraction_bits], ports.c[FP32.fraction_bits : -1], ports.c[-1]
-            special, payload = field.all(), fraction.any()
-            number, infinite = ports.c[FP32.width - width :], special
-            if isinstance(numerics.accumulator, Fused) and numerics.accumulator.result_exponent_bits != 8:
-                magnitude, infinite = _as_fp16(m, fraction, field, numerics.accumulator)
-                number, payload = Cat(magnitude, sign), special & payload
-            m.d.comb += [
-                # The number means nothing in an infinity; zero harms least.
-                basis.number.eq(number & (~infinite).replicate(width)),
-                basis.positive.eq(infinite & (payload | ~sign)),
-                basis.negative.eq(infinite & (payload | sign)),
-            ]
+        if starts_from_c(numerics):
+            cut_c(m, ports.c, basis, numerics)
         else:
             m.d.comb += basis.eq(0)
     return basis
+
+
+def cut_c(m: Module, c: Value, basis: View, numerics: Numerics) -> None:
+    """Drive `basis` with the FP32 number `c`, cut to the bits of an accumulator toward zero."""
+    width, _ = accumulator_shape(numerics)
+    fraction, field, sign = c[: FP32.fraction_bits], c[FP32.fraction_bits : -1], c[-1]
+    special, payload = field.all(), fraction.any()
+    number, infinite = c[FP32.width - width :], special
+    if isinstance(numerics.accumulator, Fused) and numerics.accumulator.result_exponent_bits != 8:
+        magnitude, infinite = _as_fp16(m, fraction, field, numerics.accumulator)
+        number, payload = Cat(magnitude, sign), special & payload
+    m.d.comb += [
+        # The number means nothing in an infinity; zero harms least.
+        basis.number.eq(number & (~infinite).replicate(width)),
+        basis.positive.eq(infinite & (payload | ~sign)),
+        basis.negative.eq(infinite & (payload | sign)),
+    ]
 
 
 def _as_fp16(m: Module, fraction: Value, field: Value, accumulator: Fused) -> tuple[Value, Value]:

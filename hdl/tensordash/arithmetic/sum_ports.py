@@ -23,7 +23,7 @@ class SumSignature(Signature):
     start, take : Out(1)
         The products that are due start a new sum; the sum with them is finished: it becomes `value`.
     c : Out(32)
-        Only fused with a C input: what a sum starts from, as FP32, in the cycle of `start`.
+        Only where sums start from C: what a sum starts from, as FP32, in the cycle of `start`.
     value : In(sum_shape)
         The sum finished last.
     overflow : In(1)
@@ -44,5 +44,6 @@ class SumSignature(Signature):
 
 
 def starts_from_c(numerics: Numerics) -> bool:
-    """Whether a sum starts from C. To an exact one, C is added when it leaves."""
-    return numerics.initial and isinstance(numerics.accumulator, Fused)
+    """Whether a sum starts from C. To an exact one, and with `addend = "last"`, C is added when it leaves."""
+    accumulator = numerics.accumulator
+    return numerics.initial and isinstance(accumulator, Fused) and accumulator.addend != "last"

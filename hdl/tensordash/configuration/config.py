@@ -57,9 +57,9 @@ class TileConfig:
         int8.
     accumulator : str or {"fused": int, "rounding": str, ...}
         "exact": fixed point, rounded once. "volta", "ampere", "hopper", "cdna1", "ada-fp8", "hopper-fp8",
-        "blackwell-fp8": FP32 with the alignment of that GPU's matrix units; "volta-fp16", "ampere-fp16", "hopper-fp16":
-        the same with FP16 results; or any other number of fraction bits, 8 to 64, with `rounding` ("zero", the default,
-        or "nearest"), `result_bits`, `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
+        "blackwell-fp8": FP32 with the alignment of that GPU's matrix units; "volta-fp16", "ampere-fp16", "hopper-fp16",
+        "blackwell-fp16": with FP16 results; or any other number of fraction bits, 8 to 64, with `rounding` ("zero", the
+        default, or "nearest"), `result_bits`, `result_exponent_bits`, `addend` and `zero_exponent` as of `Fused`.
     scale : "none", "e8m0" or "e4m3"
         What the values of a step share, on both sides: nothing; a power of two, as in OCP's MX formats; or a number of
         8 bits, as in NVFP4. `lanes` divides their blocks, of 32 and 16 values.

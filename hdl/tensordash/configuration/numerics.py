@@ -9,7 +9,7 @@ from .parameters import require_choice, require_int
 __all__ = ["ACCUMULATORS", "ADDENDS", "ROUNDINGS", "Accumulator", "Exact", "Fused", "Numerics"]
 
 ROUNDINGS = ("zero", "nearest")
-ADDENDS = ("inside", "after")
+ADDENDS = ("inside", "after", "last")
 FP16_BITS = (5, 10)
 """Of exponent and fraction."""
 FUSED_ONLY = ("bf16", "tf32")
@@ -53,9 +53,10 @@ class Fused:
         Fraction bits that a cycle's result keeps, 7 to 23; FP32 has 23.
     result_exponent_bits : int
         Its exponent bits: 8 as FP32's, or 5 with 10 result bits, for FP16 results.
-    addend : "inside" or "after"
+    addend : "inside", "after" or "last"
         Whether what was accumulated is one of the terms that are aligned, or is added to the rounded sum of a cycle's
-        products, as FP32 and to nearest; `after` takes 23 result bits.
+        products, as FP32 and to nearest; `after` takes 23 result bits. `last` accumulates as `inside` from zero, and
+        adds C to the finished sum, to nearest.
     zero_exponent : int
         Exponent that an accumulator of zero counts as where terms are aligned: -149 to that of a result's least normal
         number, which is -126, and -14 of FP16.
@@ -132,12 +133,13 @@ ACCUMULATORS: dict[str, Fused] = {
     "ada-fp8": Fused(13, "zero", result_bits=13),
     "hopper-fp8": Fused(13, "zero", result_bits=13),
     "blackwell-fp8": Fused(25, "zero", addend="after"),
+    "blackwell-fp16": Fused(25, "nearest", result_bits=10, result_exponent_bits=5, addend="last", zero_exponent=-21),
     "cdna1": Fused(64, "nearest"),
 }
 """Fused accumulators by the name of the GPU whose matrix units compute so: on fp16 (ampere, hopper: and bf16) at 4,
 8 and 16 lanes, on fp8 at 16 (Ada) and 32 lanes (Hopper, Blackwell), on fp16 at 4 lanes (CDNA1). With other formats or
-lanes only the arithmetic is the same. `-fp16` has the same sums and FP16 results; `ada-fp8` and `hopper-fp8` are one
-arithmetic, and differ in the lanes alone.
+lanes only the arithmetic is the same. `-fp16` has the same sums and FP16 results; `blackwell-fp16` is for fp8 operands
+at 16 lanes, and adds C last. `ada-fp8` and `hopper-fp8` are one arithmetic, and differ in the lanes alone.
 
 Source: docs/numerics.md, "Tensor cores".
 """

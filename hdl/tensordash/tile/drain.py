@@ -9,12 +9,14 @@ from amaranth.lib import stream
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
+from ..arithmetic.fused_initial_adder import FusedInitialAdder
 from ..arithmetic.fused_result import FusedResult
 from ..arithmetic.initial_adder import InitialAdder
 from ..arithmetic.integer_result import IntegerResult
 from ..arithmetic.rounder import Rounder
+from ..arithmetic.sum_ports import starts_from_c
 from ..block import Block, placed
-from ..configuration.numerics import Exact, Fused, Numerics
+from ..configuration.numerics import Fused, Numerics
 from ..configuration.parameters import require_int
 from ..layouts import RESULT_BITS, accumulator_shape, beat_layout, sum_shape
 
@@ -22,8 +24,8 @@ __all__ = ["Drain", "adds_c"]
 
 
 def adds_c(numerics: Numerics) -> bool:
-    """Whether C is added to sums as they leave. A fused one starts from it."""
-    return numerics.initial and isinstance(numerics.accumulator, Exact)
+    """Whether C is added to sums as they leave. Others start from it."""
+    return numerics.initial and not starts_from_c(numerics)
 
 
 class Drain(Block):
@@ -89,11 +91,13 @@ class Drain(Block):
         super().__init__(members)
         places = [(row, column) for row in range(out_rows) for column in range(columns)]
         width, least_exponent = accumulator_shape(numerics)
-        self._adders: dict[tuple[int, int], InitialAdder] = {}
-        if self.rounds_sum and least_exponent is not None:
-            self._adders = {place: InitialAdder(width=width, least_exponent=least_exponent) for place in places}
-            adder = self._adders[0, 0]
-            width, least_exponent = adder.total_width, adder.total_least_exponent
+        self._adders: dict[tuple[int, int], InitialAdder | FusedInitialAdder] = {}
+        if self.rounds_sum and least_exponent is None:
+            self._adders = {place: FusedInitialAdder(numerics) for place in places}
+        elif self.rounds_sum and least_exponent is not None:
+            adders = {place: InitialAdder(width=width, least_exponent=least_exponent) for place in places}
+            width, least_exponent = adders[0, 0].total_width, adders[0, 0].total_least_exponent
+            self._adders = {**adders}
         self._results: dict[tuple[int, int], Any] = {place: self._result(width, least_exponent) for place in places}
 
     def _result(self, width: int, least_exponent: int | None) -> Block:
@@ -125,7 +129,9 @@ class Drain(Block):
                 adder = self._adders[row, column]
                 m.submodules[f"initial_adder_{row}_{column}"] = placed(adder, platform)
                 m.d.comb += [Value.cast(adder.sum).eq(chosen), adder.c.eq(self.c[row][column])]
-                m.d.comb += [adder.load.eq(loads[0]), result.bypass.eq(adder.bypass), result.other.eq(adder.other)]
+                m.d.comb += adder.load.eq(loads[0])
+                if isinstance(adder, InitialAdder):
+                    m.d.comb += [result.bypass.eq(adder.bypass), result.other.eq(adder.other)]
                 chosen = adder.total
             elif self.adds_c:
                 m.d.comb += result.c.eq(self.c[row][column])

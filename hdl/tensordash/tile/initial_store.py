@@ -25,7 +25,7 @@ class InitialStore(Block):
     rows, columns, out_rows : int
         Shape of a block, and rows of a beat.
     at_once : bool
-        True for fused accumulators, which start from C; false for exact ones, to whose sums C is added as they leave.
+        Whether sums start from C; otherwise C is added to them as they leave.
     floating : bool
         C is FP32, not INT32.
 

@@ -112,7 +112,7 @@ class PE(Block):
         # Exponents are compared without their scales where all products have the same.
         self.shared = False
         if isinstance(accumulator, Fused) and numerics.scale is not None and steps == 1:
-            self.shared = accumulator.addend == "inside" and accumulator.zero_exponent == LEAST
+            self.shared = accumulator.addend != "after" and accumulator.zero_exponent == LEAST
         if numerics.scale is None:
             self.accumulator: Block = kind(**given)
         elif (number := numerics.scale.number) is None:

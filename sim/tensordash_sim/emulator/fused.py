@@ -49,6 +49,7 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     width = config.columns if both else 1
     a_bits, b_bits = _filled(columns, width, lanes), _filled(rows, config.rows, lanes)
     product_fraction = a.fraction_bits + b.fraction_bits
+    # An emulated tile has no C, and without C "last" is "inside".
     after = accumulator.addend == "after"
     exponent_bits, kept = accumulator.result_exponent_bits, accumulator.result_bits
     narrow = exponent_bits < FP32.exponent_bits

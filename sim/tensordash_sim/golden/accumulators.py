@@ -17,10 +17,10 @@ class Accumulator(Protocol):
     """What all accumulators have in common. C is 0 where a tile has no C input."""
 
     def accumulate(self, pairs: Iterable[tuple[int, ...]], first: bool, c: int = 0) -> bool:
-        """Add the products of one schedule; `first`: start anew, from C if fused. Answers whether the sum wrapped."""
+        """Add the products of one schedule; `first`: start anew, or from C. Answers whether the sum wrapped."""
 
     def result_bits(self, c: int = 0) -> int:
-        """The result, FP32 or INT32 bits, to which an exact accumulator adds C."""
+        """The result, FP32 or INT32 bits, with C if the accumulator adds it last."""
 
     def result_overflow(self, c: int = 0) -> bool:
         """Whether adding C wraps."""

@@ -66,9 +66,10 @@ class Datapath:
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.initial = InitialStore(config) if config.initial else None
-        self._fused = isinstance(config.numerics.accumulator, Fused)
+        accumulator = config.numerics.accumulator
+        self._starts_from_c = config.initial and isinstance(accumulator, Fused) and accumulator.addend != "last"
         self._buffered = config.registered_ready
-        self._has_sum_register = config.initial and not self._fused and config.numerics.result == "fp32"
+        self._has_sum_register = config.initial and not self._starts_from_c and config.numerics.result == "fp32"
         self.reset()
 
     def reset(self) -> None:
@@ -176,7 +177,7 @@ class Datapath:
         """The block's next beat, with its C, and whether adding that overflowed."""
         sums = self.block.pop(0)
         no_c = ((0,) * self.config.columns,) * self.config.out_rows
-        c = no_c if self.initial is None or self._fused else self.initial.pop_beat()
+        c = no_c if self.initial is None or self._starts_from_c else self.initial.pop_beat()
         paired = [list(zip(*rows, strict=True)) for rows in zip(sums, c, strict=True)]
         values = tuple(tuple(one.result_bits(bits) for one, bits in row) for row in paired)
         overflow = any(one.result_overflow(bits) for row in paired for one, bits in row)
@@ -185,7 +186,7 @@ class Datapath:
     def _accumulate(self, due: Work) -> bool:
         """Add one schedule's products; answers whether that overflowed."""
         c: Rows = ((0,) * self.config.columns,) * self.config.rows
-        if due.first and self._fused and self.initial is not None:
+        if due.first and self._starts_from_c and self.initial is not None:
             c = self.initial.pop_block()
         overflow = False
         for accumulators, row, c_row in zip(self.accumulators, due.pairs, c, strict=True):

@@ -60,6 +60,7 @@ class FusedAccumulator:
         self._product_fraction = config.a_format.fraction_bits + config.b_format.fraction_bits
         self._scale = config.numerics.scale
         self._fused = accumulator
+        self._adds_c_last = accumulator.addend == "last"
         self._format = FloatFormat(
             name="sum", exponent_bits=accumulator.result_exponent_bits, fraction_bits=accumulator.result_bits
         )
@@ -74,10 +75,10 @@ class FusedAccumulator:
             The bit patterns (a, b), with their scales if there are any, of the pairs that are multiplied; those skipped
             are left out.
         first : bool
-            Start from C.
+            Start from C, or with the addend last from +0.
         c : int
             FP32 bits of C, rounded toward zero to what a result has (beyond FP16's range to an infinity): -0 counts as
-            +0, a NaN as 0x7FFFFFFF. Only used if `first`.
+            +0, a NaN as 0x7FFFFFFF. Only used if `first`, and not with the addend last.
 
         Returns
         -------
@@ -85,7 +86,7 @@ class FusedAccumulator:
             Whether the sum left the accumulator's range: never, there are infinities.
         """
         if first:
-            self.bits = self._started(c)
+            self.bits = 0 if self._adds_c_last else self._started(c)
         pairs = tuple(pairs)
         if pairs:
             self.bits = self._added(pairs)
@@ -93,19 +94,19 @@ class FusedAccumulator:
 
     def _added(self, pairs: tuple[tuple[int, ...], ...]) -> int:
         """The number after one addition: steps 1 to 4 of the definition, or with the addend after also step 5."""
-        if self._fused.addend == "inside":
-            return self._fused_sum(pairs, self.bits)
-        partial = decode(self._fused_sum(pairs, 0), FP32)
-        start = decode(self.bits, FP32)
-        special = special_bits(term_signs(start) | term_signs(partial), FUSED_NAN)
+        if self._fused.addend == "after":
+            return self._sum_of_two(self.bits, self._fused_sum(pairs, 0))
+        return self._fused_sum(pairs, self.bits)
+
+    def _sum_of_two(self, left: int, right: int) -> int:
+        """The sum of two results, FP32 bits each, rounded once to what a result has, to nearest."""
+        terms = decode(left, FP32), decode(right, FP32)
+        special = special_bits(term_signs(terms[0]) | term_signs(terms[1]), FUSED_NAN)
         if special is not None:
             return special
         least = FP32.least_exponent
-        total = sum(
-            (-term.significand if term.sign else term.significand) << (term.exponent - least)
-            for term in (start, partial)
-        )
-        return round_fixed(total, least, FP32)
+        total = sum((-term.significand if term.sign else term.significand) << (term.exponent - least) for term in terms)
+        return self._as_fp32(round_fixed(total, least, self._format))
 
     def _fused_sum(self, pairs: tuple[tuple[int, ...], ...], addend: int) -> int:
         """Steps 1 to 4: the sum of the products and FP32 bits, aligned and rounded, as FP32 bits."""
@@ -159,8 +160,8 @@ class FusedAccumulator:
         return self._as_fp32(self._cut(c))
 
     def result_bits(self, c: int = 0) -> int:
-        """The number as FP32 bits; `c` is not used: a fused accumulator takes C when it starts."""
-        return self.bits
+        """The result as FP32 bits: with the addend last the number with C added, otherwise the number alone."""
+        return self._sum_of_two(self.bits, self._started(c)) if self._adds_c_last else self.bits
 
     def result_overflow(self, c: int = 0) -> bool:
         """Whether the result left its range: never."""

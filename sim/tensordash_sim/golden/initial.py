@@ -41,9 +41,10 @@ class InitialStore:
     def __init__(self, config: TileConfig) -> None:
         self.config = config
         self.block_beats = config.rows // config.out_rows
-        # A fused accumulator takes its block at the start, an exact one at the end, when the next may be there.
-        fused = isinstance(config.numerics.accumulator, Fused)
-        self.capacity = self.block_beats if fused else 2 * self.block_beats
+        # A block leaves at the start of a stream, or if C is added last at its end, when the next may be there.
+        accumulator = config.numerics.accumulator
+        starts_from_c = isinstance(accumulator, Fused) and accumulator.addend != "last"
+        self.capacity = self.block_beats if starts_from_c else 2 * self.block_beats
         self.reset()
 
     def reset(self) -> None:

@@ -133,7 +133,8 @@ def _draw_rest(random: Random, rows: int, columns: int, lanes: int) -> TileConfi
         other = {"fused": random.randint(8, 64), "rounding": random.choice(("zero", "nearest"))}
         results: list[dict[str, Any]] = [{"result_bits": random.randint(7, 23)}]
         results += [{"result_bits": 10, "result_exponent_bits": 5}] * narrow  # FP16
-        other |= random.choice(({}, {}, {"addend": "after"}, random.choice(results)))
+        result = random.choice(results)
+        other |= random.choice(({}, {"addend": "last"}, {"addend": "after"}, result, result | {"addend": "last"}))
         least_normal = -14 if "result_exponent_bits" in other else -126
         other |= random.choice(({}, {}, {}, {"zero_exponent": random.randint(-149, least_normal)}))
         known = [name for name, one in ACCUMULATORS.items() if narrow or one.result_exponent_bits == 8]

@@ -28,8 +28,8 @@ WRONG_VALUES = [
     ({"sparsity": "columns"}, r"tile\.sparsity must be one of both, none, rows, not 'columns'"),
     (
         {"accumulator": "fp32"},
-        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, ampere-fp16, blackwell-fp8, cdna1, "
-        r"exact, hopper, hopper-fp16, hopper-fp8, volta, volta-fp16, not 'fp32'",
+        r"tile\.accumulator must be \{ fused = F, .* \} or one of ada-fp8, ampere, ampere-fp16, blackwell-fp16, "
+        r"blackwell-fp8, cdna1, exact, hopper, hopper-fp16, hopper-fp8, volta, volta-fp16, not 'fp32'",
     ),
     ({"accumulator": {"fused": 7}}, r"tile\.accumulator\.fused must be an integer from 8 to 64, not 7"),
     (
@@ -72,7 +72,7 @@ WRONG_VALUES = [
     ),
     (
         {"accumulator": {"fused": 23, "addend": "before"}},
-        r"tile\.accumulator\.addend must be one of after, inside, not 'before'",
+        r"tile\.accumulator\.addend must be one of after, inside, last, not 'before'",
     ),
     (
         {"accumulator": {"fused": 23, "addend": "after", "result_bits": 13}},
@@ -387,6 +387,7 @@ class TestFiles:
             TileConfig(accumulator={"fused": 30}, format="bf16"),
             TileConfig(accumulator={"fused": 30, "result_bits": 9, "zero_exponent": -133}, format="bf16"),
             TileConfig(accumulator={"fused": 30, "addend": "after", "rounding": "nearest"}),
+            TileConfig(accumulator={"fused": 30, "addend": "last", "result_bits": 9}, initial=True),
             TileConfig(accumulator="hopper-fp8", format="fp8_e4m3"),
             TileConfig(format="int8", headroom_bits=0),
         ],
@@ -498,6 +499,7 @@ class TestDigest:
             {"accumulator": {"fused": 23, "rounding": "nearest"}},
             {"accumulator": {"fused": 23, "result_bits": 22}},
             {"accumulator": {"fused": 23, "addend": "after"}},
+            {"accumulator": {"fused": 23, "addend": "last"}},
             {"accumulator": {"fused": 23, "zero_exponent": -127}},
             {"accumulator": "ada-fp8"},
         ]

@@ -38,6 +38,7 @@ CONFIGS = {
         initial=True,
     ),
     "fp16-results-c": TileConfig(rows=1, columns=2, accumulator="hopper-fp16", initial=True),
+    "c-last": TileConfig(rows=1, columns=1, lanes=2, accumulator="blackwell-fp16", initial=True, sparsity="none"),
     "mxfp6": TileConfig(rows=1, columns=2, format="fp6_e3m2", scale="e8m0", accumulator="volta"),
 }
 TOPS = ("tensordash_tile", "tensordash_axi_stream_tile")

@@ -45,6 +45,8 @@ def random_options(rng: np.random.Generator, *, narrow: bool) -> dict[str, Any]:
         options = {"addend": "after"} if rng.random() < 0.4 else {"result_bits": int(rng.integers(7, 24))}
         if "result_bits" in options and narrow and rng.random() < 0.4:
             options = {"result_bits": 10, "result_exponent_bits": 5}
+        if "result_bits" in options and rng.random() < 0.3:
+            options["addend"] = "last"
     if rng.random() < 0.2:
         options["zero_exponent"] = (-132, -133, -149, int(rng.integers(-149, -125)))[rng.integers(4)]
     return options

@@ -260,16 +260,30 @@ def fused_dot(names: Names, steps: Sequence[Pairs], c: int, accumulator: Fused, 
     ['0x3f800000', '0x3f800001']
     """
     seen = Counter() if seen is None else seen
-    bits = _start(c, accumulator)
+    last = accumulator.addend == "last"
+    bits = 0 if last else _start(c, accumulator)
     for pairs in steps:
         pairs = list(pairs)
         if not pairs:
             continue
-        if accumulator.addend == "inside":
-            bits = _fused_step(names, pairs, bits, accumulator, seen)
-        else:
+        if accumulator.addend == "after":
             bits = _fp32_sum(bits, _fused_step(names, pairs, 0, accumulator, seen), seen)
-    return bits
+        else:
+            bits = _fused_step(names, pairs, bits, accumulator, seen)
+    return _last_sum(bits, _start(c, accumulator), accumulator, seen) if last else bits
+
+
+def _last_sum(total: int, c: int, accumulator: Fused, seen: Counter) -> int:
+    """A finished sum and C, both as results have them, rounded once to nearest."""
+    (left, left_special), (right, right_special) = _fp32(total), _fp32(c)
+    special = left_special + right_special
+    if special != 0.0:
+        return FUSED_NAN if math.isnan(special) else INFINITIES[special]
+    classes = Counter[str]()
+    bits = _round(left + right, "nearest", classes, accumulator.result_bits, _least_normal(accumulator))
+    seen.update({f"C, {name}": number for name, number in classes.items()})
+    seen["C, cancels"] += left + right == 0 and left != 0
+    return bits if bits != 0x80000000 else 0
 
 
 def _least_normal(accumulator: Fused) -> int:

@@ -30,6 +30,8 @@ FUSED = {  # the accumulator, lanes
     "ada-fp8": (Fused(13, "zero", result_bits=13), 16),
     "blackwell-fp8": (Fused(25, "zero", addend="after"), 32),
     "hopper-fp16": (ACCUMULATORS["hopper-fp16"], 16),
+    "blackwell-fp16": (ACCUMULATORS["blackwell-fp16"], 16),
+    "last": (Fused(16, "zero", result_bits=7, addend="last"), 4),
     "highest zero of FP16": (Fused(12, "nearest", result_bits=10, result_exponent_bits=5, zero_exponent=-14), 4),
     "cdna1": (ACCUMULATORS["cdna1"], 4),
     "to FP16, cut": (Fused(12, "zero", result_bits=10, result_exponent_bits=5), 4),
@@ -151,9 +153,9 @@ def test_fused(names, name, count):
         for i, step in enumerate(pairs):
             assert not golden.accumulate(step, first=i == 0, c=c)
         expected = fused_dot(names, pairs, c, accumulator, seen=seen)
-        assert golden.result_bits() == expected, (pairs, c)
-    after = accumulator.addend == "after"
-    require(seen, count, "truncated", "cancellation", "nan", *(["added, rounded"] if after else ["c decides"]))
+        assert golden.result_bits(c) == expected, (pairs, c)
+    of_c = {"inside": "c decides", "after": "added, rounded", "last": "C, rounded"}[accumulator.addend]
+    require(seen, count, "truncated", "cancellation", "nan", of_c)
     if "fp8_e4m3" not in names:
         require(seen, count, "infinity")
     if accumulator.fraction_bits >= accumulator.result_bits and accumulator.fraction_bits > 13:
@@ -163,6 +165,30 @@ def test_fused(names, name, count):
     if names in (("bf16", "bf16"), ("tf32", "tf32")):
         low = accumulator.zero_exponent < -126
         require(seen, count, "floor decides", "subnormal result", "overflow", *(["below FP32"] if low else []))
+
+
+def test_c_is_added_last_as_fp16_adds():
+    """A stream of one product by 1, and C that FP16 holds: NumPy's addition of FP16, to nearest, ties to even."""
+    golden = make_accumulator(config_of(("fp16", "fp16"), accumulator="blackwell-fp16", initial=True))
+    rng = np.random.default_rng(7)
+    left, right = rng.integers(0, 1 << 16, (2, 12_000), np.uint16)
+    near = rng.integers(-13 << 10, 13 << 10, 12_000)  # within the reach of rounding of each other
+    right[2_000:] = np.clip((left.astype(int) & 0x7FFF) + near, 0, 0x7C00)[2_000:] | rng.integers(0, 2, 10_000) << 15
+    left[2_000:4_000] &= 0x83FF  # subnormal numbers
+    right[4_000:5_000] = left[4_000:5_000] ^ 0x8000
+    left[5_000:5_500], right[5_000:5_500] = ((side[5_000:5_500] & 0x83FF) | 0x7800 for side in (left, right))
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = (left.view(np.float16) + right.view(np.float16)).astype(np.float32)
+        c = right.view(np.float16).astype(np.float32).view(np.uint32)
+    seen = Counter[str]()
+    for a, b, each in zip(left.tolist(), c.tolist(), wanted, strict=True):
+        golden.accumulate([(a, 0x3C00)], first=True, c=b)
+        expected = 0x7FFFFFFF if np.isnan(each) else int(each.view(np.uint32)) if each else 0
+        assert golden.result_bits(b) == expected, (hex(a), hex(b))
+        seen["overflow"] += bool(np.isinf(each)) and a & 0x7C00 != 0x7C00 and b & 0x7F800000 != 0x7F800000
+        seen["zero"] += not each
+        seen["subnormal"] += 0 < abs(each) < 2.0**-14
+    assert min(seen.values()) > 50, seen
 
 
 @pytest.mark.parametrize("name", ["volta-fp16", "ampere-fp16", "hopper-fp16"])

@@ -36,6 +36,8 @@ ACCUMULATORS = {
     "few bits": ({"fused": 16, "rounding": "nearest", "result_bits": 7}, 4),
     "low zero": ({"fused": 24, "zero_exponent": -132}, 8),
     "hopper-fp16": ("hopper-fp16", 16),
+    "blackwell-fp16": ("blackwell-fp16", 16),
+    "last": ({"fused": 16, "result_bits": 7, "addend": "last"}, 4),
     "after": ({"fused": 12, "rounding": "nearest", "addend": "after", "zero_exponent": -149}, 2),
 }
 MIXED = {"a": "fp8_e4m3", "b": "fp8_e5m2"}
@@ -53,11 +55,11 @@ FUSED = [
     (name, accumulator)
     for name in FORMATS
     for accumulator in ACCUMULATORS
-    if name != "int8" and not (accumulator == "hopper-fp16" and name in FUSED_ONLY)
+    if name != "int8" and not (accumulator.endswith("-fp16") and name in FUSED_ONLY)
 ]
 QUICK_EXACT, QUICK_SPARSE = ["mixed", "int8"], ["fp16", "e4m3", "int8"]  # each is built; the rest at night
 QUICK_FUSED = [("fp16", "volta"), ("bf16", "nearest"), ("e5m2", "narrow"), ("mixed", "wide")]
-QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero")]
+QUICK_FUSED += [("e4m3", "ada-fp8"), ("bf16", "low zero"), ("e4m3", "blackwell-fp16")]
 
 
 def names_of(config: TileConfig) -> tuple[str, str]:

@@ -7,11 +7,12 @@ import pytest
 from amaranth.hdl import Const, Mux
 
 from tensordash import TileConfig, generate
-from tensordash.arithmetic import addend_accumulator, fused_accumulator, product_terms
+from tensordash.arithmetic import float_sum, fused_accumulator, product_terms
 from tensordash.arithmetic.accumulator import ExactAccumulator
 from tensordash.arithmetic.addend_accumulator import AddendAccumulator
 from tensordash.arithmetic.float_sum import shifted_right
 from tensordash.arithmetic.fused_accumulator import FusedAccumulator
+from tensordash.arithmetic.fused_initial_adder import FusedInitialAdder
 from tensordash.arithmetic.fused_result import FusedResult
 from tensordash.arithmetic.initial_adder import InitialAdder
 from tensordash.arithmetic.integer_accumulator import IntegerAccumulator
@@ -33,10 +34,11 @@ NEAREST = TileConfig(rows=1, columns=1, accumulator={"fused": 23, "rounding": "n
 COARSE = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator={"fused": 8}, initial=True)
 AFTER = TileConfig(rows=1, columns=1, format="bf16", accumulator="blackwell-fp8", initial=True)
 NARROW = TileConfig(rows=1, columns=1, format="fp8_e4m3", accumulator="hopper-fp8", initial=True)
+LAST = TileConfig(rows=2, columns=1, accumulator="blackwell-fp16", initial=True)
 HALF = TileConfig(rows=1, columns=1, accumulator="hopper-fp16", initial=True)
 LOW = TileConfig(rows=1, columns=1, format="bf16", accumulator={"fused": 24, "zero_exponent": -132}, initial=True)
 CONFIGS = {"exact": EXACT, "e4m3": E4M3, "int8": INT8, "volta": VOLTA, "nearest": NEAREST, "coarse": COARSE}
-CONFIGS |= {"after": AFTER, "narrow": NARROW, "half": HALF, "low": LOW}
+CONFIGS |= {"last": LAST, "after": AFTER, "narrow": NARROW, "half": HALF, "low": LOW}
 
 
 @pytest.mark.slow  # what test_formats.py and test_benches.py run of the same benches suffices in CI
@@ -296,7 +298,7 @@ class TestAddendAfter:
         def wrong(m, bits, distance, name, *, marked):
             return shifted_right(m, bits, distance, name)
 
-        monkeypatch.setattr(addend_accumulator, "shifted_right", wrong)
+        monkeypatch.setattr(float_sum, "shifted_right", wrong)
         assert says(found("pe", AFTER), "block is", "golden says")
 
     @pytest.mark.slow
@@ -322,6 +324,36 @@ class TestAddendAfter:
         one_stage = replace(AFTER, pipeline=1)
         sabotage(AddendAccumulator, lambda self: self.product_sum.active.eq(self.active))
         assert says(found("pe", one_stage), "block is", "golden says")
+
+
+@pytest.mark.sampled(2)
+class TestAddendLast:
+    def test_rounded_toward_zero(self, found, sabotage):
+        sabotage(FusedInitialAdder, lambda self, inside: inside["up"].eq(0))
+        assert says(found("tile", LAST, only="c_added_last"), "out_payload is", "golden says")
+
+    def test_what_is_cut_off_leaves_no_mark(self, found, monkeypatch):
+        def wrong(m, bits, distance, name, *, marked):
+            return shifted_right(m, bits, distance, name)
+
+        monkeypatch.setattr(float_sum, "shifted_right", wrong)
+        assert says(found("tile", LAST, only="c_added_last"), "out_payload is", "golden says")
+
+    def test_subnormal_c_has_an_exponent_too_low(self, found, sabotage):
+        sabotage(FusedInitialAdder, lambda self, inside: inside["added_level"][0].eq(inside["added"].number[10]))
+        assert says(found("tile", LAST, only="c_added_last"), "out_payload is", "golden says")
+
+    def test_large_c_is_no_infinity(self, found, sabotage):
+        sabotage(FusedInitialAdder, lambda self, inside: inside["added"].positive.eq(0))
+        assert says(found("tile", LAST, only="c_added_last"), "out_payload is", "golden says")
+
+    def test_the_sum_overflows_to_a_number(self, found, sabotage):
+        sabotage(FusedInitialAdder, lambda self, inside: inside["overflow"].eq(0))
+        assert says(found("tile", LAST, only="c_added_last"), "out_payload is", "golden says")
+
+    def test_total_does_not_wait(self, found, sabotage):
+        sabotage(FusedInitialAdder, lambda self, inside: inside["held"].eq(inside["added"]), domain="sync")
+        assert says(found("tile", LAST, only="output_blocked|random_traffic"), "out_payload is", "golden says")
 
 
 class TestE4M3:

@@ -6,6 +6,7 @@ from random import Random
 import cocotb
 
 from tensordash import TileConfig
+from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.golden import FP32, ExactAccumulator, IntegerAccumulator, make_accumulator
@@ -86,7 +87,7 @@ class Bench:
         self.config, self.effort, self.random = job.config, job.effort, Random(f"{job.seed} {name}")
         self.dut, self.pins, self.golden = dut, Pins(dut), make_accumulator(self.config)
         self.scale, self.steps = self.config.numerics.scale, self.config.window_depth
-        self.has_c = self.config.initial and isinstance(self.config.numerics.accumulator, Fused)
+        self.has_c = starts_from_c(self.config.numerics)
         self.blocks = self.overflows = 0
         self._width = len(dut.sum_value)
         self._finished: int | None = None

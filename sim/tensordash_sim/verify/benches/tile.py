@@ -8,10 +8,11 @@ import cocotb
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import RESULT_FORMATS, FloatFormat, Format
-from tensordash.configuration.numerics import Exact
+from tensordash.configuration.numerics import Exact, Fused
 from tensordash_sim.golden import ExactAccumulator, IntegerAccumulator, make_accumulator
 from tensordash_sim.golden.ports import COUNTER_LIMIT, Counters
 from tensordash_sim.verify.job import Job, current_job
+from tensordash_sim.verify.last_addends import last_addends
 from tensordash_sim.verify.lockstep import COUNTERS, Lockstep
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.random_values import EXPONENTS, largest, largest_scale, scale_of_one, signed_value, zeros
@@ -543,6 +544,24 @@ async def c_alone(dut, late: bool) -> None:
     lockstep.feed(*random_inputs(random, job.config, lengths, c_specials=0.3))
     await lockstep.run(each=watch)
     assert lockstep.golden.counters.stall_input if late else refused
+
+
+@cocotb.test()
+async def c_added_last(dut) -> None:
+    """C that cancels a sum, ties with it or leaves the range of results with it, where C is added to a fused sum."""
+    job, random, lockstep = await started(dut, "c added last")
+    config, accumulator = job.config, job.config.numerics.accumulator
+    if not config.initial or not isinstance(accumulator, Fused) or accumulator.addend != "last":
+        return
+    count = max(100, round(400 * job.effort))
+    blocks = list(last_addends(random, config, count))
+    nothing = [0] * (config.lanes - 1)
+    a, b = (
+        [[[step_of(config, [each[port], *nothing])] for each in side] for port in range(len(side[0]))]
+        for side in ([block[0] for block in blocks], [block[1] for block in blocks])
+    )
+    lockstep.feed(a, b, [block[2] for block in blocks])
+    await lockstep.run()
 
 
 @cocotb.test()
