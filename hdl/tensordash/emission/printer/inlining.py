@@ -1,0 +1,420 @@
+"""Wires that a person would not have made: what is read once stands where it is read, other names of a net go."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
+from .expression import COMMUTATIVE, COMPARISONS, Expressions, Net, Node
+from .lowering import Assignment, Branch, Statement
+from .text import Text
+
+__all__ = ["LEAVES", "SHORT", "driven", "inline", "roots", "uses_of"]
+
+SHORT = 90
+"""Characters of an expression that stands where it is read once; one that is longer keeps its name."""
+
+WIDE = 64
+"""Bits of a vector of which a part with a name keeps it."""
+
+LEAVES = ("const", "net", "slice")
+
+
+def roots(item: Item) -> Iterator[Node]:
+    """The expressions of an item."""
+    if isinstance(item, Wire):
+        yield from (node for _, node in item.pieces)
+    elif isinstance(item, Cell):
+        yield from item.inputs.values()
+    elif isinstance(item, Memory):
+        for port in (*item.writes, *item.reads):
+            yield from (each for each in port if isinstance(each, Node))
+    else:
+        yield from _of_statements(item.statements)
+
+
+def _of_statements(statements: Iterable[Statement]) -> Iterator[Node]:
+    for statement in statements:
+        if isinstance(statement, Assignment):
+            yield statement.value
+            continue
+        if statement.test is not None:
+            yield statement.test
+        for condition, body, _ in statement.arms:
+            if isinstance(condition, Node):
+                yield condition
+            yield from _of_statements(body)
+
+
+def uses_of(items: Iterable[Item]) -> tuple[Counter[Node], dict[Node, set[str]]]:
+    """How often each expression is part of another or stands in a statement, and kinds of expressions it is part of."""
+    uses: Counter[Node] = Counter()
+    parents: dict[Node, set[str]] = {}
+    waiting = []
+    for item in items:
+        for root in roots(item):
+            uses[root] += 1
+            waiting.append(root)
+    seen: set[Node] = set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        for place, arg in enumerate(node.args):
+            uses[arg] += 1
+            parents.setdefault(arg, set()).add(f"{node.kind}0" if node.kind == "index" and place == 0 else node.kind)
+            waiting.append(arg)
+    return uses, parents
+
+
+def live(model: ModuleModel) -> list[Item]:
+    """The items without which an output or an instance would be another; registers that nobody reads are gone."""
+    drivers: dict[int, list[Item]] = {}
+    for item in model.items:
+        for net in driven(item):
+            drivers.setdefault(id(net), []).append(item)
+    kept = {id(item) for item in model.items if isinstance(item, Cell | Memory)}
+    read: set[int] = set()
+    nodes: set[Node] = set()
+    stack = [node for item in model.items if id(item) in kept for node in roots(item)]
+    stack += [model.make.net(net) for net in model.ports if net.kind == "output"]
+    while stack:
+        node = stack.pop()
+        if node in nodes:
+            continue
+        nodes.add(node)
+        stack.extend(node.args)
+        if node.kind == "net" and id(node.value) not in read:
+            read.add(id(node.value))
+            for item in drivers.get(id(node.value), ()):
+                kept.add(id(item))
+                registers = isinstance(item, Registers)
+                stack.extend(_of_statements(_pruned(item.statements, {id(node.value)})) if registers else roots(item))
+    result: list[Item] = []
+    for item in model.items:
+        if isinstance(item, Registers):
+            item.statements = _pruned(item.statements, read)
+        if id(item) in kept and not (isinstance(item, Registers) and not item.statements):
+            result.append(item)
+    return result
+
+
+def _pruned(statements: Iterable[Statement], read: set[int]) -> list[Statement]:
+    """Statements without assignments to registers that nobody reads."""
+    found: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, Assignment):
+            if any(id(net) in read for net, _, _ in statement.targets):
+                found.append(statement)
+            continue
+        arms = [(condition, _pruned(body, read), place) for condition, body, place in statement.arms]
+        while arms and not arms[-1][1]:
+            arms.pop()
+        if statement.test is not None and not any(condition is None for condition, _, _ in arms):
+            arms = [arm for arm in arms if arm[1]]
+        if any(body for _, body, _ in arms):
+            found.append(Branch(statement.test, arms, statement.location))
+    return found
+
+
+def driven(item: Item) -> Iterator[Net]:
+    """The nets that an item drives."""
+    if isinstance(item, Wire):
+        yield item.net
+    elif isinstance(item, Cell):
+        yield from (net for targets in item.outputs.values() for net, _, _ in targets)
+    elif isinstance(item, Memory):
+        yield from (net for _, _, net in item.reads)
+    else:
+        yield from (net for each in assignments(item.statements) for net, _, _ in each.targets)
+
+
+class Substitution:
+    """Rebuilds expressions with other ones in them.
+
+    Parameters
+    ----------
+    make : Expressions
+        Makes the expressions.
+    replaced : callable
+        Gives an expression's replacement, which is rebuilt in turn, or None.
+    """
+
+    def __init__(self, make: Expressions, replaced: Callable[[Node], Node | None]) -> None:
+        self.make, self.replaced = make, replaced
+        self._done: dict[Node, Node] = {}
+
+    def __call__(self, node: Node) -> Node:
+        if node not in self._done:
+            other = self.replaced(node)
+            self._done[node] = self(other) if other is not None and other is not node else self._rebuilt(node)
+        return self._done[node]
+
+    def _rebuilt(self, node: Node) -> Node:
+        if not node.args:
+            return node
+        args = [self(arg) for arg in node.args]
+        if all(new is old for new, old in zip(args, node.args, strict=True)):
+            return node
+        self.make.location = node.location
+        return rebuilt(self.make, node, args)
+
+    def item(self, item: Item) -> None:
+        """Rebuild an item's expressions in place."""
+        if isinstance(item, Wire):
+            item.pieces = [(low, self(node)) for low, node in item.pieces]
+        elif isinstance(item, Cell):
+            item.inputs = {port: self(node) for port, node in item.inputs.items()}
+        elif isinstance(item, Memory):
+            item.writes = [(self(a), self(b), self(c)) for a, b, c in item.writes]
+            item.reads = [(self(a), self(b), net) for a, b, net in item.reads]
+        else:
+            item.statements = self._statements(item.statements)
+
+    def _statements(self, statements: Iterable[Statement]) -> list[Statement]:
+        found: list[Statement] = []
+        for statement in statements:
+            if isinstance(statement, Assignment):
+                found.append(Assignment(statement.targets, self(statement.value), statement.location))
+                continue
+            test = statement.test if statement.test is None else self(statement.test)
+            arms = [
+                (self(condition) if isinstance(condition, Node) else condition, self._statements(body), place)
+                for condition, body, place in statement.arms
+            ]
+            found.append(Branch(test, arms, statement.location))
+        return found
+
+
+def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
+    """An expression of the same kind with other operands."""
+    kind = node.kind
+    if kind == "slice":
+        return make.slice(args[0], node.value, node.width)
+    if kind == "cat":
+        return make.cat(args)
+    if kind == "repeat":
+        return make.repeat(args[0], node.value)
+    if kind == "~":
+        return make.invert(args[0])
+    if kind in COMMUTATIVE:
+        return make.bitwise(kind, args)
+    if kind in ("r|", "r&", "r^"):
+        return make.reduce(kind, args[0])
+    if kind in COMPARISONS:
+        return make.compare(kind, *args)
+    if kind == "?:":
+        return make.choose(*args)
+    if kind == "case":
+        return make.select(args[0], list(zip(node.value, args[1:-1], strict=True)), args[-1])
+    if kind == "index":
+        return make.index(args[0], args[1], node.width)
+    if kind in ("+", "-", "*", "<<"):
+        return {"+": make.add, "-": make.subtract, "*": make.multiply, "<<": make.shift_left}[kind](*args)
+    if kind == "neg":
+        return make.subtract(make.const(0, node.width), args[0])
+    assert kind in (">>", "s>>"), kind
+    return make.shift_right(*args, kind == "s>>")
+
+
+def inline(model: ModuleModel) -> None:
+    """Leave out wires that need no name, until none is left that could go."""
+    _join_outputs(model)
+    for _ in range(8):
+        model.items = live(model)
+        chosen = _chosen(model)
+        if not chosen:
+            break
+        drivers = {net: model.make.cat(node for _, node in wire.pieces) for net, wire in chosen.items()}
+
+        def replaced(node: Node, drivers: dict[Net, Node] = drivers) -> Node | None:
+            return drivers.get(node.value) if node.kind == "net" else None
+
+        substitution = Substitution(model.make, replaced)
+        model.items = [item for item in model.items if not (isinstance(item, Wire) and item.net in drivers)]
+        for item in model.items:
+            substitution.item(item)
+    for item in model.items:
+        if isinstance(item, Registers):
+            item.statements = _join_assignments(model.make, item.statements)
+
+
+def _join_assignments(make: Expressions, statements: Iterable[Statement]) -> list[Statement]:
+    """Statements in which neighbouring bits of a register that get the same of neighbouring bits are one."""
+    found: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, Branch):
+            arms = [(condition, _join_assignments(make, body), place) for condition, body, place in statement.arms]
+            found.append(Branch(statement.test, arms, statement.location))
+            continue
+        last = found[-1] if found else None
+        if isinstance(last, Assignment) and len(last.targets) == len(statement.targets) == 1:
+            (net, low, width), (other, start, more) = last.targets[0], statement.targets[0]
+            value = make.cat([last.value, statement.value])
+            if net is other and low + width == start and value.kind != "cat":
+                found[-1] = Assignment([(net, low, width + more)], value, last.location)
+                continue
+        found.append(statement)
+    return found
+
+
+def _join_outputs(model: ModuleModel) -> None:
+    """An instance's output that is only read to be a net, or a piece of one, drives it itself."""
+    model.items = live(model)
+    uses, _ = uses_of(model.items)
+    make = model.make
+    aliases: dict[Net, list[tuple[Wire, int]]] = {}
+    for wire in model.items:
+        if isinstance(wire, Wire):
+            for low, node in wire.pieces:
+                if node.kind == "net":
+                    aliases.setdefault(node.value, []).append((wire, low))
+    pins = {
+        id(node.value)
+        for item in model.items
+        if isinstance(item, Cell)
+        for node in item.inputs.values()
+        if node.kind == "net" and "__" in node.value.name
+    }
+    renamed: dict[Net, Node] = {}
+    taken: set[tuple[int, int]] = set()
+    for item in model.items:
+        if not isinstance(item, Cell):
+            continue
+        for port, targets in item.outputs.items():
+            net, low, width = targets[0]
+            if len(targets) != 1 or (low, width) != (0, net.width) or net.kind != "wire":
+                continue
+            found = [each for each in aliases.get(net, []) if (id(each[0]), each[1]) not in taken]
+            whole = [each for each in found if len(each[0].pieces) == 1 and id(each[0].net) not in pins]
+            if whole:
+                wire, low = min(whole, key=lambda each: each[0].net.kind != "output")
+            elif len(found) == 1 and uses[make.net(net)] == 1:
+                wire, low = found[0]
+            else:
+                continue
+            item.outputs[port] = [(wire.net, low, net.width)]
+            renamed[net] = make.slice(make.net(wire.net), low, net.width)
+            taken.add((id(wire), low))
+    for item in model.items:
+        if isinstance(item, Wire):
+            item.pieces = [(low, node) for low, node in item.pieces if (id(item), low) not in taken]
+    model.items = [item for item in model.items if not isinstance(item, Wire) or item.pieces]
+    substitution = Substitution(make, lambda node: renamed.get(node.value) if node.kind == "net" else None)
+    for item in model.items:
+        substitution.item(item)
+
+
+def _chosen(model: ModuleModel) -> dict[Net, Wire]:
+    """Wires that go in this round: none that depends on itself, by whatever way."""
+    uses, parents = uses_of(model.items)
+    slices: dict[Node, list[Node]] = {}
+    for node in uses:
+        if node.kind == "slice":
+            slices.setdefault(node.args[0], []).append(node)
+    text = Text({})
+    lengths: dict[Node, int] = {}
+    candidates: dict[Net, Wire] = {}
+    for wire in model.items:
+        if not isinstance(wire, Wire) or wire.net.kind == "output" or not _is_whole(wire):
+            continue
+        node = model.make.net(wire.net)
+        if _goes(
+            model.make, wire, node, uses, parents, slices.get(node, []), lambda each: _length(text, each, lengths)
+        ):
+            candidates[wire.net] = wire
+    return _without_circles(candidates)
+
+
+def _is_whole(wire: Wire) -> bool:
+    """Whether an instance drives no piece of it."""
+    return sum(node.width for _, node in wire.pieces) == wire.net.width
+
+
+def _length(text: Text, node: Node, lengths: dict[Node, int]) -> int:
+    if node not in lengths:
+        lengths[node] = len(text.flat(node)) if _size(node, 60) < 60 else 1000
+    return lengths[node]
+
+
+def _size(node: Node, limit: int) -> int:
+    """Nodes of an expression, counted up to a limit."""
+    count, stack = 0, [node]
+    while stack and count < limit:
+        count += 1
+        stack.extend(stack.pop().args)
+    return count
+
+
+def _goes(
+    make: Expressions, wire: Wire, node: Node, uses, parents, slices: list[Node], length: Callable[[Node], int]
+) -> bool:
+    count = uses[node]
+    if len(wire.pieces) == 1:
+        driver = wire.pieces[0][1]
+        if not wire.net.name or driver.kind == "net" or (driver.kind == "const" and not wire.net.states):
+            return True
+        if driver.kind == "slice" and driver.args[0].kind == "net" and driver.args[0].width >= WIDE:
+            return False
+        if driver.kind == "slice" and driver.args[0].kind == "net" and parents.get(node, set()) <= {"slice"}:
+            return count == 1 or bool(parents.get(node)) and parents[node] <= {"slice"}
+        if driver.kind == "case":
+            return False
+        if count == 1 and not parents.get(node, set()) & {"slice", "index0"}:
+            return length(driver) <= SHORT
+        if count == 1:
+            return driver.kind == "cat" and uses[slices[0]] == 1 if slices else False
+        return False
+    if count == 1 and not slices:
+        return (
+            all(piece.kind in LEAVES for _, piece in wire.pieces)
+            or length(make.cat(p for _, p in wire.pieces)) <= SHORT
+        )
+    if not slices or parents.get(node) != {"slice"} or count != len(slices):
+        return False
+    for part in slices:
+        inside = [
+            piece for low, piece in wire.pieces if low < part.value + part.width and part.value < low + piece.width
+        ]
+        cheap = all(piece.kind in ("net", "slice", "const") for piece in inside)
+        if not cheap and (uses[part] > 1 or len(inside) > 1 or length(inside[0]) > SHORT):
+            return False
+        if not cheap and inside[0].width != part.width and inside[0].kind != "cat":
+            return False
+    return True
+
+
+def _without_circles(candidates: dict[Net, Wire]) -> dict[Net, Wire]:
+    """The candidates but for those that are on a circle of candidates."""
+    state: dict[Net, int] = {}
+    bad: set[Net] = set()
+    reads = {net: list(_nets(wire)) for net, wire in candidates.items()}
+
+    def visit(net: Net, path: list[Net]) -> None:
+        state[net] = 1
+        path.append(net)
+        for other in reads[net]:
+            if other not in reads or other in bad:
+                continue
+            if state.get(other) == 1:
+                bad.add(other)
+            elif other not in state:
+                visit(other, path)
+        path.pop()
+        state[net] = 2
+
+    for net in candidates:
+        if net not in state:
+            visit(net, [])
+    return {net: wire for net, wire in candidates.items() if net not in bad}
+
+
+def _nets(wire: Wire) -> Iterator[Net]:
+    stack, seen = [node for _, node in wire.pieces], set()
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            if node.kind == "net":
+                yield node.value
+            stack.extend(node.args)

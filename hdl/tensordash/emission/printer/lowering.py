@@ -1,0 +1,423 @@
+"""Amaranth's values and statements as expressions of vectors: every width explicit, every choice a value."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth.hdl import ClockSignal, Const, ResetSignal, Shape, Signal, Value
+from amaranth.hdl._ast import Assign, Concat, Format, Operator, Part, Slice, Switch, SwitchValue
+
+from .expression import Expressions, Net, Node
+
+__all__ = ["Assignment", "Branch", "Lowering", "Statement"]
+
+
+@dataclass(eq=False)
+class Assignment:
+    """A register's next value, or that of some of its bits: ``(net, lowest bit, width)`` of each target, lowest first."""
+
+    targets: list[tuple[Net, int, int]]
+    value: Node
+    location: tuple[str, int] | None
+
+
+@dataclass(eq=False)
+class Branch:
+    """Statements under conditions.
+
+    Without a `test`, `arms` have a condition each, and the first that holds counts; a condition of None always holds.
+    With one, they have the values of it, each value in one arm, and None is for all others.
+    """
+
+    test: Node | None
+    arms: list[tuple[Any, list["Statement"], tuple[str, int] | None]]
+    location: tuple[str, int] | None
+
+
+Statement = Assignment | Branch
+
+
+class Lowering:
+    """Turns values and statements of one module into expressions.
+
+    Parameters
+    ----------
+    expressions : Expressions
+        Makes them.
+    """
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.make = expressions
+        self.nets: dict[int, Net] = {}
+        self.signals: list[Signal] = []
+        self.clock = Net("clk", 1, "input")
+        self.reset = Net("rst", 1, "input")
+        self._lowered: dict[tuple[int, int], Node] = {}
+        self._kept: list[Value] = []  # so that no other value gets the identity of one that was lowered
+        self._uses: dict[int, int] = {}
+
+    def net(self, signal: Signal) -> Net:
+        """The net of a signal."""
+        if id(signal) not in self.nets:
+            made = Net(
+                signal.name, len(signal), init=signal.init, resets=not signal.reset_less, location=signal.src_loc
+            )
+            made.init &= (1 << made.width) - 1
+            form = signal._format
+            if isinstance(form, Format.Struct):
+                made.fields = list(_fields(form))
+            elif isinstance(form, Format.Enum) and form._variants:
+                made.states = {value: _upper(name) for value, name in form._variants.items()}
+            elif signal.decoder is not None:
+                made.states = {
+                    value: _upper(signal.decoder(value).rpartition("/")[0])
+                    for value in range(1 << made.width)
+                    if _known(signal.decoder, value)
+                }
+            self.nets[id(signal)] = made
+            self.signals.append(signal)
+        return self.nets[id(signal)]
+
+    def count_uses(self, value: Value) -> None:
+        """Remember how often each operator is part of something: one that several share is kept at its own width."""
+        self._uses[id(value)] = self._uses.get(id(value), 0) + 1
+        self._kept.append(value)
+        if self._uses[id(value)] == 1:
+            for inner in _operands(value):
+                self.count_uses(inner)
+
+    # Values
+
+    def bits(self, value: Value, width: int | None = None) -> Node:
+        """A value, cut or extended to a width as Amaranth does in an assignment."""
+        width = len(value) if width is None else width
+        key = id(value), width
+        if key not in self._lowered:
+            outer, self.make.location = self.make.location, value.src_loc or self.make.location
+            self._lowered[key] = self._bits(value, width)
+            self._kept.append(value)
+            self.make.location = outer
+        return self._lowered[key]
+
+    def _bits(self, value: Value, width: int) -> Node:
+        make, shape = self.make, value.shape()
+        if isinstance(value, Const):
+            return make.const(value.value, width)
+        if isinstance(value, Signal):
+            return make.resize(make.net(self.net(value)), width, shape.signed)
+        if isinstance(value, ClockSignal | ResetSignal):
+            return make.resize(make.net(self.clock if isinstance(value, ClockSignal) else self.reset), width, False)
+        if isinstance(value, Slice):
+            if isinstance(value.value, Operator) and self._uses.get(id(value.value), 1) == 1:
+                inner = self.bits(value.value, value.stop)
+            else:
+                inner = self.bits(value.value)
+            return make.resize(make.slice(inner, value.start, value.stop - value.start), width, False)
+        if isinstance(value, Concat):
+            return make.resize(make.cat([self.bits(part) for part in value.parts]), width, False)
+        if isinstance(value, Part):
+            return make.resize(self._part(value), width, False)
+        if isinstance(value, SwitchValue):
+            if width != shape.width and self._uses.get(id(value), 1) > 1:
+                return make.resize(self.bits(value), width, shape.signed)
+            return self._choice(value, width)
+        if isinstance(value, Operator):
+            if width != shape.width and self._uses.get(id(value), 1) > 1:
+                return make.resize(self.bits(value), width, shape.signed)
+            return self._operator(value, width, shape)
+        raise TypeError(f"a value without a form in Verilog: {value!r}")
+
+    def _part(self, value: Part) -> Node:
+        make, inner, offset = self.make, self.bits(value.value), self.bits(value.offset)
+        if value.stride == value.width and inner.width == value.width << offset.width and inner.kind == "net":
+            return make.index(inner, offset, value.width)
+        wide = make.cat([make.const(0, (value.stride - 1).bit_length()), offset])
+        if value.stride & (value.stride - 1):
+            bits = offset.width + value.stride.bit_length()
+            wide = make.multiply(make.resize(offset, bits, False), make.const(value.stride, bits))
+        extended = make.resize(inner, max(inner.width, value.width), False)
+        return make.slice(make.shift_right(extended, wide, False), 0, value.width)
+
+    def _choice(self, value: SwitchValue, width: int) -> Node:
+        arms = [(patterns, self.bits(arm, width)) for patterns, arm in value.cases]
+        return self._merged(value.test, arms, self.make.const(0, width))
+
+    def _operator(self, value: Operator, width: int, shape: Shape) -> Node:
+        make, kind = self.make, value.operator
+        operands = value.operands
+        a = operands[0]
+        if len(operands) == 1:
+            if kind in ("s", "u"):
+                inner = self.bits(a, min(width, len(a)))
+                return make.resize(inner, width, shape.signed)
+            if kind in ("b", "r|", "r&", "r^"):
+                return make.resize(make.reduce("r|" if kind == "b" else kind, self.bits(a)), width, False)
+            if kind == "-":
+                return make.subtract(make.const(0, width), self.bits(a, width))
+            if kind == "~":
+                inner_width = width if shape.signed else min(width, shape.width)
+                return make.resize(make.invert(self.bits(a, inner_width)), width, False)
+            if kind == "+":
+                return self.bits(a, width)
+        b = operands[-1]
+        if kind in ("&", "|", "^"):
+            inner_width = width if shape.signed else min(width, shape.width)
+            both = [self.bits(a, inner_width), self.bits(b, inner_width)]
+            return make.resize(make.bitwise(kind, both), width, False)
+        if kind == "+":
+            return make.add(self.bits(a, width), self.bits(b, width))
+        if kind == "-":
+            return make.subtract(self.bits(a, width), self.bits(b, width))
+        if kind == "*":
+            inner_width = min(width, shape.width)
+            product = make.multiply(self.bits(a, inner_width), self.bits(b, inner_width))
+            return make.resize(product, width, shape.signed)
+        if kind == "<<":
+            return make.shift_left(self.bits(a, width), self.bits(b))
+        if kind == ">>":
+            inner_width = max(width, len(a)) if shape.signed else len(a)
+            return make.resize(
+                make.shift_right(self.bits(a, inner_width), self.bits(b), shape.signed), width, shape.signed
+            )
+        if kind in ("//", "%") and isinstance(b, Const) and b.value > 0 and not a.shape().signed:
+            if b.value & (b.value - 1) == 0:
+                low = b.value.bit_length() - 1
+                whole = self.bits(a)
+                kept = make.slice(whole, min(low, len(a)), max(len(a) - low, 0))
+                return make.resize(kept if kind == "//" else make.slice(whole, 0, min(low, len(a))), width, False)
+        if kind in ("==", "!=", "<", "<=", ">", ">="):
+            unified = Shape._unify((a.shape(), b.shape()))
+            signed = "s" if unified.signed and kind not in ("==", "!=") else ""
+            both = [self.bits(a, unified.width), self.bits(b, unified.width)]
+            return make.resize(make.compare(signed + kind, *both), width, False)
+        raise TypeError(f"the operator {kind}, which has no form in Verilog here")
+
+    def condition(self, test: Value, patterns: Iterable[str | int]) -> Node:
+        """Whether a test is as one of some patterns."""
+        found = [self._matches(test, _as_text(pattern, len(test))) for pattern in patterns]
+        return self.make.bitwise("|", found) if found else self.make.const(0, 1)
+
+    def _matches(self, test: Value, pattern: str) -> Node:
+        make, node = self.make, self.bits(test)
+        if "-" not in pattern:
+            return make.compare("==", node, make.const(int(pattern or "0", 2), len(pattern)))
+        bits = [
+            make.slice(node, i, 1) if bit == "1" else make.invert(make.slice(node, i, 1))
+            for i, bit in enumerate(reversed(pattern))
+            if bit != "-"
+        ]
+        return make.bitwise("&", bits) if bits else make.const(1, 1)
+
+    def _merged(self, test: Value, arms: Sequence[tuple[tuple[str | int, ...] | None, Node]], fallback: Node) -> Node:
+        """The value of the first arm that matches."""
+        exact = _exact(test, [patterns for patterns, _ in arms])
+        if exact is None or len(test) == 1:
+            result = fallback
+            for patterns, value in reversed(arms):
+                result = value if patterns is None else self.make.choose(self.condition(test, patterns), value, result)
+            return result
+        default = next((value for values, (_, value) in zip(exact, arms, strict=True) if values is None), fallback)
+        pairs = [(values, value) for values, (_, value) in zip(exact, arms, strict=True) if values]
+        return self.make.select(self.bits(test), pairs, default)
+
+    # Statements
+
+    def assigned(self, statements: Iterable[Any]) -> Iterator[tuple[Net, int, int]]:
+        """Every target of combinational statements, with repetition."""
+        for statement in statements:
+            if isinstance(statement, Assign):
+                yield from self.targets(statement.lhs)
+            else:
+                for _, inner, _ in statement.cases:
+                    yield from self.assigned(inner)
+
+    def targets(self, value: Value) -> list[tuple[Net, int, int]]:
+        """What the left side of an assignment stands for: net, lowest bit and width of each part, lowest first."""
+        if isinstance(value, Signal):
+            return [(self.net(value), 0, len(value))] if len(value) else []
+        if isinstance(value, Operator) and value.operator in ("u", "s"):
+            return self.targets(value.operands[0])
+        if isinstance(value, Concat):
+            return [target for part in value.parts for target in self.targets(part)]
+        if isinstance(value, Slice):
+            found, at = [], 0
+            for net, low, width in self.targets(value.value):
+                start, stop = max(value.start, at), min(value.stop, at + width)
+                if start < stop:
+                    found.append((net, low + start - at, stop - start))
+                at += width
+            return found
+        raise TypeError(f"an assignment without a form in Verilog, to {value!r}")
+
+    def combinational(
+        self, statements: Iterable[Any], values: dict[tuple[int, int, int], Node], cuts: dict[int, list[int]]
+    ) -> None:
+        """Run statements on the values of the pieces of nets: (identity of the net, lowest bit, width)."""
+        for statement in statements:
+            self.make.location = statement.src_loc
+            if isinstance(statement, Assign):
+                value, at = self.bits(statement.rhs, len(statement.lhs)), 0
+                for net, low, width in self.targets(statement.lhs):
+                    for start, stop in _pieces(cuts[id(net)], low, low + width):
+                        values[id(net), start, stop - start] = self.make.slice(value, at + start - low, stop - start)
+                    at += width
+                continue
+            branches = []
+            for patterns, inner, _ in statement.cases:
+                branch = dict(values)
+                self.combinational(inner, branch, cuts)
+                branches.append((patterns, branch))
+            changed = dict.fromkeys(key for _, branch in branches for key in branch if branch[key] is not values[key])
+            self.make.location = statement.src_loc
+            before = {key: values[key] for key in changed}
+            for key in changed:
+                arms = [(patterns, branch[key]) for patterns, branch in branches]
+                values[key] = self._merged(statement.test, arms, before[key])
+
+    def synchronous(self, statements: Iterable[Any]) -> list[Statement]:
+        """Statements of registers, conditions and all."""
+        found: list[Statement] = []
+        for statement in statements:
+            self.make.location = statement.src_loc
+            if isinstance(statement, Assign):
+                found += self._assignments(statement)
+                continue
+            arms = [(patterns, self.synchronous(inner), place) for patterns, inner, place in statement.cases]
+            exact = _exact(statement.test, [patterns for patterns, _, _ in arms])
+            if exact is not None and len(statement.test) > 1:
+                pairs = list(zip(exact, arms, strict=True))
+                rest = next((body for values, (_, body, _) in pairs if values is None), None)
+                kept = [(values, body, place) for values, (_, body, place) in pairs if values and (body or rest)]
+                if rest:
+                    kept.append((None, rest, next(place for values, (_, _, place) in pairs if values is None)))
+                if kept:
+                    found.append(Branch(self.bits(statement.test), kept, statement.src_loc))
+                continue
+            tested: list[tuple[Any, list[Statement], Any]] = []
+            for patterns, body, place in arms:
+                condition = self.make.const(1, 1) if patterns is None else self.condition(statement.test, patterns)
+                if condition.is_zero:
+                    continue
+                tested.append((None if condition.is_ones else condition, body, place))
+                if condition.is_ones:
+                    break
+            while tested and not tested[-1][1]:
+                tested.pop()
+            if tested and tested[0][0] is None:
+                found += tested[0][1]
+            elif tested:
+                found.append(Branch(None, tested, statement.src_loc))
+        return _joined(found)
+
+    def _assignments(self, statement: Assign) -> Iterator[Assignment]:
+        if isinstance(statement.lhs, Part | SwitchValue):
+            raise TypeError(f"an assignment without a form in Verilog, to {statement.lhs!r}")
+        value, at = self.bits(statement.rhs, len(statement.lhs)), 0
+        targets = self.targets(statement.lhs)
+        split = value.kind in ("cat", "const", "net", "slice", "repeat")
+        if not split or len(targets) == 1:
+            if targets:
+                yield Assignment(targets, value, statement.src_loc)
+            return
+        for net, low, width in targets:
+            yield Assignment([(net, low, width)], self.make.slice(value, at, width), statement.src_loc)
+            at += width
+
+
+def _joined(statements: list[Statement]) -> list[Statement]:
+    """Statements in which what follows under the same condition stands below one ``if``."""
+    found: list[Statement] = []
+    for statement in statements:
+        last = found[-1] if found else None
+        if (
+            isinstance(statement, Branch)
+            and isinstance(last, Branch)
+            and statement.test is last.test is None
+            and len(statement.arms) == len(last.arms) == 1
+            and statement.arms[0][0] is last.arms[0][0]
+        ):
+            condition, body, place = last.arms[0]
+            found[-1] = Branch(None, [(condition, body + statement.arms[0][1], place)], last.location)
+        else:
+            found.append(statement)
+    return found
+
+
+def _as_text(pattern: str | int, width: int) -> str:
+    return pattern if isinstance(pattern, str) else format(pattern & ((1 << width) - 1), f"0{width}b")
+
+
+def _exact(test: Value, cases: Sequence[tuple[str | int, ...] | None]) -> list[tuple[int, ...] | None] | None:
+    """The values of each case, those of earlier ones left out; None if a case has bits that do not matter."""
+    if len(test) == 0:
+        return None
+    found: list[tuple[int, ...] | None] = []
+    taken: set[int] = set()
+    for patterns in cases:
+        if patterns is None:
+            found.append(None)
+            return found + [()] * (len(cases) - len(found))
+        texts = [_as_text(pattern, len(test)) for pattern in patterns]
+        if any("-" in text for text in texts):
+            return None
+        values = [int(text, 2) for text in texts]
+        found.append(tuple(value for value in dict.fromkeys(values) if value not in taken))
+        taken |= set(values)
+    return found
+
+
+def _pieces(cuts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int]]:
+    inside = [cut for cut in cuts if low <= cut <= high]
+    yield from zip(inside, inside[1:], strict=False)
+
+
+def _operands(value: Value) -> Iterable[Value]:
+    if isinstance(value, Operator):
+        return value.operands
+    if isinstance(value, Slice):
+        return (value.value,)
+    if isinstance(value, Concat):
+        return value.parts
+    if isinstance(value, Part):
+        return (value.value, value.offset)
+    if isinstance(value, SwitchValue):
+        return (value.test, *(arm for _, arm in value.cases))
+    return ()
+
+
+def _fields(form: Any, prefix: str = "") -> Iterator[tuple[str, int, int]]:
+    """Name, lowest bit and width of every field that is no structure itself."""
+    for name, inner in form._fields.items():
+        value = _value_of(inner)
+        if value is None:
+            continue
+        low, _ = _place(value)
+        if isinstance(inner, Format.Struct):
+            yield from ((deeper, low + at, width) for deeper, at, width in _fields(inner, f"{prefix}{name}_"))
+        elif len(value):
+            yield f"{prefix}{name}", low, len(value)
+
+
+def _value_of(form: Any) -> Value | None:
+    if isinstance(form, Format.Struct | Format.Array | Format.Enum):
+        return form._value
+    values = [chunk[0] for chunk in form._chunks if not isinstance(chunk, str)]
+    return values[0] if len(values) == 1 else None
+
+
+def _place(value: Value) -> tuple[int, int]:
+    """The lowest bit of a part within what it is a part of, directly."""
+    if isinstance(value, Operator) and value.operator in ("u", "s"):
+        return _place(value.operands[0])
+    return (value.start, len(value)) if isinstance(value, Slice) else (0, len(value))
+
+
+def _upper(name: str) -> str:
+    return name.upper()
+
+
+def _known(decoder: Any, value: int) -> bool:
+    try:
+        return isinstance(decoder(value), str)
+    except (KeyError, ValueError, IndexError):
+        return False

@@ -1,0 +1,244 @@
+"""Names: of expressions that several places share, of fields of structures, and of nets that would have the same."""
+
+import re
+from collections.abc import Callable, Iterable
+
+from ..keywords import KEYWORDS
+from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
+from .expression import COMPARISONS, Net, Node
+from .inlining import Substitution, driven, roots, uses_of
+from .source import variable
+from .text import Text
+
+__all__ = ["name_fields", "name_nets", "name_shared", "require_names"]
+
+WORTH = 45
+"""Characters that a name must save, over all its uses."""
+
+WORDS = {
+    "&": "all", "|": "any", "^": "differ", "+": "sum", "-": "difference", "*": "product", "<<": "shifted", "~": "not",
+    ">>": "shifted", "s>>": "shifted", "?:": "choice", "case": "choice", "cat": "joined", "neg": "negative",
+    "repeat": "mask", "index": "word", "slice": "part", "r|": "nonzero", "r&": "ones", "r^": "parity",
+}  # fmt: skip
+"""What an expression without a variable in the source is called, behind the name of what it is for."""
+
+
+def require_names(model: ModuleModel) -> None:
+    """Check that everything in a module has a name that Verilog can have.
+
+    Raises
+    ------
+    ValueError
+        For a name that is none, or a word of Verilog.
+    """
+    names = {net.name for item in model.items for net in driven(item)}
+    names |= {item.name for item in model.items if isinstance(item, Cell | Memory)}
+    for name in sorted(names):
+        if name in KEYWORDS:
+            raise ValueError(f"a signal or submodule {name}, which is a word of Verilog")
+        if not re.fullmatch(r"[A-Za-z_]\w*", name):
+            raise ValueError(f"a signal or submodule without a name ({name}): give it one")
+
+
+def name_nets(model: ModuleModel, taken: Iterable[str]) -> set[str]:
+    """Give every net and instance a name of its own: ports and instances first, then registers. Returns the names."""
+    used = set(taken) | {net.name for net in model.ports}
+    for item in model.items:
+        if isinstance(item, Cell | Memory):
+            item.name = free(item.name, used)
+    read = {node.value for node in uses_of(model.items)[0] if node.kind == "net"}
+    for item in model.items:
+        if isinstance(item, Cell):
+            for net in driven(item):
+                if net.kind == "wire" and net not in read and "unused" not in net.name:
+                    net.name += "_unused"
+    nets: dict[Net, int] = {}
+    for item in model.items:
+        rank = 0 if isinstance(item, Registers | Memory) else 1 if isinstance(item, Cell) else 2
+        for net in driven(item):
+            nets[net] = min(rank, nets.get(net, rank))
+    for net in sorted(nets, key=lambda each: nets[each]):
+        if net not in model.ports:
+            net.name = free(net.name, used)
+    return used
+
+
+def free(name: str, used: set[str]) -> str:
+    """A name that nothing has yet: the one asked for, or with a number behind; it is taken from now on."""
+    found, number = name, 2
+    while found in used or found in KEYWORDS:
+        found, number = f"{name}_{number}", number + 1
+    used.add(found)
+    return found
+
+
+def name_fields(model: ModuleModel, used: set[str]) -> None:
+    """Fields of structures that are read become wires with the field's name, beside what drives the structure."""
+    made: dict[tuple[Net, str], Net] = {}
+
+    def replaced(node: Node) -> Node | None:
+        if node.kind != "slice" or node.args[0].kind != "net" or not node.args[0].value.fields:
+            return None
+        net: Net = node.args[0].value
+        for name, low, width in net.fields:
+            if low <= node.value and node.value + node.width <= low + width:
+                if width == net.width:
+                    return None
+                key = net, name
+                if key not in made:
+                    made[key] = Net(free(f"{net.name}_{name}", used), width, location=None)
+                return model.make.slice(model.make.net(made[key]), node.value - low, node.width)
+        return None
+
+    substitution = Substitution(model.make, replaced)
+    for item in model.items:
+        substitution.item(item)
+    if not made:
+        return
+    wires = {net: Wire(net, [(0, _field(model, whole, name))], None) for (whole, name), net in made.items()}
+    at_begin = [wires[net] for (whole, _), net in made.items() if whole.kind == "input"]
+    items: list[Item] = [*at_begin]
+    for item in model.items:
+        items.append(item)
+        whole = set(driven(item))
+        items += [wires[net] for (of, _), net in made.items() if of in whole and wires[net] not in items]
+    model.items = items
+
+
+def _field(model: ModuleModel, net: Net, name: str) -> Node:
+    low, width = next((low, width) for field, low, width in net.fields if field == name)
+    return model.make.slice(model.make.net(net), low, width)
+
+
+def name_shared(model: ModuleModel, used: set[str]) -> dict[Node, Net]:
+    """Names for expressions that several places share, or of which only some bits are wanted; as wires before the first.
+
+    Returns what every such expression is called.
+    """
+    _narrow(model)
+    uses, parents = uses_of(model.items)
+    names: dict[Node, Net] = {}
+    for item in model.items:
+        if isinstance(item, Wire) and len(item.pieces) == 1:
+            node = item.pieces[0][1]
+            if node.args and node.kind != "slice" and uses[node] > 1:
+                names.setdefault(node, item.net)
+    text = Text(names)
+    lengths: dict[Node, int] = {}
+    items: list[Item] = []
+    for item in model.items:
+        own = item.net if isinstance(item, Wire) else None
+        for purpose, root in _purposes(item):
+            stack: list[tuple[Node, bool]] = [(root, False)]
+            while stack:
+                node, ready = stack.pop()
+                if node in lengths:
+                    continue
+                if not ready:
+                    stack.append((node, True))
+                    stack.extend((arg, False) for arg in reversed(node.args) if arg not in lengths)
+                    continue
+                lengths[node] = len(text.flat(node)) if node not in names else len(names[node].name)
+                if node in names or not node.args:
+                    continue
+                kinds = parents.get(node, set())
+                forced = bool(kinds & {"slice", "index0"}) or (node.kind == "case" and node is not root)
+                worth = (uses[node] - 1) * (lengths[node] - 12)
+                wired = node.kind == "slice" or (node.kind in ("cat", "repeat") and worth < 2 * WORTH)
+                if forced or (worth >= WORTH and not wired):
+                    if node is root and own is not None and len(item.pieces) == 1:
+                        names[node] = own
+                        continue
+                    net = Net(free(_name(node, purpose), used), node.width, location=None)
+                    names[node] = net
+                    lengths[node] = len(net.name)
+                    items.append(Wire(net, [(0, node)], None))
+        items.append(item)
+    model.items = items
+    return names
+
+
+def _purposes(item: Item) -> Iterable[tuple[str, Node]]:
+    if isinstance(item, Wire):
+        return [(item.net.name, node) for _, node in item.pieces]
+    if isinstance(item, Cell):
+        return [(f"{item.name}__{port}", node) for port, node in item.inputs.items()]
+    if isinstance(item, Memory):
+        return [(item.name, node) for node in roots(item)]
+    first = next(assignments(item.statements)).targets[0][0].name
+    return [(_target_of(item, node) or first, node) for node in roots(item)]
+
+
+def _target_of(item: Registers, node: Node) -> str:
+    return next((each.targets[0][0].name for each in assignments(item.statements) if each.value is node), "")
+
+
+def _name(node: Node, purpose: str) -> str:
+    """The variable that the source has for it, or what it is for and does."""
+    found = variable(node).strip("_")
+    if found and not re.fullmatch(r".", found):
+        return found
+    if node.kind in COMPARISONS and node.args[0].kind in ("net", "slice") and node.args[1].kind == "const":
+        base = re.sub(r"\W+", "_", Text({}).flat(node.args[0])).strip("_") if _named(node.args[0]) else ""
+        states = node.args[0].value.states if node.args[0].kind == "net" else {}
+        value = states.get(node.args[1].value, str(node.args[1].value)).lower()
+        word = {"==": "is", "!=": "is_not"}.get(node.kind)
+        if base and word:
+            return f"{base}_{word}_{'zero' if value == '0' else value}"
+    if node.kind in COMPARISONS:
+        return f"{purpose}_compared"
+    return f"{purpose}_{WORDS[node.kind]}"
+
+
+def _named(node: Node) -> bool:
+    return node.kind == "net" or node.args[0].kind == "net"
+
+
+def _narrow(model: ModuleModel) -> None:
+    """Expressions of which nobody wants the upper bits, without them."""
+    for _ in range(4):
+        uses, _ = uses_of(model.items)
+        wanted: dict[Node, int] = {}
+        counted: dict[Node, int] = {}
+        for node in uses:
+            if node.kind == "slice":
+                inner = node.args[0]
+                wanted[inner] = max(wanted.get(inner, 0), node.value + node.width)
+                counted[inner] = counted.get(inner, 0) + 1
+        less = {
+            node: bits
+            for node, bits in wanted.items()
+            if bits < node.width
+            and counted[node] == uses[node]
+            and node.kind in ("+", "-", "*", "<<", "?:", "&", "|", "^", "~")
+        }
+        if not less:
+            return
+        _rebuild(model, less)
+
+
+def _rebuild(model: ModuleModel, less: dict[Node, int]) -> None:
+    make = model.make
+
+    def replaced(node: Node) -> Node | None:
+        if node.kind == "slice" and node.args[0] in less:
+            inner = node.args[0]
+            narrow = _cut(make, inner, less[inner])
+            return make.slice(narrow, node.value, node.width) if narrow is not inner else None
+        return None
+
+    substitution = Substitution(make, replaced)
+    for item in model.items:
+        substitution.item(item)
+
+
+def _cut(make, node: Node, width: int) -> Node:
+    low: Callable[[Node], Node] = lambda each: make.slice(each, 0, width)  # noqa: E731
+    make.location = node.location
+    if node.kind == "?:":
+        return make.choose(node.args[0], *map(low, node.args[1:]))
+    if node.kind == "~":
+        return make.invert(low(node.args[0]))
+    if node.kind in ("&", "|", "^"):
+        return make.bitwise(node.kind, list(map(low, node.args)))
+    return make.slice(node, 0, width)

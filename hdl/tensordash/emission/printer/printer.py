@@ -1,0 +1,63 @@
+"""From a component's fragment to the text of its module."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from amaranth.hdl import Fragment, Value
+
+from .choices import without_enables
+from .collect import collect
+from .inlining import driven, inline
+from .naming import name_fields, name_nets, name_shared, require_names
+from .order import arrange
+from .page import Page
+
+__all__ = ["Printed", "print_module"]
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A module: its text, which of clk and rst it has, and its inputs and nets of which nobody reads all bits."""
+
+    text: str
+    clocked: frozenset[str]
+    partly_unused: tuple[str, ...]
+
+
+def print_module(
+    name: str, ports: Sequence[tuple[str, Value, bool]], fragment: Fragment, *, comment: str = "", enables: bool = True
+) -> Printed:
+    """Verilog-2005 of a module.
+
+    Parameters
+    ----------
+    name : str
+        Of the module.
+    ports : sequence of (str, Value, bool)
+        Name of each member, its signal, and whether it is an input.
+    fragment : Fragment
+        The component's, its signals named as they are called in this module.
+    comment : str
+        Stands above it.
+    enables : bool
+        Registers that keep what they have do so by an ``if``; otherwise they are assigned in every cycle.
+
+    Raises
+    ------
+    TypeError
+        For a clock domain other than sync, a submodule that is not placed, or what Verilog has no form for.
+    ValueError
+        For a signal or submodule without a name, or with one that is a word of Verilog.
+    """
+    model = collect(ports, fragment)
+    if not enables:
+        without_enables(model)
+    inline(model)
+    require_names(model)
+    states = {state for item in model.items for net in driven(item) for state in net.states.values()}
+    used = name_nets(model, {"clk", "rst", *states})
+    name_fields(model, used)
+    names = name_shared(model, used)
+    arrange(model, names)
+    page = Page(name, model, names)
+    return Printed(comment + page.module(), page.clocked, page.partly_unused())

@@ -1,0 +1,96 @@
+"""What the Python source says of a line: the variable that it gives a value to, and the comments above and beside it."""
+
+import ast
+import io
+import tokenize
+from functools import cache
+from pathlib import Path
+
+from .expression import Node
+
+__all__ = ["comment_above", "comment_beside", "variable"]
+
+METHODS = {"any": "r|", "bool": "r|", "all": "r&", "xor": "r^"}
+OPERATORS = {
+    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<",
+    ast.RShift: ">>", ast.Invert: "~", ast.USub: "neg",
+}  # fmt: skip
+
+
+@cache
+def _assignments(path: str) -> dict[int, list[tuple[str, ast.expr]]]:
+    """Of each line, the variables that its statement gives values to, with the values."""
+    found: dict[int, list[tuple[str, ast.expr]]] = {}
+    for node in ast.walk(ast.parse(_text(path))):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        pairs = [(target, value)]
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(target.elts, value.elts, strict=True))
+        named = [(each.id, of) for each, of in pairs if isinstance(each, ast.Name)]
+        for line in range(node.lineno, (node.end_lineno or node.lineno) + 1):
+            found.setdefault(line, []).extend(named)
+    return found
+
+
+@cache
+def _text(path: str) -> str:
+    return Path(path).read_text(encoding="utf-8")
+
+
+@cache
+def _comments(path: str) -> tuple[dict[int, str], dict[int, str]]:
+    """Comments on lines of their own and those behind code, by line."""
+    own: dict[int, str] = {}
+    behind: dict[int, str] = {}
+    for token in tokenize.generate_tokens(io.StringIO(_text(path)).readline):
+        if token.type == tokenize.COMMENT:
+            text = token.string.lstrip("# ").rstrip()
+            if not text.startswith(("noqa", "type:", "fmt:", "pragma")):
+                (own if not token.line[: token.start[1]].strip() else behind)[token.start[0]] = text
+    return own, behind
+
+
+def comment_above(location: tuple[str, int] | None) -> list[tuple[int, str]]:
+    """The lines of comment right above a line, with their numbers."""
+    if location is None:
+        return []
+    own, _ = _comments(location[0])
+    line, found = location[1] - 1, []
+    while line in own:
+        found.append((line, own[line]))
+        line -= 1
+    return found[::-1]
+
+
+def comment_beside(location: tuple[str, int] | None) -> str:
+    """The comment behind the code of a line."""
+    return "" if location is None else _comments(location[0])[1].get(location[1], "")
+
+
+def variable(node: Node) -> str:
+    """The variable that the source gives this expression to, if there is one."""
+    if node.location is None:
+        return ""
+    return next(
+        (name for name, value in _assignments(node.location[0]).get(node.location[1], []) if _makes(value, node)), ""
+    )
+
+
+def _makes(value: ast.expr, node: Node) -> bool:
+    """Whether a value in the source is made by the operator of an expression."""
+    if isinstance(value, ast.IfExp):
+        return _makes(value.body, node) or _makes(value.orelse, node)
+    if isinstance(value, ast.Compare):
+        return node.kind.removeprefix("s") in ("==", "!=", "<", "<=", ">", ">=", "r|", "~")
+    if isinstance(value, ast.BinOp | ast.UnaryOp):
+        kind = OPERATORS.get(type(value.op))
+        return kind == node.kind.removeprefix("s") or (kind == "+" and node.kind == "-")
+    if isinstance(value, ast.Call):
+        function = value.func
+        if isinstance(function, ast.Attribute):
+            return METHODS.get(function.attr, "") in (node.kind, *(("|",) if node.kind == "|" else ()))
+        name = function.id if isinstance(function, ast.Name) else ""
+        return {"Mux": "?:", "reduce": "|", "one_hot_mux": "|", "Cat": "cat"}.get(name) == node.kind
+    return False
