@@ -87,6 +87,9 @@ def read_aiger(path: Path) -> Registers:
             found["wire"][key] = int(number)
         elif kind in found:
             found[kind][key] = (places if kind == "input" else results)[int(number)]
+    named = set(found["input"].values())
+    # Undefined bits are inputs without a name; those of two views are different inputs.
+    found["input"] |= {(f"undefined in {path.stem}", place): place for place in places if place not in named}
     return Registers(
         inputs=found["input"],
         outputs=found["output"],

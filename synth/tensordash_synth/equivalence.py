@@ -19,11 +19,23 @@ from .mapping import Mapped
 from .run import Progress, Run, running
 from .yosys import ABC, SynthesisError, run_yosys
 
-__all__ = ["CLOCK", "RESET", "compare", "counterparts", "prove_equivalence", "same_logic", "views_of"]
+__all__ = [
+    "CLOCK",
+    "EDGES",
+    "PLAIN_SECONDS",
+    "RESET",
+    "SCREENING_VECTORS",
+    "Pairs",
+    "compare",
+    "counterparts",
+    "prove_equivalence",
+    "same_logic",
+    "views_of",
+]
 
 PLAIN_SECONDS, SECONDS = 45, 900
 VECTORS, SEED = 1 << 20, 0
-LOOKS = 1 << 10
+SCREENING_VECTORS = 1 << 10
 """Vectors that tell nets apart."""
 PLAIN = ["proc", "flatten", "opt_clean"]
 ELABORATED = "synth -flatten -noabc -booth -top {top}"
@@ -109,15 +121,15 @@ def compare(design: Hierarchy, name: str, mapped: Mapped, library: Liberty, fold
     boxes = design.black_boxes(name)
     netlist = _netlist(name, boxes, folder)
     plain = _rtl(name, boxes, PLAIN, "plain", folder)
-    how, pairs = "cec", _Pairs(plain, netlist, name)
+    how, pairs = "cec", Pairs(plain, netlist, name)
     verdict = pairs.proven(folder, PLAIN_SECONDS)
     if verdict is None:
         how = "cec, word level"
         elaborated = _rtl(name, boxes, [ELABORATED.format(top=name)], "elaborated", folder)
-        verdict = _Pairs(elaborated, netlist, name).proven(folder, SECONDS)
+        verdict = Pairs(elaborated, netlist, name).proven(folder, SECONDS)
         if verdict is None:
             raise SynthesisError(f"equivalence of {name}: ABC has no answer after {SECONDS} seconds")
-        verdict = verdict or _Pairs(plain, elaborated, name).tried() or _multipliers(name, boxes, folder)
+        verdict = verdict or Pairs(plain, elaborated, name).tried() or _multipliers(name, boxes, folder)
     return Equivalence(
         module=name,
         registers=len(netlist.registers),
@@ -195,9 +207,9 @@ def same_logic(one: str, other: str, name: str, folder: Path, boxes: Sequence[st
     """
     views = views_of(one, other, name, folder, boxes)
     try:
-        pairs = _Pairs(*views, name)
+        pairs = Pairs(*views, name)
         # Most of what differs does so at once.
-        verdict = pairs.tried(LOOKS) or pairs.proven(folder, PLAIN_SECONDS)
+        verdict = pairs.tried(SCREENING_VECTORS) or pairs.proven(folder, PLAIN_SECONDS)
     except SynthesisError:  # a register is gone, or became another
         return None
     return None if verdict is None else not verdict
@@ -214,11 +226,18 @@ def views_of(one: str, other: str, name: str, folder: Path, boxes: Sequence[str]
     return view("one", one), view("other", other)
 
 
-class _Pairs:
+class Pairs:
     """What must be equal in two views of a module whose registers correspond by name.
 
     A register of the first that the second has merged with another, or found constant, is what it was merged with. One
     that the second lacks is what a reset makes it, if that is proven to stay; if not, it may hold anything.
+
+    Attributes
+    ----------
+    nets : dict of Bit to (int, int)
+        Literals, in both views, of each net with the same name in both.
+    counterexample : array of uint64, (inputs, 1), or None
+        Inputs on which a pair differs, if random vectors found one.
     """
 
     def __init__(self, one: Registers, other: Registers, name: str) -> None:
@@ -255,6 +274,9 @@ class _Pairs:
         for state, value in constants.items():
             self.names.append(one.names[state][0])
             self.pairs.append((literal_of(first, one.registers[state]), value))
+        shared = one.nets.keys() & other.nets.keys()
+        self.nets = {bit: (literal_of(first, one.nets[bit]), literal_of(second, other.nets[bit])) for bit in shared}
+        self.counterexample: np.ndarray | None = None
 
     def proven(self, folder: Path, seconds: int) -> str | None:
         """Empty if all pairs are proven equal, the name of one that differs, None without an answer in time."""
@@ -277,15 +299,28 @@ class _Pairs:
             raise SynthesisError(f"ABC did not read what was written: {' '.join(words.split())[-300:]}")
         if "Networks are equivalent" in words:
             return ""
-        return (self.tried() or "an output or a register differs") if "NOT EQUIVALENT" in words else None
+        if "NOT EQUIVALENT" not in words:
+            return None
+        wrong = re.search(r"Disproved .*number (\d+)\)", words)
+        return self.tried() or ("{}[{}] differs".format(*self.names[int(wrong[1])]) if wrong else "a signal differs")
 
     def tried(self, vectors: int = VECTORS) -> str:
         """Empty if all pairs are equal on random vectors."""
         rng = np.random.default_rng(SEED)
         values = rng.integers(0, 1 << 64, (len(self._graph.inputs), vectors // 64), np.uint64)
-        one, other = (self._graph.simulate(values, [pair[i] for pair in self.pairs]) for i in (0, 1))
+        one, other = self.simulate(values, self.pairs)
         wrong = np.flatnonzero((one != other).any(axis=1))
-        return "{}[{}] differs".format(*self.names[wrong[0]]) if len(wrong) else ""
+        if not len(wrong):
+            return ""
+        word = np.flatnonzero(one[wrong[0]] != other[wrong[0]])[0]
+        bits = int(one[wrong[0], word] ^ other[wrong[0], word])
+        self.counterexample = values[:, [word]] >> np.uint64(bits.bit_length() - 1) & np.uint64(1)
+        return "{}[{}] differs".format(*self.names[wrong[0]])
+
+    def simulate(self, values: np.ndarray, pairs: Sequence[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Values of the first and of the second literal of each pair."""
+        one, other = (self._graph.simulate(values, [pair[i] for pair in pairs]) for i in (0, 1))
+        return one, other
 
 
 def counterparts(one: Registers, other: Registers) -> dict[int, int | None]:
@@ -341,7 +376,7 @@ def _seen(view: Registers, literals: Sequence[int], fixed: Mapping[int, int] | N
     graph = Graph()
     known = {literal: graph.input() for literal in [*view.inputs.values(), *view.registers]} | dict(fixed or {})
     graph.add(view, known)
-    values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), LOOKS // 64), np.uint64)
+    values = np.random.default_rng(SEED).integers(0, 1 << 64, (len(graph.inputs), SCREENING_VECTORS // 64), np.uint64)
     return graph.simulate(values, [literal_of(known, each) for each in literals])
 
 

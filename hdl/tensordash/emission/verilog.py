@@ -64,7 +64,7 @@ def render(
     if config.ring:
         tops += f" Inputs of {prefix}_tile: {_step_order(config)} of steps."
     files = {f"{prefix}.v": (wrapper, tops)}
-    files |= {f"{prefix}_{name}.v": (block, f"Top: {prefix}_{name}.") for name, block in _beside(config).items()}
+    files |= {f"{prefix}_{name}.v": (block, f"Top: {prefix}_{name}.") for name, block in companions(config).items()}
     libraries = {name: Library(prefix) for name in files}
     for name, (block, _) in files.items():
         libraries[name].module(block)
@@ -94,7 +94,7 @@ def render(
 def port_tables(config: TileConfig, prefix: str = "tensordash") -> str:
     """Markdown tables of the ports of all tops."""
     wrapper = AxiStreamTile(config)
-    tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, **_beside(config)}
+    tops = {"tile": wrapper.tile, "axi_stream_tile": wrapper, **companions(config)}
     return "\n".join(
         f"`{prefix}_{top}`\n\n"
         + port_table(top, ((name, *port.values()) for name, port in ports(block).items()), _step_order(config))
@@ -110,7 +110,7 @@ def _ports(config: TileConfig, top: str, block: Block) -> list[Port]:
     ]
 
 
-def _beside(config: TileConfig) -> dict[str, Block]:
+def companions(config: TileConfig) -> dict[str, Block]:
     """What goes with a tile, each in a file of its own, by name."""
     made: dict[str, Block] = {
         "transposer": Transposer(width=max(config.a_format.width, config.b_format.width), lanes=config.lanes)
@@ -189,7 +189,7 @@ def _description(config: TileConfig, prefix: str, wrapper: AxiStreamTile) -> dic
         },
         "modules": {
             f"{prefix}_{name}": ports(block)
-            for name, block in {"tile": tile, "axi_stream_tile": wrapper, **_beside(config)}.items()
+            for name, block in {"tile": tile, "axi_stream_tile": wrapper, **companions(config)}.items()
         },
     }
 

@@ -1,0 +1,266 @@
+"""Equivalence of the printed Verilog and Amaranth's RTLIL, module by module, for every input in every state."""
+
+import hashlib
+import re
+import tempfile
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tensordash import TileConfig
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.core.core import Core
+from tensordash.emission.library import Library
+from tensordash.emission.verilog import companions
+from tensordash.streams.axi_stream import AxiStreamTile
+
+from .aiger import read_aiger
+from .equivalence import EDGES, PLAIN_SECONDS, SCREENING_VECTORS, Pairs
+from .yosys import SynthesisError, run_yosys
+
+__all__ = ["PrintedModule", "library_of", "module_texts", "prove_module", "prove_printed"]
+
+PORT = re.compile(r"wire (?:width (\d+) )?(?:signed )?(input|output) \d+ +(?:signed )?(\S+)")
+MEMORIES = [
+    # Muxes and enables around a synchronous read become part of the memory, as they are in RTLIL.
+    "opt_expr -mux_undef",
+    "opt_dff",
+    "opt_clean",
+    "memory -nomap",
+    "opt_clean",
+]
+
+
+# Registers that take the same value under the same enable are one: undefined at power-up, they may be equal.
+MERGE_REGISTERS = ["opt_dff", "opt_merge", "opt_clean"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrintedModule:
+    """Whether one printed module is the hardware that Amaranth converted.
+
+    Parameters
+    ----------
+    name : str
+        The module.
+    proven : bool
+        Every output, input of a submodule or memory, and next state is the same.
+    difference : str
+        What differs, or why there is no proof; empty if proven.
+    seconds : float
+        Time of the proof.
+    """
+
+    name: str
+    proven: bool
+    difference: str
+    seconds: float
+
+
+def library_of(config: TileConfig | CoreConfig) -> Library:
+    """Every module of a configuration: what `generate` prints for it."""
+    library = Library()
+    if isinstance(config, CoreConfig):
+        library.module(Core(config))
+    else:
+        for block in (AxiStreamTile(config), *companions(config).values()):
+            library.module(block)
+    return library
+
+
+def module_texts(verilog: str) -> dict[str, str]:
+    """The text of each module of a Verilog file, by name."""
+    found = re.finditer(r"^module (\w+).*?^endmodule\n", verilog, re.MULTILINE | re.DOTALL)
+    return {module[1]: module[0] for module in found}
+
+
+def prove_printed(
+    library: Library,
+    verilog: str,
+    *,
+    modules: Collection[str] = (),
+    skip: Collection[str] = (),
+    jobs: int = 1,
+    seconds: int = PLAIN_SECONDS,
+    progress: Callable[[PrintedModule], None] = lambda module: None,
+) -> dict[str, PrintedModule]:
+    """Prove each printed module equal to its RTLIL; submodules are cut off.
+
+    Registers and instances correspond by name. From any state and for any inputs, both give the same outputs, the same
+    inputs of submodules and memories, and the same next state. Registers have no value at power-up.
+
+    Parameters
+    ----------
+    library : Library
+        The modules in RTLIL.
+    verilog : str
+        All of them, printed.
+    modules : collection of str
+        Names of those to prove; all if empty.
+    skip : collection of str
+        Digests of modules with a proof.
+    jobs : int
+        Proofs in parallel.
+    seconds : int
+        Time limit of a proof.
+    progress : callable
+        Takes each result.
+
+    Returns
+    -------
+    dict of str to PrintedModule
+        Results by digest of both texts.
+    """
+    printed = module_texts(verilog)
+    chosen = [name for name in library.texts if not modules or name in modules]
+    with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
+        pending = {}
+        for name in chosen:
+            boxes = {each: library.texts[each] for each in _submodules(library.texts[name], library)}
+            key = [name, library.texts[name], printed.get(name, ""), *(_interface(text) for text in boxes.values())]
+            digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
+            if digest not in skip:
+                folder = Path(scratch) / name
+                work = pool.submit(_prove, name, library.texts[name], printed.get(name), folder, boxes, seconds)
+                pending[work] = digest
+        results = {}
+        for work in as_completed(pending):
+            results[pending[work]] = work.result()
+            progress(work.result())
+        return results
+
+
+def _prove(
+    name: str, rtlil: str, verilog: str | None, folder: Path, boxes: dict[str, str], seconds: int
+) -> PrintedModule:
+    began = time.monotonic()
+    folder.mkdir()
+    try:
+        verdict = (
+            "the module is not printed"
+            if verilog is None
+            else prove_module(name, rtlil, verilog, folder, boxes=boxes, seconds=seconds)
+        )
+    except SynthesisError as error:
+        verdict = str(error)
+    proven, difference = verdict == "", "unproven: no answer in time" if verdict is None else verdict
+    return PrintedModule(name=name, proven=proven, difference=difference, seconds=time.monotonic() - began)
+
+
+def prove_module(
+    name: str, rtlil: str, verilog: str, folder: Path, *, boxes: dict[str, str], seconds: int = PLAIN_SECONDS
+) -> str | None:
+    """Prove a module equal in RTLIL and Verilog.
+
+    Parameters
+    ----------
+    name : str
+        The module.
+    rtlil, verilog : str
+        The module in both languages.
+    folder : Path
+        An existing, empty folder for temporary files.
+    boxes : dict of str to str
+        RTLIL of its submodules, by name.
+    seconds : int
+        Time limit.
+
+    Returns
+    -------
+    str or None
+        Empty if proven, what differs, or None without an answer in time.
+
+    Raises
+    ------
+    SynthesisError
+        If Yosys rejects a text, or a register of the Verilog is not in the RTLIL.
+    """
+    (folder / "edges.v").write_text(EDGES, encoding="utf-8")
+    (folder / "boxes.il").write_text("".join(map(_interface, boxes.values())), encoding="utf-8")
+    (folder / "rtlil.il").write_text(rtlil, encoding="utf-8")
+    (folder / "verilog.v").write_text("`default_nettype none\n" + verilog, encoding="utf-8")
+    passes = MEMORIES if "  memory " in rtlil else []
+    return (verdict := _compare(name, folder, list(boxes), passes, seconds)) and (
+        # Names may be gone after merging; the first verdict is then the better one.
+        verdict if _compare(name, folder, list(boxes), [*passes, *MERGE_REGISTERS], seconds) else ""
+    )
+
+
+def _compare(name: str, folder: Path, boxes: list[str], passes: list[str], seconds: int) -> str | None:
+    commands: list[str] = []
+    cells = " ".join(f"t:{each}" for each in ("$mem_v2", *boxes))
+    for label, read in (("rtlil", "read_rtlil rtlil.il"), ("verilog", "read_verilog verilog.v")):
+        commands += ["design -reset", read, "read_rtlil boxes.il", f"hierarchy -check -top {name}", "proc", "opt_clean"]
+        commands += ["check -assert"] if label == "verilog" else []
+        commands += [*passes, f"dump -o {label}.dump x:* a:init {cells}", f"expose -evert {cells}", "opt_clean"]
+        # Verilog extends operands to the width of the product.
+        commands += [
+            "wreduce t:$mul",
+            "techmap",
+            "simplemap",
+            "dffunmap",
+            "opt_clean",
+            "techmap -map edges.v",
+            "aigmap",
+        ]
+        # Whatever an undefined bit is, it must not matter.
+        commands += ["setundef -anyseq", "opt_clean", f"write_aiger -ascii -symbols -vmap {label}.map {label}.aag"]
+    run_yosys(commands, folder, name)
+    shapes = [set(_shape((folder / f"{label}.dump").read_text(encoding="utf-8"))) for label in ("rtlil", "verilog")]
+    if shapes[0] != shapes[1]:
+        one, other = (sorted(shapes[i] - shapes[1 - i]) for i in (0, 1))
+        return f"only in RTLIL: {', '.join(one) or '-'}; only in Verilog: {', '.join(other) or '-'}"
+    views = [read_aiger(folder / f"{label}.aag") for label in ("rtlil", "verilog")]
+    try:
+        pairs = Pairs(views[0], views[1], name)
+    except SynthesisError as error:  # an output or a register of one view only
+        return str(error)
+    verdict = pairs.tried(SCREENING_VECTORS) or pairs.proven(folder, seconds)
+    return verdict + _first_difference(pairs) if verdict and pairs.counterexample is not None else verdict
+
+
+def _submodules(rtlil: str, library: Library) -> list[str]:
+    return sorted(set(re.findall(r"^  cell \\(\w+) ", rtlil, re.MULTILINE)) & library.texts.keys())
+
+
+def _interface(rtlil: str) -> str:
+    """A module in RTLIL with nothing but its ports."""
+    head = re.search(r"^module \S+$", rtlil, re.MULTILINE)
+    assert head is not None
+    lines = [f"  {found[0]}" for found in PORT.finditer(rtlil)]
+    return "\n".join(["attribute \\blackbox 1", head[0], *lines, "end", ""])
+
+
+def _shape(dump: str) -> Iterator[str]:
+    """What both views must have: ports, submodules, initial values, and parameters of memories."""
+    cell = ""
+    for line in map(str.strip, dump.splitlines()):
+        if port := PORT.fullmatch(line):
+            yield f"{port[2]} {port[3][1:]} of {port[1] or 1} bits"
+        elif line.startswith("cell "):
+            kind, cell = line.split()[1:]
+            yield f"{kind.removeprefix(chr(92))} {cell[1:]}"
+        elif line.startswith("attribute \\init"):
+            yield f"initial value {line.split()[-1]}"
+        elif line.startswith("parameter ") and "RD_COLLISION_X_MASK" not in line:
+            # Yosys sets that mask where it proves that reads and writes never meet.
+            yield f"{cell[1:]} {line}"
+
+
+def _first_difference(pairs: Pairs) -> str:
+    """The named signal nearest to the inputs that differs on the counterexample, and its values."""
+    assert pairs.counterexample is not None
+    bits = list(pairs.nets)
+    one, other = pairs.simulate(pairs.counterexample, list(pairs.nets.values()))
+    wrong = np.flatnonzero((one & 1) != (other & 1))
+    if not len(wrong):
+        return ""
+    first, _ = bits[min(wrong, key=lambda i: pairs.nets[bits[i]][1])]
+    values = [
+        sum(int(view[i, 0] & 1) << bit for i, (name, bit) in enumerate(bits) if name == first) for view in (one, other)
+    ]
+    return f"; first difference: {first} is {values[0]:#x} in RTLIL, {values[1]:#x} in Verilog"
