@@ -2,9 +2,9 @@
 
     python bench/verilog.py [--json] [PRESET...]
 
-Counts are of all `.v` files of a preset, except `files`: the lines of each file. Presets: paper, recommended, core. A wire
-that is one bit range of a vector names a field, unless it is the pin of an instance (`instance__port`): neither
-single_use_wires nor field_ranges count it.
+Counts are of all `.v` files of a preset, except `files`: the lines of each file. A wire that is one bit range of a
+vector names a field, unless it is the pin of an instance (`instance__port`): neither single_use_wires nor field_ranges
+count it. Presets: paper, recommended, core.
 
 numbered_names: wires and registers called by a number (`_012_`, `name$3`)
 single_use_wires: wires that one expression uses and whose own expression, of at most 100 characters, could stand there

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from amaranth.back import rtlil
+from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.core import Core
-from tensordash.emission.library import Library
+from tensordash.emission.library import Library, members
 from tensordash.emission.verilog import companions
 from tensordash.streams.axi_stream import AxiStreamTile
 
@@ -22,9 +24,12 @@ from .aiger import read_aiger
 from .equivalence import EDGES, PLAIN_SECONDS, SCREENING_VECTORS, Pairs
 from .yosys import SynthesisError, run_yosys
 
-__all__ = ["PrintedModule", "library_of", "module_texts", "prove_module", "prove_printed"]
+__all__ = ["PrintedModule", "library_of", "module_texts", "prove_module", "prove_printed", "rtlil_of"]
 
 PORT = re.compile(r"wire (?:width (\d+) )?(?:signed )?(input|output) \d+ +(?:signed )?(\S+)")
+WIRE = re.compile(r"  wire .*?(\\\S+)")
+NAME = re.compile(r"\\\S+")
+CONTENTS = re.compile(r"^  cell \$meminit_v2 .*?^  end\n", re.MULTILINE | re.DOTALL)
 MEMORIES = [
     # Muxes and enables around a synchronous read become part of the memory, as they are in RTLIL.
     "opt_expr -mux_undef",
@@ -78,6 +83,42 @@ def module_texts(verilog: str) -> dict[str, str]:
     return {module[1]: module[0] for module in found}
 
 
+def rtlil_of(library: Library) -> dict[str, str]:
+    """Every module of a library as Amaranth converts it to RTLIL, with names that Verilog can have."""
+    texts = {}
+    for name, block in library.blocks.items():
+        ports = {
+            port: (value, PortDirection.Input if is_input else PortDirection.Output)
+            for port, value, is_input in members(block)
+        }
+        with library.fragment(block) as fragment:
+            texts[name] = _tidied(rtlil.convert(fragment, name=name, platform=library, ports=ports, emit_src=False))
+    return texts
+
+
+def _tidied(text: str) -> str:
+    """RTLIL without contents of memories, wires for fields of structures, attributes, and a reset that nobody reads."""
+    lines = [
+        line
+        for line in CONTENTS.sub("", text).splitlines()
+        if not line.lstrip().startswith("attribute ") and not re.match(r"connect \\\S*[.\[]", line)
+    ]
+    lines = [line for line in lines if not ((wire := WIRE.fullmatch(line)) and re.search(r"[.\[]", wire[1]))]
+    if not any("\\rst" in NAME.findall(line) for line in lines if not line.startswith("  wire ")):
+        lines = [line for line in lines if not ((wire := WIRE.fullmatch(line)) and wire[1] == "\\rst")]
+    found = dict.fromkeys(name for line in lines for name in NAME.findall(line))
+    taken, plain = set(found), {}
+    for name in found:
+        base, dollar, _ = name.rpartition("$")
+        if dollar and len(base) > 1:  # Amaranth numbered it.
+            number = 2
+            while (candidate := f"{base}_{number}") in taken:
+                number += 1
+            taken.add(candidate)
+            plain[name] = candidate
+    return NAME.sub(lambda found: plain.get(found[0], found[0]), "\n".join(lines) + "\n")
+
+
 def prove_printed(
     library: Library,
     verilog: str,
@@ -96,7 +137,7 @@ def prove_printed(
     Parameters
     ----------
     library : Library
-        The modules in RTLIL.
+        The modules.
     verilog : str
         All of them, printed.
     modules : collection of str
@@ -116,16 +157,17 @@ def prove_printed(
         Results by digest of both texts.
     """
     printed = module_texts(verilog)
-    chosen = [name for name in library.texts if not modules or name in modules]
+    rtlil = rtlil_of(library)
+    chosen = [name for name in rtlil if not modules or name in modules]
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor(jobs) as pool:
         pending = {}
         for name in chosen:
-            boxes = {each: library.texts[each] for each in _submodules(library.texts[name], library)}
-            key = [name, library.texts[name], printed.get(name, ""), *(_interface(text) for text in boxes.values())]
+            boxes = {each: rtlil[each] for each in _submodules(rtlil, name)}
+            key = [name, rtlil[name], printed.get(name, ""), *(_interface(text) for text in boxes.values())]
             digest = hashlib.sha256("\0".join(key).encode()).hexdigest()
             if digest not in skip:
                 folder = Path(scratch) / name
-                work = pool.submit(_prove, name, library.texts[name], printed.get(name), folder, boxes, seconds)
+                work = pool.submit(_prove, name, rtlil[name], printed.get(name), folder, boxes, seconds)
                 pending[work] = digest
         results = {}
         for work in as_completed(pending):
@@ -223,8 +265,8 @@ def _compare(name: str, folder: Path, boxes: list[str], passes: list[str], secon
     return verdict + _first_difference(pairs) if verdict and pairs.counterexample is not None else verdict
 
 
-def _submodules(rtlil: str, library: Library) -> list[str]:
-    return sorted(set(re.findall(r"^  cell \\(\w+) ", rtlil, re.MULTILINE)) & library.texts.keys())
+def _submodules(rtlil: dict[str, str], name: str) -> list[str]:
+    return sorted(set(re.findall(r"^  cell \\(\w+) ", rtlil[name], re.MULTILINE)) & rtlil.keys())
 
 
 def _interface(rtlil: str) -> str:

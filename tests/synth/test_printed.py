@@ -148,6 +148,6 @@ def test_modules_of_a_tile_are_proven():
     names = ["tensordash_multiplier", "tensordash_scheduler", "tensordash_control", "tensordash_tile"]
     assert all(each.proven for each in prove_printed(library, text, modules=names).values())
     multiplier = module_texts(text)["tensordash_multiplier"]
-    wrong = text.replace(multiplier, re.sub(r" \* ", " + ", multiplier))
+    wrong = text.replace(multiplier, re.sub(r" \*\s", " + ", multiplier))
     (found,) = prove_printed(library, wrong, modules=["tensordash_multiplier"]).values()
     assert "product[0] differs" in found.difference
