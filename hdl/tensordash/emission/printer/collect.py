@@ -1,4 +1,4 @@
-"""A component's module before it is text: nets and what drives them, registers, instances, in the order of the source."""
+"""A component's module before it is text: nets and their drivers, registers and instances, in the source's order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

@@ -88,8 +88,10 @@ def live(model: ModuleModel) -> list[Item]:
             read.add(id(node.value))
             for item in drivers.get(id(node.value), ()):
                 kept.add(id(item))
-                registers = isinstance(item, Registers)
-                stack.extend(_of_statements(_pruned(item.statements, {id(node.value)})) if registers else roots(item))
+                if isinstance(item, Registers):
+                    stack.extend(_of_statements(_pruned(item.statements, {id(node.value)})))
+                else:
+                    stack.extend(roots(item))
     result: list[Item] = []
     for item in model.items:
         if isinstance(item, Registers):
@@ -214,7 +216,7 @@ def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
     if kind == "neg":
         return make.subtract(make.const(0, node.width), args[0])
     assert kind in (">>", "s>>"), kind
-    return make.shift_right(*args, kind == "s>>")
+    return make.shift_right(args[0], args[1], signed=kind == "s>>")
 
 
 def inline(model: ModuleModel) -> None:
@@ -357,7 +359,7 @@ def _goes(
         if driver.kind == "slice" and driver.args[0].kind == "net" and driver.args[0].width >= WIDE:
             return False
         if driver.kind == "slice" and driver.args[0].kind == "net" and parents.get(node, set()) <= {"slice"}:
-            return count == 1 or bool(parents.get(node)) and parents[node] <= {"slice"}
+            return count == 1 or parents.get(node) == {"slice"}
         if driver.kind == "case":
             return False
         if count == 1 and not parents.get(node, set()) & {"slice", "index0"}:

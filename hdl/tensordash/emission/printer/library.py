@@ -1,4 +1,4 @@
-"""A library whose modules the printer writes. What users generate comes through Yosys until every test has the new text."""
+"""A library whose modules the printer writes; what users generate still comes through Yosys."""
 
 import warnings
 from collections.abc import Iterable, Iterator
@@ -71,7 +71,7 @@ class PrintingLibrary(Library):
 
     @contextmanager
     def fragment(self, block: Block) -> Iterator[Fragment]:
-        """A block elaborated, its members called as in its module: own ones by their port, an instance's by both names."""
+        """A block elaborated, its members called as in its module: own ones by their port, others `instance__port`."""
         fragment = Fragment.get(block, self)
         with self._named_wires(block, fragment):
             yield fragment

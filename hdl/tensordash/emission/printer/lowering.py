@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from amaranth.hdl import ClockSignal, Const, ResetSignal, Shape, Signal, Value
-from amaranth.hdl._ast import Assign, Concat, Format, Operator, Part, Slice, Switch, SwitchValue
+from amaranth.hdl._ast import Assign, Concat, Format, Operator, Part, Slice, SwitchValue
 
 from .expression import Expressions, Net, Node
 
@@ -14,7 +15,7 @@ __all__ = ["Assignment", "Branch", "Lowering", "Statement"]
 
 @dataclass(eq=False)
 class Assignment:
-    """A register's next value, or that of some of its bits: ``(net, lowest bit, width)`` of each target, lowest first."""
+    """The next value of registers' bits: ``(net, lowest bit, width)`` of each target, lowest first."""
 
     targets: list[tuple[Net, int, int]]
     value: Node
@@ -67,10 +68,10 @@ class Lowering:
             if isinstance(form, Format.Struct):
                 made.fields = list(_fields(form))
             elif isinstance(form, Format.Enum) and form._variants:
-                made.states = {value: _upper(name) for value, name in form._variants.items()}
+                made.states = {value: name.upper() for value, name in form._variants.items()}
             elif signal.decoder is not None:
                 made.states = {
-                    value: _upper(signal.decoder(value).rpartition("/")[0])
+                    value: signal.decoder(value).rpartition("/")[0].upper()
                     for value in range(1 << made.width)
                     if _known(signal.decoder, value)
                 }
@@ -179,12 +180,10 @@ class Lowering:
             return make.resize(
                 make.shift_right(self.bits(a, inner_width), self.bits(b), shape.signed), width, shape.signed
             )
-        if kind in ("//", "%") and isinstance(b, Const) and b.value > 0 and not a.shape().signed:
-            if b.value & (b.value - 1) == 0:
-                low = b.value.bit_length() - 1
-                whole = self.bits(a)
-                kept = make.slice(whole, min(low, len(a)), max(len(a) - low, 0))
-                return make.resize(kept if kind == "//" else make.slice(whole, 0, min(low, len(a))), width, False)
+        if kind in ("//", "%") and isinstance(b, Const) and _is_power(b.value) and not a.shape().signed:
+            low = min(b.value.bit_length() - 1, len(a))
+            start, bits = (low, len(a) - low) if kind == "//" else (0, low)
+            return make.resize(make.slice(self.bits(a), start, bits), width, False)
         if kind in ("==", "!=", "<", "<=", ">", ">="):
             unified = Shape._unify((a.shape(), b.shape()))
             signed = "s" if unified.signed and kind not in ("==", "!=") else ""
@@ -287,7 +286,9 @@ class Lowering:
             if exact is not None and len(statement.test) > 1:
                 pairs = list(zip(exact, arms, strict=True))
                 rest = next((body for values, (_, body, _) in pairs if values is None), None)
-                kept = [(values, body, place) for values, (_, body, place) in pairs if values and (body or rest)]
+                kept: list[tuple[Any, list[Statement], Any]] = [
+                    (values, body, place) for values, (_, body, place) in pairs if values and (body or rest)
+                ]
                 if rest:
                     kept.append((None, rest, next(place for values, (_, _, place) in pairs if values is None)))
                 if kept:
@@ -368,7 +369,7 @@ def _exact(test: Value, cases: Sequence[tuple[str | int, ...] | None]) -> list[t
 
 def _pieces(cuts: Sequence[int], low: int, high: int) -> Iterator[tuple[int, int]]:
     inside = [cut for cut in cuts if low <= cut <= high]
-    yield from zip(inside, inside[1:], strict=False)
+    yield from pairwise(inside)
 
 
 def _operands(value: Value) -> Iterable[Value]:
@@ -412,8 +413,9 @@ def _place(value: Value) -> tuple[int, int]:
     return (value.start, len(value)) if isinstance(value, Slice) else (0, len(value))
 
 
-def _upper(name: str) -> str:
-    return name.upper()
+def _is_power(value: int) -> bool:
+    """Whether a number is a power of two."""
+    return value > 0 and value.bit_count() == 1
 
 
 def _known(decoder: Any, value: int) -> bool:

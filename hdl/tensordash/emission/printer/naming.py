@@ -111,7 +111,7 @@ def _field(model: ModuleModel, net: Net, name: str) -> Node:
 
 
 def name_shared(model: ModuleModel, used: set[str]) -> dict[Node, Net]:
-    """Names for expressions that several places share, or of which only some bits are wanted; as wires before the first.
+    """Names for expressions that several places share, or of which only some bits are wanted: wires before the first.
 
     Returns what every such expression is called.
     """
@@ -146,7 +146,7 @@ def name_shared(model: ModuleModel, used: set[str]) -> dict[Node, Net]:
                 worth = (uses[node] - 1) * (lengths[node] - 12)
                 wired = node.kind == "slice" or (node.kind in ("cat", "repeat") and worth < 2 * WORTH)
                 if forced or (worth >= WORTH and not wired):
-                    if node is root and own is not None and len(item.pieces) == 1:
+                    if node is root and own is not None and isinstance(item, Wire) and len(item.pieces) == 1:
                         names[node] = own
                         continue
                     net = Net(free(_name(node, purpose), used), node.width, location=None)

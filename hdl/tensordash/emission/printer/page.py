@@ -1,4 +1,4 @@
-"""A module on the page: declarations beside what they belong to, statements in the order of the source, its comments."""
+"""A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
 
 from collections.abc import Iterator, Sequence
 
@@ -369,7 +369,7 @@ class Page:
         rows = []
         for port, text in connections.items():
             rows.append("\n".join(_connection(port, text)))
-        self.lines += ",\n".join(rows).split("\n") + ["  );"]
+        self.lines += [*",\n".join(rows).split("\n"), "  );"]
 
     def _memory(self, item: Memory) -> None:
         name, flat = item.name, self.text.flat

@@ -1,4 +1,4 @@
-"""What the Python source says of a line: the variable that it gives a value to, and the comments above and beside it."""
+"""What the Python source says of a line: the variable that it assigns, and the comments above and beside it."""
 
 import ast
 import io

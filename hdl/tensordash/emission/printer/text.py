@@ -52,7 +52,7 @@ class Text:
     def lines(
         self, head: str, node: Node, tail: str, indent: int, states: Mapping[int, str] = {}, *, defines: bool = False
     ) -> list[str]:
-        """A statement with an expression in it, on lines that are short enough; `defines`: it gives the name its value."""
+        """A statement with an expression, on lines that are short enough; `defines`: it is the name's own value."""
         text = self._render(node, 0, root=defines, states=states)[0]
         return [" " * indent + line for line in broken(f"{head}{text}{tail}", LINE - indent)]
 
