@@ -313,8 +313,8 @@ class Page:
             if condition is None:
                 head = [f"{pad}{word.rstrip()}"]
             else:
-                head = self.text.lines(f"{word}if (", condition, ")", indent)
-            if block:
+                head = self.text.lines(f"{word}if (", condition, ") begin" if block else ")", indent)
+            if block and condition is None:
                 head[-1] += " begin"
             yield from head
             yield from inner
