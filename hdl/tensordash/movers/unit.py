@@ -1,7 +1,7 @@
 """What every unit of the core has in common: how it gets a descriptor, and says that it is done."""
 
-from amaranth.hdl import Cat, Module, Signal, Value
-from amaranth.lib import stream
+from amaranth.hdl import Cat, Module, Signal, Value, signed
+from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
 from ..configuration.descriptors import BITS, HEADER, Field, Operation
@@ -68,10 +68,8 @@ class DescriptorRegister:
         self._fields = {field.name: field for field in (*HEADER, *operation.fields)}
         self._payload = command.descriptor.payload
         # Words of their own where they are changed: simulators find it hard to drive a vector in pieces.
-        self._words = (
-            [Signal(WORD, name=f"descriptor_{k}", reset_less=True) for k in range(BITS // WORD)] if counts else []
-        )
-        self._bits: Value = Cat(self._words) if counts else Signal(BITS, name="descriptor", reset_less=True)
+        self._words = [self._part(k * WORD, WORD, f"descriptor_{k}") for k in range(BITS // WORD)] if counts else []
+        self._bits: Value = Cat(self._words) if counts else self._part(0, BITS, "descriptor")
         self._folded = folded
         self.present = Signal(name="present")
         beat = Signal(COMMAND_BEATS, init=1, name="descriptor_beat")
@@ -90,6 +88,15 @@ class DescriptorRegister:
             m.d.sync += self.present.eq(1)
         with m.If(command.done):
             m.d.sync += self.present.eq(0)
+
+    def _part(self, low: int, bits: int, name: str) -> Value:
+        """A register of some bits, which knows the fields in it."""
+        fields = {
+            each.name: data.Field(signed(each.width) if each.signed else each.width, each.low - low)
+            for each in self._fields.values()
+            if low <= each.low and each.low + each.width <= low + bits
+        }
+        return Signal(data.FlexibleLayout(bits, fields), name=name, reset_less=True).as_value()
 
     def __getitem__(self, name: str):
         """A field's value, signed if it is."""

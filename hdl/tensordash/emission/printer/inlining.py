@@ -10,7 +10,7 @@ from .text import Text
 
 __all__ = ["LEAVES", "SHORT", "driven", "inline", "roots", "uses_of"]
 
-SHORT = 90
+SHORT = 100
 """Characters of an expression that stands where it is read once; one that is longer keeps its name."""
 
 WIDE = 64
@@ -356,7 +356,7 @@ def _goes(
         driver = wire.pieces[0][1]
         if not wire.net.name or driver.kind == "net" or (driver.kind == "const" and not wire.net.states):
             return True
-        if driver.kind == "slice" and driver.args[0].kind == "net" and driver.args[0].width >= WIDE:
+        if driver.kind == "slice" and driver.args[0].kind == "net" and driver.args[0].width >= WIDE and "__" not in wire.net.name:
             return False
         if driver.kind == "slice" and driver.args[0].kind == "net" and parents.get(node, set()) <= {"slice"}:
             return count == 1 or parents.get(node) == {"slice"}

@@ -77,18 +77,22 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
     made: dict[tuple[Net, str], Net] = {}
 
     def replaced(node: Node) -> Node | None:
-        if node.kind != "slice" or node.args[0].kind != "net" or not node.args[0].value.fields:
+        inner = node.args[0] if node.kind == "slice" else node
+        if inner.kind != "net" or not inner.value.fields:
             return None
-        net: Net = node.args[0].value
-        for name, low, width in net.fields:
-            if low <= node.value and node.value + node.width <= low + width:
-                if width == net.width:
-                    return None
-                key = net, name
-                if key not in made:
-                    made[key] = Net(free(f"{net.name}_{name}", used), width, location=None)
-                return model.make.slice(model.make.net(made[key]), node.value - low, node.width)
-        return None
+        net: Net = inner.value
+        if node is inner and all(width < net.width for _, _, width in net.fields):
+            return None
+        found = [each for each in net.fields if _holds(each, node)]
+        if not found:
+            return None
+        name, low, width = min(found, key=lambda each: each[2])
+        key = net, name
+        if key not in made:
+            base = re.sub(r"_\d+$", "", net.name)  # a word of several: the field is of all
+            made[key] = Net(free(f"{base}_{name}", used), width, location=None)
+        start = node.value if node.kind == "slice" else 0
+        return model.make.slice(model.make.net(made[key]), start - low, node.width)
 
     substitution = Substitution(model.make, replaced)
     for item in model.items:
@@ -103,6 +107,13 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
         whole = set(driven(item))
         items += [wires[net] for (of, _), net in made.items() if of in whole and wires[net] not in items]
     model.items = items
+
+
+def _holds(field: tuple[str, int, int], node: Node) -> bool:
+    """Whether a slice is within a field."""
+    _, low, width = field
+    start = node.value if node.kind == "slice" else 0
+    return low <= start and start + node.width <= low + width
 
 
 def _field(model: ModuleModel, net: Net, name: str) -> Node:
