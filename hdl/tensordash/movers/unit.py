@@ -67,10 +67,10 @@ class DescriptorRegister:
     def __init__(self, m: Module, command, operation: Operation, *, counts: bool = False, folded: bool = False) -> None:
         self._fields = {field.name: field for field in (*HEADER, *operation.fields)}
         self._payload = command.descriptor.payload
+        self._folded = folded
         # Words of their own where they are changed: simulators find it hard to drive a vector in pieces.
         self._words = [self._part(k * WORD, WORD, f"descriptor_{k}") for k in range(BITS // WORD)] if counts else []
         self._bits: Value = Cat(self._words) if counts else self._part(0, BITS, "descriptor")
-        self._folded = folded
         self.present = Signal(name="present")
         beat = Signal(COMMAND_BEATS, init=1, name="descriptor_beat")
         m.d.comb += command.descriptor.ready.eq(~self.present)
@@ -94,7 +94,9 @@ class DescriptorRegister:
         fields = {
             each.name: data.Field(signed(each.width) if each.signed else each.width, each.low - low)
             for each in self._fields.values()
-            if low <= each.low and each.low + each.width <= low + bits
+            if low <= each.low
+            and each.low + each.width <= low + bits
+            and not (self._folded and FOLD <= each.low < FOLD + COMMAND_BITS)  # two fields in the same bits
         }
         return Signal(data.FlexibleLayout(bits, fields), name=name, reset_less=True).as_value()
 

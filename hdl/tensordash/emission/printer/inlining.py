@@ -356,7 +356,12 @@ def _goes(
         driver = wire.pieces[0][1]
         if not wire.net.name or driver.kind == "net" or (driver.kind == "const" and not wire.net.states):
             return True
-        if driver.kind == "slice" and driver.args[0].kind == "net" and driver.args[0].width >= WIDE and "__" not in wire.net.name:
+        if (
+            driver.kind == "slice"
+            and driver.args[0].kind == "net"
+            and driver.args[0].width >= WIDE
+            and "__" not in wire.net.name
+        ):
             return False
         if driver.kind == "slice" and driver.args[0].kind == "net" and parents.get(node, set()) <= {"slice"}:
             return count == 1 or parents.get(node) == {"slice"}

@@ -1,12 +1,13 @@
 """A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
 from .expression import Net, Node
 from .inlining import LEAVES, driven, roots
 from .lowering import Assignment, Branch, Statement
-from .source import comment_above, comment_beside
+from .source import comment_above, comment_beside, purpose_of
 from .text import LINE, Text, broken, constant, select
 
 __all__ = ["Page"]
@@ -170,6 +171,10 @@ class Page:
             location = item.statements[0].location
         found = []
         if location is not None:
+            line, purpose = purpose_of(location)
+            if purpose and (location[0], line) not in self.commented:
+                self.commented.add((location[0], line))
+                found += [f"  // {text}" for text in textwrap.wrap(purpose, LINE - 5, break_on_hyphens=False)]
             for line, text in comment_above(location):
                 if (location[0], line) not in self.commented:
                     self.commented.add((location[0], line))

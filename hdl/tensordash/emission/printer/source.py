@@ -6,10 +6,13 @@ import tokenize
 from functools import cache
 from pathlib import Path
 
+import amaranth
+
 from .expression import Node
 
-__all__ = ["comment_above", "comment_beside", "variable"]
+__all__ = ["comment_above", "comment_beside", "purpose_of", "variable"]
 
+AMARANTH = str(Path(amaranth.__file__).parent)
 METHODS = {"any": "r|", "bool": "r|", "all": "r&", "xor": "r^"}
 OPERATORS = {
     ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<",
@@ -62,6 +65,28 @@ def comment_above(location: tuple[str, int] | None) -> list[tuple[int, str]]:
         found.append((line, own[line]))
         line -= 1
     return found[::-1]
+
+
+@cache
+def _functions(path: str) -> list[tuple[int, int, str]]:
+    """First and last line of every function, with the first paragraph of its docstring; outer ones first."""
+    return [
+        (
+            node.lineno,
+            node.end_lineno or node.lineno,
+            " ".join((ast.get_docstring(node) or "").partition("\n\n")[0].split()),
+        )
+        for node in ast.walk(ast.parse(_text(path)))
+        if isinstance(node, ast.FunctionDef)
+    ]
+
+
+def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
+    """The first line of the function that a line is in, and what its docstring says it does."""
+    if location is None or location[0].startswith(AMARANTH):
+        return 0, ""
+    inside = [each for each in _functions(location[0]) if each[0] <= location[1] <= each[1]]
+    return (inside[-1][0], inside[-1][2]) if inside else (0, "")
 
 
 def comment_beside(location: tuple[str, int] | None) -> str:
