@@ -10,7 +10,7 @@ from .inlining import Substitution, driven, roots, uses_of
 from .source import variable
 from .text import Text
 
-__all__ = ["name_fields", "name_nets", "name_shared", "require_names"]
+__all__ = ["hoist_choices", "name_fields", "name_nets", "name_shared", "require_names"]
 
 WORTH = 45
 """Characters that a name must save, over all its uses."""
@@ -72,6 +72,33 @@ def free(name: str, used: set[str]) -> str:
     return found
 
 
+def hoist_choices(model: ModuleModel) -> None:
+    """Choices among many values, which are statements of their own, become wires."""
+    made: dict[Node, Net] = {}
+    items: list[Item] = []
+    for item in model.items:
+        for purpose, root in _purposes(item):
+            own = isinstance(item, Wire) and len(item.pieces) == 1
+            stack = list(root.args) if own else [root]
+            while stack:
+                node = stack.pop()
+                if node.kind == "case" and node not in made:
+                    made[node] = Net(_name(node, purpose), node.width)
+                    items.append(Wire(made[node], [(0, node)], None))
+                stack.extend(node.args)
+        items.append(item)
+    if not made:
+        return
+    for item in items:
+        keep = item.pieces[0][1] if isinstance(item, Wire) and item.net in made.values() else None
+        substitution = Substitution(
+            model.make,
+            lambda node, keep=keep: model.make.net(made[node]) if node in made and node is not keep else None,
+        )
+        substitution.item(item)
+    model.items = items
+
+
 def name_fields(model: ModuleModel, used: set[str]) -> None:
     """Fields of structures that are read become wires with the field's name, beside what drives the structure."""
     made: dict[tuple[Net, str], Net] = {}
@@ -97,6 +124,7 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
     substitution = Substitution(model.make, replaced)
     for item in model.items:
         substitution.item(item)
+    _assign_fields(model, used)
     if not made:
         return
     wires = {net: Wire(net, [(0, _field(model, whole, name))], None) for (whole, name), net in made.items()}
@@ -106,6 +134,31 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
         items.append(item)
         whole = set(driven(item))
         items += [wires[net] for (of, _), net in made.items() if of in whole and wires[net] not in items]
+    model.items = items
+
+
+def _assign_fields(model: ModuleModel, used: set[str]) -> None:
+    """Structures that are assigned in pieces get a wire for each field, and are made of these."""
+    items: list[Item] = []
+    for item in model.items:
+        if isinstance(item, Wire) and item.net.fields and len(item.pieces) > 1:
+            fields = sorted(item.net.fields, key=lambda each: each[1])
+            parts = [
+                [(at - low, node) for at, node in item.pieces if low <= at and at + node.width <= low + width]
+                for _, low, width in fields
+            ]
+            whole = sum(node.width for part in parts for _, node in part) == item.net.width
+            if whole and any(node.args and node.kind != "slice" for _, node in item.pieces):
+                pieces = []
+                for (name, low, width), part in zip(fields, parts, strict=True):
+                    node = part[0][1]
+                    if len(part) > 1 or (node.args and node.kind != "slice"):
+                        net = Net(free(f"{item.net.name}_{name}", used), width)
+                        items.append(Wire(net, part, item.location))
+                        node = model.make.net(net)
+                    pieces.append((low, node))
+                item.pieces = pieces
+        items.append(item)
     model.items = items
 
 

@@ -8,7 +8,7 @@ from amaranth.hdl import Fragment, Value
 from .choices import without_enables
 from .collect import collect
 from .inlining import driven, inline
-from .naming import name_fields, name_nets, name_shared, require_names
+from .naming import hoist_choices, name_fields, name_nets, name_shared, require_names
 from .order import arrange
 from .page import Page
 
@@ -52,6 +52,7 @@ def print_module(
     model = collect(ports, fragment)
     if not enables:
         without_enables(model)
+    hoist_choices(model)
     inline(model)
     require_names(model)
     states = {state for item in model.items for net in driven(item) for state in net.states.values()}

@@ -21,8 +21,8 @@ def constant(value: int, width: int) -> str:
     """A number as a literal."""
     if width == 1:
         return f"1'b{value}"
-    if value == (1 << width) - 1:
-        return f"{width}'b{value:b}" if width <= 4 else f"{{{width}{{1'b1}}}}"
+    if value == (1 << width) - 1 and width > 4:
+        return f"{{{width}{{1'b1}}}}"
     return f"{width}'d{value}" if value < 16 else f"{width}'h{value:x}"
 
 
