@@ -91,10 +91,11 @@ def hoist_choices(model: ModuleModel) -> None:
         return
     for item in items:
         keep = item.pieces[0][1] if isinstance(item, Wire) and item.net in made.values() else None
-        substitution = Substitution(
-            model.make,
-            lambda node, keep=keep: model.make.net(made[node]) if node in made and node is not keep else None,
-        )
+
+        def replaced(node: Node, keep: Node | None = keep) -> Node | None:
+            return model.make.net(made[node]) if node in made and node is not keep else None
+
+        substitution = Substitution(model.make, replaced)
         substitution.item(item)
     model.items = items
 
