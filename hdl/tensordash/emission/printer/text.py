@@ -127,17 +127,17 @@ class Text:
             return f" {kind}{mark}".join(terms)
         a, b = node.args
         states = a.value.states if a.kind == "net" else {}
-        left, right = self._in(a, UNARY, depth + 1), self._in(b, UNARY, depth + 1)
-        if b.kind == "const" and b.value in states:
-            right = states[b.value]
-        if kind in ("+", "-", "*"):
-            left = self._in(a, STRENGTH[kind], depth + (a.kind != kind))
         if kind[0] == "s":
             left = f"$signed({_flat(self._render(a, 0)[0])})"
-            if kind != "s>>":
-                right = f"$signed({_flat(self._render(b, 0)[0])})"
-            else:
-                return f"$unsigned({left} >>> {right})"
+            if kind == "s>>":
+                return f"$unsigned({left} >>> {self._in(b, UNARY, depth + 1)})"
+            right = f"$signed({_flat(self._render(b, 0)[0])})"
+        else:
+            chained = kind in ("+", "-", "*")
+            left = self._in(a, STRENGTH[kind] if chained else UNARY, depth + (not chained or a.kind != kind))
+            right = self._in(b, UNARY, depth + 1)
+            if b.kind == "const" and b.value in states:
+                right = states[b.value]
         return f"{left} {kind.removeprefix('s')}{mark}{right}"
 
     def _choice(self, node: Node, depth: int, states: Mapping[int, str]) -> str:
