@@ -1,8 +1,7 @@
 """Lint waivers for Verilator: what it says of this Verilog that is as it should be, signal by signal."""
 
 import re
-
-from .unused import partly_unused
+from collections.abc import Iterable, Mapping
 
 __all__ = ["waivers"]
 
@@ -94,7 +93,6 @@ FAMILY = re.compile(r"(_\d+)+(?=_|$)")
 """Numbers of signals of one kind."""
 
 OTHER = "Some of its bits are of no use in this configuration."
-EXPRESSION = "Part of an expression, which has no name in the source: some of its bits are not wanted."
 
 LOOPS = {
     "fused_accumulator": (
@@ -105,26 +103,25 @@ LOOPS = {
 """Of components that Verilator finds loops in: what it calls them, and why they are none."""
 
 
-def waivers(prefix: str, texts: dict[str, str]) -> str:
+def waivers(prefix: str, texts: Mapping[str, str], partly_unused: Mapping[str, Iterable[str]]) -> str:
     """A configuration file for Verilator, with no more than what the modules need.
 
     Parameters
     ----------
     prefix : str
         Of the file that holds several modules.
-    texts : dict of str to str
+    texts : mapping of str to str
         Verilog files by name, of a tile or of a core.
+    partly_unused : mapping of str to iterable of str
+        Of each file, the signals of which nobody reads all bits.
     """
     memories = f"{prefix}_memories.v" in texts
     lines = []
     for file, text in texts.items():
-        beside = "".join(other for name, other in texts.items() if name != file)
         reasons: dict[str, str] = {}
-        for name in partly_unused(text, beside):
+        for name in partly_unused.get(file, ()):
             family = FAMILY.sub("_*", name)
-            if re.fullmatch(r"_\d+_", name):
-                reasons[name] = EXPRESSION
-            elif name not in UNUSED and family in UNUSED:
+            if name not in UNUSED and family in UNUSED:
                 reasons[family] = UNUSED[family]
             else:
                 reasons[name] = UNUSED.get(name, OTHER)

@@ -115,7 +115,7 @@ class Load(Block):
         first = Signal()  # plain ones, if any
         stops = Signal()
         shift = self.beats.bit_length() - 1
-        with m.FSM(name="state"):
+        with m.FSM(name="load"):
             with m.State("WAIT"):
                 m.d.comb += walk.begin.eq(1)
                 m.d.sync += [beyond.eq(0), refused.eq(0), wrong.eq(0)]

@@ -145,7 +145,7 @@ class Store(Block):
         with m.If(self._sent & ~self._entry & (self._to_send != 0)):
             m.d.sync += self._to_send.eq(self._to_send - 1)
         shift = self.beats.bit_length() - 1
-        with m.FSM(name="state"):
+        with m.FSM(name="store"):
             with m.State("WAIT"):
                 m.d.comb += [walk.begin.eq(1), self._waits.eq(1)]
                 m.d.sync += [beyond.eq(0), refused.eq(0), self._memory_outside.eq(0)]
