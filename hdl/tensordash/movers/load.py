@@ -233,6 +233,7 @@ class Load(Block):
             inflate.offset.eq(offset),
             inflate.groups.eq(count),
         ]
+        impossible = units[-1] | (units == 0) | (units > most)
         with m.State("UNITS"):
             m.d.comb += [
                 reader.request.payload.beat.eq(Cat(memory[inflate.shift :], memory_outside)),
@@ -240,7 +241,7 @@ class Load(Block):
             ]
             with m.If(refused):
                 m.next = "DRAIN"
-            with m.Elif(units[-1] | (units == 0) | (units > most)):
+            with m.Elif(impossible):
                 m.d.sync += wrong.eq(1)
                 m.next = "DRAIN"
             with m.Else():

@@ -160,6 +160,8 @@ class Expressions:
                     flat[-2:] = [merged]
         if not flat:
             return self.const(0, 0)
+        if _is_whole(flat):
+            return flat[0].args[0]
         if len(flat) == 1:
             return flat[0]
         if len(flat) > 1 and all(piece is flat[0] for piece in flat):
@@ -170,7 +172,7 @@ class Expressions:
         if low.kind == high.kind == "const":
             return self.const(low.value | high.value << low.width, low.width + high.width)
         if low.kind == high.kind == "slice" and low.args == high.args and low.value + low.width == high.value:
-            return self.slice(low.args[0], low.value, low.width + high.width)
+            return None if _are_fields(low, high) else self.slice(low.args[0], low.value, low.width + high.width)
         return self._alongside(low, high)
 
     def _alongside(self, low: Node, high: Node) -> Node | None:
@@ -427,6 +429,25 @@ class Expressions:
         if place.kind == "const":
             return self.slice(x, place.value * width, width)
         return self._make("index", width, (x, place))
+
+
+def _are_fields(low: Node, high: Node) -> bool:
+    """Whether neighbouring slices are of different fields of a structure."""
+    inner = low.args[0]
+    if inner.kind != "net":
+        return False
+    starts = {at for _, at, _ in inner.value.fields}
+    return high.value in starts and (low.value + low.width) in {at + width for _, at, width in inner.value.fields}
+
+
+def _is_whole(parts: list[Node]) -> bool:
+    """Whether slices are all of a structure, in order."""
+    inner, at = parts[0].args[0] if parts[0].kind == "slice" else None, 0
+    for part in parts:
+        if inner is None or part.kind != "slice" or part.args[0] is not inner or part.value != at:
+            return False
+        at += part.width
+    return inner is not None and at == inner.width
 
 
 def _mirrored(kind: str, mirrored: dict[str, str]) -> str:

@@ -398,4 +398,3 @@ class Page:
             self.lines.append(f"    if ({flat(enable)})")
             self.lines.append(f"      {net.name} <= {name}[{flat(address)}];")
         self.lines.append("  end")
-

@@ -11,6 +11,7 @@ from .inlining import driven, inline
 from .naming import hoist_choices, name_fields, name_nets, name_shared, require_names
 from .order import arrange
 from .page import Page
+from .single_uses import drop_single_uses
 
 __all__ = ["Printed", "print_module"]
 
@@ -58,7 +59,7 @@ def print_module(
     states = {state for item in model.items for net in driven(item) for state in net.states.values()}
     used = name_nets(model, {"clk", "rst", *states})
     name_fields(model, used)
-    names = name_shared(model, used)
+    names = drop_single_uses(model, name_shared(model, used))
     arrange(model, names)
     page = Page(name, model, names)
     return Printed(comment + page.module(), page.clocked, page.partly_unused())
