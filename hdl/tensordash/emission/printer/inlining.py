@@ -225,6 +225,7 @@ def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
 def inline(model: ModuleModel) -> None:
     """Leave out wires that need no name, until none is left that could go."""
     _join_outputs(model)
+    _join_registers(model)
     for _ in range(8):
         model.items = live(model)
         chosen = _chosen(model)
@@ -311,6 +312,34 @@ def _join_outputs(model: ModuleModel) -> None:
     substitution = Substitution(make, lambda node: renamed.get(node.value) if node.kind == "net" else None)
     for item in model.items:
         substitution.item(item)
+
+
+def _join_registers(model: ModuleModel) -> None:
+    """An output that is a register and nothing else is that register."""
+    registers = {net for item in model.items if isinstance(item, Registers) for net in driven(item)}
+    outputs: dict[Net, Wire] = {}
+    for item in model.items:
+        if isinstance(item, Wire) and item.net.kind == "output" and len(item.pieces) == 1:
+            node = item.pieces[0][1]
+            if node.kind == "net" and node.width == item.net.width and node.value in registers - set(model.ports):
+                outputs.setdefault(node.value, item)
+    for source, item in outputs.items():
+        item.net.init, item.net.resets, item.net.states = source.init, source.resets, source.states or item.net.states
+        item.net.fields = item.net.fields or source.fields
+        item.net.location = source.location
+    gone = {id(item) for item in outputs.values()}
+    model.items = [item for item in model.items if id(item) not in gone]
+    substitution = Substitution(
+        model.make,
+        lambda node: model.make.net(outputs[node.value].net) if node.kind == "net" and node.value in outputs else None,
+    )
+    for item in model.items:
+        substitution.item(item)
+        if isinstance(item, Registers):
+            for each in assignments(item.statements):
+                each.targets[:] = [
+                    (outputs[net].net if net in outputs else net, low, width) for net, low, width in each.targets
+                ]
 
 
 def _chosen(model: ModuleModel) -> dict[Net, Wire]:
