@@ -183,13 +183,18 @@ class Expressions:
         if skip and low.args[0] is not high.args[0]:
             return None
         pairs = zip(low.args[skip:], high.args[skip:], strict=True)
-        merged = [self._merged(a, b) for a, b in pairs]
+        merged = [self._merged(a, b) or self._repeated(a, b) for a, b in pairs]
         if any(each is None for each in merged):
             return None
         args = [each for each in merged if each is not None]
         if low.kind == "~":
             return self.invert(args[0])
         return self.choose(low.args[0], *args) if skip else self.bitwise(low.kind, args)
+
+    def _repeated(self, low: Node, high: Node) -> Node | None:
+        """The same bit once more, or several times."""
+        bit, times = (low.args[0], low.value) if low.kind == "repeat" else (low, 1)
+        return self.repeat(bit, times + 1) if high is bit and bit.width == 1 else None
 
     def repeat(self, x: Node, count: int) -> Node:
         """An expression several times beside itself."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Fragment, Value
 
-from .choices import without_enables
+from .choices import with_enables, without_enables
 from .collect import collect
 from .inlining import driven, inline
 from .naming import hoist_choices, name_fields, name_nets, name_shared, require_names
@@ -55,6 +55,8 @@ def print_module(
         without_enables(model)
     hoist_choices(model)
     inline(model)
+    if enables:
+        with_enables(model)
     require_names(model)
     states = {state for item in model.items for net in driven(item) for state in net.states.values()}
     used = name_nets(model, {"clk", "rst", *states})
