@@ -1,7 +1,6 @@
 """Modules that several components share: equal arguments make equal hardware, and nothing passes by the ports."""
 
 import gc
-import re
 import subprocess
 import sys
 import warnings
