@@ -198,7 +198,7 @@ class PortHarness(Harness):
         self.lemma(to_send == 0, when=~records & ((state != UNITS) | (not config.compression)))
         if config.compression:
             ends = self.probe("store.entries_end", 1)
-            self.lemma(self.probe("store.all_read", 1), when=ends)
+            self.lemma(~(asks | comes | held), when=ends)
             self.lemma(state == UNITS, when=ends)
             self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.entry_asked", 1))
             # With these, what the proof `deflate` assumes.

@@ -16,7 +16,7 @@ from ..movers.unit import COMMAND_BEATS, COMMAND_BITS, CommandSignature
 from .command_queue import fetched_layout
 from .descriptor_check import MOST_TOKENS, DescriptorCheck
 
-__all__ = ["Sequencer"]
+__all__ = ["CODES", "Sequencer"]
 
 CODES = {
     unit: [each.code for each in OPERATIONS.values() if each.unit == ("multiply" if unit == "output" else unit)]

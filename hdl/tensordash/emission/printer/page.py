@@ -278,12 +278,12 @@ class Page:
         body = [line for statement in item.statements for line in self._statement(statement, 4)]
         resets = dict.fromkeys(net for each in assignments(item.statements) for net, _, _ in each.targets if net.resets)
         if resets:
-            body.append("    if (rst) begin" if len(resets) > 1 else "    if (rst)")
-            for net in resets:
-                value = net.states.get(net.init) or constant(net.init, net.width)
-                body.append(f"      {net.name} <= {value};")
-            if len(resets) > 1:
-                body.append("    end")
+            rows = [f"{net.name} <= {net.states.get(net.init) or constant(net.init, net.width)};" for net in resets]
+            body += (
+                [f"    if (rst) {rows[0]}"]
+                if len(rows) == 1
+                else ["    if (rst) begin", *(f"      {row}" for row in rows), "    end"]
+            )
         simple = len(item.statements) == 1 and not resets
         self.lines.append("  always @(posedge clk)" if simple else "  always @(posedge clk) begin")
         self.lines += body
