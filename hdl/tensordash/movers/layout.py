@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
