@@ -53,8 +53,26 @@ class Text:
         self, head: str, node: Node, tail: str, indent: int, states: Mapping[int, str] = {}, *, defines: bool = False
     ) -> list[str]:
         """A statement with an expression, on lines that are short enough; `defines`: it is the name's own value."""
-        text = self._render(node, 0, root=defines, states=states)[0]
+        text = self._signed_sum(node, defines) or self._render(node, 0, root=defines, states=states)[0]
         return [" " * indent + line for line in broken(f"{head}{text}{tail}", LINE - indent)]
+
+    def _signed_sum(self, node: Node, defines: bool) -> str:
+        """A sum of signed numbers, which the statement extends; empty if it is none."""
+        terms: list[tuple[str, Node]] = []
+        while node.kind in ("+", "-") and (defines or node not in self.names):
+            terms.append((node.kind, node.args[1]))
+            node, defines = node.args[0], False
+        terms.append(("", node))
+        numbers = [_number(term) for _, term in terms]
+        if all(extension != "sign" for _, extension in numbers) or any(term.kind == "const" for _, term in terms):
+            return ""
+        text = ""
+        for (sign, _), (number, extension) in zip(reversed(terms), reversed(numbers), strict=True):
+            inner = self._render(number, 2)[0]
+            if extension == "zero":
+                inner = f"{{1'b0, {inner}}}"
+            text += f" {sign}{chr(FILL)}" * bool(sign) + f"$signed({inner})"
+        return text
 
     def operand(self, node: Node) -> str:
         """An expression with its breaks marked."""
@@ -163,6 +181,23 @@ class Text:
             rows.append(f"{condition} ? " + (f"({chosen})" if bound == CHOICE else chosen))
         rows.append(self._render(default, depth + 1, states=states)[0])
         return f" :{mark}".join(rows)
+
+
+def _number(node: Node) -> tuple[Node, str]:
+    """What a number is without the bits that extend it, and which these are: its sign, or zeros."""
+    if node.kind != "cat" or len(node.args) != 2:
+        return node, ""
+    part, top = node.args
+    if top.kind == "const" and top.value == 0:
+        return part, "zero"
+    bit = top.args[0] if top.kind == "repeat" else top
+    low = part.value if part.kind == "slice" else 0
+    is_sign = bit.kind == "slice" and bit.args[0] is _whole(part) and bit.value == low + part.width - 1
+    return (part, "sign") if is_sign and bit.width == 1 else (node, "")
+
+
+def _whole(node: Node) -> Node:
+    return node.args[0] if node.kind == "slice" else node
 
 
 def _gathered(node: Node) -> list[Node | tuple[Node, int]]:
