@@ -4,6 +4,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 
 import pytest
 
@@ -135,6 +136,14 @@ def test_members_of_instances_say_whose_they_are():
         assert f".window(a_staging_{row}__window)" in tile
         assert re.search(rf"^  wire .*\ba_staging_{row}__window;$", tile, re.M)
         assert f".select(scheduler_{row}__select)" in tile
+
+
+def test_the_page_shows_what_is_printed():
+    page = (Path(__file__).parents[3] / "docs" / "verilog.md").read_text(encoding="utf-8")
+    text = cached_render(CONFIGS["paper"])["tensordash.v"]
+    shown = [line for block in re.findall(r"```verilog\n(.*?)```", page, re.S) for line in block.splitlines()]
+    assert len(shown) > 15
+    assert [line for line in shown if f"\n{line}\n" not in text] == []
 
 
 def test_waivers_are_for_signals(rendered):
