@@ -63,15 +63,11 @@ class Text:
             terms.append((node.kind, node.args[1]))
             node, defines = node.args[0], False
         terms.append(("", node))
-        numbers = [_number(term) for _, term in terms]
-        if all(extension != "sign" for _, extension in numbers) or any(term.kind == "const" for _, term in terms):
+        if any(term.kind == "const" for _, term in terms) or not any(_is_extended(term) for _, term in terms):
             return ""
         text = ""
-        for (sign, _), (number, extension) in zip(reversed(terms), reversed(numbers), strict=True):
-            inner = self._render(number, 2)[0]
-            if extension == "zero":
-                inner = f"{{1'b0, {inner}}}"
-            text += f" {sign}{chr(FILL)}" * bool(sign) + f"$signed({inner})"
+        for sign, term in reversed(terms):
+            text += f" {sign}{chr(FILL)}" * bool(sign) + f"$signed({self._render(term, 2)[0]})"
         return text
 
     def operand(self, node: Node) -> str:
@@ -183,17 +179,15 @@ class Text:
         return f" :{mark}".join(rows)
 
 
-def _number(node: Node) -> tuple[Node, str]:
-    """What a number is without the bits that extend it, and which these are: its sign, or zeros."""
+def _is_extended(node: Node) -> bool:
+    """Whether the upper bits of a number are its sign."""
     if node.kind != "cat" or len(node.args) != 2:
-        return node, ""
+        return False
     part, top = node.args
-    if top.kind == "const" and top.value == 0:
-        return part, "zero"
     bit = top.args[0] if top.kind == "repeat" else top
     low = part.value if part.kind == "slice" else 0
-    is_sign = bit.kind == "slice" and bit.args[0] is _whole(part) and bit.value == low + part.width - 1
-    return (part, "sign") if is_sign and bit.width == 1 else (node, "")
+    is_bit = bit.kind == "slice" and bit.width == 1
+    return is_bit and bit.args[0] is _whole(part) and bit.value == low + part.width - 1
 
 
 def _whole(node: Node) -> Node:
