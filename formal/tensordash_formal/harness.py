@@ -10,8 +10,7 @@ from amaranth.hdl import ClockSignal, Const, Elaboratable, Instance, Module, Res
 from amaranth.hdl._ir import PortDirection
 
 from tensordash.block import Block
-from tensordash.emission.library import Library, members, ports
-from tensordash.emission.printer.printer import Printed
+from tensordash.emission.verilog import Library, members
 
 __all__ = ["Anything", "Fault", "Harness", "Stand"]
 
@@ -57,12 +56,12 @@ class HollowLibrary(Library):
         super().__init__()
         self._kinds = kinds
 
-    def _printed(self, block: Block, name: str) -> Printed:
+    def _converted(self, block: Block, name: str) -> str:
         if type(block) not in self._kinds:
-            return super()._printed(block, name)
-        rows = [f"  {port['direction']} wire [{port['width'] - 1}:0] {each}" for each, port in ports(block).items()]
-        text = f"module {name}(\n" + ",\n".join(rows) + "\n);\nendmodule\n"
-        return Printed(text, frozenset({"clk", "rst"}), ())
+            return super()._converted(block, name)
+        m = Module()
+        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+        return _module(m, name, block)
 
 
 class Harness:

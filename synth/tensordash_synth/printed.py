@@ -16,7 +16,8 @@ from amaranth.hdl._ir import PortDirection  # the public converter takes it, but
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.core import Core
-from tensordash.emission.library import Library, members
+from tensordash.emission.library import members
+from tensordash.emission.printer.library import PrintingLibrary
 from tensordash.emission.verilog import companions
 from tensordash.streams.axi_stream import AxiStreamTile
 
@@ -66,9 +67,9 @@ class PrintedModule:
     seconds: float
 
 
-def library_of(config: TileConfig | CoreConfig) -> Library:
+def library_of(config: TileConfig | CoreConfig) -> PrintingLibrary:
     """Every module of a configuration: what `generate` prints for it."""
-    library = Library()
+    library = PrintingLibrary()
     if isinstance(config, CoreConfig):
         library.module(Core(config))
     else:
@@ -83,7 +84,7 @@ def module_texts(verilog: str) -> dict[str, str]:
     return {module[1]: module[0] for module in found}
 
 
-def rtlil_of(library: Library) -> dict[str, str]:
+def rtlil_of(library: PrintingLibrary) -> dict[str, str]:
     """Every module of a library as Amaranth converts it to RTLIL, with names that Verilog can have."""
     texts = {}
     for name, block in library.blocks.items():
@@ -120,7 +121,7 @@ def _tidied(text: str) -> str:
 
 
 def prove_printed(
-    library: Library,
+    library: PrintingLibrary,
     verilog: str,
     *,
     modules: Collection[str] = (),
@@ -136,7 +137,7 @@ def prove_printed(
 
     Parameters
     ----------
-    library : Library
+    library : PrintingLibrary
         The modules.
     verilog : str
         All of them, printed.
