@@ -3,13 +3,13 @@
     python bench/verilog.py [--json] [PRESET...]
 
 Counts are of all `.v` files of a preset, except `files`: the lines of each file. A wire that is one bit range of a
-vector names a field, unless it is the pin of an instance (`instance__port`): neither single_use_wires nor field_ranges
-count it. Presets: paper, recommended, core.
+vector names a field, unless it is the pin of an instance (`instance__port`) and the vector is none: neither
+single_use_wires nor field_ranges count it. Presets: paper, recommended, core.
 
 numbered_names: wires and registers called by a number (`_012_`, `name$3`)
 single_use_wires: wires that one expression uses and whose own expression, of at most 100 characters, could stand there
 state_numbers: comparisons of a state with a literal, and literals as labels of a case over it
-field_ranges: bit ranges of a descriptor
+field_ranges: bit ranges of a descriptor, of its words and of its beats; one of a field that has a name is none
 comment_percent: lines with a comment inside of module bodies, of all lines
 cpu_seconds: user and system time of `tensordash generate` in a process of its own
 """
@@ -44,8 +44,8 @@ STATE = r"\w*state\w*"
 COMPARED = re.compile(rf"\b{STATE}\s*[!=]==?\s*(?:{LITERAL})|(?:{LITERAL})\s*[!=]==?\s*{STATE}\b|[~!]\s*\|\s*{STATE}\b")
 CASE = re.compile(rf"\bcase[xz]?\s*\(\s*{STATE}\s*\)(.*?)\bendcase\b", re.DOTALL)
 LABEL = re.compile(rf"^\s*(?:{LITERAL})\s*(?:,[^:;]*)?:", re.MULTILINE)
-NAMED_FIELD = re.compile(r"\bwire\s+(?:\[[^\]]*\]\s*)?((?:(?!__)\w)+)\s*=\s*\w+\s*\[[^\]]*\];")
-FIELD = re.compile(r"\b\w*descriptor\w*\[\s*\d+\s*(?::\s*\d+\s*)?\]")
+RANGE = re.compile(r"\bwire\s+(?:\[[^\]]*\]\s*)?(\w+)\s*=\s*(\w+)\s*\[[^\]]*\];")
+FIELD = re.compile(r"\b(?:\w+_)?descriptor(?:_\d+|_payload)?\[\s*\d+\s*(?::\s*\d+\s*)?\]")
 
 
 def count(files: dict[str, str]) -> dict[str, Any]:
@@ -67,7 +67,7 @@ def count(files: dict[str, str]) -> dict[str, Any]:
         totals["single_use_wires"] += len(single_use_wires(code))
         totals["state_numbers"] += len(COMPARED.findall(code))
         totals["state_numbers"] += sum(len(LABEL.findall(case[1])) for case in CASE.finditer(code))
-        totals["field_ranges"] += len(FIELD.findall(NAMED_FIELD.sub("", statements(code))))
+        totals["field_ranges"] += len(FIELD.findall(RANGE.sub("", statements(code))))
     return {
         "lines": len(lines),
         "files": {name: len(text.splitlines()) for name, text in files.items()},
@@ -94,6 +94,15 @@ def statements(code: str) -> str:
     return re.sub(plain, "", code, flags=re.MULTILINE)
 
 
+def named_fields(code: str) -> set[str]:
+    """Wires that name one bit range of a vector; the pin of an instance only names a range of another pin of it."""
+    return {
+        name
+        for name, vector in RANGE.findall(code)
+        if "__" not in name or re.match(rf"{vector}_[a-z]", name) is not None
+    }
+
+
 def numbered_names(code: str) -> list[str]:
     """Wires and registers called by a number: `_012_` or `name$3`."""
     return [name for name in declared(code) if NUMBERED.fullmatch(name)]
@@ -106,7 +115,7 @@ def single_use_wires(code: str) -> list[str]:
     """
     uses = Counter(NAME.findall(statements(code)))
     sliced = set(re.findall(r"(\w+)\s*\[", code))
-    wires = {name for name, kind in declared(code).items() if kind == "wire"} - set(NAMED_FIELD.findall(code))
+    wires = {name for name, kind in declared(code).items() if kind == "wire"} - named_fields(code)
     found = []
     for assign in ASSIGN.finditer(code):
         name, expression = (assign[1], assign[2]) if assign[1] else (assign[3], assign[4])

@@ -54,9 +54,15 @@ def test_lines_of_all_files(bench):
     assert (found["lines"], found["files"], found["longest_line"]) == (3, {"one.v": 2, "other.v": 1}, 120)
 
 
-def test_a_preset_is_measured(bench):
-    """The place for the goals of `paper`, `recommended` and `core` as limits."""
-    files, seconds = bench.generate("paper")
-    assert {"tensordash.v", "tensordash_transposer.v"} <= files.keys()
-    assert seconds > 0
-    assert bench.count(files)["lines"] > 1000
+@pytest.mark.parametrize(
+    ("preset", "lines", "field_ranges"), [("paper", 2100, 0), ("recommended", 2350, 0), ("core", 9350, 21)]
+)
+def test_presets_read_well(bench, preset, lines, field_ranges):
+    files, seconds = bench.generate(preset)
+    assert "tensordash.v" in files
+    assert 0 < seconds < 10
+    found = bench.count(files)
+    assert found["lines"] <= lines
+    assert found["field_ranges"] <= field_ranges
+    assert [found[name] for name in ("numbered_names", "single_use_wires", "state_numbers")] == [0, 0, 0]
+    assert found["comment_percent"] >= 2.4

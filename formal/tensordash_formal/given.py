@@ -75,16 +75,16 @@ class GivenDescriptor:
         harness.lemma(harness.probe("present", 1) == self.whole)
         harness.lemma(self.whole, when=self.begun)
         harness.lemma(self.beat <= COMMAND_BEATS)
-        beat = harness.probe("descriptor_beat", COMMAND_BEATS)
+        beat = harness.probe("next_beat", COMMAND_BEATS)
         harness.lemma(beat == Mux(self.whole, 1, Const(1, COMMAND_BEATS) << self.beat[:2]))
 
     def follow_fields(self, harness: Harness) -> None:
         """What the unit keeps of it is what was given, and as it may be."""
-        mine = harness.probe("descriptor", len(self.bits))
         for k in range(COMMAND_BEATS):
             used = self.used() >> COMMAND_BITS * k & ((1 << COMMAND_BITS) - 1)
-            part = slice(COMMAND_BITS * k, COMMAND_BITS * (k + 1))
-            harness.lemma(((mine[part] ^ self.bits[part]) & used) == 0, when=self.beat > k)
+            if used:
+                mine = harness.probe(f"descriptor_{k}", COMMAND_BITS)
+                harness.lemma(((mine ^ self.bits.word_select(k, COMMAND_BITS)) & used) == 0, when=self.beat > k)
         for name, field in self._fields.items():
             if field.least:
                 harness.lemma(self[name] >= field.least, when=self.beat > field.low // COMMAND_BITS)

@@ -107,10 +107,11 @@ def _power_up(design: Hierarchy, netlists: Mapping[str, str], library: Liberty, 
 
 def _random_words(path: str, text: str, random: Random) -> Iterator[str]:
     """Assignments to all of a memory's registers, as they are declared."""
-    for bits, name, words in re.findall(r"reg (?:\[(\d+):0\] )?(\w+)(?: \[(\d+):0\])?[,;\n]", text):
+    for bits, names, words in re.findall(r"\breg (?:\[(\d+):0\] )?(\w+(?:, \w+)*)(?: \[0:(\d+)\])?[,;\n]", text):
         width = int(bits or 0) + 1
-        for place in [f"[{word}]" for word in range(int(words) + 1)] if words else [""]:
-            yield f"    {path}{name}{place} = {width}'h{random.getrandbits(width):x};"
+        for name in names.split(", "):
+            for place in [f"[{word}]" for word in range(int(words) + 1)] if words else [""]:
+                yield f"    {path}{name}{place} = {width}'h{random.getrandbits(width):x};"
 
 
 def _states(text: str) -> dict[str, str]:

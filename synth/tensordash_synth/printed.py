@@ -16,8 +16,7 @@ from amaranth.hdl._ir import PortDirection  # the public converter takes it, but
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.core.core import Core
-from tensordash.emission.library import members
-from tensordash.emission.printer.library import PrintingLibrary
+from tensordash.emission.library import Library, members
 from tensordash.emission.verilog import companions
 from tensordash.streams.axi_stream import AxiStreamTile
 
@@ -67,9 +66,9 @@ class PrintedModule:
     seconds: float
 
 
-def library_of(config: TileConfig | CoreConfig) -> PrintingLibrary:
+def library_of(config: TileConfig | CoreConfig) -> Library:
     """Every module of a configuration: what `generate` prints for it."""
-    library = PrintingLibrary()
+    library = Library()
     if isinstance(config, CoreConfig):
         library.module(Core(config))
     else:
@@ -84,7 +83,7 @@ def module_texts(verilog: str) -> dict[str, str]:
     return {module[1]: module[0] for module in found}
 
 
-def rtlil_of(library: PrintingLibrary) -> dict[str, str]:
+def rtlil_of(library: Library) -> dict[str, str]:
     """Every module of a library as Amaranth converts it to RTLIL, with names that Verilog can have."""
     texts = {}
     for name, block in library.blocks.items():
@@ -121,7 +120,7 @@ def _tidied(text: str) -> str:
 
 
 def prove_printed(
-    library: PrintingLibrary,
+    library: Library,
     verilog: str,
     *,
     modules: Collection[str] = (),
@@ -137,7 +136,7 @@ def prove_printed(
 
     Parameters
     ----------
-    library : PrintingLibrary
+    library : Library
         The modules.
     verilog : str
         All of them, printed.

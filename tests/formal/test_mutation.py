@@ -185,9 +185,9 @@ def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
 def test_a_unit_is_compared_in_the_states_that_it_can_come_to(bit, fate, tmp_path, monkeypatch):
     """A command queue's reader begins at whole descriptors, four beats: two bits of where it begins are always 0."""
     mutants = BitMutants(subject_of(SMALL_CORE, "command_queue"), 20, 1, tmp_path)
-    right = "axi_araddr = { beat[35:0], 4'h0 };"
+    right = "axi_araddr = {beat[35:0], 4'd0};"
     assert right in mutants.text
-    wrong = mutants.text.replace(right, f"axi_araddr = {{ beat[35:0] & ~(36'h1 << {bit}), 4'h0 }};")
+    wrong = mutants.text.replace(right, f"axi_araddr = {{beat[35:0] & ~(36'd1 << {bit}), 4'd0}};")
     mutant = next(each for each in mutants.mutants if "axi_reader" in each.module)
     monkeypatch.setattr(mutants, "verilog", lambda mutant: wrong if mutant else mutants.text)
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")

@@ -168,19 +168,20 @@ def test_what_is_proven_is_what_is_generated(tmp_path):
 
 
 def test_what_is_proven_of_a_core_is_what_is_generated():
-    """Before Yosys, whose names of temporaries depend on the whole. In the core itself stands have resets."""
+    """Except for the reset of deflate: it has none, but its stand-in in a store has one."""
     config = load_any_preset("core")
     generated, proven = Library(), PortHarness(config)._library
     generated.module(Core(config))
     whole = {"registers", "command_queue", "load", "store", "read_arbiter", "axi_writer", "axi_reader__32_beats"}
     for name in whole:
-        # Deflate has no reset, what stands for it in a store has.
-        text = re.sub(
-            r"(cell \\\S*deflate\S* [^\n]*\n(?:    [^\n]*\n)*?)    connect \\rst [^\n]*\n",
-            r"\1",
-            proven.texts[f"tensordash_{name}"],
-        )
-        assert text == generated.texts[f"tensordash_{name}"], name
+        assert _without_reset_of_deflate(proven.texts[f"tensordash_{name}"]) == _without_reset_of_deflate(
+            generated.texts[f"tensordash_{name}"]
+        ), name
+
+
+def _without_reset_of_deflate(text: str) -> str:
+    """A module on one line, without the reset of its instance of deflate."""
+    return re.sub(r"(tensordash_deflate\w* \w+ \( [^;]*?)\.rst\(rst\), ", r"\1", " ".join(text.split()))
 
 
 def test_the_full_suite_is_full():

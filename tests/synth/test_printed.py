@@ -8,7 +8,7 @@ from amaranth.lib.wiring import In, Out
 
 from tensordash import load_preset
 from tensordash.block import Block, placed
-from tensordash.emission.printer.library import PrintingLibrary
+from tensordash.emission.library import Library
 from tensordash.memory.memory import Memory
 from tensordash_synth.printed import library_of, module_texts, prove_printed
 
@@ -92,7 +92,7 @@ endmodule
 
 @pytest.fixture(scope="module")
 def library():
-    library = PrintingLibrary()
+    library = Library()
     library.module(Sums())
     library.module(Memory(words=4, bits=16))
     return library

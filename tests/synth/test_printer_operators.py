@@ -8,7 +8,7 @@ from amaranth.lib.data import StructLayout
 from amaranth.lib.wiring import In, Out
 
 from tensordash.block import Block
-from tensordash.emission.printer.library import PrintingLibrary
+from tensordash.emission.library import Library
 from tensordash_synth.printed import prove_printed
 
 MODULES = 5
@@ -118,7 +118,7 @@ def expression(draw, values, depth):
 @pytest.mark.parametrize(("enables", "seed"), [(True, 1), (False, 101)])
 def test_random_statements_are_proven(enables, seed):
     print(f"seed {seed}")
-    library = PrintingLibrary(enables=enables)
+    library = Library(enables=enables)
     for k in range(MODULES):
         library.module(Drawn(seed=seed + k))
     results = prove_printed(library, library.verilog(), jobs=2).values()

@@ -75,7 +75,7 @@ def _floating(harness: Harness, dut: ExactAccumulator, product_bits: int) -> Ter
         bits = Mux(active & finite, Mux(product.sign, ~size, size), 0)[:product_bits]
         sign = active & finite & product.sign
         parts.append([bits, sign])
-        harness.cut(f"shifted_{lane}_{len(product.shift) - 1}", bits)
+        harness.cut(f"term_{lane}", Cat(bits, sign))
         harness.cut(f"negative_{lane}", sign)
         positive.append(active & (product.nan | (product.infinite & ~product.sign)))
         negative.append(active & (product.nan | (product.infinite & product.sign)))
@@ -145,7 +145,7 @@ class Sums:
     def explain(self) -> None:
         """How the component's sum becomes its next, and what it gives out."""
         lemma = self.harness.lemma
-        counting = self._history(self.harness.probe("counting", 1))
+        counting = self._history(self.harness.probe("counted", len(self.dut.active)).any())
         when = self.harness.started
         for age in range(1, self.age + 1):
             when = when if age == 1 else self._late(when)

@@ -186,7 +186,7 @@ class PortHarness(Harness):
     def _store(self) -> None:
         """What a beat is made of stays: nothing comes in where it could change one."""
         store, config = self.dut.units["store"], self.config
-        state = self.probe("store.state_state", 3)
+        state = self.probe("store.store_state", 3)
         asks, comes, held = (self.probe(f"store.{name}", 1) for name in ("asks", "comes", "group_held"))
         to_send = self.probe("store.to_send", len(store._to_send))
         counts = COUNTS if config.compression else COUNTS - 1
@@ -198,7 +198,7 @@ class PortHarness(Harness):
         self.lemma(to_send == 0, when=~records & ((state != UNITS) | (not config.compression)))
         if config.compression:
             ends = self.probe("store.entries_end", 1)
-            self.lemma(self.probe("store.all_read", 1), when=ends)
+            self.lemma(~(asks | comes | held), when=ends)
             self.lemma(state == UNITS, when=ends)
             self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.entry_asked", 1))
             # With these, what the proof `deflate` assumes.

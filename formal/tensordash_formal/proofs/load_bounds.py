@@ -149,7 +149,7 @@ class Bounded(Harness):
         """What makes it inductive: its registers are those beside it."""
         dut, given, config = self.dut, self.given, self.config
         begun, first = given.begun, given["address"]
-        state = self.probe("state_state", 3)
+        state = self.probe("load_state", 3)
         reader = {name: self.probe(f"reader.{name}", width) for name, width in self._registers().items()}
         left, on_way = reader["left"], reader["on_way"]
         self.lemma(state <= UNITS)

@@ -99,7 +99,7 @@ class Bounded(Harness):
     def _follow(self) -> None:
         """What makes it inductive: its registers are those beside it."""
         dut, given = self.dut, self.given
-        state, begun = self.probe("state_state", 3), given.begun
+        state, begun = self.probe("store_state", 3), given.begun
         self.lemma(state <= COUNTS)
         given.follow(self)
         self.lemma(begun == (state != WAIT))

@@ -10,6 +10,7 @@ from tensordash.configuration.descriptors import OPERATIONS
 from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS
 from tensordash.core.multiply import Multiply
+from tensordash.movers.unit import COMMAND_BITS
 
 from ..given import GivenDescriptor, changed_word
 from ..harness import Fault, Harness
@@ -159,14 +160,14 @@ class Fed(Harness):
         dut, passes, depth = self.dut, self.passes, self.dut.depth
         begun, going = passes.begun, passes.begun & ~passes.ended
         passes.follow(self)
-        mine = self.probe("descriptor", len(passes.bits))
         names = ("steps", "a_streams", "b_streams", "a_base", "b_base")
         for name in names:
             field = passes._fields[name]
-            bits = mine[field.low : field.low + field.width]
-            self.lemma(bits == passes[name], when=passes.beat > field.low // 128)
+            beat, low = divmod(field.low, COMMAND_BITS)
+            bits = self.probe(f"descriptor_{beat}", COMMAND_BITS)[low : low + field.width]
+            self.lemma(bits == passes[name], when=passes.beat > beat)
             if field.least:
-                self.lemma(passes[name] >= field.least, when=passes.beat > field.low // 128)
+                self.lemma(passes[name] >= field.least, when=passes.beat > beat)
         self.lemma(self.probe("running", 1) == going)
         self.lemma(dut.command.done == (begun & passes.ended))
         self.lemma(passes.column < passes["a_streams"], when=going)

@@ -24,7 +24,7 @@ from tensordash.configuration.descriptors import OPERATIONS, UNITS
 from tensordash.configuration.preset import load_any_preset
 from tensordash.configuration.registers import ERRORS
 from tensordash.core.descriptor_check import DescriptorCheck
-from tensordash.core.sequencer import Sequencer
+from tensordash.core.sequencer import CODES, Sequencer
 from tensordash.memory.memory import Memory
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
@@ -338,12 +338,14 @@ class Told(Harness):
         self.lemma(Mux(refused_here, code == order.code, Cat(*found_code).any()), when=limited)
         self.lemma(self.ahead(limit) <= self.ahead(order.refused_at), when=order.refused)
         self.lemma(limited & (limit == self.done), when=dut.failed)
+        checked = self.probe("checked", order.place_bits)
+        operations = [self.probe(f"operation_{k}", 3) for k in range(window)]
         readies, looks = [], []
         for v, each in enumerate(self.seen):
-            place, found, ready, begun, failed = (
-                self.probe(f"{each.name}_{name}", order.place_bits if name == "place" else 1)
-                for name in ("place", "found", "ready", "begun", "failed")
-            )
+            place = self.probe(f"{each.name}_place", order.place_bits)
+            ready, begun, failed = (self.probe(f"{each.name}_{name}", 1) for name in ("ready", "begun", "failed"))
+            operation = Array(operations)[place[:-1]]
+            found = (place != checked) & Cat(*(operation == code for code in CODES[each.name])).any()
             readies.append(ready)
             looks.append(failed)
             mine = reading & (served == v)

@@ -16,7 +16,7 @@ from ..movers.unit import COMMAND_BEATS, COMMAND_BITS, CommandSignature
 from .command_queue import fetched_layout
 from .descriptor_check import MOST_TOKENS, DescriptorCheck
 
-__all__ = ["Sequencer"]
+__all__ = ["CODES", "Sequencer"]
 
 CODES = {
     unit: [each.code for each in OPERATIONS.values() if each.unit == ("multiply" if unit == "output" else unit)]
@@ -270,13 +270,17 @@ class Sequencer(Block):
     def _read_tokens(self, m: Module, reading: Signal, served: Signal) -> None:
         """What a descriptor says of its unit's tokens."""
         fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
+        read = {}
+        for name in ("wait", "signal", "output_wait", "output_signal"):
+            low, width = fields[name].low, fields[name].width
+            read[name] = Signal(width, name=f"read_{name}")
+            m.d.comb += read[name].eq(self._window.read_data[low : low + width])
         for j, unit in enumerate(self._units):
             prefix = "output_" if unit.name == "output" else ""
             with m.If(reading & (served == j)):
                 m.d.sync += unit.ready.eq(1)
                 for name, signal in (("wait", unit.wait), ("signal", unit.signal)):
-                    field = fields[prefix + name]
-                    bits = self._window.read_data[field.low : field.low + field.width]
+                    bits = read[prefix + name]
                     m.d.sync += signal.eq(Cat(bits[:j], bits[j + 1 :]))
         with m.If(reading):
             m.d.sync += reading.eq(0)

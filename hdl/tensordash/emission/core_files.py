@@ -55,7 +55,13 @@ def render_core(
     check_prefix(prefix)
     library = Library(prefix)
     top, _ = library.module(Core(config))
-    rest, memories = library.verilog_apart(Memory)
+    modules = {
+        f"{prefix}{apart}.v": [
+            name for name, block in library.blocks.items() if isinstance(block, Memory) == bool(apart)
+        ]
+        for apart in ("", "_memories")
+    }
+    rest, memories = (library.verilog_of(names) for names in modules.values())
     verilog = {
         f"{prefix}.v": head(config, f"Top: {top}. Its memories are in {prefix}_memories.v.") + rest,
         f"{prefix}_memories.v": head(config, f"The memories of {top}: replace this file by one with your macros.")
@@ -66,7 +72,9 @@ def render_core(
     memory_list = _memories(library, top, rest)
     return {
         **verilog,
-        f"{prefix}.vlt": waivers(prefix, verilog),
+        f"{prefix}.vlt": waivers(
+            prefix, verilog, {name: library.partly_unused_of(names) for name, names in modules.items()}
+        ),
         f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
         f"{prefix}.core": core_of_core(prefix, config.digest, bench),
         f"{prefix}_core.sdc": constraints(top, rows, kind="core"),

@@ -1,12 +1,12 @@
 """Every distinct block of a design as one Verilog module, and its instances."""
 
 import re
+import textwrap
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from amaranth.back import rtlil
 from amaranth.hdl import (
     ClockSignal,
     Elaboratable,
@@ -18,18 +18,15 @@ from amaranth.hdl import (
     Value,
     ValueCastable,
 )
-from amaranth.hdl._ir import PortDirection  # the public converter takes it, but no public module has it
 from amaranth.lib.wiring import In
 
 from ..block import Block
-from .netlist import require_names, tidy
-from .text import document, module_texts
-from .yosys import to_verilog
+from .printer.printer import Printed, print_module
 
 __all__ = ["Library", "emit", "members", "ports"]
 
-
-INPUT = re.compile(r"^ *wire width \d+ (?:signed )?input \d+ +(?:signed )?\\(\S+)$", re.MULTILINE)
+COMMENT = 100
+WORDS = ("Timing:", "Source:")
 TRANSFORMERS = "ResetInserter, EnableInserter and DomainRenamer"
 
 
@@ -57,21 +54,29 @@ class Library:
     prefix : str
         What every module's name begins with.
     check : bool
-        Convert every block, also those whose module is there, and compare: seven times as slow.
+        Print every block, also those whose module is there, and compare: seven times as slow.
+    enables : bool
+        Registers that keep what they have do so by an ``if``. Without it they are assigned in every cycle, and an
+        enable that is unknown in simulation makes the register unknown, where an ``if`` would leave it as it is.
 
     Attributes
     ----------
     blocks : dict of str to Block
         A component of every module, by the module's name.
     texts : dict of str to str
-        The module in RTLIL, likewise.
+        The module in Verilog-2005, likewise.
+    partly_unused : dict of str to tuple of str
+        Its inputs and nets of which nobody reads all bits, likewise.
     """
 
-    def __init__(self, prefix: str = "tensordash", *, check: bool = False) -> None:
+    def __init__(self, prefix: str = "tensordash", *, check: bool = False, enables: bool = True) -> None:
         self.prefix = prefix
         self.check = check
+        self.enables = enables
         self.blocks: dict[str, Block] = {}
         self.texts: dict[str, str] = {}
+        self.partly_unused: dict[str, tuple[str, ...]] = {}
+        self._clocked: dict[str, frozenset[str]] = {}
         self._names: dict[tuple[Any, ...], str] = {}
         self._placed: dict[int, tuple[Instance, Block]] = {}
 
@@ -107,80 +112,58 @@ class Library:
         """
         if block.identity not in self._names:
             name = self._free_name(block)
-            text = self._converted(block, name)
+            printed = self._printed(block, name)
             self._names[block.identity] = name
             self.blocks[name] = block
-            self.texts[name] = text
+            self.texts[name] = printed.text
+            self.partly_unused[name] = printed.partly_unused
+            self._clocked[name] = printed.clocked
         name = self._names[block.identity]
-        if self.check and block is not self.blocks[name] and self._converted(block, name) != self.texts[name]:
+        if self.check and block is not self.blocks[name] and self._printed(block, name).text != self.texts[name]:
             raise ValueError(f"two blocks of {name} differ, though they were constructed with the same arguments")
-        return name, frozenset(INPUT.findall(self.texts[name])) & {"clk", "rst"}
+        return name, self._clocked[name]
 
-    def _converted(self, block: Block, name: str) -> str:
-        """A block in RTLIL."""
-        ports = {
-            port: (value, PortDirection.Input if is_input else PortDirection.Output)
-            for port, value, is_input in members(block)
-        }
+    def _printed(self, block: Block, name: str) -> Printed:
+        """A block's module."""
         try:
-            fragment = Fragment.get(block, self)
-            with self._named_wires(block, fragment) as (driven, read):
-                driven |= {signal.name for signal in _registers(fragment)}
-                text = rtlil.convert(fragment, name=name, platform=self, ports=ports, emit_src=False)
+            with self.fragment(block) as fragment:
+                return self._text(block, name, fragment)
         except BaseException:
             # What is left half made, by Ctrl-C for instance, is not a mistake of the design.
             warnings.simplefilter("ignore", UnusedElaboratable)
             raise
-        if text.count("\nmodule ") + text.startswith("module ") > 1:
-            raise TypeError(f"{type(block).__name__} has a submodule that is not placed")
-        others = set(INPUT.findall(text)) - {"clk", "rst", *ports}
-        if others:
-            raise TypeError(f"{type(block).__name__} has a clock domain other than sync: {', '.join(sorted(others))}")
-        require_names(text, type(block).__name__)
-        return tidy(text, driven, read)
 
-    def verilog(self, *, optimise: bool = True) -> str:
-        """Verilog-2005 of every module placed so far: the same text on every machine and run.
+    def _text(self, block: Block, name: str, fragment: Fragment) -> Printed:
+        try:
+            return print_module(name, list(members(block)), fragment, comment=_comment(block), enables=self.enables)
+        except (TypeError, ValueError) as error:
+            raise type(error)(f"{type(block).__name__} has {error}") from error
 
-        Parameters
-        ----------
-        optimise : bool
-            Merge what is equal, and turn registers that feed themselves into ``if (enable)``. Without it, an enable
-            that is unknown in simulation makes the register unknown, where an `if` would leave it as it is.
-        """
-        return document(self._modules(optimise=optimise).values())
+    def verilog(self) -> str:
+        """Verilog-2005 of every module placed so far: the same text on every machine and run."""
+        return self.verilog_of(self.texts)
 
-    def verilog_apart(self, kind: type[Block]) -> tuple[str, str]:
-        """As `verilog`, but in two files: all modules but those of components of a kind, and those."""
-        modules = self._modules(optimise=True)
-        apart = {name for name, block in self.blocks.items() if isinstance(block, kind)}
-        return (
-            document(text for name, text in modules.items() if name not in apart),
-            document(text for name, text in modules.items() if name in apart),
-        )
+    def verilog_of(self, modules: Iterable[str]) -> str:
+        """As `verilog`, of some modules."""
+        return _document(self.texts[name] for name in modules)
 
-    def _modules(self, *, optimise: bool) -> dict[str, str]:
-        return module_texts(to_verilog("\n".join(self.texts.values()), optimise=optimise), self.blocks)
+    def partly_unused_of(self, modules: Iterable[str]) -> tuple[str, ...]:
+        """The names of `partly_unused` in some modules, each once."""
+        return tuple(dict.fromkeys(net for name in modules for net in self.partly_unused[name]))
 
     @contextmanager
-    def _named_wires(self, block: Block, fragment: Fragment) -> Iterator[tuple[set[str], set[str]]]:
-        """Call members as they are called in this module: own ones by their port, an instance's `instance__port`.
-
-        Gives the names of what instances drive, and of what they read.
-        """
-        driven: set[str] = set()
-        read: set[str] = set()
+    def fragment(self, block: Block) -> Iterator[Fragment]:
+        """A block elaborated, its members called as in its module: own ones by their port, others `instance__port`."""
+        fragment = Fragment.get(block, self)
         names = [(value, port) for port, value, _ in members(block)]
         for name, inner in self._instances(fragment):
-            for port, value, is_input in members(inner):
-                names.append((value, f"{name}__{port}"))
-                (read if is_input else driven).add(f"{name}__{port}")
+            names += [(value, f"{name}__{port}") for port, value, _ in members(inner)]
         before = [(signal, signal.name) for signal, _ in names if isinstance(signal, Signal)]
         try:
             for signal, name in names:
                 if isinstance(signal, Signal):
                     signal.name = name
-            yield driven, read
+            yield fragment
         finally:
             for signal, name in before:
                 signal.name = name
@@ -203,16 +186,34 @@ class Library:
         return next(name for name in numbered if name not in self.blocks)
 
 
-def _registers(fragment: Fragment) -> Iterator[Signal]:
-    for domain, statements in fragment.statements.items():
-        if domain != "comb":
-            for statement in statements:
-                yield from statement._lhs_signals()
-    for inner, _, _ in fragment.subfragments:
-        yield from _registers(inner)
+def _document(modules: Iterable[str]) -> str:
+    """Modules as a file, in which no net is declared by its use: directives at its begin and end say so."""
+    return "`default_nettype none\n\n" + "\n".join(modules) + "\n`default_nettype wire\n"
 
 
-def emit(block: Block, prefix: str = "tensordash", *, optimise: bool = True) -> str:
+def _comment(block: Block) -> str:
+    """Summary, timing and source of a component."""
+    paragraphs = {word: text for kind in reversed(type(block).__mro__) for word, text in _paragraphs(kind)}
+    lines = [
+        line
+        for text in (paragraphs[word] for word in ("", *WORDS) if word in paragraphs)
+        for line in textwrap.wrap(text, COMMENT - 3, break_on_hyphens=False)
+    ]
+    return "".join(f"// {line}\n" for line in lines)
+
+
+def _paragraphs(kind: type) -> Iterator[tuple[str, str]]:
+    """The first paragraph of a block's docstring, under the empty word, and those that begin with one of `WORDS`."""
+    if not (issubclass(kind, Block) and kind is not Block and kind.__doc__):
+        return
+    for number, paragraph in enumerate(re.split(r"\n\s*\n", kind.__doc__.strip())):
+        text = " ".join(paragraph.split()).replace("``", "`")
+        word = text.partition(" ")[0]
+        if number == 0 or word in WORDS:
+            yield ("" if number == 0 else word), text
+
+
+def emit(block: Block, prefix: str = "tensordash", *, enables: bool = True) -> str:
     """Verilog-2005 of a component and everything below it, one module per distinct component.
 
     Parameters
@@ -221,14 +222,14 @@ def emit(block: Block, prefix: str = "tensordash", *, optimise: bool = True) -> 
         The top.
     prefix : str
         What every module's name begins with.
-    optimise : bool
-        As in `Library.verilog`.
+    enables : bool
+        As in `Library`.
 
     Returns
     -------
     str
         The same text on every machine and run.
     """
-    library = Library(prefix)
+    library = Library(prefix, enables=enables)
     library.module(block)
-    return library.verilog(optimise=optimise)
+    return library.verilog()

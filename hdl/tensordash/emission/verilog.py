@@ -63,18 +63,17 @@ def render(
     tops = f"Tops: {prefix}_tile, {prefix}_axi_stream_tile."
     if config.ring:
         tops += f" Inputs of {prefix}_tile: {_step_order(config)} of steps."
-    beside = companions(config)
-    verilog = {
-        f"{prefix}.v": head(config, tops) + emit(wrapper, prefix),
-        **{
-            f"{prefix}_{name}.v": head(config, f"Top: {prefix}_{name}.") + emit(block, prefix)
-            for name, block in beside.items()
-        },
-    }
+    files = {f"{prefix}.v": (wrapper, tops)}
+    files |= {f"{prefix}_{name}.v": (block, f"Top: {prefix}_{name}.") for name, block in companions(config).items()}
+    libraries = {name: Library(prefix) for name in files}
+    for name, (block, _) in files.items():
+        libraries[name].module(block)
+    verilog = {name: head(config, tops) + libraries[name].verilog() for name, (_, tops) in files.items()}
+    partly_unused = {name: library.partly_unused_of(library.texts) for name, library in libraries.items()}
     return {
         **verilog,
         f"{prefix}_assertions.sv": assertions(config, wrapper, prefix),
-        f"{prefix}.vlt": waivers(prefix, verilog),
+        f"{prefix}.vlt": waivers(prefix, verilog, partly_unused),
         f"{prefix}.f": "".join(f"{name}\n" for name in verilog),
         f"{prefix}.core": core_file(prefix, config.digest, verilog, bench),
         f"{prefix}_tile.sdc": _constraints(wrapper.tile, f"{prefix}_tile"),

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from amaranth.hdl import Cat, Const, Module, Mux, Signal
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib.data import ArrayLayout
 from amaranth.lib.wiring import In, Out
 
@@ -104,7 +104,7 @@ class Layout(Block):
         self._finish(m, (walked, asked, turned))
         return m
 
-    def _is_last(self, part: Signal) -> Any:
+    def _is_last(self, part: Value) -> Any:
         """Whether the part that is selected, one-hot, is a step's last one."""
         return part[-1] if self.parts > 1 else Const(1, 1)
 
@@ -289,7 +289,7 @@ class Layout(Block):
         word = Signal(range(self.words + 1), name="word", reset_less=True)  # one more than there are: none is left
         begin = Signal(range(self.words + 1), name="stream_begin", reset_less=True)
         after = Signal(range(self.words + 1), name="word_after")
-        part = Signal(self.parts, name="part", reset_less=True)
+        part = Signal(self.parts, name="part", reset_less=True) if self.parts > 1 else Const(1, 1)
         full, writes = Signal(name="full"), Signal(name="writes")
         m.d.comb += [
             full.eq(word == self.words),
@@ -312,12 +312,15 @@ class Layout(Block):
             last = self._is_last(part)
             m.d.sync += word.eq(Mux(turned.ends & ~last, begin, after))
             with m.If(turned.ends):
-                m.d.sync += [part.eq(part.rotate_left(1)), begin.eq(Mux(last, after, begin))]
+                m.d.sync += begin.eq(Mux(last, after, begin))
+                if self.parts > 1:
+                    m.d.sync += part.eq(part.rotate_left(1))
         with m.If(self._starts):
+            if self.parts > 1:
+                m.d.sync += part.eq(1)
             m.d.sync += [
                 word.eq(descriptor["base"]),
                 begin.eq(descriptor["base"]),
-                part.eq(1),
                 self._beyond.eq(descriptor["base"] >= self.words),
             ]
         with m.Elif(turned.valid & full):

@@ -115,7 +115,7 @@ class Load(Block):
         first = Signal()  # plain ones, if any
         stops = Signal()
         shift = self.beats.bit_length() - 1
-        with m.FSM(name="state"):
+        with m.FSM(name="load"):
             with m.State("WAIT"):
                 m.d.comb += walk.begin.eq(1)
                 m.d.sync += [beyond.eq(0), refused.eq(0), wrong.eq(0)]
@@ -233,6 +233,7 @@ class Load(Block):
             inflate.offset.eq(offset),
             inflate.groups.eq(count),
         ]
+        impossible = units[-1] | (units == 0) | (units > most)
         with m.State("UNITS"):
             m.d.comb += [
                 reader.request.payload.beat.eq(Cat(memory[inflate.shift :], memory_outside)),
@@ -240,7 +241,7 @@ class Load(Block):
             ]
             with m.If(refused):
                 m.next = "DRAIN"
-            with m.Elif(units[-1] | (units == 0) | (units > most)):
+            with m.Elif(impossible):
                 m.d.sync += wrong.eq(1)
                 m.next = "DRAIN"
             with m.Else():

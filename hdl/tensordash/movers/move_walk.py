@@ -1,6 +1,6 @@
 """The loops of a move between memory and the buffer."""
 
-from amaranth.hdl import Cat, Module, Mux, Signal, Value, signed
+from amaranth.hdl import Cat, Module, Mux, Signal, signed
 
 from ..configuration.core_config import CoreConfig
 from .unit import DescriptorRegister
@@ -59,12 +59,13 @@ class MoveWalk:
         outside = Signal(name="walk_outside")
         self.place = Cat(places[0], outside)
         turns = [Signal(16, name=f"walk_turns_{k}", reset_less=True) for k in (1, 2)]  # this one and those to come
-        turns.append(descriptor["count_3"])
+        turns.append(descriptor.kept("count_3"))
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
-        over = [turn == 1 for turn in turns]
+        over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]
         # Loop k steps, or one that is further out.
-        beyond: list[Value] = [over[0], over[0] & over[1]]
+        beyond = [Signal(name=f"walk_beyond_{k}") for k in (1, 2)]
+        m.d.comb += [beyond[0].eq(over[0]), beyond[1].eq(over[0] & over[1])]
         next_place = Signal(signed(max(bits, len(descriptor["stride_1"])) + 2), name="walk_next_place")
         origin = Mux(beyond[1], places[2], Mux(beyond[0], places[1], places[0]))
         stride = Mux(beyond[1], strides[2], Mux(beyond[0], strides[1], strides[0]))
@@ -86,4 +87,4 @@ class MoveWalk:
             with m.If(beyond[0]):
                 m.d.sync += [places[1].eq(next_place), turns[1].eq(Mux(over[1], counts[1], turns[1] - 1))]
             with m.If(beyond[1]):
-                m.d.sync += [places[2].eq(next_place), turns[2].eq(turns[2] - 1)]
+                m.d.sync += [places[2].eq(next_place), turns[2].eq(counts[2] - 1)]

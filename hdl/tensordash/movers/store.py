@@ -145,7 +145,7 @@ class Store(Block):
         with m.If(self._sent & ~self._entry & (self._to_send != 0)):
             m.d.sync += self._to_send.eq(self._to_send - 1)
         shift = self.beats.bit_length() - 1
-        with m.FSM(name="state"):
+        with m.FSM(name="store"):
             with m.State("WAIT"):
                 m.d.comb += [walk.begin.eq(1), self._waits.eq(1)]
                 m.d.sync += [beyond.eq(0), refused.eq(0), self._memory_outside.eq(0)]
@@ -294,6 +294,7 @@ class Store(Block):
         words = config.axi_bits // 32
         word_bits = words.bit_length() - 1
         table = Cat(descriptor["table"], descriptor["table_high"])[2 : config.address_bits]
+        kept_table = Cat(descriptor.kept("table"), descriptor.kept("table_high"))[2 : config.address_bits]
         later, segment = descriptor["count_0"], descriptor["segment"]  # groups of later segments, and of each
         segment_left = Signal(16)  # groups of the segment that are to come; at the end none
         entry = Signal(len(deflate.units), reset_less=True)
@@ -365,7 +366,7 @@ class Store(Block):
                     writer.beats.payload.strobe.eq(0xF << (table[:word_bits] << 2) if word_bits else 0xF),
                 ]
             with m.If(entry_sent):
-                m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), table.eq(next_table)]
+                m.d.sync += [entry_waits.eq(0), entry_asked.eq(0), kept_table.eq(next_table)]
                 m.d.sync += table_outside.eq(next_table[len(table)])
             with m.If(entries_end & ~entry_waits & ~asks & (to_send == 0)):
                 m.d.sync += [entries_end.eq(0), table_outside.eq(0)]

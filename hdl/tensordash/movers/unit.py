@@ -4,7 +4,7 @@ from amaranth.hdl import Cat, Module, Signal, Value, signed
 from amaranth.lib import data, stream
 from amaranth.lib.wiring import In, Out, Signature
 
-from ..configuration.descriptors import BITS, HEADER, Field, Operation
+from ..configuration.descriptors import BITS, HEADER, Operation
 
 __all__ = ["COMMAND_BEATS", "COMMAND_BITS", "CommandSignature", "DescriptorRegister"]
 
@@ -69,10 +69,11 @@ class DescriptorRegister:
         self._payload = command.descriptor.payload
         self._folded = folded
         # Words of their own where they are changed: simulators find it hard to drive a vector in pieces.
-        self._words = [self._part(k * WORD, WORD, f"descriptor_{k}") for k in range(BITS // WORD)] if counts else []
-        self._bits: Value = Cat(self._words) if counts else self._part(0, BITS, "descriptor")
+        part = WORD if counts else COMMAND_BITS
+        self._bits = Cat(self._part(k * part, part, f"descriptor_{k}") for k in range(BITS // part))
+        self._m = m
         self.present = Signal(name="present")
-        beat = Signal(COMMAND_BEATS, init=1, name="descriptor_beat")
+        beat = Signal(COMMAND_BEATS, init=1, name="next_beat")  # a bit for each
         m.d.comb += command.descriptor.ready.eq(~self.present)
         taken = command.descriptor.valid & ~self.present
         self._takes = [taken & beat[k] for k in range(COMMAND_BEATS)]
@@ -96,19 +97,34 @@ class DescriptorRegister:
             for each in self._fields.values()
             if low <= each.low
             and each.low + each.width <= low + bits
-            and not (self._folded and FOLD <= each.low < FOLD + COMMAND_BITS)  # two fields in the same bits
+            and not (self._folded and FOLD <= each.low < 2 * COMMAND_BITS)  # two fields in the same bits
         }
         return Signal(data.FlexibleLayout(bits, fields), name=name, reset_less=True).as_value()
 
     def __getitem__(self, name: str):
         """A field's value, signed if it is."""
-        field: Field = self._fields[name]
-        low = field.low - COMMAND_BITS if self._folded and field.low >= FOLD + COMMAND_BITS else field.low
-        bits = self._bits[low : low + field.width]
-        return bits.as_signed() if field.signed else bits
+        bits = self.kept(name)
+        if self._folded and FOLD <= self._low(name) < 2 * COMMAND_BITS:
+            bits = self._named(bits, f"descriptor_{name}")  # other fields have the same bits of the register
+        return bits.as_signed() if self._fields[name].signed else bits
+
+    def kept(self, name: str) -> Value:
+        """The bits of the register that a field is in: for a unit that changes them."""
+        low = self._low(name)
+        return self._bits[low : low + self._fields[name].width]
+
+    def _low(self, name: str) -> int:
+        """A field's lowest bit in the register."""
+        low = self._fields[name].low
+        return low - COMMAND_BITS if self._folded and low >= FOLD + COMMAND_BITS else low
+
+    def _named(self, bits: Value, name: str) -> Signal:
+        signal = Signal(len(bits), name=name)
+        self._m.d.comb += signal.eq(bits)
+        return signal
 
     def arriving(self, name: str) -> tuple:
         """Whether a field is in the beat that is taken in this cycle, and its value there: for who keeps it himself."""
         field = self._fields[name]
         beat, low = divmod(field.low, COMMAND_BITS)
-        return self._takes[beat], self._payload[low : low + field.width]
+        return self._takes[beat], self._named(self._payload[low : low + field.width], f"arriving_{name}")

@@ -138,9 +138,11 @@ def core_states(verilog: str) -> tuple[CoreState, ...]:
         ):
             found.append((name, signal, 1, 2))
     for module, instance in placed:
-        for bits, name in re.findall(r"^  reg \[(\d+):0\] (\w*state_state);", modules[module], flags=re.MULTILINE):
-            compared = re.findall(rf"\b{name} == \d+'h([0-9a-f]+)", modules[module])
-            values = 1 + max(int(value, 16) for value in compared)
+        numbers = re.findall(r"^  localparam \[\d+:0\] \w+ = \d+'d(\d+);", modules[module], flags=re.MULTILINE)
+        for bits, name in re.findall(
+            r"^  reg \[(\d+):0\] (?:.*, )?(\w+_state)[,;]", modules[module], flags=re.MULTILINE
+        ):
+            values = 1 + max(map(int, numbers))
             found.append((f"{instance} state", f"{instance}.{name}", int(bits) + 1, values))
     made, low = [], 0
     for name, signal, width, values in found:

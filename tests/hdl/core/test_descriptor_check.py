@@ -29,13 +29,19 @@ def test_refusals(name):
     assert run(name) == []
 
 
+STRIDES = " |\n          ".join(
+    f"(for_{unit} & (data[94:92] > 3'd{{0}}))" for unit in ("layout_a", "layout_b", "multiply")
+)
 BROKEN = {
-    "a stride of 5": ("data[94:92] > 3'h4", "data[94:92] > 3'h5"),
-    "a bit that no field has": ("| { data[127:112], data[31:25]", "| { data[126:112], data[31:25]"),
+    "a stride of 5": (STRIDES.format(4), STRIDES.format(5)),
+    "a bit that no field has": (
+        "reserved_nonzero = |{data[127:112], data[31:25]",
+        "reserved_nonzero = |{data[126:112], data[31:25]",
+    ),
     "a bit of an earlier beat": ("reserved | was_reserved", "reserved"),
     "a field of an earlier beat": ("below | was_below", "below"),
-    "a 16th token": ("store_to_load == 4'hf", "1'h0"),
-    "a token that is left": ("= | load_to_layout_b;", "= 1'h0;"),
+    "a 16th token": ("(store_to_load == 4'd15)", "1'd0"),
+    "a token that is left": ("(load_to_layout_b != 4'd0)", "1'd0"),
 }
 
 

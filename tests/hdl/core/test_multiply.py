@@ -41,15 +41,18 @@ BROKEN = {
     "a bank ahead reads its word again": ("a_far[0] ? a_word_after : ", ""),
     "a bank reads though its step is not taken": ("a_read_enable = begins |", "a_read_enable = 4'h8 | begins |"),
     "a bank that could not read does not ask again": ("a_read_enable = begins | a_late", "a_read_enable = begins"),
-    "a step is offered that its bank does not show": ("assign shut = any_late | ", "assign shut = "),
+    "a step is offered that its bank does not show": ("wire [3:0] shut = any_late | ", "wire [3:0] shut = "),
     "one side's late banks are not looked at": ("a_late | b_late", "a_late"),
     "a late bank reads the word after its own": ("a_near[1] ? a_current :", ""),
-    "last though the end is not offered": ("assign short = ", "assign short = 1'h0 & "),
+    "last though the end is not offered": (
+        "last = running & word_ends & ~|(any_late & ~ahead)",
+        "last = running & word_ends",
+    ),
     "only the head waits for late banks": ("any_late = a_late | b_late", "any_late = head & (a_late | b_late)"),
     "last comes a word early": ("running & word_ends", "running & last_word"),
     "steps are offered beyond the end": ("word_ends ? ", "1'h0 ? "),
     "the row's stream does not begin anew": ("? b_begin :", "? b_word :"),
-    "a range error is missed": ("beyond ? 3'h4 : 3'h0", "3'h0"),
+    "a range error is missed": ("beyond ? 3'd4 : 3'd0", "3'd0"),
 }
 
 

@@ -31,5 +31,5 @@ def test_prot_and_cache_reach_the_port():
     config = CoreConfig.from_toml("[core]\naxi_prot = 3\naxi_cache = 2")
     text = core_verilog(config)
     for channel in ("ar", "aw"):
-        assert f"assign m_axi_{channel}prot = 3'h3;" in text
-        assert f"assign m_axi_{channel}cache = 4'h2;" in text
+        assert f"assign m_axi_{channel}prot = 3'd3;" in text
+        assert f"assign m_axi_{channel}cache = 4'd2;" in text

@@ -24,13 +24,15 @@ def test_the_sequencer_keeps_to_the_rules(name):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("assign store_tokens = ", "assign store_tokens = 1'h1 | "),  # store waits for nobody
-        ("layout_a_to_layout_b == 4'hf", "layout_a_to_layout_b == 4'he"),
+        ("wire store_tokens = ", "wire store_tokens = 1'd1 | "),  # store waits for nobody
+        ("layout_a_to_layout_b == 4'd15", "layout_a_to_layout_b == 4'd14"),
         # At night: nor for an error; descriptors retire before they are done; and what waits behind an error for
         # the other half of its multiply is waited for, so that no error is ever told.
-        pytest.param("assign store_before = ", "assign store_before = 1'h1 | ", marks=pytest.mark.slow),
-        pytest.param("assign oldest = there & ", "assign oldest = there | 1'h0 & ", marks=pytest.mark.slow),
-        pytest.param("assign quiet = ", "assign quiet = ~multiply_begun & ~output_begun & ", marks=pytest.mark.slow),
+        pytest.param("wire store_before = ", "wire store_before = 1'd1 | ", marks=pytest.mark.slow),
+        pytest.param(
+            "oldest = (done[4:0] != checked) & ", "oldest = (done[4:0] != checked) | 1'd0 & ", marks=pytest.mark.slow
+        ),
+        pytest.param("wire quiet = ", "wire quiet = ~multiply_begun & ~output_begun & ", marks=pytest.mark.slow),
     ],
 )
 def test_a_broken_sequencer_is_found(right, wrong):

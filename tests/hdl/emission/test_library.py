@@ -1,7 +1,6 @@
 """Modules that several components share: equal arguments make equal hardware, and nothing passes by the ports."""
 
 import gc
-import re
 import subprocess
 import sys
 import warnings
@@ -113,8 +112,9 @@ def test_transformers_in_a_block_work(name):
             return {"ResetInserter": ResetInserter, "EnableInserter": EnableInserter}[name](self.go)(m)
 
     text = emit(Own())
-    assert ("else if (go) count <= " in text) == (name == "EnableInserter")
-    assert bool(re.search(r"\| \{ (go, rst|rst, go) \}", text)) == (name == "ResetInserter")
+    assert ("if (go) count <= count + 4'd1;" in text) == (name == "EnableInserter")
+    assert ("if (go) count <= 4'd0;" in text) == (name == "ResetInserter")
+    assert "if (rst) count <= 4'd0;" in text
 
 
 def test_other_domains_are_refused():
@@ -127,7 +127,7 @@ def test_other_domains_are_refused():
             m.d.other += self.count.eq(self.count + 1)
             return m
 
-    with pytest.raises(TypeError, match="Alone has a clock domain other than sync: other_"):
+    with pytest.raises(TypeError, match="Alone has a clock domain other than sync: other$"):
         emit(Alone())
 
 
@@ -170,7 +170,7 @@ class Named(Block):
         m.submodules[submodule] = placed(self.counter, platform)
         held = Signal(4) if not signal else Signal(4, name=signal)  # the first is none that Amaranth finds a name for
         m.d.sync += held.eq(self.counter.count)
-        m.d.comb += self.count.eq(held)
+        m.d.comb += self.count.eq(~held)  # or it would be the port
         return m
 
 
@@ -189,8 +189,7 @@ def test_what_has_no_name_is_told():
     assert "  tensordash_counter ending (" in emit(Named(signal="kept", submodule="ending"))
 
 
-def test_shifts_are_as_wide_as_what_is_shifted():
-    """What is shifted out at the top of the result is called unused, as linters want it."""
+def test_a_word_of_a_vector_is_an_indexed_part():
 
     class Shifted(Block):
         def __init__(self) -> None:
@@ -201,7 +200,7 @@ def test_shifts_are_as_wide_as_what_is_shifted():
             m.d.comb += self.low.eq(self.value.word_select(self.by, 4))
             return m
 
-    assert re.search(r"wire \[11:0\] unused_0;\n.*assign \{ unused_0, low \} = value >> ", emit(Shifted()), re.S)
+    assert "assign low = value[{by, 2'd0} +: 4];" in emit(Shifted())
 
 
 def test_arguments_that_are_left_out_are_arguments():

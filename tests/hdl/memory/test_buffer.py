@@ -28,7 +28,7 @@ def test_requests(name):
 
 BROKEN = {
     "does not see a clash": ("assign reads_1_ready = read_turn[1] |", "assign reads_1_ready = 1 |"),
-    "the turn never passes on": ("{ read_turn[2:0], read_turn[3] };", "read_turn;"),
+    "the turn never passes on": ("{read_turn[2:0], read_turn[3]};", "read_turn;"),
     "a write goes to another region": ("assign writes_1[0] = write[0]", "assign writes_1[0] = write[1]"),
 }
 

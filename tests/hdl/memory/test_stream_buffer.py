@@ -23,14 +23,14 @@ def test_groups(shape):
 
 BROKEN = {
     "reads another bank's word": ("write_word : read_address[5:3]", "write_word : read_address[2:0]"),
-    "writes all parts": ("bank_2__write_enable = write_part & ", "bank_2__write_enable = "),
+    "writes all parts": ("write_part & {2{write_bank[2]}}", "{2{write_bank[2]}}"),
     "a collision loses the write": (
-        "bank_1__address = write_bank[1] ? write_word : read_address[5:3]",
-        "bank_1__address = read_enable[1] ? read_address[5:3] : write_word",
+        "write_bank[1] ? write_word : read_address[5:3]",
+        "read_enable[1] ? read_address[5:3] : write_word",
     ),
-    "says that it reads what it cannot": ("assign read_ready = ~ write_bank", "assign read_ready = 4'hf"),
+    "says that it reads what it cannot": ("assign read_ready = ~write_bank", "assign read_ready = 4'd15"),
     "is only read where nothing is written": (
-        "assign read_ready = ~ write_bank",
+        "assign read_ready = ~write_bank",
         "assign read_ready = {4{~(|write_bank)}}",
     ),
 }
@@ -44,15 +44,23 @@ def test_broken(name):
 BROKEN_ALONE = {
     "shows the other way's word": ("came_from ? ", "~came_from ? "),
     "the way is that of a read that was none": ("read_enable & read_ready", "read_enable"),
-    "a collision is not seen": ("assign read_ready = ~ ", "assign read_ready = 1'h1 | "),
-    "no word is read while one is written": ("write_word[0] == read_address[0]", "1'h1"),
-    "even words are written everywhere": ("write_bank & write_word[0]", "write_bank"),
+    "a collision is not seen": ("assign read_ready = ~(", "assign read_ready = 1'b1 | ("),
+    "no word is read while one is written": ("~(write_word[0] ^ read_address[0])", "1'd1"),
+    "even words are written everywhere": (
+        "(write_bank & write_word[0]) |",
+        "write_bank |",
+        "(write_bank & write_word[0]) ?",
+        "write_bank ?",
+        "write_part & write_bank & write_word[0]",
+        "write_part & write_bank",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", BROKEN_ALONE)
 def test_broken_alone(name):
-    assert run(ALONE, BROKEN_ALONE[name])
+    texts = BROKEN_ALONE[name]
+    assert run(ALONE, *zip(texts[::2], texts[1::2], strict=True))
 
 
 @pytest.mark.parametrize("name", ["depth", "words", "parts", "group_bits"])

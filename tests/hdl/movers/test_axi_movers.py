@@ -45,7 +45,7 @@ def test_the_writer_writes_every_byte(name):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("= 6'h20 - { 2'h0, beat[4:0] }", "= 6'h20"),  # bursts of one length wherever they begin
+        ("= 9'h20 - {4'd0, beat[4:0]}", "= 9'h20"),  # bursts of one length wherever they begin
         ("on_way != 5'h10", "1'h1"),  # as many on their way as there are
         ("assign axi_rready = beats_ready | halt", "assign axi_rready = beats_ready"),
     ],
@@ -59,8 +59,8 @@ def test_a_broken_reader_is_found(right, wrong):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("= 6'h20 - { 2'h0, beat[4:0] }", "= 6'h20"),
-        ("assign axi_wvalid = sends & _", "assign axi_wvalid = sends & beats_valid & _"),  # no end after a halt
+        ("= 9'h20 - {4'd0, beat[4:0]}", "= 9'h20"),
+        ("axi_wvalid = sends & (beats_valid | ~passes)", "axi_wvalid = sends & beats_valid"),  # no end after a halt
         ("axi_bvalid & axi_bresp[1]", "axi_bvalid & axi_bresp[0]"),
     ],
 )

@@ -46,25 +46,31 @@ def test_ends_of_fields():
 
 BROKEN = {
     "does not wait for the buffer": (
-        "assign asked_leaves = asked_valid & ",
-        "assign asked_leaves = asked_valid | 1'h0 & ",
+        "wire asked_leaves = asked_valid & ",
+        "wire asked_leaves = asked_valid | 1'b0 & ",
     ),
     "what was not read is not zero": (".enable(came_enable)", ".enable(4'hf)"),
     "turned by the next group's position": (".low(came_low)", ".low(asked_low)"),
-    "rows beyond the end count": ("walk__y < descriptor[159:144]", "1'h1"),
-    "a value is not transposed": ("descriptor[24] ? port_1[15:0] : port_0[31:16]", "port_0[31:16]"),
-    "an address error is missed": ("outside ? 4'h6 : 4'h0", "4'h0"),
-    "a range error is missed": ("beyond ? 4'h4 :", "1'h0 ? 4'h4 :"),
-    "writes beyond the end": ("full = word == 4'h8", "full = 1'h0"),
-    "zeros go to one bank only": ("= filling ? {", "= 1'h0 ? {"),
-    "carries no group number over": ("= near_2[3] ?", "= 1'h0 ?"),
+    "rows beyond the end count": ("(walk__y < descriptor_y_size)", "1'd1"),
+    "a value is not transposed": ("descriptor_transposed ? port_1[15:0] : port_0[31:16]", "port_0[31:16]"),
+    "an address error is missed": ("outside ? 3'd6 : 3'd0", "3'd0"),
+    "a range error is missed": ("beyond ? 3'd4 :", "1'd0 ? 3'd4 :"),
+    "writes beyond the end": ("full = word == 4'd8", "full = 1'd0"),
+    "zeros go to one bank only": ("filling ? {|walked_bank", "1'd0 ? {|walked_bank"),
+    "carries no group number over": (
+        "({near_2[3] ? higher",
+        "({1'b0 ? higher",
+        "<= {near_2[3] ? higher",
+        "<= {1'b0 ? higher",
+    ),
 }
 
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken(name):
-    assert run("usual", "b", BROKEN[name], effort=0.5)
+    texts = BROKEN[name]
+    assert run("usual", "b", *zip(texts[::2], texts[1::2], strict=True), effort=0.5)
 
 
 def test_wrong_parameters():

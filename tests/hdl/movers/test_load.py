@@ -33,8 +33,12 @@ def test_the_whole_buffer():
     ("right", "wrong", "test"),
     [
         ("walk_end <= 18'h100", "walk_end <= 18'h101", None),  # a group beyond the end
-        ("= | rest;", "= 1'h0;", None),  # a last segment of fewer groups is not counted
-        ("- descriptor_7[15:0];", "- descriptor_7[14:0];", "segments"),  # a segment has fewer than 32,768 groups
+        ("{38'd0, rest != 9'd0}", "39'd0", None),  # a last segment of fewer groups is not counted
+        (
+            "- {1'b0, descriptor_segment};",
+            "- {2'b0, descriptor_segment[14:0]};",
+            "segments",
+        ),  # a segment has fewer than 32,768 groups
     ],
 )
 def test_a_broken_load_is_found(right, wrong, test):

@@ -38,16 +38,19 @@ def test_the_whole_buffer():
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("= begins_segment & entry_waits", "= 1'h0 & entry_waits"),  # an entry is lost where they follow each other
-        ("= ~| before_entry", "= 1'h1"),  # an entry goes before units that were asked for before it
+        ("& ~(begins_segment & entry_waits)", ""),  # an entry is lost where they follow each other
+        ("(before_entry == 5'd0)", "1'd1"),  # an entry goes before units that were asked for before it
         ("group_taken = comes &", "group_taken = comes | 1'h0 &"),  # a group is put over one that stays
-        ("group_soon = ", "group_soon = 1'h0 & "),  # no group is read but where one waits
-        ("= segment_left >= 16'h80", "= 1'h1"),  # beats are asked for that nobody has
-        ("? 17'h00000 : shorter;", "? 17'h00000 : 17'h00000;"),  # all groups behind the first segment are forgotten
+        (
+            "((~group_held | group_leaves) & (~comes | descriptor_compressed))",
+            "1'b0",
+        ),  # no group is read but where one waits
+        ("(segment_left >= 16'h80)", "1'd1"),  # beats are asked for that nobody has
+        ("16'd0 : shorter[15:0]", "16'd0 : 16'd0"),  # all groups behind the first segment are forgotten
         ("walk_end <= 18'h40", "walk_end <= 18'h41"),
         # A byte of an entry is not written, or one is that is not of it: zeros.
-        ("= beats_payload[143:128] &", "= {beats_payload[143:136], 1'h0, beats_payload[134:128]} &"),
-        ("= beats_payload[143:128] &", "= {beats_payload[143:132], {4{|beats_payload[131:128]}}} &"),
+        ("= beats_payload_strobe &", "= {beats_payload_strobe[15:8], 1'b0, beats_payload_strobe[6:0]} &"),
+        ("= beats_payload_strobe &", "= {beats_payload_strobe[15:4], {4{|beats_payload_strobe[3:0]}}} &"),
     ],
 )
 def test_a_broken_store_is_found(right, wrong):

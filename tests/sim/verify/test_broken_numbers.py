@@ -142,7 +142,7 @@ class TestFused:
         generate(VOLTA, tmp_path / "verilog")
         file = tmp_path / "verilog" / "tensordash.v"
         text = file.read_text()
-        (taken,) = set(re.findall(r"(limit\[3\] & _\d+_);", text))
+        (taken,) = set(re.findall(r"\(limit\[3\] & ~\w+\)", text))
         file.write_text(text.replace(taken, "limit[3]"))
         how = {"seed": 7, "effort": 0.05, "simulator": FOR_SMALL}
         result = run_bench("pe", VOLTA, tmp_path / "verilog", tmp_path / "run", **how)

@@ -165,9 +165,9 @@ class TestTop:
 
 
 LATE = {
-    "the number of an infinity counts": ("~ products[91];", "1'h1;", "golden says overflow False"),
-    "the number of a NaN counts": ("~ products[30];", "1'h1;", "golden says overflow False"),
-    "a product comes through a reset": ("if (rst) active_2 <= 4'h0;\n    else if", "if", "came through a reset"),
+    "the number of an infinity counts": (" & ~products[91]", "", "golden says overflow False"),
+    "the number of a NaN counts": (" & ~products[30]", "", "golden says overflow False"),
+    "a product comes through a reset": ("    if (rst) active_2 <= 4'd0;\n", "", "came through a reset"),
 }
 """Faults that only show beside a sum at the accumulator's end: mutants have found them."""
 

@@ -39,7 +39,7 @@ def test_broken_verilog_is_found(verilog: Path, tmp_path: Path) -> None:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     before, module, after = file.read_text().partition("module tensordash_memory__64x64(")  # the buffer's
     assert module
-    file.write_text(before + module + after.replace("read_data <= ", "read_data <= ~", 1))
+    file.write_text(before + module + after.replace("read__data <= ", "read__data <= ~", 1))
     result = run_core_bench("core", SMALL, tmp_path, tmp_path / "run", effort=0.1, simulator="icarus")
     assert not result.passed
     assert result.failures

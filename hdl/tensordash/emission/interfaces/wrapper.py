@@ -15,7 +15,8 @@ RENAMED = {
 
 TEMPLATE = """\
 // A wrapper of {top}
-// with the clock, the active-low reset and the names that AXI defines. Vivado infers the buses from the names.
+// with the clock, the active-low reset and the names that AXI defines. Vivado infers the buses from
+// the names.
 `default_nettype none
 
 module {name} (

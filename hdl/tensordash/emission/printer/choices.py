@@ -1,12 +1,42 @@
-"""Registers without enables: what a register is next, as one choice, its own value among what it may be."""
+"""Registers with enables and without: a register that keeps its value does so by an ``if``, or by a choice."""
 
 from collections.abc import Iterable
 
 from .collect import ModuleModel, Registers, assignments
 from .expression import Expressions, Net, Node
-from .lowering import Assignment, Statement
+from .lowering import Assignment, Branch, Statement
 
-__all__ = ["without_enables"]
+__all__ = ["with_enables", "without_enables"]
+
+
+def with_enables(model: ModuleModel) -> None:
+    """Choices between a new value and the register's own become conditions, where nothing was assigned before."""
+    for item in model.items:
+        if isinstance(item, Registers):
+            item.statements = _conditions(model.make, item.statements, set())
+
+
+def _conditions(make: Expressions, statements: Iterable[Statement], assigned: set[Net]) -> list[Statement]:
+    found: list[Statement] = []
+    for statement in statements:
+        if isinstance(statement, Branch):
+            arms = [(condition, _conditions(make, body, assigned), place) for condition, body, place in statement.arms]
+            found.append(Branch(statement.test, arms, statement.location))
+            continue
+        net, _, width = statement.targets[0]
+        value = statement.value
+        if value.kind == "?:" and width == net.width and net not in assigned and make.net(net) in value.args[1:]:
+            condition, then, otherwise = value.args
+            if then is make.net(net):
+                condition, then = make.invert(condition), otherwise
+            body: list[Statement] = [Assignment(statement.targets, then, statement.location)]
+            statement = Branch(None, [(condition, body, statement.location)], statement.location)
+            body[:] = _conditions(make, body, assigned)
+        else:
+            assigned.update(each for each, _, _ in statement.targets)
+        assigned.add(net)
+        found.append(statement)
+    return found
 
 
 def without_enables(model: ModuleModel) -> None:

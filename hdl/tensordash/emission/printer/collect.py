@@ -164,7 +164,7 @@ def _cell(lowering: Lowering, inner: Any, name: str, place: Location) -> Cell | 
             reads.append((lowering.bits(read._en), lowering.bits(read._addr), net))
         return Memory(name, width, depth, writes, reads, place)
     if not isinstance(inner, Instance):
-        raise TypeError(f"the submodule {name} is not placed")
+        raise TypeError(f"a submodule that is not placed: {name}")
     inputs: dict[str, Node] = {}
     outputs: dict[str, list[tuple[Net, int, int]]] = {}
     for port, (value, direction) in inner.ports.items():

@@ -160,6 +160,8 @@ class Expressions:
                     flat[-2:] = [merged]
         if not flat:
             return self.const(0, 0)
+        if _is_whole(flat):
+            return flat[0].args[0]
         if len(flat) == 1:
             return flat[0]
         if len(flat) > 1 and all(piece is flat[0] for piece in flat):
@@ -170,8 +172,9 @@ class Expressions:
         if low.kind == high.kind == "const":
             return self.const(low.value | high.value << low.width, low.width + high.width)
         if low.kind == high.kind == "slice" and low.args == high.args and low.value + low.width == high.value:
-            return self.slice(low.args[0], low.value, low.width + high.width)
-        return self._alongside(low, high)
+            return None if _are_fields(low, high) else self.slice(low.args[0], low.value, low.width + high.width)
+        (bit, count), (other, others) = _repeated(low), _repeated(high)
+        return self.repeat(bit, count + others) if bit is other else self._alongside(low, high)
 
     def _alongside(self, low: Node, high: Node) -> Node | None:
         """One expression of vectors for two that do the same to neighbouring bits."""
@@ -181,13 +184,18 @@ class Expressions:
         if skip and low.args[0] is not high.args[0]:
             return None
         pairs = zip(low.args[skip:], high.args[skip:], strict=True)
-        merged = [self._merged(a, b) for a, b in pairs]
+        merged = [self._merged(a, b) or self._repeated(a, b) for a, b in pairs]
         if any(each is None for each in merged):
             return None
         args = [each for each in merged if each is not None]
         if low.kind == "~":
             return self.invert(args[0])
         return self.choose(low.args[0], *args) if skip else self.bitwise(low.kind, args)
+
+    def _repeated(self, low: Node, high: Node) -> Node | None:
+        """The same bit once more, or several times."""
+        bit, times = (low.args[0], low.value) if low.kind == "repeat" else (low, 1)
+        return self.repeat(bit, times + 1) if high is bit and bit.width == 1 else None
 
     def repeat(self, x: Node, count: int) -> Node:
         """An expression several times beside itself."""
@@ -427,6 +435,30 @@ class Expressions:
         if place.kind == "const":
             return self.slice(x, place.value * width, width)
         return self._make("index", width, (x, place))
+
+
+def _repeated(node: Node) -> tuple[Node, int]:
+    """What a node repeats, and how often."""
+    return (node.args[0], node.value) if node.kind == "repeat" else (node, 1)
+
+
+def _are_fields(low: Node, high: Node) -> bool:
+    """Whether neighbouring slices are of different fields of a structure."""
+    inner = low.args[0]
+    if inner.kind != "net":
+        return False
+    starts = {at for _, at, _ in inner.value.fields}
+    return high.value in starts and (low.value + low.width) in {at + width for _, at, width in inner.value.fields}
+
+
+def _is_whole(parts: list[Node]) -> bool:
+    """Whether slices are all of a structure, in order."""
+    inner, at = parts[0].args[0] if parts[0].kind == "slice" else None, 0
+    for part in parts:
+        if inner is None or part.kind != "slice" or part.args[0] is not inner or part.value != at:
+            return False
+        at += part.width
+    return inner is not None and at == inner.width
 
 
 def _mirrored(kind: str, mirrored: dict[str, str]) -> str:

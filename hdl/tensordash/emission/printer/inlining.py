@@ -1,5 +1,6 @@
 """Wires that a person would not have made: what is read once stands where it is read, other names of a net go."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -8,7 +9,7 @@ from .expression import COMMUTATIVE, COMPARISONS, Expressions, Net, Node
 from .lowering import Assignment, Branch, Statement
 from .text import Text
 
-__all__ = ["LEAVES", "SHORT", "driven", "inline", "roots", "uses_of"]
+__all__ = ["LEAVES", "SHORT", "Substitution", "driven", "inline", "is_field", "roots", "uses_of"]
 
 SHORT = 100
 """Characters of an expression that stands where it is read once; one that is longer keeps its name."""
@@ -17,6 +18,7 @@ WIDE = 64
 """Bits of a vector of which a part with a name keeps it."""
 
 LEAVES = ("const", "net", "slice")
+NUMBER = re.compile(r"_\d+$")
 
 
 def roots(item: Item) -> Iterator[Node]:
@@ -147,6 +149,7 @@ class Substitution:
         self._done: dict[Node, Node] = {}
 
     def __call__(self, node: Node) -> Node:
+        """The expression with the others in it."""
         if node not in self._done:
             other = self.replaced(node)
             self._done[node] = self(other) if other is not None and other is not node else self._rebuilt(node)
@@ -222,6 +225,7 @@ def rebuilt(make: Expressions, node: Node, args: list[Node]) -> Node:
 def inline(model: ModuleModel) -> None:
     """Leave out wires that need no name, until none is left that could go."""
     _join_outputs(model)
+    _join_registers(model)
     for _ in range(8):
         model.items = live(model)
         chosen = _chosen(model)
@@ -250,11 +254,14 @@ def _join_assignments(make: Expressions, statements: Iterable[Statement]) -> lis
             found.append(Branch(statement.test, arms, statement.location))
             continue
         last = found[-1] if found else None
-        if isinstance(last, Assignment) and len(last.targets) == len(statement.targets) == 1:
-            (net, low, width), (other, start, more) = last.targets[0], statement.targets[0]
+        if isinstance(last, Assignment) and len(statement.targets) == 1:
+            (net, low, width), (other, start, more) = last.targets[-1], statement.targets[0]
             value = make.cat([last.value, statement.value])
             if net is other and low + width == start and value.kind != "cat":
-                found[-1] = Assignment([(net, low, width + more)], value, last.location)
+                found[-1] = Assignment([*last.targets[:-1], (net, low, width + more)], value, last.location)
+                continue
+            if value.kind in ("net", "slice") and NUMBER.sub("", net.name) == NUMBER.sub("", other.name) != other.name:
+                found[-1] = Assignment([*last.targets, *statement.targets], value, last.location)
                 continue
         found.append(statement)
     return found
@@ -307,6 +314,34 @@ def _join_outputs(model: ModuleModel) -> None:
         substitution.item(item)
 
 
+def _join_registers(model: ModuleModel) -> None:
+    """An output that is a register and nothing else is that register."""
+    registers = {net for item in model.items if isinstance(item, Registers) for net in driven(item)}
+    outputs: dict[Net, Wire] = {}
+    for item in model.items:
+        if isinstance(item, Wire) and item.net.kind == "output" and len(item.pieces) == 1:
+            node = item.pieces[0][1]
+            if node.kind == "net" and node.width == item.net.width and node.value in registers - set(model.ports):
+                outputs.setdefault(node.value, item)
+    for source, item in outputs.items():
+        item.net.init, item.net.resets, item.net.states = source.init, source.resets, source.states or item.net.states
+        item.net.fields = item.net.fields or source.fields
+        item.net.location = source.location
+    gone = {id(item) for item in outputs.values()}
+    model.items = [item for item in model.items if id(item) not in gone]
+    substitution = Substitution(
+        model.make,
+        lambda node: model.make.net(outputs[node.value].net) if node.kind == "net" and node.value in outputs else None,
+    )
+    for item in model.items:
+        substitution.item(item)
+        if isinstance(item, Registers):
+            for each in assignments(item.statements):
+                each.targets[:] = [
+                    (outputs[net].net if net in outputs else net, low, width) for net, low, width in each.targets
+                ]
+
+
 def _chosen(model: ModuleModel) -> dict[Net, Wire]:
     """Wires that go in this round: none that depends on itself, by whatever way."""
     uses, parents = uses_of(model.items)
@@ -354,6 +389,8 @@ def _goes(
     count = uses[node]
     if len(wire.pieces) == 1:
         driver = wire.pieces[0][1]
+        if is_field(wire.net, driver):
+            return False
         if not wire.net.name or driver.kind == "net" or (driver.kind == "const" and not wire.net.states):
             return True
         if (
@@ -389,6 +426,12 @@ def _goes(
         if not cheap and inside[0].width != part.width and inside[0].kind != "cat":
             return False
     return True
+
+
+def is_field(net: Net, driver: Node) -> bool:
+    """Whether a wire names a field of what drives it: its name begins with the other's, but for a word's number."""
+    whole = driver.args[0] if driver.kind == "slice" else driver
+    return whole.kind == "net" and re.match(f"{NUMBER.sub('', whole.value.name)}_[a-z]", net.name) is not None
 
 
 def _without_circles(candidates: dict[Net, Wire]) -> dict[Net, Wire]:

@@ -166,9 +166,9 @@ class Lowering:
             both = [self.bits(a, inner_width), self.bits(b, inner_width)]
             return make.resize(make.bitwise(kind, both), width, False)
         if kind == "+":
-            return make.add(self.bits(a, width), self.bits(b, width))
+            return make.add(self.bits(a, width), self._addend(b, width))
         if kind == "-":
-            return make.subtract(self.bits(a, width), self.bits(b, width))
+            return make.subtract(self.bits(a, width), self._addend(b, width))
         if kind == "*":
             inner_width = min(width, shape.width)
             product = make.multiply(self.bits(a, inner_width), self.bits(b, inner_width))
@@ -190,6 +190,14 @@ class Lowering:
             both = [self.bits(a, unified.width), self.bits(b, unified.width)]
             return make.resize(make.compare(signed + kind, *both), width, False)
         raise TypeError(f"the operator {kind}, which has no form in Verilog here")
+
+    def _addend(self, value: Value, width: int) -> Node:
+        """The right operand of a sum; a sum of its own keeps its width, for synthesis makes a narrow adder of it."""
+        shape = value.shape()
+        is_sum = isinstance(value, Operator) and value.operator == "+" and len(value.operands) == 2
+        if is_sum and not shape.signed and shape.width < width:
+            return self.make.resize(self.bits(value), width, False)
+        return self.bits(value, width)
 
     def condition(self, test: Value, patterns: Iterable[str | int]) -> Node:
         """Whether a test is as one of some patterns."""

@@ -1,12 +1,13 @@
 """Names: of expressions that several places share, of fields of structures, and of nets that would have the same."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from ..keywords import KEYWORDS
 from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
 from .expression import COMPARISONS, Net, Node
 from .inlining import Substitution, driven, roots, uses_of
+from .lowering import Assignment, Statement
 from .source import variable
 from .text import Text
 
@@ -230,12 +231,22 @@ def _purposes(item: Item) -> Iterable[tuple[str, Node]]:
         return [(f"{item.name}__{port}", node) for port, node in item.inputs.items()]
     if isinstance(item, Memory):
         return [(item.name, node) for node in roots(item)]
-    first = next(assignments(item.statements)).targets[0][0].name
-    return [(_target_of(item, node) or first, node) for node in roots(item)]
+    return _of_statements(item.statements)
 
 
-def _target_of(item: Registers, node: Node) -> str:
-    return next((each.targets[0][0].name for each in assignments(item.statements) if each.value is node), "")
+def _of_statements(statements: Iterable[Statement]) -> Iterator[tuple[str, Node]]:
+    """Expressions of statements, each with the register that is assigned where it holds or stands."""
+    for statement in statements:
+        purpose = next(assignments([statement])).targets[0][0].name
+        if isinstance(statement, Assignment):
+            yield purpose, statement.value
+            continue
+        if statement.test is not None:
+            yield purpose, statement.test
+        for condition, body, _ in statement.arms:
+            if isinstance(condition, Node):
+                yield next((each.targets[0][0].name for each in assignments(body)), purpose), condition
+            yield from _of_statements(body)
 
 
 def _name(node: Node, purpose: str) -> str:

@@ -184,24 +184,21 @@ class Page:
     def _declare(self, item: Item) -> None:
         """Declare what is met for the first time, but for a wire that is declared where it gets its value."""
         own = item.net if isinstance(item, Wire) and self._is_initialised(item) else None
-        line = before = ""
+        line, before = "", ("", "")
         for net in self._nets(item):
             if net is own or net in self.declared:
                 continue
             self.declared[net] = None
             declaration, remark = self._declaration(net), self._remark(net)
-            kind = declaration.removesuffix(net.name)
-            if line and kind == before and not remark and len(line) + len(net.name) + 3 <= LINE:
+            kind = declaration.removesuffix(net.name), remark
+            if line and kind == before and len(f"{line}, {net.name};{remark}") <= LINE:
                 line += f", {net.name}"
                 continue
             if line:
-                self.lines.append(f"{line};")
+                self.lines.append(f"{line};{before[1]}")
             line, before = f"  {declaration}", kind
-            if remark:
-                self.lines.append(f"{line};{remark}")
-                line = ""
         if line:
-            self.lines.append(f"{line};")
+            self.lines.append(f"{line};{before[1]}")
 
     def _remark(self, net: Net) -> str:
         text = comment_beside(net.location)
@@ -281,12 +278,12 @@ class Page:
         body = [line for statement in item.statements for line in self._statement(statement, 4)]
         resets = dict.fromkeys(net for each in assignments(item.statements) for net, _, _ in each.targets if net.resets)
         if resets:
-            body.append("    if (rst) begin" if len(resets) > 1 else "    if (rst)")
-            for net in resets:
-                value = net.states.get(net.init) or constant(net.init, net.width)
-                body.append(f"      {net.name} <= {value};")
-            if len(resets) > 1:
-                body.append("    end")
+            rows = [f"{net.name} <= {net.states.get(net.init) or constant(net.init, net.width)};" for net in resets]
+            body += (
+                [f"    if (rst) {rows[0]}"]
+                if len(rows) == 1
+                else ["    if (rst) begin", *(f"      {row}" for row in rows), "    end"]
+            )
         simple = len(item.statements) == 1 and not resets
         self.lines.append("  always @(posedge clk)" if simple else "  always @(posedge clk) begin")
         self.lines += body
@@ -321,8 +318,11 @@ class Page:
                 head = self.text.lines(f"{word}if (", condition, ") begin" if block else ")", indent)
             if block and condition is None:
                 head[-1] += " begin"
-            yield from head
-            yield from inner
+            if not block and len(head) == 1 and len(head[0]) + 1 + len(inner[0].lstrip()) <= LINE:
+                yield f"{head[0]} {inner[0].lstrip()}"
+            else:
+                yield from head
+                yield from inner
             before = "end " if block else ""
             if block and last:
                 yield f"{pad}end"
@@ -371,10 +371,16 @@ class Page:
             names = [select(net.name, low, width, net.width) for net, low, width in targets]
             connections[port] = names[0] if len(names) == 1 else "{" + ", ".join(reversed(names)) + "}"
         self.lines.append(f"  {item.module} {item.name} (")
-        rows = []
+        rows: list[str] = []
         for port, text in connections.items():
-            rows.append("\n".join(_connection(port, text)))
-        self.lines += [*",\n".join(rows).split("\n"), "  );"]
+            first, *rest = broken(f".{port}({text})", LINE - 5)
+            if rows and not rest and len(rows[-1]) + len(first) + 3 <= LINE and rows[-1].startswith("    ."):
+                rows[-1] += f", {first}"
+                continue
+            rows += [f"    {line}" for line in (first, *rest)]
+            if len(rows) > 1 + len(rest):
+                rows[-2 - len(rest)] += ","
+        self.lines += [*rows, "  );"]
 
     def _memory(self, item: Memory) -> None:
         name, flat = item.name, self.text.flat
@@ -392,7 +398,3 @@ class Page:
             self.lines.append(f"    if ({flat(enable)})")
             self.lines.append(f"      {net.name} <= {name}[{flat(address)}];")
         self.lines.append("  end")
-
-
-def _connection(port: str, text: str) -> list[str]:
-    return ["    " + line for line in broken(f".{port}({text})", LINE - 5)]

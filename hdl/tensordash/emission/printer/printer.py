@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 from amaranth.hdl import Fragment, Value
 
-from .choices import without_enables
+from .choices import with_enables, without_enables
 from .collect import collect
 from .inlining import driven, inline
 from .naming import hoist_choices, name_fields, name_nets, name_shared, require_names
 from .order import arrange
 from .page import Page
+from .single_uses import drop_single_uses
 
 __all__ = ["Printed", "print_module"]
 
@@ -54,11 +55,13 @@ def print_module(
         without_enables(model)
     hoist_choices(model)
     inline(model)
+    if enables:
+        with_enables(model)
     require_names(model)
     states = {state for item in model.items for net in driven(item) for state in net.states.values()}
     used = name_nets(model, {"clk", "rst", *states})
     name_fields(model, used)
-    names = name_shared(model, used)
+    names = drop_single_uses(model, name_shared(model, used))
     arrange(model, names)
     page = Page(name, model, names)
     return Printed(comment + page.module(), page.clocked, page.partly_unused())

@@ -53,8 +53,22 @@ class Text:
         self, head: str, node: Node, tail: str, indent: int, states: Mapping[int, str] = {}, *, defines: bool = False
     ) -> list[str]:
         """A statement with an expression, on lines that are short enough; `defines`: it is the name's own value."""
-        text = self._render(node, 0, root=defines, states=states)[0]
+        text = self._signed_sum(node, defines) or self._render(node, 0, root=defines, states=states)[0]
         return [" " * indent + line for line in broken(f"{head}{text}{tail}", LINE - indent)]
+
+    def _signed_sum(self, node: Node, defines: bool) -> str:
+        """A sum of signed numbers, which the statement extends; empty if it is none."""
+        terms: list[tuple[str, Node]] = []
+        while node.kind in ("+", "-") and (defines or node not in self.names):
+            terms.append((node.kind, node.args[1]))
+            node, defines = node.args[0], False
+        terms.append(("", node))
+        if any(term.kind == "const" for _, term in terms) or not any(_is_extended(term) for _, term in terms):
+            return ""
+        text = ""
+        for sign, term in reversed(terms):
+            text += f" {sign}{chr(FILL)}" * bool(sign) + f"$signed({self._render(term, 2)[0]})"
+        return text
 
     def operand(self, node: Node) -> str:
         """An expression with its breaks marked."""
@@ -163,6 +177,23 @@ class Text:
             rows.append(f"{condition} ? " + (f"({chosen})" if bound == CHOICE else chosen))
         rows.append(self._render(default, depth + 1, states=states)[0])
         return f" :{mark}".join(rows)
+
+
+def _is_extended(node: Node) -> bool:
+    """Whether the upper bits of a number are its sign."""
+    if node.kind != "cat":
+        return False
+    *_, part, top = node.args
+    bit, count = (top.args[0], top.value) if top.kind == "repeat" else (top, 1)
+    if bit.width == 1 and count > 1:
+        return True
+    low = part.value if part.kind == "slice" else 0
+    is_bit = bit.kind == "slice" and bit.width == 1
+    return is_bit and bit.args[0] is _whole(part) and bit.value == low + part.width - 1
+
+
+def _whole(node: Node) -> Node:
+    return node.args[0] if node.kind == "slice" else node
 
 
 def _gathered(node: Node) -> list[Node | tuple[Node, int]]:
