@@ -11,12 +11,12 @@ from tensordash import ConfigError
 from tensordash.configuration.core_config import CoreConfig
 
 from .cacti import CactiError
-from .canonical import canonical, interface
 from .core_energy import CoreMemories, StepEnergy, energy_ratios
 from .core_training import NoEnergyError, memory_ports, memory_shape, memory_size, training_energies
 from .hierarchy import MEMORY, Hierarchy, hierarchy_of, role
 from .mapping import Mapped
 from .memories import SOURCES, memory_costs
+from .module_text import interface, without_comments
 from .run import Progress, Run, running
 from .wire_flow import check_wires, place_designs
 from .wire_report import WireReport, wires_json
@@ -278,6 +278,6 @@ def _around(run: Run, hierarchy: Hierarchy) -> Mapped:
     """Everything but tile and memories, flattened."""
     outside = {place.module for place in hierarchy.placements if place.path[:1] != ("tile",)}
     boxes = sorted({TILE} | {name for name in outside if role(name) == MEMORY})
-    texts = [canonical(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]
+    texts = [without_comments(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]
     texts += [interface(hierarchy.modules[name].text) for name in boxes]
     return run.flattened("\n".join(texts), CORE, "around the tile, flattened")

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 
-from .canonical import interface
 from .core_energy import CoreMemories, StepEnergy, StepOperation
 from .core_power import GateRun, core_power, run_gates
 from .gates import read_netlist
 from .hierarchy import MEMORY, Hierarchy, named
 from .mapping import Mapped
+from .module_text import interface
 from .power import find_opensta
 from .power_report import NO_OPENSTA
 from .run import Run

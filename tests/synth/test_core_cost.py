@@ -7,7 +7,6 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_synth import core_cost_table, measure_areas, synthesize_core
-from tensordash_synth.canonical import canonical
 from tensordash_synth.core_cost import CoreCostReport, CoreDesign
 from tensordash_synth.core_energy import CoreMemories, StepEnergy, StepOperation
 from tensordash_synth.memories import MemoryCost
@@ -64,28 +63,6 @@ def test_costs_of_memories_and_of_a_step_by_hand():
     assert rows["reads of buffer"] == ["10", "20"]
     assert rows["writes of buffer"] == ["20", "40"]
     assert rows["mean power of logic, mW"] == ["400.0", "400.0"]
-
-
-def test_functions_of_a_module_stay_whole():
-    """Yosys writes a choice among many as a function, and a comment says that no two of its cases meet."""
-    text = """module m(a, y);
-  input [1:0] a;
-  output y;
-  function [0:0] _1_;
-    input [1:0] s;
-    casez (s) // synopsys parallel_case
-      2'b?1:
-        _1_ = 1'h1;
-      default:
-        _1_ = 1'h0;
-    endcase
-  endfunction
-  assign y = _1_(a); // what it is
-endmodule"""
-    found = canonical(text)
-    assert "parallel_case" in found
-    assert "what it is" not in found
-    assert found.index("function") < found.index("endcase") < found.index("endfunction")
 
 
 @pytest.mark.slow
