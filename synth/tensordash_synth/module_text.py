@@ -10,7 +10,8 @@ COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 def without_comments(text: str) -> str:
     """Return a module without comments and empty lines: a change of prose does not make it another one to map.
 
-    >>> print(without_comments("// A sum.\\nmodule m(\\n  input wire a\\n);\\n\\n  wire b = a; // b\\nendmodule\\n"), end="")
+    >>> text = "// A sum.\\nmodule m(\\n  input wire a\\n);\\n\\n  wire b = a; // b\\nendmodule\\n"
+    >>> print(without_comments(text), end="")
     module m(
       input wire a
     );
