@@ -22,6 +22,7 @@ from amaranth.lib.wiring import In
 
 from ..block import Block
 from .printer.printer import Printed, print_module
+from .shape_notes import shape_note
 
 __all__ = ["Library", "emit", "members", "ports"]
 
@@ -135,7 +136,14 @@ class Library:
 
     def _text(self, block: Block, name: str, fragment: Fragment) -> Printed:
         try:
-            return print_module(name, list(members(block)), fragment, comment=_comment(block), enables=self.enables)
+            return print_module(
+                name,
+                list(members(block)),
+                fragment,
+                comment=_comment(block),
+                notes=_notes(block),
+                enables=self.enables,
+            )
         except (TypeError, ValueError) as error:
             raise type(error)(f"{type(block).__name__} has {error}") from error
 
@@ -192,14 +200,22 @@ def _document(modules: Iterable[str]) -> str:
 
 
 def _comment(block: Block) -> str:
-    """Summary, timing and source of a component."""
+    """Summary, timing and source of a component, and the numbers that it was constructed with."""
     paragraphs = {word: text for kind in reversed(type(block).__mro__) for word, text in _paragraphs(kind)}
     lines = [
         line
         for text in (paragraphs[word] for word in ("", *WORDS) if word in paragraphs)
         for line in textwrap.wrap(text, COMMENT - 3, break_on_hyphens=False)
     ]
+    numbers = ", ".join(f"{name} = {value}" for name, value in block.identity[1:] if type(value) is int)
+    lines += textwrap.wrap(f"Parameters: {numbers}.", COMMENT - 3) if numbers else []
     return "".join(f"// {line}\n" for line in lines)
+
+
+def _notes(block: Block) -> dict[str, str]:
+    """What the bits of each port are."""
+    shapes = {"_".join(map(str, path)): member.shape for path, member, _ in block.signature.flatten(block)}
+    return {port: shape_note(shape) for port, shape in shapes.items()}
 
 
 def _paragraphs(kind: type) -> Iterator[tuple[str, str]]:

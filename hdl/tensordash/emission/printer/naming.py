@@ -126,7 +126,7 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
     substitution = Substitution(model.make, replaced)
     for item in model.items:
         substitution.item(item)
-    _assign_fields(model, used)
+    _assign_fields(model, used, made)
     if not made:
         return
     wires = {net: Wire(net, [(0, _field(model, whole, name))], None) for (whole, name), net in made.items()}
@@ -139,8 +139,8 @@ def name_fields(model: ModuleModel, used: set[str]) -> None:
     model.items = items
 
 
-def _assign_fields(model: ModuleModel, used: set[str]) -> None:
-    """Structures that are assigned in pieces get a wire for each field, and are made of these."""
+def _assign_fields(model: ModuleModel, used: set[str], read: dict[tuple[Net, str], Net]) -> None:
+    """Assign structures of several pieces field by field, each by a wire; take those wires out of `read`."""
     items: list[Item] = []
     for item in model.items:
         if isinstance(item, Wire) and item.net.fields and len(item.pieces) > 1:
@@ -154,8 +154,9 @@ def _assign_fields(model: ModuleModel, used: set[str]) -> None:
                 pieces = []
                 for (name, low, width), part in zip(fields, parts, strict=True):
                     node = part[0][1]
-                    if len(part) > 1 or (node.args and node.kind != "slice"):
-                        net = Net(free(f"{item.net.name}_{name}", used), width)
+                    net = read.pop((item.net, name), None)
+                    if net or len(part) > 1 or (node.args and node.kind != "slice"):
+                        net = net or Net(free(f"{item.net.name}_{name}", used), width)
                         items.append(Wire(net, part, item.location))
                         node = model.make.net(net)
                     pieces.append((low, node))

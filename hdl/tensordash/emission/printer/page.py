@@ -1,7 +1,7 @@
 """A module on the page: declarations beside what they belong to, statements in the source's order, its comments."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignments
 from .expression import Net, Node
@@ -47,10 +47,11 @@ class Page:
         } | self.always
         self.clocked = frozenset(self._clocked())
 
-    def module(self) -> str:
-        """The module, from ``module`` to ``endmodule``."""
+    def module(self, notes: Mapping[str, str] = {}) -> str:
+        """The module, from ``module`` to ``endmodule``; `notes` stand beside ports, by name."""
         ports = [net for net in (self.model.clock, self.model.reset) if net is not None and net.name in self.clocked]
-        head = ",\n".join(f"  {self._declaration(net)}" for net in (*ports, *self.model.ports))
+        ports += self.model.ports
+        head = "\n".join(self._port(net, "," * (net is not ports[-1]), notes.get(net.name, "")) for net in ports)
         self._states()
         previous: Item | None = None
         self._join_registers()
@@ -61,6 +62,11 @@ class Page:
             self.lines.pop(0)
         body = "\n".join(self.lines)
         return f"module {self.name}(\n{head}\n);\n{body}\nendmodule\n"
+
+    def _port(self, net: Net, comma: str, note: str) -> str:
+        line = f"  {self._declaration(net)}{comma}"
+        noted = f"{line}  // {note}"
+        return noted if note and len(noted) <= LINE else line
 
     def partly_unused(self) -> tuple[str, ...]:
         """Inputs and nets of which nobody reads all bits, but for those that are called unused."""

@@ -1,6 +1,6 @@
 """From a component's fragment to the text of its module."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from amaranth.hdl import Fragment, Value
@@ -26,7 +26,13 @@ class Printed:
 
 
 def print_module(
-    name: str, ports: Sequence[tuple[str, Value, bool]], fragment: Fragment, *, comment: str = "", enables: bool = True
+    name: str,
+    ports: Sequence[tuple[str, Value, bool]],
+    fragment: Fragment,
+    *,
+    comment: str = "",
+    notes: Mapping[str, str] = {},
+    enables: bool = True,
 ) -> Printed:
     """Verilog-2005 of a module.
 
@@ -40,6 +46,8 @@ def print_module(
         The component's, its signals named as they are called in this module.
     comment : str
         Stands above it.
+    notes : Mapping of str to str
+        Stand beside ports, by name.
     enables : bool
         Registers that keep what they have do so by an ``if``; otherwise they are assigned in every cycle.
 
@@ -64,4 +72,4 @@ def print_module(
     names = drop_single_uses(model, name_shared(model, used))
     arrange(model, names)
     page = Page(name, model, names)
-    return Printed(comment + page.module(), page.clocked, page.partly_unused())
+    return Printed(comment + page.module(notes), page.clocked, page.partly_unused())
