@@ -89,7 +89,7 @@ class TileHarness(Harness):
             self.lemma(eligible == thermometer(state.drawable, depth), when=held)
             name = "select_by_age" if self.config.ring else "select"
             select = self.probe(f"{path}.{name}", len(self.config.options) * lanes)
-            remaining = self.probe(f"{path}.remaining", (depth - 1) * lanes)
+            remaining = self.probe(f"{path}.remaining_behind_first", (depth - 1) * lanes)
             self.lemma(select == Value.cast(scheduler.select), when=held)
             self.lemma(advance == scheduler.advance, when=held)
             self.lemma(remaining == Value.cast(scheduler.remaining)[lanes:], when=held)

@@ -22,7 +22,7 @@ from amaranth.lib.wiring import In
 
 from ..block import Block
 from .printer.printer import Printed, print_module
-from .shape_notes import shape_note
+from .shape_notes import port_notes
 
 __all__ = ["Library", "emit", "members", "ports"]
 
@@ -141,7 +141,7 @@ class Library:
                 list(members(block)),
                 fragment,
                 comment=_comment(block),
-                notes=_notes(block),
+                notes=port_notes(block),
                 enables=self.enables,
             )
         except (TypeError, ValueError) as error:
@@ -210,12 +210,6 @@ def _comment(block: Block) -> str:
     numbers = ", ".join(f"{name} = {value}" for name, value in block.identity[1:] if type(value) is int)
     lines += textwrap.wrap(f"Parameters: {numbers}.", COMMENT - 3) if numbers else []
     return "".join(f"// {line}\n" for line in lines)
-
-
-def _notes(block: Block) -> dict[str, str]:
-    """What the bits of each port are."""
-    shapes = {"_".join(map(str, path)): member.shape for path, member, _ in block.signature.flatten(block)}
-    return {port: shape_note(shape) for port, shape in shapes.items()}
 
 
 def _paragraphs(kind: type) -> Iterator[tuple[str, str]]:

@@ -1,13 +1,55 @@
 """Notes on ports that say what their bits are: `4 x 16` for an array, `{last, values: 64}` for a structure."""
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from amaranth.hdl import Shape
 from amaranth.lib.data import ArrayLayout, Layout, StructLayout
 
-__all__ = ["shape_note"]
+from ..block import Block
+
+__all__ = ["port_notes", "shape_note"]
 
 MAX_FIELDS = 6
+
+
+# Members in a docstring: ``select : Out(options, lanes)``, the innermost dimension first.
+DECLARED = re.compile(r"(?:^|\), )\s*(\w+(?:, \w+)*) : (?:In|Out)\(((?:[^()]|\([^()]*\))*)(?=\))", re.MULTILINE)
+ALIASES = {"steps_layout": "width, lanes, depth"}
+
+
+def port_notes(block: Block) -> dict[str, str]:
+    """Return a note on each port of a component that is an array or a structure, with the names of dimensions."""
+    notes = {}
+    for path, member, _ in block.signature.flatten(block):
+        note = shape_note(member.shape)
+        axes = _axes(block, path)
+        if note and len(axes) > 1 and len(axes) == note.partition("{")[0].count(" x ") + 1:
+            note = f"{' x '.join(f'({axis})' if ' ' in axis else axis for axis in reversed(axes))} = {note}"
+        notes["_".join(map(str, path))] = note
+    return notes
+
+
+def _axes(block: Block, path: tuple[str | int, ...]) -> list[str]:
+    """Dimensions of a member as its docstring names them, the innermost first."""
+    kind: type = type(block)
+    members = block.signature.members
+    for name in path[:-1]:
+        if isinstance(name, str) and members[name].is_signature:
+            kind, members = type(members[name].signature), members[name].signature.members
+    declared = {name: axes for doc in _docs(kind) for name, axes in _declared(doc)}
+    return declared.get(str(path[-1]), [])
+
+
+def _docs(kind: type) -> Iterator[str]:
+    return (each.__doc__ for each in reversed(kind.__mro__) if each.__doc__)
+
+
+def _declared(doc: str) -> Iterator[tuple[str, list[str]]]:
+    for names, axes in DECLARED.findall(doc):
+        for name in names.split(", "):
+            yield name, ALIASES.get(axes, axes).split(", ")
 
 
 def shape_note(shape: Any) -> str:

@@ -89,7 +89,7 @@ class Load(Block):
         )
 
     def elaborate(self, platform):
-        """Requests on one side, groups on the other; both are done when no beat is on its way."""
+        """Ask for runs of groups; write the groups into the buffer as they arrive."""
         m = Module()
         reader, inflate = self._reader, self._inflate
         m.submodules.reader = placed(reader, platform)
@@ -147,13 +147,14 @@ class Load(Block):
                     with m.Elif(reader.idle & reader.outside & ~self.buffer.valid):
                         m.next = "STOP"
             if inflate is not None:
-                with m.State("STOP"):  # inflate waits for beats that were refused
+                with m.State("STOP"):  # inflate waits for beats of an address out of bounds: end its work
                     m.d.comb += [starts.eq(1), stops.eq(1), self.command.done.eq(1)]
                     m.next = "WAIT"
                 self._read_table(m, descriptor, inflate, refused, wrong, starts)
         if inflate is not None:
-            m.d.comb += inflate.plain.eq((~compressed & (first | data_come)) | stops)
-            self._write_inflated(m, descriptor, inflate, first | data_come, starts, stops)
+            to_inflate = Signal()
+            m.d.comb += [to_inflate.eq(first | data_come), inflate.plain.eq((~compressed & to_inflate) | stops)]
+            self._write_inflated(m, descriptor, inflate, to_inflate, starts, stops)
         else:
             self._write(m, descriptor, data_come)
         return m
@@ -167,7 +168,10 @@ class Load(Block):
         wrong: Signal,
         starts: Signal,
     ) -> None:
-        """States of a compressed move: two entries, then all units."""
+        """States of a compressed move: two entries of the table, then all units between the two.
+
+        The quotient count_0 / segment, rounded up, is the number of the second entry.
+        """
         reader, config = self._reader, self.config
         unit_skipped = (config.value_bits // 8).bit_length() - 1
         count, segment = descriptor["count_0"], descriptor["segment"]
@@ -223,9 +227,9 @@ class Load(Block):
                     m.d.sync += [memory.eq(data_begin), memory_outside.eq(data_begin[len(memory) :].any())]
             with m.If(reader.outside & reader.idle):
                 m.next = "DRAIN"  # the unit takes no descriptor until a reset
-        most = Signal(self.units)
+        most = Signal(self.units)  # masks and values of all groups
         offset = memory[: inflate.shift]
-        upwards = Signal(self.units + 2)
+        upwards = Signal(self.units + 2, name="limit_rounded_up")
         m.d.comb += [
             most.eq(count * inflate.most),
             inflate.limit.eq(units[: self.units] + offset),

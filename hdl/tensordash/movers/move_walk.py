@@ -63,14 +63,14 @@ class MoveWalk:
         counts = [descriptor[f"count_{k}"] for k in (1, 2, 3)]
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]
-        # Loop k steps, or one that is further out.
-        beyond = [Signal(name=f"walk_beyond_{k}") for k in (1, 2)]
+        # All loops up to loop k are at their last turn: a loop further out steps.
+        beyond = [Signal(name=f"walk_last_turn_{k}") for k in (1, 2)]
         m.d.comb += [beyond[0].eq(over[0]), beyond[1].eq(over[0] & over[1])]
         next_place = Signal(signed(max(bits, len(descriptor["stride_1"])) + 2), name="walk_next_place")
         origin = Mux(beyond[1], places[2], Mux(beyond[0], places[1], places[0]))
         stride = Mux(beyond[1], strides[2], Mux(beyond[0], strides[1], strides[0]))
         m.d.comb += [
-            self.last.eq(over[0] & over[1] & over[2]),
+            self.last.eq(beyond[1] & over[2]),
             self.end.eq(self.address + descriptor["count_0"]),
             self.fits.eq(self.end <= config.groups),
             next_place.eq(origin + stride),

@@ -70,10 +70,10 @@ class RowScheduler(Block):
         m.submodules.scheduler = placed(self.scheduler, platform)
         depth, lanes = self.connectivity.depth, self.connectivity.lanes
         select = Signal(self.scheduler.select.shape(), name="select_by_age" if self.ring else "select", reset_less=True)
-        # All of the oldest step is taken: every lane prefers its own position of it, which no other lane can reach.
-        remaining = Signal(ArrayLayout(lanes, depth - 1), reset_less=True)
-        further = Signal(depth - 1, reset_less=True)
-        window, following = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "following"))
+        # Steps 1 and up. Step 0 is always drained: every lane prefers its own position of it, which no other can reach.
+        remaining = Signal(ArrayLayout(lanes, depth - 1), name="remaining_behind_first", reset_less=True)
+        further = Signal(depth - 1, name="advance_behind_first", reset_less=True)
+        window, window_next = (Signal(ArrayLayout(lanes, depth), name=name) for name in ("window", "window_next"))
         m.d.sync += [
             select.eq(self.scheduler.select),
             further.eq(self.scheduler.advance[1:]),
@@ -92,13 +92,13 @@ class RowScheduler(Block):
             # A step stays in its place only where no schedule was made: every schedule drains the oldest step.
             sources = [window[slot], *(remaining[step - 1] for step in range(slot + 1, depth))]
             if self.ring:  # what enters may stand on any line
-                choices = self.motion.refill[f"slot_{slot}"]
+                choices = self.motion.refill[f"age_{slot}"]
                 sources += list(self.nonzero)
             else:
                 choices = self.motion.refill[slot]
                 sources += [self.nonzero[step] for step in range(slot + 1)]
-            m.d.comb += following[slot].eq(one_hot_mux(choices, sources))
-        m.d.comb += [self.scheduler.effectual.eq(following), self.scheduler.eligible.eq(self.motion.eligible_next)]
+            m.d.comb += window_next[slot].eq(one_hot_mux(choices, sources))
+        m.d.comb += [self.scheduler.effectual.eq(window_next), self.scheduler.eligible.eq(self.motion.eligible_next)]
         return m
 
     def _by_slot(self, select):

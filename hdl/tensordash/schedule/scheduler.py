@@ -53,7 +53,10 @@ class Scheduler(Block):
         )
 
     def elaborate(self, platform):
-        """Levels in order; within a level the lanes' positions are disjoint."""
+        """A lane takes its first free option: free_STEP_LANE, selected_LANE_OPTION, free_after_LEVEL_STEP_LANE.
+
+        Lanes of one level share no position, and take what the levels before left.
+        """
         m = Module()
         lanes, depth = self.connectivity.lanes, self.connectivity.depth
         selections: dict[tuple[int, int], list] = {}
@@ -81,7 +84,9 @@ class Scheduler(Block):
         for step in range(depth):
             for lane in range(lanes):
                 taken = reduce(or_, selections.get((step, lane), []), 0)
+                # What no lane has taken.
                 m.d.comb += self.remaining[step][lane].eq(self.effectual[step][lane] & ~taken)
             drained.append(self.eligible[step] & ~self.remaining[step].any())
+            # Steps up to this one of which nothing remains.
             m.d.comb += self.advance[step].eq(Cat(drained).all())
         return m

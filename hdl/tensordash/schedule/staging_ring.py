@@ -14,10 +14,10 @@ __all__ = ["StagingRing", "ring_refill_layout"]
 def ring_refill_layout(depth: int) -> StructLayout:
     """What each of `depth` places of a window in order of age takes next, one-hot, where the staging buffers are rings.
 
-    Field ``slot_j`` has the choices of place j: the first ``depth - j`` are what is in place j, j + 1, ... (choice 0:
+    Field ``age_j`` has the choices of place j: the first ``depth - j`` are what is in place j, j + 1, ... (choice 0:
     stay), the other `depth` what a port offers on its line 0, 1, ... What a place without a choice takes means nothing.
     """
-    return StructLayout({f"slot_{slot}": 2 * depth - slot for slot in range(depth)})
+    return StructLayout({f"age_{age}": 2 * depth - age for age in range(depth)})
 
 
 class StagingRing(Block):

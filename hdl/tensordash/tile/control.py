@@ -157,7 +157,7 @@ class Control(Block):
             m.d.sync += self._first.eq(self.ends)
 
     def _advance(self, m: Module):
-        """Shift the window's state; return how many steps stay, as a thermometer."""
+        """How many steps leave (one-hot, from 0), and which ages are held after that (a thermometer)."""
         depth, present = self.depth, self._present
         staying = Signal(depth)
         m.d.comb += self._leaving.eq(_one_hot(self.advance))
@@ -170,7 +170,8 @@ class Control(Block):
         depth = self.depth
         staying_count = Signal(depth + 1)
         offered = Signal(depth)
-        following = Signal(depth)
+        present_next = Signal(depth)
+        filling = Signal(depth)  # ages that a step enters at
         entering_count = Signal(depth + 1)
         port_ends = Signal(self.ports)
         m.d.comb += staying_count.eq(_one_hot(staying))
@@ -182,58 +183,59 @@ class Control(Block):
         entering = self.entering
         m.d.comb += [
             entering_count.eq(_one_hot(entering)),
-            # In reset what a port offers must stay with it.
+            # In reset nothing is taken.
             self.taken.eq(reduce(or_, (Mux(entering_count[n] & ~ResetSignal(), n, 0) for n in range(1, depth + 1)))),
         ]
+        # A port's stream ends if the last step that it offers with `last` enters.
         for port in range(self.ports):
             more = Cat(self.available[port] > step for step in range(1, depth))
             m.d.comb += port_ends[port].eq(self.last[port] & entering[0] & ~(more & entering_count[1:depth]).any())
         m.d.comb += self.protocol_error.eq(port_ends.any() & ~port_ends.all())
         ending_stays = Signal(depth)
-        filled = []
         for slot in range(depth):
             fills = [staying_count[slot - step] & offered[step] for step in range(slot + 1)]
-            filled.append(reduce(or_, fills))
+            m.d.comb += filling[slot].eq(reduce(or_, fills))
             if not self.ring:
                 choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
                 choices += [staying_count[slot - step] for step in range(slot + 1)]
                 if depth == 1:  # an operand register: without a new step it holds, so that nothing behind it toggles
                     choices = [~fills[0], fills[0]]
                 m.d.comb += self.motion.refill[slot].eq(Cat(*choices))
-            m.d.comb += following[slot].eq(staying[slot] | filled[slot])
-            youngest = following[slot] & ~following[slot + 1] if slot + 1 < depth else following[slot]
+            m.d.comb += present_next[slot].eq(staying[slot] | filling[slot])
+            youngest = present_next[slot] & ~present_next[slot + 1] if slot + 1 < depth else present_next[slot]
             m.d.comb += [
                 ending_stays[slot].eq(
                     reduce(or_, (self._leaving[k] & self._ending[slot + k] for k in range(depth - slot)))
                 ),
-                # A stream whose end enters has nothing behind it yet: the ends that stay are all that matter.
-                self.motion.eligible_next[slot].eq(following[slot] & ~ending_stays[:slot].any()),
+                # No step is behind an end that enters now: only ends that stay keep steps from being eligible.
+                self.motion.eligible_next[slot].eq(present_next[slot] & ~ending_stays[:slot].any()),
             ]
             m.d.sync += [
-                self._present[slot].eq(following[slot]),
+                self._present[slot].eq(present_next[slot]),
                 self._ending[slot].eq(ending_stays[slot] | (port_ends.any() & youngest)),
             ]
         if self.ring:
-            self._turn(m, staying, filled)
+            self._turn(m, staying, filling)
 
-    def _turn(self, m: Module, staying: Signal, filled: list) -> None:
+    def _turn(self, m: Module, staying: Signal, filling: Signal) -> None:
         """A ring: the place of age j is `j` slots from the oldest step's, which moves on as steps leave."""
         depth = self.depth
-        oldest, following = Signal(depth, name="oldest", init=1), Signal(depth, name="oldest_next")
+        oldest, oldest_next = Signal(depth, name="oldest", init=1), Signal(depth, name="oldest_next")
         for slot in range(depth):
             moves = (self._leaving[k] & oldest[(slot - k) % depth] for k in range(depth + 1))
             choices = [self._leaving[k] & staying[slot] for k in range(depth - slot)]
-            choices += [~staying[slot] & following[(line - slot) % depth] for line in range(depth)]
+            choices += [~staying[slot] & oldest_next[(line - slot) % depth] for line in range(depth)]
             m.d.comb += [
-                following[slot].eq(reduce(or_, moves)),
-                self.motion.refill[f"slot_{slot}"].eq(Cat(*choices)),
-                self.write[slot].eq(reduce(or_, (filled[j] & following[(slot - j) % depth] for j in range(depth)))),
+                oldest_next[slot].eq(reduce(or_, moves)),
+                self.motion.refill[f"age_{slot}"].eq(Cat(*choices)),
+                self.write[slot].eq(reduce(or_, (filling[j] & oldest_next[(slot - j) % depth] for j in range(depth)))),
             ]
-        held = _one_hot(self._present)
-        behind = [
-            reduce(or_, (held[k] & oldest[(slot - k) % depth] for k in range(depth + 1))) for slot in range(depth)
-        ]
-        m.d.sync += oldest.eq(following)
+        present_count = Signal(depth + 1)
+        m.d.comb += present_count.eq(_one_hot(self._present))
+        # The slot behind the youngest step, where the next one is written.
+        count = list(enumerate(present_count))
+        behind = [reduce(or_, (n & oldest[(slot - k) % depth] for k, n in count)) for slot in range(depth)]
+        m.d.sync += oldest.eq(oldest_next)
         m.d.comb += [self.motion.oldest.eq(oldest), self.head.eq(Cat(behind))]
 
 

@@ -294,8 +294,13 @@ def _join_outputs(model: ModuleModel) -> None:
             net, low, width = targets[0]
             if len(targets) != 1 or (low, width) != (0, net.width) or net.kind != "wire":
                 continue
-            found = [each for each in aliases.get(net, []) if (id(each[0]), each[1]) not in taken]
-            whole = [each for each in found if len(each[0].pieces) == 1 and id(each[0].net) not in pins]
+            # What an instance drives is called by it, not by the input of another instance.
+            found = [
+                (wire, low)
+                for wire, low in aliases.get(net, [])
+                if (id(wire), low) not in taken and (len(wire.pieces) > 1 or id(wire.net) not in pins)
+            ]
+            whole = [each for each in found if len(each[0].pieces) == 1]
             if whole:
                 wire, low = min(whole, key=lambda each: each[0].net.kind != "output")
             elif len(found) == 1 and uses[make.net(net)] == 1:

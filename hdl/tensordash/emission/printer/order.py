@@ -8,12 +8,13 @@ __all__ = ["arrange"]
 
 
 def arrange(model: ModuleModel, names: dict[Node, Net]) -> None:
-    """Put instances and registers behind the wires that they read, and wires in front of those that read them."""
+    """Put what nothing here reads behind the wires that it reads, and wires in front of those that read them."""
     wires = {item.net: item for item in model.items if isinstance(item, Wire)}
     reads = {id(item): [wires[net] for net in _nets(item, names) if net in wires] for item in model.items}
     place = {id(item): number for number, item in enumerate(model.items)}
+    read = {id(wire) for found in reads.values() for wire in found}
     for item in model.items:
-        if not isinstance(item, Wire):
+        if id(item) not in read:
             place[id(item)] = max([place[id(item)], *(place[id(wire)] for wire in reads[id(item)])])
     # Wires come first of what has the same place.
     ordered = sorted(model.items, key=lambda item: (place[id(item)], not isinstance(item, Wire)))

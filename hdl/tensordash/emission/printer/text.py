@@ -63,7 +63,8 @@ class Text:
             terms.append((node.kind, node.args[1]))
             node, defines = node.args[0], False
         terms.append(("", node))
-        if any(term.kind == "const" for _, term in terms) or not any(_is_extended(term) for _, term in terms):
+        numbers = [term for _, term in terms]
+        if len(terms) == 1 or any(term.kind == "const" for term in numbers) or not any(map(_is_extended, numbers)):
             return ""
         text = ""
         for sign, term in reversed(terms):
