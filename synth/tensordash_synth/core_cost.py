@@ -16,7 +16,7 @@ from .core_training import NoEnergyError, memory_ports, memory_shape, memory_siz
 from .hierarchy import MEMORY, Hierarchy, hierarchy_of, role
 from .mapping import Mapped
 from .memories import SOURCES, memory_costs
-from .module_text import interface, without_comments
+from .module_text import interface, normalised
 from .run import Progress, Run, running
 from .wire_flow import check_wires, place_designs
 from .wire_report import WireReport, wires_json
@@ -278,6 +278,6 @@ def _around(run: Run, hierarchy: Hierarchy) -> Mapped:
     """Everything but tile and memories, flattened."""
     outside = {place.module for place in hierarchy.placements if place.path[:1] != ("tile",)}
     boxes = sorted({TILE} | {name for name in outside if role(name) == MEMORY})
-    texts = [without_comments(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]
+    texts = [normalised(hierarchy.modules[name].text) for name in sorted(outside.difference(boxes))]
     texts += [interface(hierarchy.modules[name].text) for name in boxes]
     return run.flattened("\n".join(texts), CORE, "around the tile, flattened")

@@ -9,7 +9,7 @@ from functools import cached_property
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 
-from .module_text import interface, without_comments
+from .module_text import interface, normalised
 
 __all__ = ["MEMORY", "PREFIX", "Hierarchy", "Module", "Placement", "hierarchy_of", "named", "role"]
 
@@ -152,7 +152,7 @@ class Hierarchy:
     def source(self, module: str) -> str:
         """Everything that is mapped with a module, in one form, and the ports of the black boxes below it."""
         parts = self._merged(module)
-        texts = [without_comments(self.modules[name].text) for name in parts]
+        texts = [normalised(self.modules[name].text) for name in parts]
         return "\n".join([*texts, *(interface(self.modules[name].text) for name in self.black_boxes(module))])
 
     def digest(self, module: str) -> str:
@@ -164,7 +164,7 @@ class Hierarchy:
     def whole(self) -> str:
         """The source of the top with everything below it."""
         names = sorted({name for placement in self.placements for name in self._merged(placement.module)})
-        return "\n".join(without_comments(self.modules[name].text) for name in names)
+        return "\n".join(normalised(self.modules[name].text) for name in names)
 
     def _merged(self, module: str) -> list[str]:
         """A module and the parts that are mapped with it, each once."""

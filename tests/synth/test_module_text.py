@@ -1,4 +1,4 @@
-"""Comments and blank lines do not change what is mapped; everything else does."""
+"""Comments, blank lines and the order of statements do not change what is mapped; everything else does."""
 
 import re
 
@@ -7,7 +7,7 @@ import pytest
 from tensordash import TileConfig
 from tensordash.emission.verilog import render
 from tensordash_synth.hierarchy import Hierarchy
-from tensordash_synth.module_text import interface, without_comments
+from tensordash_synth.module_text import interface, normalised
 
 COMMENTED = """\
 module m( // a head; with a comment
@@ -16,8 +16,10 @@ module m( // a head; with a comment
 
   output reg b
 );
+  wire c = kept;
   (* keep *)
   wire kept = a; // A wire.
+  localparam WAIT = 1'd0;
   /* a comment;
   assign b = a; */
   always @(posedge clk) begin
@@ -32,8 +34,10 @@ module m(
   input wire a,
   output reg b
 );
+  localparam WAIT = 1'd0;
   (* keep *)
   wire kept = a;
+  wire c = kept;
   always @(posedge clk) begin
     if (a) b <= kept;
   end
@@ -41,8 +45,8 @@ endmodule
 """
 
 
-def test_comments_and_blank_lines_go():
-    assert without_comments(COMMENTED) == without_comments(PLAIN) == PLAIN
+def test_comments_and_blank_lines_go_and_statements_are_sorted():
+    assert normalised(COMMENTED) == normalised(PLAIN) == PLAIN
     assert interface(COMMENTED) == interface(PLAIN) == f"(* blackbox *)\n{PLAIN.partition(');')[0]});\nendmodule\n"
 
 
@@ -50,7 +54,7 @@ def test_comments_and_blank_lines_go():
     ("old", "new"), [("wire kept = a", "wire kept = ~a"), ("if (a)", "if (b)"), ("reg b", "reg c")]
 )
 def test_another_module_has_another_text(old, new):
-    assert without_comments(COMMENTED.replace(old, new)) != PLAIN
+    assert normalised(COMMENTED.replace(old, new)) != PLAIN
 
 
 def test_every_module_of_a_tile():
@@ -58,9 +62,7 @@ def test_every_module_of_a_tile():
     modules = Hierarchy(text, "tensordash_tile").modules
     assert len(modules) > 10
     for module in modules.values():
-        assert "//" not in without_comments(module.text)
+        assert "//" not in normalised(module.text)
         for keyword in ("assign", "input", "output", "always", "wire", "reg"):
-            count = [
-                len(re.findall(rf"^ *{keyword}\b", each, re.M)) for each in (module.text, without_comments(module.text))
-            ]
+            count = [len(re.findall(rf"^ *{keyword}\b", each, re.M)) for each in (module.text, normalised(module.text))]
             assert count[0] == count[1], (module.name, keyword)

@@ -183,7 +183,7 @@ def test_tables_of_ports_are_the_verilogs():
     found = {
         name: {"direction": direction, "width": int(high) + 1 if high else 1}
         for direction, high, name in re.findall(
-            r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?$", text, re.M
+            r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?(?:  // .*)?$", text, re.M
         )
     }
     assert found == json.loads(texts["config.json"])["modules"]["tensordash_core"]

@@ -213,7 +213,8 @@ def test_a_ring_has_no_staging_buffer():
     assert Counter(kind for kind, _ in instances(defined["tensordash_tile"]))["tensordash_staging_ring"] == 4
     assert Counter(kind for kind, _ in instances(defined["tensordash_axi_stream_tile"]))["tensordash_ring_feeder"] == 4
     order = "step t since reset on line t modulo 4"
-    assert f" Inputs of tensordash_tile: {order} of steps.\n" in text["tensordash.v"]
+    head = " ".join(line.removeprefix("// ") for line in text["tensordash.v"].splitlines()[:4])
+    assert f" Inputs of tensordash_tile: {order} of steps. [tile]" in head
     assert json.loads(text["config.json"])["derived"]["step_order"] == order
     paper = cached_render(CONFIGS["paper"])
     assert "Inputs of" not in paper["tensordash.v"]
@@ -289,7 +290,7 @@ def test_config_toml(rendered, tmp_path):
     path.write_text(texts["config.toml"], encoding="utf-8")
     assert TileConfig.load(path) == config
     header = [line.removeprefix("//").strip() for line in texts["tensordash.v"].partition("\n\n")[0].splitlines()]
-    assert TileConfig.from_toml("\n".join(header[2:])) == config
+    assert TileConfig.from_toml("\n".join(header[header.index("[tile]") :])) == config
 
 
 def accumulator_bits(config: TileConfig) -> int:
@@ -326,7 +327,7 @@ def test_json_ports_are_the_verilog_ports(rendered):
         found = {
             name: {"direction": direction, "width": int(high) + 1 if high else 1}
             for direction, high, name in re.findall(
-                r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?$", text, re.M
+                r"^  (input|output) (?:wire|reg) (?:signed )?(?:\[(\d+):0\] )?(\w+),?(?:  // .*)?$", text, re.M
             )
         }
         assert found == ports, module
