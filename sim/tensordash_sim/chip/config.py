@@ -129,7 +129,7 @@ class Power:
     a_muxes: float = 283.8 / 256
     staging: float = 1_638.4 / 256
     dense_idle: float = 0.2349
-    sparse_idle: float = 0.3067
+    sparse_idle: float = 0.3065
     provisional: bool = True
 
     def __post_init__(self) -> None:

@@ -3,6 +3,7 @@
 import gc
 import subprocess
 import sys
+import textwrap
 import warnings
 from dataclasses import replace
 
@@ -181,6 +182,37 @@ def test_words_of_verilog_are_no_names(name):
         emit(Named(signal=name, submodule="counter"))
     with pytest.raises(ValueError, match=message):
         emit(Named(signal="kept", submodule=name))
+
+
+def test_a_keyword_is_no_port():
+    class Event(Block):
+        def __init__(self) -> None:
+            super().__init__({"event": In(1), "out": Out(1)})
+
+        def elaborate(self, platform):
+            m = Module()
+            m.d.comb += self.out.eq(self.event)
+            return m
+
+    with pytest.raises(ValueError, match="Event has a signal or submodule event, which is a word of Verilog"):
+        emit(Event())
+
+
+def test_a_block_without_a_source_file():
+    """As one that was typed at a prompt."""
+    source = textwrap.dedent("""
+        class Typed(Block):
+            def __init__(self):
+                super().__init__({"value": In(1), "out": Out(1)})
+
+            def elaborate(self, platform):
+                m = Module()
+                m.d.comb += self.out.eq(~self.value)
+                return m
+    """)
+    names = {"Block": Block, "In": In, "Out": Out, "Module": Module}
+    exec(compile(source, "<stdin>", "exec"), names)
+    assert "assign out = ~value;" in emit(names["Typed"]())
 
 
 def test_what_has_no_name_is_told():

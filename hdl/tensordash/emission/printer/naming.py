@@ -33,6 +33,7 @@ def require_names(model: ModuleModel) -> None:
         For a name that is none, or a word of Verilog.
     """
     names = {net.name for item in model.items for net in driven(item)}
+    names |= {net.name for net in model.ports}
     names |= {item.name for item in model.items if isinstance(item, Cell | Memory)}
     for name in sorted(names):
         if name in KEYWORDS:

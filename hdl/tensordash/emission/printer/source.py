@@ -39,7 +39,9 @@ def _assignments(path: str) -> dict[int, list[tuple[str, ast.expr]]]:
 
 @cache
 def _text(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+    """The source file; nothing of what was typed at a prompt or in a notebook."""
+    file = Path(path)
+    return file.read_text(encoding="utf-8") if file.is_file() else ""
 
 
 @cache
