@@ -141,7 +141,7 @@ def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
     monkeypatch.setattr(making, "render", with_dead_logic)
     monkeypatch.setattr(mutation, "subject_of", making.subject_of.__wrapped__)
     monkeypatch.setattr(campaigns, "subject_of", making.subject_of.__wrapped__)
-    work = work_of(SMALL, "pe", 300, kind)
+    work = work_of(SMALL, "pe", 300 if kind == "bits" else 60, kind)
     mutants, _ = mutation._prepared(work)
     at_the_gate = "assign out" if kind == "bits" else ".in(sum_take)"
     titles = re.compile(r"const. on bit 0 of A" if kind == "bits" else r"unreached\.in .*")
