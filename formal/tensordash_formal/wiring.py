@@ -63,6 +63,8 @@ class WiringMutants(Mutants):
         super().__init__(subject, folder)
         run_yosys([*self._read, "write_json design.json"], folder, self.top)
         self._design = json.loads((folder / "design.json").read_text(encoding="utf-8"))
+        for module in self._design["modules"].values():
+            _drop_fields(module)
         self._nets = {name: _Nets(self._design["modules"], name) for name in self.modules}
         places = [(name, *place) for name, nets in self._nets.items() for place in nets.places()]
         self.mutants: Sequence[WiringMutant] = list(self._drawn(places, count, Random(f"{seed} wiring {subject.name}")))
@@ -133,6 +135,17 @@ class WiringMutants(Mutants):
         (self._folder / "mutant.json").write_text(json.dumps(design), encoding="utf-8")
         run_yosys(["read_json mutant.json", "write_verilog -noattr mutant.v"], self._folder, self.top)
         return (self._folder / "mutant.v").read_text(encoding="utf-8")
+
+
+def _drop_fields(module: dict[str, Any]) -> None:
+    """Take out names of parts of other nets: Yosys would call a register, which benches set, by names of its fields."""
+    nets = module["netnames"]
+    covered: set[Any] = set()
+    for name in sorted(nets, key=lambda name: -len(nets[name]["bits"])):
+        bits = set(nets[name]["bits"])
+        if name not in module["ports"] and bits <= covered:
+            del nets[name]
+        covered |= bits
 
 
 def _title(change: dict[str, Any]) -> str:
