@@ -12,6 +12,7 @@ from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decod
 
 from ..core.choice import best_blocking, is_long
 from ..core.core_library import core_states
+from ..core.corruptor import with_fields
 from ..core.described import written_groups, written_memory
 from ..core.golden import GoldenCore, Memory, Outcome
 from ..core.illegal_programs import IllegalProgram
@@ -22,7 +23,6 @@ from ..core.order import linked, races
 from ..core.program import ProgramError
 from ..core.random_layers import LayerWork, random_work
 from ..core.random_programs import PROGRAM, random_program
-from ..core.spoiler import with_fields
 from ..core.verilated import VerilatedCore
 from ..emulator import contract
 from .core_coverage import ANSWERS, CoreCoverage

@@ -8,11 +8,11 @@ from types import MappingProxyType
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS, decode
 
+from ..core.corruptor import with_fields
 from ..core.described import read_memory, written_memory
 from ..core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
 from ..core.legal import Sequencer
 from ..core.order import races
-from ..core.spoiler import with_fields
 from ..core.unit_cycles import block_cycles_of
 from ..core.verilated import CHANNELS, SilentMemoryError
 from .core_bench import LONGEST, Bench
