@@ -6,7 +6,7 @@ from random import Random
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
 
-from .described import written_groups
+from .effects import written_groups
 from .random_programs import PROGRAM, RandomProgram
 
 __all__ = ["NoRoomError", "ProgramCorruptor", "with_fields"]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 
-from .described import read_memory, written_memory
+from .effects import read_memory, written_memory
 
 __all__ = ["Footprint", "footprints", "walked_groups"]
 

@@ -13,11 +13,18 @@ from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decod
 from ..core.choice import best_blocking, is_long
 from ..core.core_library import core_states
 from ..core.corruptor import with_fields
-from ..core.described import written_groups, written_memory
+from ..core.effects import written_groups, written_memory
+from ..core.expected_outcome import (
+    BUFFER_IMAGE,
+    dump_program,
+    empty_buffer,
+    expected_outcome,
+    fill_program,
+    undefined_regions,
+)
 from ..core.golden import GoldenCore, Memory, Outcome
 from ..core.illegal_programs import IllegalProgram
 from ..core.images import TensorImage
-from ..core.judgement import BUFFER_IMAGE, dumping, empty_buffer, filling, golden_after, left_open
 from ..core.legal import Sequencer
 from ..core.order import linked, races
 from ..core.program import ProgramError
@@ -91,8 +98,8 @@ class Bench:
         """Put something into all memories."""
         device, data = self.device, self.random.randbytes(self.buffer.nbytes)
         device.memory[BUFFER_IMAGE:][: len(data)] = np.frombuffer(data, np.uint8)
-        outcome = device.run(filling(self.config, device.base), device.base + PROGRAM, most=LONGEST).outcome
-        assert not outcome.error, f"filling ends with {outcome.error}"
+        outcome = device.run(fill_program(self.config, device.base), device.base + PROGRAM, most=LONGEST).outcome
+        assert not outcome.error, f"the fill program ends with {outcome.error}"
         self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
 
     # Programs
@@ -116,8 +123,10 @@ class Bench:
     def golden(
         self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
     ) -> tuple[GoldenCore, Outcome]:
-        """Golden after a program, or a part of it."""
-        return golden_after(self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds)
+        """Run a program, or a part of it, on golden."""
+        return expected_outcome(
+            self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds
+        )
 
     # A run
 
@@ -161,7 +170,7 @@ class Bench:
             self.stopped(made, made.descriptors, defined - 1, legal=False)
             return wanted
         self.settle(
-            made, model, left_open(self.config, made.descriptors, wanted, made.bounds), probe=bool(wanted.error)
+            made, model, undefined_regions(self.config, made.descriptors, wanted, made.bounds), probe=bool(wanted.error)
         )
         self.executed(made.descriptors[: wanted.done])
         return wanted
@@ -246,7 +255,7 @@ class Bench:
 
     def _same_buffer(self, expected: np.ndarray, besides: set[int]) -> None:
         device = self.device
-        device.run(dumping(self.config, device.base), device.base + PROGRAM, most=LONGEST)
+        device.run(dump_program(self.config, device.base), device.base + PROGRAM, most=LONGEST)
         image = device.memory[BUFFER_IMAGE:][: self.buffer.nbytes].tobytes()
         self.buffer[:] = np.frombuffer(image, self.buffer.dtype).reshape(self.buffer.shape)
         differs = np.flatnonzero((self.buffer != expected).reshape(self.config.groups, -1).any(axis=1))

@@ -9,7 +9,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS, decode
 
 from ..core.corruptor import with_fields
-from ..core.described import read_memory, written_memory
+from ..core.effects import read_memory, written_memory
 from ..core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
 from ..core.legal import Sequencer
 from ..core.order import races

@@ -9,8 +9,8 @@ import numpy as np
 from tensordash.configuration.descriptors import BITS, BYTES, decode
 from tensordash.configuration.registers import COUNTERS
 
+from ..core.expected_outcome import fill_program
 from ..core.golden import GoldenCore, Memory, Outcome
-from ..core.judgement import filling
 from ..core.program import dense_steps
 from ..core.verilated import VerilatedCore
 
@@ -62,7 +62,7 @@ class ProgramBench:
     def fill(self) -> None:
         """Put something into all memories."""
         self.restart()
-        self.run(filling(self.config, self.base + FILLED), "filling")
+        self.run(fill_program(self.config, self.base + FILLED), "fill")
 
     def start(self, descriptors: Sequence[int]) -> None:
         """Put descriptors into the ring after those before, and let them run."""
