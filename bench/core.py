@@ -29,7 +29,6 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.storage.files import write_whole
 from tensordash_runtime.counting import counted_sides
 from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
@@ -38,6 +37,7 @@ from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import PROGRAM, random_program
 from tensordash_sim.core.scheduled import scheduled_speedup
 from tensordash_sim.core.tensors import deflate, to_groups
+from tensordash_sim.core.tiling_search import best_blocking
 from tensordash_sim.core.verilated import CoreRun, VerilatedCore
 from tensordash_sim.lowering.geometry import Convolution
 from tensordash_sim.trace import Trace, example_trace

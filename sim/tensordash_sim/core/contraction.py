@@ -65,7 +65,7 @@ class Contraction:
 
     Examples
     --------
-    >>> from .choice import best_blocking
+    >>> from .tiling_search import best_blocking
     >>> work = Contraction(
     ...     config=CoreConfig(), operation="AxW", rows="A", tensors={"A": 0x10000, "W": 0x20000, "result": 0x30000},
     ...     layer=Layer(samples=1, channels=8, filters=8, size=(6, 6), kernel=(3, 3)),
@@ -169,7 +169,7 @@ class Contraction:
 
     def moved(self, side: str, tile: Box, span: Box, phase: int) -> list[Move]:
         """What is loaded of a side, of the first product."""
-        # The same question comes again and again while ways to cut are compared.
+        # The tiling search asks for the same moves many times.
         key = side, tile, span, phase
         if key not in self._moves:
             self._moves[key] = self.operands[side].moves(tile, span, self.phases[phase])

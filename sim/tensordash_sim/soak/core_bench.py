@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode
 
-from ..core.choice import best_blocking, is_long
 from ..core.core_library import core_states
 from ..core.corruptor import with_fields
 from ..core.effects import written_groups, written_memory
@@ -30,6 +29,7 @@ from ..core.order import linked, races
 from ..core.program import ProgramError
 from ..core.random_layers import LayerWork, random_work
 from ..core.random_programs import PROGRAM, random_program
+from ..core.tiling_search import best_blocking, is_long
 from ..core.verilated import VerilatedCore
 from ..emulator import contract
 from .core_coverage import ANSWERS, CoreCoverage
