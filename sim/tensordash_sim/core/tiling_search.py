@@ -9,7 +9,7 @@ from .blocking import Blocking, Slots, fitting
 from .contraction import Contraction
 from .multiply_cycles import layout_loss
 from .program import ProgramError
-from .rounds import SIDES, Round
+from .tiled_multiplies import SIDES, TiledMultiply
 from .timing import timing
 from .unit_cycles import LATENCY, block_cycles, load_cycles, store_cycles
 
@@ -98,7 +98,7 @@ def best_blocking(work: Contraction) -> Blocking:
 def _fits_everywhere(work: Contraction, blocking: Blocking) -> bool:
     """Whether the loads of every tile fit. The first tiles are at an edge and may be smaller than the others."""
     rooms, seen = work.rooms(blocking), set()
-    for each in work.rounds(blocking):
+    for each in work.multiplies(blocking):
         if each.product:
             break  # All products have the same shapes.
         for side in SIDES:
@@ -112,7 +112,7 @@ def _fits_everywhere(work: Contraction, blocking: Blocking) -> bool:
 
 def is_long(work: Contraction, blocking: Blocking, most: int) -> bool:
     """Whether a tiling has more than `most` multiplies; walks no more than those."""
-    return len(list(islice(work.rounds(blocking), most + 1))) > most
+    return len(list(islice(work.multiplies(blocking), most + 1))) > most
 
 
 def estimate(work: Contraction, blocking: Blocking, *, latency: int = LATENCY) -> int:
@@ -167,7 +167,7 @@ class _Walker:
         self.speedup = work.speedup if config.tile.sparsity != "none" else 1.0
         self.first, self.stored = inf, 0.0  # Cycles until the first multiply, and of the last store.
 
-    def add(self, each: Round) -> None:
+    def add(self, each: TiledMultiply) -> None:
         """Add the next multiply.
 
         Raises
@@ -210,7 +210,7 @@ class _Walker:
         if each.last:
             self._store(each)
 
-    def _store(self, each: Round) -> None:
+    def _store(self, each: TiledMultiply) -> None:
         """Add the store of a tile of results, and the load of its mask."""
         work, units = self.work, self.sums.units
         made = work.stored(each.tiles)
@@ -239,7 +239,7 @@ def _rough_cycles(work: Contraction, blocking: Blocking) -> float:
     walker = _Walker(work, blocking)
     half = None
     try:
-        for k, each in enumerate(islice(work.rounds(blocking), MAX_WALKED_MULTIPLIES)):
+        for k, each in enumerate(islice(work.multiplies(blocking), MAX_WALKED_MULTIPLIES)):
             if k == 0 and work.stored(each.tiles).groups > walker.buffer["result"]:
                 return inf
             walker.add(each)

@@ -214,15 +214,15 @@ def test_large_layers(operation, monkeypatch):
         rows=OPERANDS[operation][0],
     )
     blocking = best_blocking(work)
-    rounds = list(work.rounds(blocking))
-    assert len(rounds) > tiling_search.MAX_WALKED_MULTIPLIES
-    assert sum(each.last for each in rounds) == len({(each.product, str(each.tiles)) for each in rounds})
+    tiled = list(work.multiplies(blocking))
+    assert len(tiled) > tiling_search.MAX_WALKED_MULTIPLIES
+    assert sum(each.last for each in tiled) == len({(each.product, str(each.tiles)) for each in tiled})
     multiplies = [values for kind, values in map(decode, work.program(blocking).descriptors) if kind.name == "multiply"]
-    assert len(multiplies) == len(rounds)
+    assert len(multiplies) == len(tiled)
     steps = sum(values["a_streams"] * values["b_streams"] * values["steps"] for values in multiplies)
     assert tiling_search._steps(work) == steps
     rough = tiling_search._rough_cycles(work, blocking)
-    monkeypatch.setattr(tiling_search, "MAX_WALKED_MULTIPLIES", len(rounds))
+    monkeypatch.setattr(tiling_search, "MAX_WALKED_MULTIPLIES", len(tiled))
     assert rough == pytest.approx(tiling_search._rough_cycles(work, blocking), rel=0.15)
 
 
@@ -255,6 +255,6 @@ def test_masks_take_their_time():
     assert loads[1] > 1.9 * loads[0]
     walkers = [tiling_search._Walker(each, blocking) for each in (plain, masked)]
     for walker in walkers:
-        for each in walker.work.rounds(blocking):
+        for each in walker.work.multiplies(blocking):
             walker.add(each)
     assert [walker.sums.units["load"] for walker in walkers] == pytest.approx(loads, rel=0.2)
