@@ -147,7 +147,7 @@ def _cut(contraction: Contraction, image: TensorImage) -> Blocking:
     return best_blocking(replace(contraction, speedup=round(speedup, 1)))
 
 
-def output_units(cores: Mapping[str, CoreConfig], shortest: Work, told: Console) -> Iterator[dict[str, Any]]:
+def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
     """The output unit with all adders of a row, half of them, and one: its logic, and its price.
 
     The price is measured on the layer with the shortest reductions, with biases: without, they have nothing to add.
@@ -159,8 +159,8 @@ def output_units(cores: Mapping[str, CoreConfig], shortest: Work, told: Console)
     biased = replace(shortest, values={**shortest.values, "bias": biases})
     for cycles in RESULT_CYCLES:
         made = {name: replace(config, result_cycles=cycles) for name, config in cores.items()}
-        told.print(f"output unit of {cycles} cycles a row", markup=False)
-        logic = synthesize_core(made["core"], progress=lambda line: told.print(line, markup=False)).to_json()
+        console.print(f"output unit of {cycles} cycles a row", markup=False)
+        logic = synthesize_core(made["core"], progress=lambda line: console.print(line, markup=False)).to_json()
         figures = layer_figures(biased, made)
         yield {
             "result_cycles": cycles,
@@ -274,7 +274,7 @@ def main() -> int:
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
     parser.add_argument("--page", action="store_true", help="write the tables into docs/core.md")
     arguments = parser.parse_args()
-    told = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
     cores: dict[str, CoreConfig] = {}
     for name in ("core", "core-dense"):
         config = load_any_preset(name)
@@ -285,12 +285,12 @@ def main() -> int:
     layers = list(work(cores["core"].tile))
     for each in layers:
         document["layers"].append(layer_figures(each, cores))
-        told.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
+        console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
     document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
-    told.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
+    console.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
     if not arguments.no_logic:
         shortest = next(each for each in layers if (each.name, each.operation) == SHORTEST)
-        document["output_units"] = list(output_units(cores, shortest, told))
+        document["output_units"] = list(output_units(cores, shortest, console))
         document["logic"] = next(
             each["logic"] for each in document["output_units"] if each["result_cycles"] == cores["core"].result_cycles
         )

@@ -127,11 +127,11 @@ def _train(
         bar = stack.enter_context(progress_bar())
         line = bar.add_task(f"training {model}", total=wanted, completed=len(trainer.history))
 
-        def told(step: "Step") -> None:
+        def show_progress(step: "Step") -> None:
             bar.update(line, advance=1, description=f"training {model}, loss {step.loss:.3f}")
 
         try:
-            run = trainer.train(wanted, told)
+            run = trainer.train(wanted, show_progress)
         except DifferenceError as error:
             raise CheckError(f"step {len(trainer.history)}, {backend} and {compare}: {error}") from None
         except KeyboardInterrupt:

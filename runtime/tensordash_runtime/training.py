@@ -96,20 +96,20 @@ class Trainer:
         self._type = kind
         self._scaler = GradScaler("cpu", init_scale=FIRST_SCALE, enabled=kind is torch.float16)
 
-    def train(self, steps: int, told: Callable[[Step], None] = lambda step: None) -> Run:
-        """Train until so many steps are done, those of a checkpoint included.
+    def train(self, steps: int, on_step: Callable[[Step], None] = lambda step: None) -> Run:
+        """Train until `steps` steps are done, including those of a checkpoint.
 
         Parameters
         ----------
         steps : int
-            In all.
-        told : callable, optional
-            Gets each step.
+            Total number of steps.
+        on_step : callable, optional
+            Called with each step after it.
 
         Returns
         -------
         Run
-            Of the steps done now.
+            The steps done in this call.
         """
         run = Run(self.device)
         run.steps = len(self.history)
@@ -119,7 +119,7 @@ class Trainer:
                 if index < done:
                     continue
                 self.history.append(self._step(run, batch))
-                told(self.history[-1])
+                on_step(self.history[-1])
                 if len(self.history) == steps:
                     break
             if len(self.history) % self.task.steps_per_epoch == 0 or len(self.history) == steps:
