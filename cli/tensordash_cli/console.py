@@ -15,8 +15,8 @@ import click
 from rich.console import Console
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.any_config import load_any_config
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.either import load_either
 from tensordash.configuration.preset import load_any_preset, preset_names
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def _chosen_of_any_kind(
 ) -> TileConfig | CoreConfig:
     _only_one(config_file, preset)
     if config_file is not None:
-        return load_either(config_file, settings)
+        return load_any_config(config_file, settings)
     return load_any_preset(preset if preset is not None else default, settings)
 
 
