@@ -4,9 +4,9 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 
-from .beside import Beside, run_beside
 from .budget import Budget
 from .graph import Graph
+from .overlap import Overlap, overlap_stages
 from .plan import MEASURES, Kept, Plan
 from .stages import Stage, best_stage
 
@@ -255,7 +255,7 @@ class _Search:
         self.stages, self.stage_of = dict(stages), dict(stage_of)
 
     def plan(self) -> Plan:
-        """The stages as they are, in order, with what stays on the chip, and what runs beside others.
+        """The stages as they are, in order, with what stays on the chip, and what overlaps.
 
         A stage that reads what is kept, or makes it, stays in its place, and what is kept leaves less room beside
         others. So nothing is kept of stages that wait for DRAM, or nothing at all, if that is better.
@@ -270,7 +270,7 @@ class _Search:
     def _plan(self, may_stay: Collection[str]) -> Plan:
         state, stages = self.state(), self.in_order()
         stages, kept = _keep(self, stages, may_stay)
-        beside: tuple[Beside, ...] = ()
+        overlaps: tuple[Overlap, ...] = ()
         if "overlap" in self.measures:
             sizes = [
                 sum(self.graph.tensors[one.tensor].bytes for one in kept if one.first <= place <= one.last)
@@ -282,10 +282,15 @@ class _Search:
                 for place, stage in enumerate(stages)
                 if any(stay & set(self.tensors_of(node)) for node in stage.nodes)
             }
-            beside = run_beside(self.graph, stages, sizes, fixed, self.budget)
+            overlaps = overlap_stages(self.graph, stages, sizes, fixed, self.budget)
         self.restore(state)
         return Plan(
-            graph=self.graph, stages=tuple(stages), kept=kept, budget=self.budget, measures=self.measures, beside=beside
+            graph=self.graph,
+            stages=tuple(stages),
+            kept=kept,
+            budget=self.budget,
+            measures=self.measures,
+            overlaps=overlaps,
         )
 
     def in_order(self) -> list[Stage]:
