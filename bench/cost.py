@@ -49,7 +49,7 @@ from tensordash_synth.cache import recipe_digest
 from tensordash_synth.cacti import cacti_digest
 from tensordash_synth.core_training import memory_ports, memory_size
 from tensordash_synth.hierarchy import Hierarchy
-from tensordash_synth.memories import LEAST_PART_BITS, MACROS, PARTS, memory_costs, side_by_side
+from tensordash_synth.memories import MACROS, MIN_PART_BITS, PARTS, memory_costs, side_by_side
 from tensordash_synth.run import running
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -228,7 +228,7 @@ def parts() -> dict[str, Part]:
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
-    memories = f"{cacti_digest()} {MACROS} {PARTS} {LEAST_PART_BITS}, other ports, one piece"
+    memories = f"{cacti_digest()} {MACROS} {PARTS} {MIN_PART_BITS}, other ports, one piece"
     found["core"] = Part((core,), partial(_core, core), f"core {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found

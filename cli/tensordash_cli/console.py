@@ -43,8 +43,8 @@ __all__ = [
     "writable_folder",
 ]
 
-MOST_LISTED = 8
-"""Names that an error lists."""
+MAX_LISTED_NAMES = 8
+"""Names that an error message lists."""
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
@@ -191,7 +191,7 @@ def not_among(option: str, given: str, known: Iterable[str], trace: Path | None)
     """What is wrong with a layer's name: all that a trace has, or the closest ones and how to list the rest."""
     names = list(dict.fromkeys(known))
     said = f"{option} must be one of {', '.join(names) or 'nothing'}, not {given}"
-    if len(names) > MOST_LISTED:
+    if len(names) > MAX_LISTED_NAMES:
         folded = {name.casefold(): name for name in reversed(names)}
         close = [folded[name] for name in get_close_matches(given.casefold(), folded, n=3, cutoff=0.4)]
         where = trace if trace is not None else "the package's trace"

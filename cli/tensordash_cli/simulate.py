@@ -46,8 +46,8 @@ __all__ = ["command"]
 Result = tuple["Record", dict[str, Any]]
 TRACE_OPTIONS = ("chip", "side", "join_samples", "layers", "operations", "csv_file", "output")
 RANDOM_OPTIONS = ("steps", "length", "seed", "cluster")
-MOST_WORDS = 1 << 27
-"""Steps of all rows that --random holds in memory."""
+MAX_HELD_STEPS = 1 << 27
+"""Steps of all row ports that --random holds in memory."""
 
 
 @click.command("simulate")
@@ -441,8 +441,8 @@ def _random(config: TileConfig, arguments: dict[str, Any]) -> None:
     if steps % length:
         raise click.UsageError(f"--length must divide --steps = {steps}, not {length}")
     ports = config.rows + (config.columns if config.sparsity == "both" else 0)
-    if ports * steps > MOST_WORDS:
-        raise click.UsageError(f"--steps must be at most {MOST_WORDS // ports} for this tile, not {steps}")
+    if ports * steps > MAX_HELD_STEPS:
+        raise click.UsageError(f"--steps must be at most {MAX_HELD_STEPS // ports} for this tile, not {steps}")
     drawn = {name: arguments[name] for name in ("zeros", "seed", "cluster", "row_order")} | {"length": length}
     began = time.perf_counter()
     counts = random_counts(config, steps=steps, **drawn)

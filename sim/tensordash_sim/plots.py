@@ -23,7 +23,7 @@ LIGHT = "#cdd4dd"
 """What is there for comparison."""
 PAPER: dict[str, Any] = {"color": TEXT, "zorder": 5}
 """Of marks for the paper's numbers."""
-MOST_TICKS = 12
+MAX_TICKS = 12
 SPREAD = 50
 """From here on, the largest place over the least, an axis of whole numbers is logarithmic."""
 
@@ -101,10 +101,10 @@ def drawn_whole(axes: "Axes", places: Sequence[float]) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_locator(NullLocator())
-    if len(places) <= MOST_TICKS:
+    if len(places) <= MAX_TICKS:
         axes.xaxis.set_major_locator(FixedLocator(sorted(places)))
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(MAX_TICKS, integer=True))
 
 
 def _is_whole(place: float) -> bool:

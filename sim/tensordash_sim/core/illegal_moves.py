@@ -14,7 +14,7 @@ from .tensors import deflate, inflate, value_type
 
 __all__ = ["MOVED", "MOVES", "load_tensor", "random_tensor"]
 
-MOST_GROUPS = 6
+MAX_GROUPS = 6
 MOVED = ("load", "store")
 
 
@@ -107,7 +107,7 @@ def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
 def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
     """A move of free groups of which all, or one run, has no memory."""
     random, size = corruptor.random, corruptor.config.group_bytes
-    count = random.randint(1, min(MOST_GROUPS, len(corruptor.free_groups) // 2))
+    count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     if random.random() < 0.5:
         fields = {"memory": corruptor.nowhere(), "count_0": count}
     else:
@@ -129,7 +129,7 @@ def _write(corruptor: ProgramCorruptor) -> bool:
 def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
     """A compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
     random, config = corruptor.random, corruptor.config
-    count = random.randint(1, min(MOST_GROUPS, len(corruptor.free_groups)))
+    count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups)))
     segment = random.choice([1, 2, 100])
     groups = random_values(random, config, (count, config.tile.lanes**2), random.choice([0.0, 0.4, 0.9]))
     data, table = deflate(groups, config, segment)

@@ -12,7 +12,7 @@ from .corruptor import NoRoomError, ProgramCorruptor
 from .golden import Memory
 from .illegal_bounds import ADDRESSES
 from .illegal_moves import MOVES
-from .legal import MOST_TOKENS, SWITCHED
+from .legal import MAX_TOKENS, SWITCHED
 from .random_programs import random_program
 
 __all__ = ["CLAUSES", "Clause", "IllegalProgram", "illegal_program"]
@@ -178,7 +178,7 @@ def _tokens_many(corruptor: ProgramCorruptor) -> bool:
     """One more than may be."""
     size, at = corruptor.config.group_bytes, corruptor.position()
     unit = 1 << corruptor.random.randrange(len(UNITS))
-    for _ in range(MOST_TOKENS + 1):
+    for _ in range(MAX_TOKENS + 1):
         memory, address = corruptor.place(size), corruptor.random.choice(corruptor.free_groups)
         corruptor.descriptors.insert(at, corruptor.made("store", memory=memory, address=address, signal=unit))
     return True

@@ -10,7 +10,7 @@ from ..lowering import MatrixProduct, Operation
 from ..trace import Record, Step, Update, Work
 from .graph import BIT, HALF, SINGLE, Graph, Node, Tensor
 from .optimizer import optimizer_update
-from .step import LEAST_ROWS
+from .step import MIN_ROWS
 
 __all__ = ["step_graph", "unrecorded"]
 
@@ -392,5 +392,5 @@ def _together(cycles: Sequence[_Cycles]) -> _Cycles:
 def _most_parts(record: Record) -> int:
     geometry = record.geometry
     if isinstance(geometry, MatrixProduct) and geometry.batch == 1:
-        return max(1, geometry.samples // LEAST_ROWS)
+        return max(1, geometry.samples // MIN_ROWS)
     return 0

@@ -12,8 +12,8 @@ from .stages import Stage, best_stage
 
 __all__ = ["plan_step"]
 
-MOST_AGAIN = 8
-"""Stages whose work is done again at once, to have one tensor."""
+MAX_RECOMPUTED_STAGES = 8
+"""Stages recomputed together for one tensor."""
 BOTH = 0.3
 """How much a cycle counts of what does not limit the step, if DRAM and tiles overlap: it may limit a part of it."""
 
@@ -208,7 +208,7 @@ class _Search:
         nodes = list(self.stages[target].nodes)
         touched = {target}
         todo = [writer]
-        while todo and len(touched) <= MOST_AGAIN:
+        while todo and len(touched) <= MAX_RECOMPUTED_STAGES:
             source = todo.pop()
             if source not in graph.nodes:
                 continue

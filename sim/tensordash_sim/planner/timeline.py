@@ -12,7 +12,7 @@ from .stages import Stage
 
 __all__ = ["alone", "overlapped"]
 
-LEAST_SLICES = 8
+MIN_SLICES = 8
 """Into which a stage is cut, or into more, none of which moves more than half of what may be ahead or behind: work
 on a slice begins when its loads are there, its stores begin when it is done."""
 
@@ -99,7 +99,7 @@ class _Timeline:
         loads: list[float] = []
         stores: list[float] = []
         for slot in slots:
-            slices = max(LEAST_SLICES, ceil(2 * max(slot.loads, slot.stores) / self.room))
+            slices = max(MIN_SLICES, ceil(2 * max(slot.loads, slot.stores) / self.room))
             self.starts.append(len(self.work))
             self.stage += [len(self.starts) - 1] * slices
             self.work += [slot.work / slices] * slices

@@ -35,14 +35,17 @@ from ..emulator import contract
 from .core_coverage import ANSWERS, CoreCoverage
 from .core_draw import SIZE
 
-__all__ = ["LAYERS", "LONGEST", "MOST", "Bench", "twice", "with_tokens"]
+__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench", "twice", "with_tokens"]
 
-LONGEST = 400_000
+MAX_PROGRAM_CYCLES = 400_000
 """Cycles after which a program hangs."""
-LAYERS, MOST = 1 << 22, 1 << 12
-"""Bytes of memory of programs that are layers, and the most descriptors, which lie behind it."""
-SMALL, LARGE = (1_000, 200_000), (500_000, 6_000_000)
-"""Multiplications of layers."""
+LAYER_BYTES = 1 << 22
+"""Bytes of memory for the tensors of layers; their descriptors follow."""
+MAX_DESCRIPTORS = 1 << 12
+"""Descriptors of a layer's program."""
+SMALL_LAYER_MACS = (1_000, 200_000)
+LARGE_LAYER_MACS = (500_000, 6_000_000)
+"""Least and most multiply-accumulates of a layer."""
 
 Open = tuple[list[tuple[int, int]], set[int]]
 """Memory (address, bytes) and groups of the buffer that may be anything."""
@@ -98,7 +101,9 @@ class Bench:
         """Put something into all memories."""
         device, data = self.device, self.random.randbytes(self.buffer.nbytes)
         device.memory[BUFFER_IMAGE:][: len(data)] = np.frombuffer(data, np.uint8)
-        outcome = device.run(fill_program(self.config, device.base), device.base + PROGRAM, most=LONGEST).outcome
+        outcome = device.run(
+            fill_program(self.config, device.base), device.base + PROGRAM, most=MAX_PROGRAM_CYCLES
+        ).outcome
         assert not outcome.error, f"the fill program ends with {outcome.error}"
         self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
 
@@ -162,7 +167,7 @@ class Bench:
         device.fail(faults)
         # An error may come behind an end.
         device.begin(made.base, len(made.descriptors), causes=2 if wanted.error else 3)
-        assert device.wait(LONGEST), f"no interrupt in {LONGEST} cycles, golden: {wanted}"
+        assert device.wait(MAX_PROGRAM_CYCLES), f"no interrupt in {MAX_PROGRAM_CYCLES} cycles, golden: {wanted}"
         got, self.moved = device.outcome(), device.moved
         assert (got.done, got.error, got.index) == (wanted.done, wanted.error, wanted.index), f"{got}, golden: {wanted}"
         self.coverage.add("error", wanted.error or "none")
@@ -226,7 +231,7 @@ class Bench:
     def _works_again(self) -> None:
         device, probe = self.device, self._probe
         device.memory[:] = np.frombuffer(probe.memory.bytes, np.uint8)
-        outcome = device.run(probe.descriptors, probe.base, most=LONGEST).outcome
+        outcome = device.run(probe.descriptors, probe.base, most=MAX_PROGRAM_CYCLES).outcome
         assert outcome.done == len(probe.descriptors), f"a legal program afterwards: {outcome}"
         try:
             self._same_memory(self._probed.memory, [])
@@ -255,7 +260,7 @@ class Bench:
 
     def _same_buffer(self, expected: np.ndarray, besides: set[int]) -> None:
         device = self.device
-        device.run(dump_program(self.config, device.base), device.base + PROGRAM, most=LONGEST)
+        device.run(dump_program(self.config, device.base), device.base + PROGRAM, most=MAX_PROGRAM_CYCLES)
         image = device.memory[BUFFER_IMAGE:][: self.buffer.nbytes].tobytes()
         self.buffer[:] = np.frombuffer(image, self.buffer.dtype).reshape(self.buffer.shape)
         differs = np.flatnonzero((self.buffer != expected).reshape(self.config.groups, -1).any(axis=1))
@@ -302,24 +307,24 @@ class Bench:
         and all else in memory stays.
         """
         large = self.random.random() < 0.6
-        work = random_work(self.random, self.config, LARGE if large else SMALL)
+        work = random_work(self.random, self.config, LARGE_LAYER_MACS if large else SMALL_LAYER_MACS)
         try:
-            image = work.image(self.config, Memory(LAYERS))
+            image = work.image(self.config, Memory(LAYER_BYTES))
             contraction = work.contraction(self.config, image)
             blocking = best_blocking(contraction)
-            if is_long(contraction, blocking, MOST // 4):  # tokens take long to be found
+            if is_long(contraction, blocking, MAX_DESCRIPTORS // 4):  # tokens take long to be found
                 return ""
             program = contraction.program(blocking).descriptors
         except (ProgramError, ValueError):  # no room in the core, or in memory
             return ""
-        if len(program) > MOST:
+        if len(program) > MAX_DESCRIPTORS:
             return ""
-        device.memory[:LAYERS] = np.frombuffer(image.memory.bytes, np.uint8)
-        got = device.run(program, LAYERS).outcome
+        device.memory[:LAYER_BYTES] = np.frombuffer(image.memory.bytes, np.uint8)
+        got = device.run(program, LAYER_BYTES).outcome
         said = f"{work.operation} of {work.layer}"
         wanted = Outcome(done=len(program), ends=1) if large else GoldenCore(self.config, image.memory).run(program)
         assert got == wanted, f"{said}: {got}, golden: {wanted}"
-        left = device.memory[:LAYERS]
+        left = device.memory[:LAYER_BYTES]
         if large:
             self._same_result(work, image, left, said)
         assert left.tobytes() == bytes(image.memory.bytes), f"{said}: memory differs"

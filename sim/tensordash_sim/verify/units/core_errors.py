@@ -26,7 +26,7 @@ from tensordash_sim.core.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
-LONGEST = 20_000
+MAX_PROGRAM_CYCLES = 20_000
 """Cycles after which a program must be done."""
 CYCLES_OF_REST = 300
 """For which nothing may happen: longer than anything that is on its way, descriptors not counted."""
@@ -70,7 +70,7 @@ class Checker:
         await host.offer(made.memory, made.descriptors, faults)
         ends = 0
         while True:
-            await host.interrupt(LONGEST)
+            await host.interrupt(MAX_PROGRAM_CYCLES)
             cause = await host.read("cause")
             ends |= cause & 1
             if cause & 2 or not expected.error:

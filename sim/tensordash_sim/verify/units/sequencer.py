@@ -8,7 +8,7 @@ import cocotb
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode, encode
 from tensordash.configuration.registers import ERRORS
-from tensordash_sim.core.legal import MOST_TOKENS, Sequencer
+from tensordash_sim.core.legal import MAX_TOKENS, Sequencer
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
@@ -74,7 +74,7 @@ def random_program(random: Random, config: CoreConfig, length: int) -> list[int]
             masks[prefix + "wait"] = sum(1 << UNITS.index(each) for each in waits)
         for prefix, unit in zip(("", "output_"), own, strict=False):
             share = 0.0 if draining else 0.95 if hoards else random.choice([0.2, 0.2, 0.9])
-            signals = [each for each in UNITS if tokens[unit, each] < MOST_TOKENS and random.random() < share]
+            signals = [each for each in UNITS if tokens[unit, each] < MAX_TOKENS and random.random() < share]
             for each in signals:
                 tokens[unit, each] += 1
             masks[prefix + "signal"] = sum(1 << UNITS.index(each) for each in signals)
@@ -152,7 +152,7 @@ def hoards() -> list[list[int]]:
             gate = encode(ways[third][0], {"wait": of_giver, "signal": of_taker})
             first = encode(takes, {f"{take}wait": of_giver | of_third})
             taking = encode(takes, {f"{take}wait": of_giver})
-            rest = MOST_TOKENS - 1
+            rest = MAX_TOKENS - 1
             more = [giving, taking] * 3
             programs.append([giving] * rest + [last, gate, first] + more + [taking] * rest)
     return programs
