@@ -26,7 +26,7 @@ from rich.console import Console
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_runtime.counting import counted_sides
 from tensordash_sim.core.blocking import Blocking
 from tensordash_sim.core.contraction import Contraction
@@ -299,7 +299,9 @@ def main() -> int:
     if arguments.page:
         text = PAGE.read_text(encoding="utf-8")
         block = "\n".join(["<!-- figures -->", *lines, "<!-- end of figures -->"])
-        write_whole(PAGE, re.sub(r"<!-- figures -->.*?<!-- end of figures -->", lambda _: block, text, flags=re.DOTALL))
+        atomic_write(
+            PAGE, re.sub(r"<!-- figures -->.*?<!-- end of figures -->", lambda _: block, text, flags=re.DOTALL)
+        )
     if arguments.json:
         json.dump(document, sys.stdout, indent=1)
         print()

@@ -29,7 +29,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.core_files import core_verilog
 from tensordash.emission.verilog import render
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import (
@@ -257,7 +257,7 @@ def measure(names: Iterable[str], jobs: int) -> None:
         print(f"{name}: measuring", flush=True)
         figures = every[name].measure(jobs)
         entry = {"source": source, "cpu_seconds": round(_cpu() - began), "figures": _without_notes(figures)}
-        write_whole(RESULTS, json.dumps(dict(sorted({**kept(), name: entry}.items())), indent=1) + "\n")
+        atomic_write(RESULTS, json.dumps(dict(sorted({**kept(), name: entry}.items())), indent=1) + "\n")
         print(f"{name}: {entry['cpu_seconds']} s of CPU", flush=True)
 
 
@@ -270,7 +270,7 @@ def write() -> None:
     results = {name: entry["figures"] for name, entry in kept().items()}
     for page in PAGES:
         path = ROOT / page
-        write_whole(path, written(path.read_text(encoding="utf-8"), results))
+        atomic_write(path, written(path.read_text(encoding="utf-8"), results))
     draw(tables((ROOT / "docs/cost.md").read_text(encoding="utf-8")), ROOT / "docs/scaling.svg")
 
 

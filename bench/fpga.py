@@ -16,7 +16,7 @@ from typing import Any
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_synth import place_fpga
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -71,7 +71,7 @@ def measure(names: Iterable[str]) -> None:
         report = place_fpga(config, TARGET, route=name not in ONLY_PLACED, jobs=1, progress=print)
         have = {**kept(), name: report.to_json()}
         ordered = {each: have[each] for each in DESIGNS if each in have}
-        write_whole(RESULTS, json.dumps(ordered, indent=1) + "\n")
+        atomic_write(RESULTS, json.dumps(ordered, indent=1) + "\n")
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -118,7 +118,7 @@ def main() -> None:
         parser.error(f"NAME must be of {'; '.join(DESIGNS)}, not {'; '.join(unknown)}")
     if not options.write:
         measure(options.names or DESIGNS)
-    write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), kept()))
+    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), kept()))
     if missing := [name for name in DESIGNS if name not in kept()]:
         print(f"not placed yet, and not on the page: {'; '.join(missing)}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensordash
 from tensordash import TileConfig
-from tensordash.storage.files import code_digest, write_whole
+from tensordash.storage.files import atomic_write, code_digest
 
 __all__ = ["area"]
 
@@ -30,7 +30,7 @@ def area(config: TileConfig, folder: Path) -> dict[str, float]:
         return {name: float(kept[name]) for name in ("area_ratio", "added_ge_per_pe")}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         found = _measured(config)
-        write_whole(path, json.dumps(found) + "\n")
+        atomic_write(path, json.dumps(found) + "\n")
         return found
 
 

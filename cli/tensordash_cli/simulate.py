@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import click
 
 from tensordash import TileConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import (
     FiniteRange,
@@ -281,7 +281,7 @@ def _write_csv(path: Path, results: list[Result]) -> None:
     writer = csv.DictWriter(text, list(lines[0]))
     writer.writeheader()
     writer.writerows(lines)
-    write_whole(path, text.getvalue())
+    atomic_write(path, text.getvalue())
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import CheckError, print_json, progress, progress_bar
 
@@ -43,7 +43,7 @@ def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, 
 
         summary = campaign.run(workers=workers, progress=show)
     document = summary.to_json()
-    write_whole(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
+    atomic_write(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
-from tensordash.storage.files import whole
+from tensordash.storage.files import atomic_path
 
 from .device import Device
 from .dispatch import Watcher, offload
@@ -175,7 +175,7 @@ class Trainer:
         }
         content = io.BytesIO()
         torch.save(state, content)  # to a file, it would hide that the disk is full
-        with whole(self.folder / CHECKPOINT) as place:
+        with atomic_path(self.folder / CHECKPOINT) as place:
             place.write_bytes(content.getbuffer())
 
     def resume(self) -> bool:

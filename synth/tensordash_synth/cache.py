@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash.storage.user_cache import usable_cache
 
 from . import mapping
@@ -47,7 +47,7 @@ def cached(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapp
         return tuple(Mapped(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
     mapped = make()
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
-        write_whole(path, json.dumps([asdict(each) for each in mapped]))
+        atomic_write(path, json.dumps([asdict(each) for each in mapped]))
     return mapped
 
 
@@ -66,7 +66,7 @@ def kept_numbers(key: list[str], make: Callable[[], list[float]]) -> list[float]
         return [float(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     numbers = make()
     with suppress(OSError):
-        write_whole(path, json.dumps(numbers))
+        atomic_write(path, json.dumps(numbers))
     return numbers
 
 
@@ -85,5 +85,5 @@ def kept_document(key: list[str], make: Callable[[], Any]) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     document = make()
     with suppress(OSError):
-        write_whole(path, json.dumps(document))
+        atomic_write(path, json.dumps(document))
     return document

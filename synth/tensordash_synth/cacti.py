@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from tensordash import TensorDashError
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .cache import cache_folder
 
@@ -146,7 +146,7 @@ def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1
         else:
             raise CactiError(f"CACTI knows no memory of {words} words of {bits} bits")
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
-        write_whole(path, json.dumps(asdict(found)))
+        atomic_write(path, json.dumps(asdict(found)))
     return found
 
 

@@ -17,7 +17,7 @@ from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import UNITS
 from tensordash.emission.core_files import core_verilog
-from tensordash.storage.files import naming, scratch
+from tensordash.storage.files import annotate_oserror, scratch
 
 from ..verify.builds import build_key, fetch_kept, keep_built, verilator_environment
 
@@ -104,7 +104,7 @@ def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
         made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
         key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
         if not fetch_kept(key, made, link=False):
-            with naming(folder, if_nameless=True):
+            with annotate_oserror(folder, if_nameless=True):
                 _build(verilog, folder, made.name, quick=quick, waves=waves)
             keep_built(key, made)
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import core_verilog
-from tensordash.storage.files import naming
+from tensordash.storage.files import annotate_oserror
 
 from .core_programs import PROGRAMS, run_core_programs
 from .job import JOB_VARIABLE, Job
@@ -70,7 +70,7 @@ def run_core_bench(
     folder.mkdir(parents=True, exist_ok=True)
     emitted = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
     job = folder / "job.json"
-    with naming(folder, if_nameless=True):
+    with annotate_oserror(folder, if_nameless=True):
         Job(config=config, seed=seed, effort=effort).write(job)
         simulation = Simulation(chosen, f"{PREFIX}_core", list(sources) or emitted, folder, waves=waves, roots=roots)
         results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)
