@@ -234,7 +234,7 @@ def parts() -> dict[str, Part]:
     return found
 
 
-def kept() -> dict[str, Any]:
+def cached_results() -> dict[str, Any]:
     """What docs/cost.json holds."""
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     return found
@@ -250,14 +250,14 @@ def measure(names: Iterable[str], jobs: int) -> None:
     every = parts()
     for name in names:
         source = every[name].source()
-        if kept().get(name, {}).get("source") == source:
+        if cached_results().get(name, {}).get("source") == source:
             print(f"{name}: as before", flush=True)
             continue
         began = _cpu()
         print(f"{name}: measuring", flush=True)
         figures = every[name].measure(jobs)
         entry = {"source": source, "cpu_seconds": round(_cpu() - began), "figures": _without_notes(figures)}
-        atomic_write(RESULTS, json.dumps(dict(sorted({**kept(), name: entry}.items())), indent=1) + "\n")
+        atomic_write(RESULTS, json.dumps(dict(sorted({**cached_results(), name: entry}.items())), indent=1) + "\n")
         print(f"{name}: {entry['cpu_seconds']} s of CPU", flush=True)
 
 
@@ -266,8 +266,8 @@ def _without_notes(figures: Any) -> Any:
 
 
 def write() -> None:
-    """Bring the pages up to date with what is kept."""
-    results = {name: entry["figures"] for name, entry in kept().items()}
+    """Update the pages from the cached results."""
+    results = {name: entry["figures"] for name, entry in cached_results().items()}
     for page in PAGES:
         path = ROOT / page
         atomic_write(path, written(path.read_text(encoding="utf-8"), results))
@@ -276,7 +276,7 @@ def write() -> None:
 
 def check() -> bool:
     """Print which parts were mapped from other Verilog or by another recipe, and which pages say something else."""
-    have = kept()
+    have = cached_results()
     results = {name: entry["figures"] for name, entry in have.items()}
     late = [name for name, part in parts().items() if have.get(name, {}).get("source") != part.source()]
     other = [page for page in PAGES if (text := (ROOT / page).read_text(encoding="utf-8")) != written(text, results)]
@@ -298,7 +298,7 @@ def main() -> None:
     load_liberty(default_liberty())
     load_liberty(OSU018)
     measure(options.parts or parts(), options.jobs)
-    if missing := [name for name in parts() if name not in kept()]:
+    if missing := [name for name in parts() if name not in cached_results()]:
         sys.exit(f"the pages stay as they are: not measured yet: {', '.join(missing)}")
     write()
 

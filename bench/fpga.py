@@ -55,7 +55,7 @@ ONLY_PLACED = ("core, fp8_e4m3, 3 stages",)
 """What nextpnr had not routed when it was stopped, after 54 minutes: clocks as estimated after placement."""
 
 
-def kept() -> dict[str, Any]:
+def cached_results() -> dict[str, Any]:
     """What docs/fpga.json holds."""
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     return found
@@ -65,11 +65,11 @@ def measure(names: Iterable[str]) -> None:
     """Place designs, and keep each when it is done."""
     for name in names:
         config = DESIGNS[name]
-        if kept().get(name, {}).get("config") == config.digest:
+        if cached_results().get(name, {}).get("config") == config.digest:
             print(f"{name}: as before", flush=True)
             continue
         report = place_fpga(config, TARGET, route=name not in ONLY_PLACED, jobs=1, progress=print)
-        have = {**kept(), name: report.to_json()}
+        have = {**cached_results(), name: report.to_json()}
         ordered = {each: have[each] for each in DESIGNS if each in have}
         atomic_write(RESULTS, json.dumps(ordered, indent=1) + "\n")
 
@@ -118,8 +118,8 @@ def main() -> None:
         parser.error(f"NAME must be of {'; '.join(DESIGNS)}, not {'; '.join(unknown)}")
     if not options.write:
         measure(options.names or DESIGNS)
-    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), kept()))
-    if missing := [name for name in DESIGNS if name not in kept()]:
+    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), cached_results()))
+    if missing := [name for name in DESIGNS if name not in cached_results()]:
         print(f"not placed yet, and not on the page: {'; '.join(missing)}")
 
 

@@ -14,8 +14,8 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.config import STAGINGS
 from tensordash.storage.files import atomic_write
 
+from .cached_areas import cached_area
 from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
-from .kept_areas import area as measured_area
 
 if TYPE_CHECKING:
     from tensordash_sim.explore import Campaign, Point
@@ -194,7 +194,7 @@ def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[
                 "speedup": sum(known) / len(known) if known else None,
             }
             if area:
-                row |= measured_area(point.config, campaign.folder / "areas")
+                row |= cached_area(point.config, campaign.folder / "areas")
             rows.append(row)
             bar.update(task, advance=1)
     if area:

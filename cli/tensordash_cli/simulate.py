@@ -183,7 +183,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     # Another order is shown next to the natural one, which is the paper's.
     machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
     runs: list[list[Result]] = []
-    with _kept(arguments["output"], keeps) as folder, progress_bar() as bar:
+    with _output_folder(arguments["output"], keeps) as folder, progress_bar() as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
         for one in machines:
             runs.append([])
@@ -201,8 +201,8 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
 
 
 @contextmanager
-def _kept(output: Path, asked_for: bool) -> Iterator[Path]:
-    """Where results are kept; for this run alone, where nobody has asked for a folder that cannot be written."""
+def _output_folder(output: Path, asked_for: bool) -> Iterator[Path]:
+    """Yield the folder of results; a temporary one if the default folder cannot be written."""
     if asked_for or is_writable(output):
         yield output / "simulate"
         return

@@ -201,13 +201,13 @@ def _digest(sources: Path) -> str:
 
 def _program(sources: Path, folder: Path) -> Path:
     """CACTI in a folder, as it is kept, or compiled: all sources as one file, which takes seconds."""
-    from tensordash_sim.verify.builds import build_key, fetch_kept, keep_built
+    from tensordash_sim.verify.builds import build_key, load_cached, store_cached
 
     if shutil.which(COMPILER) is None:
         raise CactiError(f"CACTI cannot be compiled: there is no {COMPILER}")
     made = folder / "cacti"
     key = build_key("cacti", _digest(sources))
-    if fetch_kept(key, made, link=False):
+    if load_cached(key, made, link=False):
         return made
     names = sorted(path.name for path in sources.glob("*.cc"))
     (folder / "all.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
@@ -216,7 +216,7 @@ def _program(sources: Path, folder: Path) -> Path:
     if done.returncode:
         words = " ".join(done.stderr.split()[-40:])
         raise CactiError(f"CACTI cannot be compiled ({COMPILER} ended with {done.returncode}): {words}")
-    keep_built(key, made)
+    store_cached(key, made)
     return made
 
 

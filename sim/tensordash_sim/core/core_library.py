@@ -19,7 +19,7 @@ from tensordash.configuration.descriptors import UNITS
 from tensordash.emission.core_files import core_verilog
 from tensordash.storage.files import annotate_oserror, scratch
 
-from ..verify.builds import build_key, fetch_kept, keep_built, verilator_environment
+from ..verify.builds import build_key, load_cached, store_cached, verilator_environment
 
 __all__ = ["CoreState", "VerilatedError", "core_library", "core_states", "verilog_of"]
 
@@ -103,10 +103,10 @@ def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
     with scratch("tensordash-core-") as folder:
         made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
         key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
-        if not fetch_kept(key, made, link=False):
+        if not load_cached(key, made, link=False):
             with annotate_oserror(folder, if_nameless=True):
                 _build(verilog, folder, made.name, quick=quick, waves=waves)
-            keep_built(key, made)
+            store_cached(key, made)
         try:
             library = ctypes.CDLL(str(made))
         except OSError as error:

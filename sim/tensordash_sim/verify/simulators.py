@@ -93,7 +93,7 @@ def quicker_simulator(
     if name != "auto" or "icarus" not in simulator_names() or chosen == "icarus":
         return chosen
     icarus = cycles * positions * ICARUS_SECONDS
-    if icarus < BUILD_SECONDS + positions * BUILD_SECONDS_EACH and not _program(top, sources, waves=waves).is_kept:
+    if icarus < BUILD_SECONDS + positions * BUILD_SECONDS_EACH and not _program(top, sources, waves=waves).is_cached:
         return "icarus"
     return chosen
 
