@@ -80,8 +80,8 @@ def work(tile: TileConfig) -> Iterator[Work]:
         if isinstance(record.geometry, Convolution):
             operation = str(record.operation)
             values = {name: record.values(name).astype(np.float16) for name in OPERANDS[operation]}
-            there = {name: each != 0 for name, each in values.items()}
-            found = counted_sides(record.geometry, operation, there, list(there), tile)
+            nonzero = {name: each != 0 for name, each in values.items()}
+            found = counted_sides(record.geometry, operation, nonzero, list(nonzero), tile)
             rows = min(found, key=lambda name: found[name].cycles)
             yield Work(f"digits {record.layer}", Layer.of(record.geometry), operation, rows, values)
     rng = np.random.default_rng(0)
@@ -177,7 +177,7 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
     flat = np.where(rng.random(values.shape) < zeros, 0, values).reshape(-1, config.tile.lanes, config.tile.lanes)
     cut = to_groups(flat, config).reshape(groups, size)
     data, table = deflate(cut, config, segment=SEGMENT)
-    plain, packed, index, there, there_index = 0x1000, 0x20000, 0x40000, 0x50000, 0x70000
+    plain, packed, index, written, written_index = 0x1000, 0x20000, 0x40000, 0x50000, 0x70000
     found: dict[str, Any] = {"zeros": zeros}
     moved = {}
     for kind in ("plain", "compressed"):
@@ -188,11 +188,11 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
         how: dict[str, Any] = {"address": 0, "count_0": groups}
         if kind == "plain":
             program.add("load", memory=plain, signal=["store"], **how)
-            program.add("store", memory=there, wait=["load"], **how)
+            program.add("store", memory=written, wait=["load"], **how)
         else:
             how |= {"compressed": 1, "segment": SEGMENT}
             program.add("load", memory=packed, table=index, signal=["store"], **how)
-            program.add("store", memory=there, table=there_index, wait=["load"], **how)
+            program.add("store", memory=written, table=written_index, wait=["load"], **how)
         program.add("end")
         done, left = run(config, program, bytes(image.bytes))
         golden = GoldenCore(config, image)

@@ -199,8 +199,8 @@ class Trainer:
                 raise DeviceError(f"{path} is of {name} = {theirs.get(name)}, not {mine}: give another folder")
         for model, weights in zip(self._models, state["models"], strict=True):
             model.load_state_dict(weights)
-        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self._scaler.load_state_dict(state["scaler"])
         self.device.operations = state.get("operations", 0)
         self.history = [Step(**step) for step in state["history"]]

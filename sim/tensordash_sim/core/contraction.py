@@ -21,8 +21,8 @@ from .weight_gradient import Activations, Gradient
 
 __all__ = ["Contraction", "TiledMultiply"]
 
-SPEEDUP = 2.0
-"""What a tile that skips zeros is thought to gain, as long as nobody has counted them."""
+ASSUMED_SPEEDUP = 2.0
+"""Speedup of a tile that skips zeros, as long as they are not counted."""
 REGIONS = 4
 """Parts of the buffer: for the column side's operand, the row side's, results and biases."""
 
@@ -53,7 +53,7 @@ class Contraction:
         In each group of results positions and channels have changed places. So FP32 results whose positions are on the
         row side are written in fewer cycles. `zeros` and `non_finite` count all that fills up groups.
     speedup : float
-        How much faster than dense the tile is thought to be.
+        Assumed speedup of the tile over the dense one.
 
     Raises
     ------
@@ -82,7 +82,7 @@ class Contraction:
     fp32: bool = False
     relu: bool = False
     turned: bool = False
-    speedup: float = SPEEDUP
+    speedup: float = ASSUMED_SPEEDUP
     _moves: dict[tuple, list[Move]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -155,8 +155,8 @@ def _hints(verilog: str) -> str:
     """What Verilator is told of a core's modules."""
     lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
     lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
-    there = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
-    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in there), ""])
+    modules = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
+    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in modules), ""])
 
 
 def _clocked(verilog: str) -> str:

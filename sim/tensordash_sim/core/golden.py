@@ -318,8 +318,8 @@ class GoldenCore:
         depth = config.tile.window_depth
         words = -(-values["steps"] // depth)
         size, blocks = words * depth, values["a_streams"] * values["b_streams"]
-        kept = blocks if values["add"] or not values["emit"] else 0
-        if values["partial"] * bool(kept) + kept > config.partial_sums or any(
+        stored = blocks if values["add"] or not values["emit"] else 0
+        if values["partial"] * bool(stored) + stored > config.partial_sums or any(
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
@@ -348,11 +348,11 @@ class GoldenCore:
         a_values = fixed_values(tile.a_format)
         for r in range(tile.rows):
             b = rows[:, r].ravel().tolist()
-            kept = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
+            multiplied = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
             for c in range(tile.columns):
                 a = columns[:, c].ravel().tolist()
                 # Zeros of a change nothing but infinities and NaN, which `accumulate` sees to where b is special.
-                pairs = [(a[k], b[k]) for k in kept if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
+                pairs = [(a[k], b[k]) for k in multiplied if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
                 sums = ExactAccumulator(tile)
                 sums.accumulate(pairs, first=True)
                 block.append(sums)

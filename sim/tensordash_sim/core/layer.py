@@ -236,14 +236,14 @@ def _backward(axis: Axis, first: int) -> Walk:
         (k for k in range(min(apart, axis.kernel)) if (first + axis.padding - k * axis.dilation) % axis.stride == 0),
         axis.kernel,
     )
-    there = first < axis.size and tap < axis.kernel
+    has_taps = first < axis.size and tap < axis.kernel
     return Walk(
         first=first,
         apart=axis.stride,
-        taps=-(-(axis.kernel - tap) // apart) if there else 0,
-        tap=tap if there else 0,
+        taps=-(-(axis.kernel - tap) // apart) if has_taps else 0,
+        tap=tap if has_taps else 0,
         tap_step=apart,
-        start=(first + axis.padding - tap * axis.dilation) // axis.stride if there else 0,
+        start=(first + axis.padding - tap * axis.dilation) // axis.stride if has_taps else 0,
         stride=1,
         step=-(axis.dilation // common),
     )

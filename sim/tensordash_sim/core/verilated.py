@@ -267,10 +267,10 @@ class VerilatedCore:
         return CoreRun(outcome=self.outcome(), cycles=cycles, span=span, counters=counters)
 
     def put(self, program: Sequence[int], ring: int) -> None:
-        """Write descriptors to memory; what would go beyond its end is not there."""
+        """Write descriptors to memory; drop those beyond its end."""
         data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
-        there = self.memory[ring - self.base :][: len(data)]
-        there[:] = np.frombuffer(data, np.uint8)[: len(there)]
+        region = self.memory[ring - self.base :][: len(data)]
+        region[:] = np.frombuffer(data, np.uint8)[: len(region)]
 
     def begin(self, ring: int, tail: int, *, size: int | None = None, causes: int = 3) -> None:
         """Have a core that was reset execute descriptors.

@@ -76,12 +76,12 @@ def _lines(axes: "Axes", points: list[Point]) -> None:
     numeric = all(isinstance(x, int | float) for x in categories)
     for name, group in _series(points).items():
         place: list[Any] = [point.x if numeric else categories.index(point.x) for point in group]
-        here = np.array([np.nan if point.ours is None else point.ours for point in group])
-        if not np.isnan(here).all():
-            axes.plot(place, here, label=name)
-        there = [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
-        if there:
-            axes.plot(*zip(*there, strict=True), "x", markersize=7, label=f"{name}, paper", **PAPER)
+        ours = np.array([np.nan if point.ours is None else point.ours for point in group])
+        if not np.isnan(ours).all():
+            axes.plot(place, ours, label=name)
+        paper_points = [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
+        if paper_points:
+            axes.plot(*zip(*paper_points, strict=True), "x", markersize=7, label=f"{name}, paper", **PAPER)
     if numeric:
         drawn_whole(axes, [float(x) for x in categories])
     else:

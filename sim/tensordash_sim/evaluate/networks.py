@@ -48,8 +48,8 @@ def _bars(settings: Settings, answers: Answers, key: str, paper: dict[str, float
     points = []
     for operation in OPERATIONS:
         values = {name: found[operation][key] for name, found in totals.items() if operation in found}
-        there = values | {"mean": mean_of(settings, values)}
-        for name, value in there.items():
+        with_mean = values | {"mean": mean_of(settings, values)}
+        for name, value in with_mean.items():
             claim = paper.get(name) if operation == "all" else None
             points.append(Point(metric="speedup", series=operation, x=name, paper=claim, ours=value))
     return points

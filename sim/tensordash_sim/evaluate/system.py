@@ -195,8 +195,8 @@ def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[s
         macs = answers["step", workload]["macs"]
         rows = _best(answers, workload)
         for gbps in dict.fromkeys(row["gbps"] for row in rows):
-            there = [row["sparse"] for row in rows if row["gbps"] == gbps]
-            for found in (there[0], there[-1]):
+            sparse = [row["sparse"] for row in rows if row["gbps"] == gbps]
+            for found in (sparse[0], sparse[-1]):
                 intensity = macs / found["dram_bytes"]
                 most = max(most, intensity)
                 more = {"workload": workload, "gbps": gbps}

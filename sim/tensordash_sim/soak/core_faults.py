@@ -100,20 +100,20 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
         return False  # no interrupt comes
     if operation.name in ("load", "store"):
         groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
-        if groups > config.groups:  # so many are moved
-            there = max(1, min(groups, config.groups - values["address"]))
-            seen[place] = with_fields(descriptors[place], count_0=there, count_1=1, count_2=1, count_3=1)
+        if groups > config.groups:  # The core moves no more than these.
+            inside = max(1, min(groups, config.groups - values["address"]))
+            seen[place] = with_fields(descriptors[place], count_0=inside, count_1=1, count_2=1, count_3=1)
     elif operation.name.startswith("layout"):
         if values["streams"] * config.parts(operation.name[-1]) * values["steps"] > MAX_STEPS:
             return False
     elif operation.name == "multiply":
         tile, steps = config.tile, values["a_streams"] * values["b_streams"] * values["steps"]
         words = -(-values["steps"] // tile.window_depth)
-        there = all(values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab")
+        fits = all(values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab")
         blocks = values["a_streams"] * values["b_streams"]
         if blocks * block_cycles_of(config, values) > MAX_OUTPUT_CYCLES:
             return False
-        if steps > MAX_STEPS or (there and steps * tile.rows * tile.columns * tile.lanes > MAX_POSITIONS):
+        if steps > MAX_STEPS or (fits and steps * tile.rows * tile.columns * tile.lanes > MAX_POSITIONS):
             return False
     written = written_memory(descriptors[place], config)
     read = [run for bits in seen for run in read_memory(bits, config)]
@@ -333,7 +333,7 @@ def _back(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _moved(bench: Bench, made: IllegalProgram) -> None:
-    """It finds what is none of the program: nothing, or ends."""
+    """Fetches memory outside the program: zeros or `end` descriptors."""
     device, random = bench.device, bench.random
     other = made.base + 4 * BYTES * (1 << (len(made.descriptors) - 1).bit_length())
     bench.prepare(made)
@@ -349,7 +349,7 @@ def _moved(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _resized(bench: Bench, made: IllegalProgram) -> None:
-    """It finds descriptors once more, or nothing."""
+    """Fetches descriptors a second time, or zeros."""
     device, random = bench.device, bench.random
     bench.prepare(made)
     device.begin(made.base, len(made.descriptors), causes=2)
