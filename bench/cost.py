@@ -56,7 +56,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "cost.json"
 OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # apt: qflow-tech-osu018
 
-PAPER, RECOMMENDED = load_preset("paper"), load_preset("recommended")
+PAPER = load_preset("paper")
+RECOMMENDED = load_preset("recommended")
 PRESETS = (
     "paper",
     "recommended",

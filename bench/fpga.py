@@ -20,8 +20,10 @@ from tensordash.storage.files import atomic_write
 from tensordash_synth import place_fpga
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "docs" / "fpga.json", ROOT / "docs" / "cost.md"
-BEGIN, END = "<!-- fpga -->\n", "<!-- /fpga -->"
+RESULTS = ROOT / "docs" / "fpga.json"
+PAGE = ROOT / "docs" / "cost.md"
+BEGIN = "<!-- fpga -->\n"
+END = "<!-- /fpga -->"
 TARGET = "ecp5"
 
 TILE = TileConfig(rows=2, columns=2, registered_ready=True)

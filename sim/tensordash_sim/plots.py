@@ -16,7 +16,8 @@ COLORS = ("#0072b2", "#c65102", "#00805c", "#a3408f", "#7a6a00", "#4b45b8", "#b3
 """Of series, in order."""
 ROUNDS = (("o", "-"), ("s", "--"), ("^", "-."))
 """Marker and line of the first eight series, and of those beyond: no two series look alike."""
-TEXT, GRID = "#16202c", "#e4e8ed"
+TEXT = "#16202c"
+GRID = "#e4e8ed"
 MUTED = "#566273"
 """What is not on the front, or stands aside."""
 LIGHT = "#cdd4dd"

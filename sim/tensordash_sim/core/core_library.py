@@ -23,7 +23,11 @@ from ..verify.builds import build_key, load_cached, store_cached, verilator_envi
 
 __all__ = ["CoreState", "VerilatedError", "core_library", "core_states", "verilog_of"]
 
-DEVICE, NUMBER, WORD, INT, REAL = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int, ctypes.c_double
+DEVICE = ctypes.c_void_p
+NUMBER = ctypes.c_uint64
+WORD = ctypes.c_uint32
+INT = ctypes.c_int
+REAL = ctypes.c_double
 NUMBERS = ctypes.POINTER(NUMBER)
 FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
     {

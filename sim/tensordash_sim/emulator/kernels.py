@@ -28,11 +28,16 @@ __all__ = [
     "wrap",
 ]
 
-EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
-FRACTION, LEAST, BEYOND = FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1
+EXACT_NAN = 0x7FC00000
+FUSED_NAN = 0x7FFFFFFF
+FRACTION = FP32.fraction_bits
+LEAST = FP32.least_exponent
+BEYOND = FP32.largest + 1
 HALF = np.uint64(1 << 63)
-TOWARD_ZERO, NEAREST = 0, -1
-"""Roundings, beside 16 random bits: those reach 2^16 together with what is cut off, or all of it is."""
+TOWARD_ZERO = 0
+"""Rounding that adds nothing to the dropped bits; a stochastic rounding is its 16 random bits."""
+NEAREST = -1
+"""Rounding to nearest, ties to even."""
 FAR = 1 << 14
 """Exponent of infinities; NaN have four times as much, so that the sum of two exponents tells what there is."""
 TOGETHER = 128

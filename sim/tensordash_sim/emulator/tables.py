@@ -29,8 +29,11 @@ __all__ = [
     "with_scales",
 ]
 
-ZERO, INFINITE, NAN, NEGATIVE = 1, 2, 4, 8
-"""Marks of a pattern."""
+ZERO = 1
+INFINITE = 2
+NAN = 4
+NEGATIVE = 8
+"""The last of the marks of a bit pattern, which are bits of a number."""
 MAX_DIGIT_BITS = 20
 """Bits of a digit: 2**13 products of two digits are below 2**53."""
 

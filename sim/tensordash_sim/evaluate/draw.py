@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-WIDTH, HEIGHT = 9.0, 3.8
-"""Inches, of each metric's axes."""
+WIDTH = 9.0
+"""Inches of the axes of a metric."""
+HEIGHT = 3.8
+"""Inches of the axes of a metric."""
 MAX_TILTED_NAMES = 16
 """Names on an axis that fit if tilted; more are vertical."""
 MAX_LEGEND_ROWS = 16

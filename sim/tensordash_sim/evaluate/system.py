@@ -35,7 +35,8 @@ BATCH: dict[str, Any] = {"images": 64, "simulated": 8, "size": 224, "thin": 1}
 TINY = ("gpt", "gpt-masked")
 """Workloads at the smallest scale."""
 TINY_BATCH: dict[str, Any] = {"images": 4, "simulated": 2, "size": 32, "thin": 8}
-ALONE, SHARED = "tiles alone", "shared reads"
+ALONE = "tiles alone"
+SHARED = "shared reads"
 CLOCK_MHZ = ChipConfig().clock_mhz
 
 

@@ -9,8 +9,12 @@ from tensordash.configuration.parameters import require_choice
 
 __all__ = ["BIT", "HALF", "KINDS", "SINGLE", "Graph", "Node", "Tensor"]
 
-HALF, SINGLE, BIT = 2.0, 4.0, 0.125
-"""Bytes of a value of fp16, of FP32, and of a mask."""
+HALF = 2.0
+"""Bytes of a value of fp16."""
+SINGLE = 4.0
+"""Bytes of a value of FP32."""
+BIT = 0.125
+"""Bytes of a value of a mask."""
 
 KINDS = ("product", "element-wise", "sums", "row-wise", "update")
 """Of a node: on the tiles; next to them, value by value, or adding values up, which can be read once all are there, or

@@ -19,7 +19,8 @@ __all__ = ["FILLED", "MAX_CYCLES", "MIDDLE", "SIZE", "ProgramBench"]
 SIZE = 1 << 22
 """Bytes of memory. The address in its middle is a multiple of a power of two, which carries cross."""
 MIDDLE = SIZE // 2
-RING, LOG2_PLACES = 0x1000, 11
+RING = 0x1000
+LOG2_PLACES = 11
 FILLED = 0x30000
 """Where the image of the buffer is that all memories are filled from, less `BUFFER_IMAGE`."""
 MAX_CYCLES = 2_000_000

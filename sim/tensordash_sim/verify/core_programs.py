@@ -32,8 +32,12 @@ LARGE_LOG2_PLACES = 15
 LONG = 70_000
 """Descriptors of the long program: more than 2^16."""
 RANDOM_SIZE = 1 << 17
-TOKEN_PROGRAMS, RANDOM_PROGRAMS, ERROR_CASES = 3, 24, 300
-"""How many run with an effort of 1. Each descriptor with an error needs a soft reset."""
+TOKEN_PROGRAMS = 3
+"""Programs with random tokens at an effort of 1."""
+RANDOM_PROGRAMS = 24
+"""Random programs at an effort of 1."""
+ERROR_CASES = 300
+"""Descriptors with an error at an effort of 1; each needs a soft reset."""
 
 
 def _add(program: Program, operation: str, **fields: Any) -> None:
