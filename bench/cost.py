@@ -125,11 +125,11 @@ class Part:
         hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
         for config in dict.fromkeys(each for whole in self.configs for each in (whole, whole.baseline)):
             if isinstance(config, CoreConfig):
-                hashed.update(Hierarchy(core_verilog(config), "tensordash_core").whole.encode())
+                hashed.update(Hierarchy(core_verilog(config), "tensordash_core").flattened_source.encode())
                 continue
             files = render(config)
             for file, top in self.tops:
-                hashed.update(Hierarchy(files[file], top).whole.encode())
+                hashed.update(Hierarchy(files[file], top).flattened_source.encode())
         return hashed.hexdigest()[:16]
 
 
@@ -179,7 +179,7 @@ def _quantiser(config: TileConfig, jobs: int) -> Any:
     file, top = QUANTISER
     hierarchy = Hierarchy(render(config)[file], top)
     with running(None, 2.0, None, jobs) as run:
-        mapped, fastest = run.whole(hierarchy, "block quantiser")
+        mapped, fastest = run.map_flattened(hierarchy, "block quantiser")
         return {
             "ge": round(mapped.area_um2 / run.library.gate_area, 1),
             "delay_ns": round(mapped.delay_ns, 4),

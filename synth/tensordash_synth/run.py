@@ -84,21 +84,21 @@ class Run:
         (mapped,) = cached_mappings([*self._key, "around", repr(self.clock_ns), text], make)
         return self._say(label, mapped)
 
-    def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
+    def map_flattened(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
         """Map a top flattened, to the target clock and for speed: its longest path may cross modules.
 
         Of equal instances side by side, the first is there in full, and the others only as loads: their paths are
         equal, and they would take most of the time.
         """
         at_target, fastest = cached_mappings(
-            [*self._key, "whole", repr(self.clock_ns), hierarchy.top, hierarchy.whole],
-            lambda: self._whole(hierarchy),
+            [*self._key, "whole", repr(self.clock_ns), hierarchy.top, hierarchy.flattened_source],
+            lambda: self._map_flattened(hierarchy),
         )
         self._say(f"{label}, flattened", at_target)
         return at_target, self._say(f"{label}, flattened, for speed", fastest)
 
-    def _whole(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
-        commands = self._read(hierarchy.whole)
+    def _map_flattened(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
+        commands = self._read(hierarchy.flattened_source)
         loads = {child: f"{child}_load" for _, child, _ in hierarchy.twins()}
         commands += [f"copy {child} {load}" for child, load in loads.items()]
         commands += [f"blackbox {load}" for load in loads.values()]

@@ -254,11 +254,11 @@ class Contraction:
     def _needed(self, side: str, blocking: Blocking) -> int:
         """Groups of a side's first tile, over all of the reduction."""
         tile = next(split(tuple((0, size) for size in self.dimensions(side)), blocking.tiles[side]))
-        return _groups(self.moved(side, tile, self.whole, 0))
+        return _groups(self.moved(side, tile, self.full_reduction, 0))
 
     @cached_property
-    def whole(self) -> Box:
-        """All of the reduction."""
+    def full_reduction(self) -> Box:
+        """Return the box of the full reduction."""
         return tuple((0, size) for size in self.reduction)
 
     def multiplies(self, blocking: Blocking) -> Iterator[TiledMultiply]:

@@ -124,27 +124,27 @@ class ProgramCorruptor:
         self.descriptors.insert(at, self.made(operation, **fields))
         return at
 
-    def tokens(self, index: int, giver: str, taker: str) -> int:
+    def tokens(self, index: int, producer: str, consumer: str) -> int:
         """Count the tokens from one unit to another that are signalled and not yet taken before an index."""
-        count, to, by = 0, UNITS.index(taker), UNITS.index(giver)
+        count, to, by = 0, UNITS.index(consumer), UNITS.index(producer)
         for bits in self.descriptors[:index]:
             operation, values = decode(bits)
             if operation is None or not operation.unit:
                 continue
             owners = {operation.unit: ""} | ({"output": "output_"} if operation.name == "multiply" else {})
-            if giver in owners:
-                count += values[f"{owners[giver]}signal"] >> to & 1
-            if taker in owners:
-                count -= values[f"{owners[taker]}wait"] >> by & 1
+            if producer in owners:
+                count += values[f"{owners[producer]}signal"] >> to & 1
+            if consumer in owners:
+                count -= values[f"{owners[consumer]}wait"] >> by & 1
         return count
 
-    def waits(self, taker: str, giver: str) -> bool:
+    def waits(self, consumer: str, producer: str) -> bool:
         """Whether any descriptor of a unit waits for another unit."""
         found = False
         for operation, values in map(decode, self.descriptors):
             if operation is not None and operation.unit:
                 field = {operation.unit: "wait"} | ({"output": "output_wait"} if operation.name == "multiply" else {})
-                found |= taker in field and bool(values[field[taker]] >> UNITS.index(giver) & 1)
+                found |= consumer in field and bool(values[field[consumer]] >> UNITS.index(producer) & 1)
         return found
 
     # Memory

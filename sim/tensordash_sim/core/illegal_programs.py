@@ -169,7 +169,9 @@ def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
     if own == "multiply" and corruptor.random.random() < 0.5:
         own, name = "output", "output_wait"
     waited = corruptor.value(index, name)
-    missing = [k for k, giver in enumerate(UNITS) if not waited >> k & 1 and not corruptor.tokens(index, giver, own)]
+    missing = [
+        k for k, producer in enumerate(UNITS) if not waited >> k & 1 and not corruptor.tokens(index, producer, own)
+    ]
     corruptor.change(index, **{name: waited | 1 << corruptor.random.choice(missing)})
     return True
 

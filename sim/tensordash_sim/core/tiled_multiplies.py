@@ -93,7 +93,7 @@ class _TiledContraction:
         self.work, self.blocking = work, blocking
         self.rooms = {side: size for side, (_, size) in work.rooms(blocking).items()}
         self.boxes: dict[str, Box] = {side: tuple((0, size) for size in work.dimensions(side)) for side in SIDES}
-        self.chunks = list(split(work.whole, blocking.chunk))
+        self.chunks = list(split(work.full_reduction, blocking.chunk))
         one = all(next(split(box, blocking.tiles[side])) == box for side, box in self.boxes.items())
         if one and work.layer.products == 1 and len(self.chunks) > 1:
             self.chunks[:1] = begun(self.chunks[0], blocking.begin)
@@ -113,7 +113,7 @@ class _TiledContraction:
             }
             if any(start >= stop for box in here.values() for start, stop in box):
                 continue
-            chunks = self.chunks if phase.taps else [tuple((0, 1) for _ in work.whole)]
+            chunks = self.chunks if phase.taps else [tuple((0, 1) for _ in work.full_reduction)]
             spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
             for c, chunk in enumerate(chunks):
                 partial = 0
@@ -139,7 +139,8 @@ class _TiledContraction:
         """
         room, count = self.rooms[side], len(chunks)
         whole, one = (
-            self.work.moved(side, tile, span, phase) for span in (self.work.whole, max(chunks[:2], key=size_of))
+            self.work.moved(side, tile, span, phase)
+            for span in (self.work.full_reduction, max(chunks[:2], key=size_of))
         )
         if _groups(whole) > room:
             return chunks
@@ -149,7 +150,7 @@ class _TiledContraction:
             pieces = (self.work.moved(side, tile, span, phase) for span in dict.fromkeys(self.grown))
             if sum(map(_groups, pieces)) <= room:
                 return self.grown
-        return [self.work.whole] * count
+        return [self.work.full_reduction] * count
 
     def _cycles(self, moves: list[Move]) -> float:
         """Add up the cycles of loads."""

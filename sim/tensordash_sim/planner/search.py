@@ -44,13 +44,14 @@ def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(ME
     """
     if unknown := set(measures) - set(MEASURES):
         raise ValueError(f"measures must be of {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}")
-    # What limits is DRAM in some stages and tiles in others; or, if they overlap, one of them over the whole step.
+    # Either DRAM or the tiles limit each stage; if stages overlap, one of the two limits the whole step.
     goals = (False, True) if "overlap" in measures else (False,)
-    return min((_planned(graph, budget, frozenset(measures), whole) for whole in goals), key=lambda plan: plan.cycles)
+    plans = (_planned(graph, budget, frozenset(measures), per_step) for per_step in goals)
+    return min(plans, key=lambda plan: plan.cycles)
 
 
-def _planned(graph: Graph, budget: Budget, measures: frozenset[str], whole: bool) -> Plan:
-    search = _Search(graph, budget, measures, whole)
+def _planned(graph: Graph, budget: Budget, measures: frozenset[str], per_step: bool) -> Plan:
+    search = _Search(graph, budget, measures, per_step)
     search.merge()
     while "recompute" in measures and search.recompute():
         search.merge()
@@ -61,8 +62,8 @@ def _planned(graph: Graph, budget: Budget, measures: frozenset[str], whole: bool
 class _Search:
     """Stages by number, and how they depend on each other."""
 
-    def __init__(self, graph: Graph, budget: Budget, measures: frozenset[str], whole: bool) -> None:
-        self.graph, self.budget, self.measures, self.whole = graph, budget, measures, whole
+    def __init__(self, graph: Graph, budget: Budget, measures: frozenset[str], per_step: bool) -> None:
+        self.graph, self.budget, self.measures, self.per_step = graph, budget, measures, per_step
         self.numbers = count()
         self.stages: dict[int, Stage] = {}
         self.stage_of: dict[str, int] = {}
@@ -104,7 +105,7 @@ class _Search:
 
     def saved(self, old: Iterable[Stage], new: Iterable[Stage]) -> float:
         """Cycles that the step is shorter with the new stages instead of the old ones."""
-        if not self.whole:
+        if not self.per_step:
             return self._alone(old) - self._alone(new)
         tiles, moved = self.tiles, self.moved
         for stages, sign in ((old, -1), (new, 1)):
@@ -233,13 +234,13 @@ class _Search:
                 }
                 members[target] = nodes
                 new = [self.stage(each, graph=graph) for each in members.values() if each]
-                whole = [stage for stage in new if stage is not None]
-                if len(whole) == len(new) and self.saved([self.stages[number] for number in touched], whole) > 0:
+                fitting = [stage for stage in new if stage is not None]
+                if len(fitting) == len(new) and self.saved([self.stages[number] for number in touched], fitting) > 0:
                     self.graph = graph
                     for number in touched:
                         self.remove(number)
                     self.stage_of = {name: number for name, number in self.stage_of.items() if number in self.stages}
-                    for stage in whole:
+                    for stage in fitting:
                         self.put(stage)
                     return True
         self.place = place
@@ -327,12 +328,12 @@ def _split(search: "_Search", plan: Plan) -> Plan:
         apart = {name, *(each for each in made if each in stage.nodes)}
         left = [each for each in stage.nodes if each not in apart]
         new = [search.stage(each) for each in (apart, left) if each]
-        whole = [each for each in new if each is not None]
-        if len(new) < 2 or len(whole) < len(new):
+        fitting = [each for each in new if each is not None]
+        if len(new) < 2 or len(fitting) < len(new):
             continue
         before = search.state()
         search.remove(search.stage_of[name])
-        for each in whole:
+        for each in fitting:
             search.put(each)
         # Two stages may need each other: what an update reads may be made for others as well.
         changed = search.plan() if len(search.in_order()) == len(search.stages) else None
@@ -377,10 +378,10 @@ def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -
             )
             for number in span
         ]
-        whole = [stage for stage in new if stage is not None]
-        if len(whole) < len(new) or search.saved(chosen[one.first : one.last + 1], whole) <= 0:
+        fitting = [stage for stage in new if stage is not None]
+        if len(fitting) < len(new) or search.saved(chosen[one.first : one.last + 1], fitting) <= 0:
             continue
-        for number, stage in zip(span, whole, strict=True):
+        for number, stage in zip(span, fitting, strict=True):
             search.tiles += search.budget.on_chip(stage) - search.budget.on_chip(chosen[number])
             search.moved += search.budget.dram(stage) - search.budget.dram(chosen[number])
             chosen[number] = stage

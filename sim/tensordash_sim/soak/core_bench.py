@@ -35,7 +35,7 @@ from ..emulator import contract
 from .core_coverage import ANSWERS, CoreCoverage
 from .core_draw import SIZE
 
-__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench", "twice", "with_tokens"]
+__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench", "repeat_program", "with_tokens"]
 
 MAX_PROGRAM_CYCLES = 400_000
 """Cycles after which a program hangs."""
@@ -115,7 +115,7 @@ class Bench:
         made = random_program(self.random, self.config, SIZE, edges=edges, at=at)
         descriptors = made.program.descriptors
         if self.random.random() < 0.15:
-            descriptors = twice(self.config, descriptors)
+            descriptors = repeat_program(self.config, descriptors)
         descriptors = with_tokens(self.random, self.config, descriptors)
         for address, count in self._described(descriptors)[0]:  # so that what is written shows
             made.memory.write(address, self.random.randbytes(count))
@@ -354,10 +354,10 @@ class Bench:
         )
 
 
-def twice(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """A program that is executed twice, its second loads as soon as what they write over was read.
+def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
+    """Make a program that runs twice; its second loads begin as soon as the buffer that they overwrite is read.
 
-    The counts are recorded once, in the end: no token says which of both would have some of them.
+    Only the second run records the counts: no token orders the counts of the two runs.
     """
     first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
     return linked(config, [*first, *descriptors])
@@ -370,18 +370,18 @@ def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) 
     """
     made = list(descriptors)
     for _ in range(random.randint(0, 4)):
-        giver, taker = random.sample(range(len(made)), 2)
-        giver, taker = min(giver, taker), max(giver, taker)
-        ends = [_ends(made[k]) for k in (giver, taker)]
+        producer, consumer = random.sample(range(len(made)), 2)
+        producer, consumer = min(producer, consumer), max(producer, consumer)
+        ends = [_ends(made[k]) for k in (producer, consumer)]
         if not all(ends):
             continue
         (gives, (_, signal)), (takes, (wait, _)) = (random.choice(sorted(each.items())) for each in ends)
         changed = list(made)
-        changed[giver] = _with_bit(made[giver], signal, takes)
-        changed[taker] = _with_bit(made[taker], wait, gives)
+        changed[producer] = _with_bit(made[producer], signal, takes)
+        changed[consumer] = _with_bit(made[consumer], wait, gives)
         # One that comes earlier than another may be taken for that.
         sequencer = Sequencer(config)
-        if changed[giver] == made[giver] or changed[taker] == made[taker]:
+        if changed[producer] == made[producer] or changed[consumer] == made[consumer]:
             continue
         if not any(map(sequencer.refusal, changed)) and not races(config, changed):
             made = changed

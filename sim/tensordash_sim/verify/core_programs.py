@@ -230,29 +230,29 @@ def _tokens(bench: ProgramBench) -> None:
     }
     # A store must not read what a load is writing.
     orders = [order for order in permutations(names, 3) if not (order[2] == "load" and "store" in order)]
-    giver, taker, third = bench.random.choice(orders)
+    producer, consumer, third = bench.random.choice(orders)
     long = {"count_0": config.groups} if third in ("load", "store") else {"streams": config.stream_words(third[-1])}
 
     def add(program: Program, unit: str, **more) -> None:
         _add(program, unit, **{**usual[unit], "address": names.index(unit), **more})
 
     program = Program()
-    add(program, third, **{**long, "address": 0}, signal=[taker])
+    add(program, third, **{**long, "address": 0}, signal=[consumer])
     for _ in range(MAX_TOKENS):
-        add(program, giver, signal=[taker])
-    add(program, taker, wait=[giver, third])
+        add(program, producer, signal=[consumer])
+    add(program, consumer, wait=[producer, third])
     for _ in range(MAX_TOKENS):
-        add(program, giver, signal=[taker])
-        add(program, taker, wait=[giver])
+        add(program, producer, signal=[consumer])
+        add(program, consumer, wait=[producer])
     for _ in range(MAX_TOKENS - 1):
-        add(program, taker, wait=[giver])
+        add(program, consumer, wait=[producer])
     _add(program, "end")
-    bench.run(program.descriptors, f"{MAX_TOKENS} tokens from {giver} to {taker}")
+    bench.run(program.descriptors, f"{MAX_TOKENS} tokens from {producer} to {consumer}")
     program = Program()
     for _ in range(MAX_TOKENS + 1):
-        add(program, giver, signal=[taker])
+        add(program, producer, signal=[consumer])
     _add(program, "end")
-    bench.run(program.descriptors, f"{MAX_TOKENS + 1} tokens from {giver} to {taker}")
+    bench.run(program.descriptors, f"{MAX_TOKENS + 1} tokens from {producer} to {consumer}")
     bench.fill()
 
 

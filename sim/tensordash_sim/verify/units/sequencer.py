@@ -143,15 +143,15 @@ def hoards() -> list[list[int]]:
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
     programs = []
-    for giver, (gives, give) in ways.items():
-        for taker, (takes, take) in ways.items():
-            third = next(each for each in ways if each not in (giver, taker))
-            of_giver, of_taker, of_third = (1 << UNITS.index(each) for each in (giver, taker, third))
-            giving = encode(gives, {f"{give}signal": of_taker})
-            last = encode(gives, {f"{give}signal": of_taker | of_third})
-            gate = encode(ways[third][0], {"wait": of_giver, "signal": of_taker})
-            first = encode(takes, {f"{take}wait": of_giver | of_third})
-            taking = encode(takes, {f"{take}wait": of_giver})
+    for producer, (gives, give) in ways.items():
+        for consumer, (takes, take) in ways.items():
+            third = next(each for each in ways if each not in (producer, consumer))
+            of_producer, of_consumer, of_third = (1 << UNITS.index(each) for each in (producer, consumer, third))
+            giving = encode(gives, {f"{give}signal": of_consumer})
+            last = encode(gives, {f"{give}signal": of_consumer | of_third})
+            gate = encode(ways[third][0], {"wait": of_producer, "signal": of_consumer})
+            first = encode(takes, {f"{take}wait": of_producer | of_third})
+            taking = encode(takes, {f"{take}wait": of_producer})
             rest = MAX_TOKENS - 1
             more = [giving, taking] * 3
             programs.append([giving] * rest + [last, gate, first] + more + [taking] * rest)
