@@ -22,9 +22,10 @@ ROWS = 4
 # From these lanes on, and the lanes that are tried of that range.
 RANGES = {2: (2,), 3: (3,), 4: (4,), 5: (5, 6, 7), 8: (8, 11, 14), 16: (16, 23, 32)}
 DEPTHS = (2, 3, 4, 5, 6)
-MOST_OPTIONS, OPTIONS_OF_TWO_STEPS = 8, 5
-# As the paper's widest tile has; what each further one has to bring.
-MOST_LEVELS, LEVEL_COST = 6, 0.05
+MAX_OPTIONS = 8
+MAX_TWO_STEP_OPTIONS = 5
+MAX_LEVELS = 6  # The levels of the paper's widest tile.
+LEVEL_COST = 0.05  # Speedup that each further level must gain.
 SHOWN_SEEDS = range(1, 5)
 SHOWN_LANES = (2, 3, 4, 6, 8, 12, 16, 24, 32)
 
@@ -55,11 +56,11 @@ def lanes_of(first: int) -> range:
 
 def search_entry(first: int, depth: int, tries: int, seeds: int) -> tuple[Option, ...]:
     """The best that is found for a range of lanes."""
-    most = MOST_OPTIONS if depth > 2 else OPTIONS_OF_TWO_STEPS
+    most = MAX_OPTIONS if depth > 2 else MAX_TWO_STEP_OPTIONS
     structure = Structure(first, depth, ROWS, 1, min(most, 1 + (depth - 1) * min(first, 7)))
 
     def score(options: Sequence[Option]) -> float:
-        over = max(levels(options, lanes, depth) for lanes in lanes_of(first)) - MOST_LEVELS
+        over = max(levels(options, lanes, depth) for lanes in lanes_of(first)) - MAX_LEVELS
         made = [speedup(options, lanes, depth) for lanes in RANGES[first]]
         return sum(made) / len(made) - LEVEL_COST * max(0, over)
 

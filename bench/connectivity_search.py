@@ -21,7 +21,10 @@ import numpy as np
 
 from tensordash import Connectivity
 
-LANES, ROWS, TILES, CYCLES = 4, 4, 48, 250
+LANES = 4
+ROWS = 4
+TILES = 48
+CYCLES = 250
 DENSITIES = (0.7, 0.5, 0.3, 0.1)
 
 Options = list[tuple[int, int]]

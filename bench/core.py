@@ -26,10 +26,9 @@ from rich.console import Console
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_runtime.counting import counted_sides
 from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
@@ -38,6 +37,7 @@ from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import PROGRAM, random_program
 from tensordash_sim.core.scheduled import scheduled_speedup
 from tensordash_sim.core.tensors import deflate, to_groups
+from tensordash_sim.core.tiling_search import best_blocking
 from tensordash_sim.core.verilated import CoreRun, VerilatedCore
 from tensordash_sim.lowering.geometry import Convolution
 from tensordash_sim.trace import Trace, example_trace
@@ -80,8 +80,8 @@ def work(tile: TileConfig) -> Iterator[Work]:
         if isinstance(record.geometry, Convolution):
             operation = str(record.operation)
             values = {name: record.values(name).astype(np.float16) for name in OPERANDS[operation]}
-            there = {name: each != 0 for name, each in values.items()}
-            found = counted_sides(record.geometry, operation, there, list(there), tile)
+            nonzero = {name: each != 0 for name, each in values.items()}
+            found = counted_sides(record.geometry, operation, nonzero, list(nonzero), tile)
             rows = min(found, key=lambda name: found[name].cycles)
             yield Work(f"digits {record.layer}", Layer.of(record.geometry), operation, rows, values)
     rng = np.random.default_rng(0)
@@ -147,7 +147,7 @@ def _cut(contraction: Contraction, image: TensorImage) -> Blocking:
     return best_blocking(replace(contraction, speedup=round(speedup, 1)))
 
 
-def output_units(cores: Mapping[str, CoreConfig], shortest: Work, told: Console) -> Iterator[dict[str, Any]]:
+def output_units(cores: Mapping[str, CoreConfig], shortest: Work, console: Console) -> Iterator[dict[str, Any]]:
     """The output unit with all adders of a row, half of them, and one: its logic, and its price.
 
     The price is measured on the layer with the shortest reductions, with biases: without, they have nothing to add.
@@ -159,8 +159,8 @@ def output_units(cores: Mapping[str, CoreConfig], shortest: Work, told: Console)
     biased = replace(shortest, values={**shortest.values, "bias": biases})
     for cycles in RESULT_CYCLES:
         made = {name: replace(config, result_cycles=cycles) for name, config in cores.items()}
-        told.print(f"output unit of {cycles} cycles a row", markup=False)
-        logic = synthesize_core(made["core"], progress=lambda line: told.print(line, markup=False)).to_json()
+        console.print(f"output unit of {cycles} cycles a row", markup=False)
+        logic = synthesize_core(made["core"], progress=lambda line: console.print(line, markup=False)).to_json()
         figures = layer_figures(biased, made)
         yield {
             "result_cycles": cycles,
@@ -177,7 +177,7 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
     flat = np.where(rng.random(values.shape) < zeros, 0, values).reshape(-1, config.tile.lanes, config.tile.lanes)
     cut = to_groups(flat, config).reshape(groups, size)
     data, table = deflate(cut, config, segment=SEGMENT)
-    plain, packed, index, there, there_index = 0x1000, 0x20000, 0x40000, 0x50000, 0x70000
+    plain, packed, index, written, written_index = 0x1000, 0x20000, 0x40000, 0x50000, 0x70000
     found: dict[str, Any] = {"zeros": zeros}
     moved = {}
     for kind in ("plain", "compressed"):
@@ -188,11 +188,11 @@ def compression(config: CoreConfig, zeros: float, groups: int = 1024) -> dict[st
         how: dict[str, Any] = {"address": 0, "count_0": groups}
         if kind == "plain":
             program.add("load", memory=plain, signal=["store"], **how)
-            program.add("store", memory=there, wait=["load"], **how)
+            program.add("store", memory=written, wait=["load"], **how)
         else:
             how |= {"compressed": 1, "segment": SEGMENT}
             program.add("load", memory=packed, table=index, signal=["store"], **how)
-            program.add("store", memory=there, table=there_index, wait=["load"], **how)
+            program.add("store", memory=written, table=written_index, wait=["load"], **how)
         program.add("end")
         done, left = run(config, program, bytes(image.bytes))
         golden = GoldenCore(config, image)
@@ -274,7 +274,7 @@ def main() -> int:
     parser.add_argument("--no-logic", action="store_true", help="no synthesis")
     parser.add_argument("--page", action="store_true", help="write the tables into docs/core.md")
     arguments = parser.parse_args()
-    told = Console(stderr=True, highlight=False)
+    console = Console(stderr=True, highlight=False)
     cores: dict[str, CoreConfig] = {}
     for name in ("core", "core-dense"):
         config = load_any_preset(name)
@@ -285,12 +285,12 @@ def main() -> int:
     layers = list(work(cores["core"].tile))
     for each in layers:
         document["layers"].append(layer_figures(each, cores))
-        told.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
+        console.print(f"{each.name} {each.operation}: {document['layers'][-1]['busy']:.3f} busy", markup=False)
     document["compression"] = [compression(cores["core"], zeros) for zeros in (0.0, 0.5, 0.9)]
-    told.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
+    console.print(f"{random_programs(cores['core'], arguments.programs)} random programs leave golden's bits")
     if not arguments.no_logic:
         shortest = next(each for each in layers if (each.name, each.operation) == SHORTEST)
-        document["output_units"] = list(output_units(cores, shortest, told))
+        document["output_units"] = list(output_units(cores, shortest, console))
         document["logic"] = next(
             each["logic"] for each in document["output_units"] if each["result_cycles"] == cores["core"].result_cycles
         )
@@ -299,7 +299,9 @@ def main() -> int:
     if arguments.page:
         text = PAGE.read_text(encoding="utf-8")
         block = "\n".join(["<!-- figures -->", *lines, "<!-- end of figures -->"])
-        write_whole(PAGE, re.sub(r"<!-- figures -->.*?<!-- end of figures -->", lambda _: block, text, flags=re.DOTALL))
+        atomic_write(
+            PAGE, re.sub(r"<!-- figures -->.*?<!-- end of figures -->", lambda _: block, text, flags=re.DOTALL)
+        )
     if arguments.json:
         json.dump(document, sys.stdout, indent=1)
         print()

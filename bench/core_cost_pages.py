@@ -5,7 +5,10 @@ from typing import Any
 
 __all__ = ["core_table", "core_words"]
 
-STREAM_BANK, DENSE_BANK, BUFFER_BANK, PARTIAL_SUMS = "128x256_1_port", "256x256_1_port", "512x64", "512x198"
+STREAM_BANK = "128x256_1_port"
+DENSE_BANK = "256x256_1_port"
+BUFFER_BANK = "512x64"
+PARTIAL_SUMS = "512x198"
 GOALS = {"area_with_memories": 1.05, "energy_with_memories": 0.65}
 
 

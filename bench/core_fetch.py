@@ -27,8 +27,10 @@ TABLE = MEMORY // 4
 DESCRIPTORS = MEMORY // 2
 LATENCIES = (50, 200)
 GROUPS = 512
-SHORT, LONG = 64, 264
-"""Layouts of the two programs whose difference is measured."""
+SHORT = 64
+"""Layouts of the shorter program; the bench measures the difference of the two programs."""
+LONG = 264
+"""Layouts of the longer program."""
 MAX_LATENCY_COST = 0.5
 """Cycles of a descriptor that 150 more cycles of latency may add."""
 MAX_DESCRIPTOR_CYCLES = 8

@@ -29,7 +29,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.core_files import core_verilog
 from tensordash.emission.verilog import render
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_sim.cycles import random_counts
 from tensordash_sim.explore import Structure, start_options
 from tensordash_synth import (
@@ -49,14 +49,15 @@ from tensordash_synth.cache import recipe_digest
 from tensordash_synth.cacti import cacti_digest
 from tensordash_synth.core_training import memory_ports, memory_size
 from tensordash_synth.hierarchy import Hierarchy
-from tensordash_synth.memories import LEAST_PART_BITS, MACROS, PARTS, memory_costs, side_by_side
+from tensordash_synth.memories import MACROS, MIN_PART_BITS, PARTS, memory_costs, side_by_side
 from tensordash_synth.run import running
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "cost.json"
 OSU018 = Path("/usr/share/qflow/tech/osu018/osu018_stdcells.lib")  # apt: qflow-tech-osu018
 
-PAPER, RECOMMENDED = load_preset("paper"), load_preset("recommended")
+PAPER = load_preset("paper")
+RECOMMENDED = load_preset("recommended")
 PRESETS = (
     "paper",
     "recommended",
@@ -124,11 +125,11 @@ class Part:
         hashed = hashlib.sha256(f"{recipe_digest()} {self.conditions}".encode())
         for config in dict.fromkeys(each for whole in self.configs for each in (whole, whole.baseline)):
             if isinstance(config, CoreConfig):
-                hashed.update(Hierarchy(core_verilog(config), "tensordash_core").whole.encode())
+                hashed.update(Hierarchy(core_verilog(config), "tensordash_core").flattened_source.encode())
                 continue
             files = render(config)
             for file, top in self.tops:
-                hashed.update(Hierarchy(files[file], top).whole.encode())
+                hashed.update(Hierarchy(files[file], top).flattened_source.encode())
         return hashed.hexdigest()[:16]
 
 
@@ -178,7 +179,7 @@ def _quantiser(config: TileConfig, jobs: int) -> Any:
     file, top = QUANTISER
     hierarchy = Hierarchy(render(config)[file], top)
     with running(None, 2.0, None, jobs) as run:
-        mapped, fastest = run.whole(hierarchy, "block quantiser")
+        mapped, fastest = run.map_flattened(hierarchy, "block quantiser")
         return {
             "ge": round(mapped.area_um2 / run.library.gate_area, 1),
             "delay_ns": round(mapped.delay_ns, 4),
@@ -228,13 +229,13 @@ def parts() -> dict[str, Part]:
     found["osu018"] = Part((PAPER,), lambda jobs: _tile(PAPER, jobs, liberty=OSU018, clock=5.0), "osu018")
     core = load_any_preset("core")
     assert isinstance(core, CoreConfig)
-    memories = f"{cacti_digest()} {MACROS} {PARTS} {LEAST_PART_BITS}, other ports, one piece"
+    memories = f"{cacti_digest()} {MACROS} {PARTS} {MIN_PART_BITS}, other ports, one piece"
     found["core"] = Part((core,), partial(_core, core), f"core {memories}")
     found["explore"] = Part(tuple(WITH_POWER.values()), lambda jobs: _explore(), "explore")
     return found
 
 
-def kept() -> dict[str, Any]:
+def cached_results() -> dict[str, Any]:
     """What docs/cost.json holds."""
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     return found
@@ -250,14 +251,14 @@ def measure(names: Iterable[str], jobs: int) -> None:
     every = parts()
     for name in names:
         source = every[name].source()
-        if kept().get(name, {}).get("source") == source:
+        if cached_results().get(name, {}).get("source") == source:
             print(f"{name}: as before", flush=True)
             continue
         began = _cpu()
         print(f"{name}: measuring", flush=True)
         figures = every[name].measure(jobs)
         entry = {"source": source, "cpu_seconds": round(_cpu() - began), "figures": _without_notes(figures)}
-        write_whole(RESULTS, json.dumps(dict(sorted({**kept(), name: entry}.items())), indent=1) + "\n")
+        atomic_write(RESULTS, json.dumps(dict(sorted({**cached_results(), name: entry}.items())), indent=1) + "\n")
         print(f"{name}: {entry['cpu_seconds']} s of CPU", flush=True)
 
 
@@ -266,17 +267,17 @@ def _without_notes(figures: Any) -> Any:
 
 
 def write() -> None:
-    """Bring the pages up to date with what is kept."""
-    results = {name: entry["figures"] for name, entry in kept().items()}
+    """Update the pages from the cached results."""
+    results = {name: entry["figures"] for name, entry in cached_results().items()}
     for page in PAGES:
         path = ROOT / page
-        write_whole(path, written(path.read_text(encoding="utf-8"), results))
+        atomic_write(path, written(path.read_text(encoding="utf-8"), results))
     draw(tables((ROOT / "docs/cost.md").read_text(encoding="utf-8")), ROOT / "docs/scaling.svg")
 
 
 def check() -> bool:
     """Print which parts were mapped from other Verilog or by another recipe, and which pages say something else."""
-    have = kept()
+    have = cached_results()
     results = {name: entry["figures"] for name, entry in have.items()}
     late = [name for name, part in parts().items() if have.get(name, {}).get("source") != part.source()]
     other = [page for page in PAGES if (text := (ROOT / page).read_text(encoding="utf-8")) != written(text, results)]
@@ -298,7 +299,7 @@ def main() -> None:
     load_liberty(default_liberty())
     load_liberty(OSU018)
     measure(options.parts or parts(), options.jobs)
-    if missing := [name for name in parts() if name not in kept()]:
+    if missing := [name for name in parts() if name not in cached_results()]:
         sys.exit(f"the pages stay as they are: not measured yet: {', '.join(missing)}")
     write()
 

@@ -16,12 +16,14 @@ from typing import Any
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_synth import place_fpga
 
 ROOT = Path(__file__).resolve().parent.parent
-RESULTS, PAGE = ROOT / "docs" / "fpga.json", ROOT / "docs" / "cost.md"
-BEGIN, END = "<!-- fpga -->\n", "<!-- /fpga -->"
+RESULTS = ROOT / "docs" / "fpga.json"
+PAGE = ROOT / "docs" / "cost.md"
+BEGIN = "<!-- fpga -->\n"
+END = "<!-- /fpga -->"
 TARGET = "ecp5"
 
 TILE = TileConfig(rows=2, columns=2, registered_ready=True)
@@ -55,7 +57,7 @@ ONLY_PLACED = ("core, fp8_e4m3, 3 stages",)
 """What nextpnr had not routed when it was stopped, after 54 minutes: clocks as estimated after placement."""
 
 
-def kept() -> dict[str, Any]:
+def cached_results() -> dict[str, Any]:
     """What docs/fpga.json holds."""
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     return found
@@ -65,13 +67,13 @@ def measure(names: Iterable[str]) -> None:
     """Place designs, and keep each when it is done."""
     for name in names:
         config = DESIGNS[name]
-        if kept().get(name, {}).get("config") == config.digest:
+        if cached_results().get(name, {}).get("config") == config.digest:
             print(f"{name}: as before", flush=True)
             continue
         report = place_fpga(config, TARGET, route=name not in ONLY_PLACED, jobs=1, progress=print)
-        have = {**kept(), name: report.to_json()}
+        have = {**cached_results(), name: report.to_json()}
         ordered = {each: have[each] for each in DESIGNS if each in have}
-        write_whole(RESULTS, json.dumps(ordered, indent=1) + "\n")
+        atomic_write(RESULTS, json.dumps(ordered, indent=1) + "\n")
 
 
 def table(results: Mapping[str, Any]) -> str:
@@ -118,8 +120,8 @@ def main() -> None:
         parser.error(f"NAME must be of {'; '.join(DESIGNS)}, not {'; '.join(unknown)}")
     if not options.write:
         measure(options.names or DESIGNS)
-    write_whole(PAGE, written(PAGE.read_text(encoding="utf-8"), kept()))
-    if missing := [name for name in DESIGNS if name not in kept()]:
+    atomic_write(PAGE, written(PAGE.read_text(encoding="utf-8"), cached_results()))
+    if missing := [name for name in DESIGNS if name not in cached_results()]:
         print(f"not placed yet, and not on the page: {'; '.join(missing)}")
 
 

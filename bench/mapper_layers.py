@@ -14,7 +14,8 @@ from tensordash_sim.lowering.geometry import Geometry
 
 __all__ = ["KINDS", "RandomLayer", "random_operation"]
 
-MIN_MACS, MAX_MACS = 50_000, 1_500_000
+MIN_MACS = 50_000
+MAX_MACS = 1_500_000
 DEPTHWISE_SHARE = 10
 """A depthwise convolution has one channel to reduce: it takes as long with fewer MACs by this factor."""
 TYPES = {"fp16": torch.float16, "fp8_e4m3": torch.float8_e4m3fn, "fp8_e5m2": torch.float8_e5m2}

@@ -27,12 +27,14 @@ from torch.nn import functional as F  # noqa: N812
 from tensordash_runtime import Device, offload
 from tensordash_sim.models.gpt import GPT, Shape
 
-PRESET, BACKEND = "core", "emulator"
+PRESET = "core"
+BACKEND = "emulator"
 GOAL = 50.0
 """Millions of MACs a second for whole steps, with `count=False`."""
 WARM_STEPS = 10
 """Steps of PyTorch in each turn. The first ones run slowly, with caches full of the emulator's data."""
-BEGIN, END = "<!-- offload steps -->", "<!-- end of offload steps -->"
+BEGIN = "<!-- offload steps -->"
+END = "<!-- end of offload steps -->"
 COLUMNS = (
     "network",
     "M MACs a step",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tensordash.storage.files import whole
+from tensordash.storage.files import atomic_path
 from tensordash_sim.plots import COLORS, drawn_whole, style
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -80,7 +80,7 @@ def draw(points: Mapping[str, Mapping[int, float]], path: Path) -> None:
             drawn_whole(axes, at.tolist())
         plots[0].set_ylim(bottom=0)
         plots[0].set_ylabel("added GE per PE")
-        with whole(path) as place:
+        with atomic_path(path) as place:
             figure.savefig(place, format="svg", metadata={"Date": None})
 
 

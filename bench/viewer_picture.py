@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tensordash.storage.files import whole
+from tensordash.storage.files import atomic_path
 from tensordash_sim.report import example_runs, write_report
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
@@ -51,7 +51,7 @@ def picture(path: Path) -> None:
         page.evaluate("document.activeElement.blur()")
         # The head of the page lies over what is scrolled under it; the keys and the table say nothing in a picture.
         page.add_style_tag(content=".top, .lead, .viewer > details, .viewer > .hint:last-child { display: none; }")
-        with whole(path) as place:
+        with atomic_path(path) as place:
             page.locator("#schedule").screenshot(path=place, type="png")
         browser.close()
 

@@ -15,8 +15,8 @@ import click
 from rich.console import Console
 
 from tensordash import TileConfig, load_preset
+from tensordash.configuration.any_config import load_any_config
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.configuration.either import load_either
 from tensordash.configuration.preset import load_any_preset, preset_names
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ __all__ = [
     "writable_folder",
 ]
 
-MOST_LISTED = 8
-"""Names that an error lists."""
+MAX_LISTED_NAMES = 8
+"""Names that an error message lists."""
 
 progress = Console(stderr=True, highlight=False, soft_wrap=True)
 """Messages and progress; stdout is for results."""
@@ -118,7 +118,7 @@ def _chosen_of_any_kind(
 ) -> TileConfig | CoreConfig:
     _only_one(config_file, preset)
     if config_file is not None:
-        return load_either(config_file, settings)
+        return load_any_config(config_file, settings)
     return load_any_preset(preset if preset is not None else default, settings)
 
 
@@ -191,7 +191,7 @@ def not_among(option: str, given: str, known: Iterable[str], trace: Path | None)
     """What is wrong with a layer's name: all that a trace has, or the closest ones and how to list the rest."""
     names = list(dict.fromkeys(known))
     said = f"{option} must be one of {', '.join(names) or 'nothing'}, not {given}"
-    if len(names) > MOST_LISTED:
+    if len(names) > MAX_LISTED_NAMES:
         folded = {name.casefold(): name for name in reversed(names)}
         close = [folded[name] for name in get_close_matches(given.casefold(), folded, n=3, cutoff=0.4)]
         where = trace if trace is not None else "the package's trace"

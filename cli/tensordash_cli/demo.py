@@ -26,8 +26,10 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 LAYERS = ("CNN.conv2", "CNN.fc1")
-PASSES, ALL = 32, 1 << 30
-"""Passes of each operation that go through the Verilog, and through the cycle simulator."""
+VERILOG_PASSES = 32
+"""Passes of each operation that run on the Verilog."""
+CYCLE_PASSES = 1 << 30
+"""Passes of each operation that run on the cycle simulator: all of them."""
 
 
 @click.command("demo")
@@ -117,7 +119,7 @@ def _replays(
     """Run passes of every record, drawn for the sparse tile, on a tile's Verilog."""
     from tensordash_sim.verify import Replayer
 
-    operands = [_passes(record, sparse, PASSES) for record in records]
+    operands = [_passes(record, sparse, VERILOG_PASSES) for record in records]
     with TemporaryDirectory(prefix="tensordash-") as scratch:
         steps = sum(b.shape[0] * b.shape[2] for _, b in operands)
         return Replayer(config, Path(scratch), verilog=verilog, simulator=simulator, steps=steps).run_each(operands)
@@ -145,8 +147,8 @@ def _operations(
 
     reports = []
     for i, record in enumerate(records):
-        all_a, all_b = _passes(record, sparse, ALL)
-        a, b = _passes(record, sparse, PASSES)
+        all_a, all_b = _passes(record, sparse, CYCLE_PASSES)
+        a, b = _passes(record, sparse, VERILOG_PASSES)
         whole, sampled = counted(all_a, all_b), counted(a, b)
         exact = np.stack([matmul_exact(*pair, sparse) for pair in zip(a, b, strict=True)])
         report: dict[str, Any] = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from . import synthesis_results
 from .console import WholeRange, json_option, print_json, progress_bar, writable, writable_folder
@@ -102,7 +102,7 @@ def command(
     figures = _evaluate(chosen, replace(settings, synthesis=results), output, workers or os.cpu_count() or 1, cluster)
     if page is not None:
         old = page.read_text(encoding="utf-8") if page.is_file() else ""
-        write_whole(page, render(figures, NAMES, old))
+        atomic_write(page, render(figures, NAMES, old))
     if everything:
         write_report(figures, output / "index.html", runs=example_runs())
     if as_json:

@@ -12,10 +12,10 @@ import click
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.config import STAGINGS
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
+from .cached_areas import cached_area
 from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
-from .kept_areas import area as measured_area
 
 if TYPE_CHECKING:
     from tensordash_sim.explore import Campaign, Point
@@ -113,7 +113,7 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
         },
         "points": rows,
     }
-    write_whole(output / "explore.json", json.dumps(document, indent=2) + "\n")
+    atomic_write(output / "explore.json", json.dumps(document, indent=2) + "\n")
     if area:
         _draw(rows, output / "explore")
     if as_json:
@@ -194,7 +194,7 @@ def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[
                 "speedup": sum(known) / len(known) if known else None,
             }
             if area:
-                row |= measured_area(point.config, campaign.folder / "areas")
+                row |= cached_area(point.config, campaign.folder / "areas")
             rows.append(row)
             bar.update(task, advance=1)
     if area:
@@ -230,7 +230,7 @@ def _write_front(rows: Sequence[dict[str, Any]], points: "Sequence[Point]", fold
         lines = [WRITTEN, f"# {_name(row)}: {figures}."]
         lines += [f"# A tie, as good if 1% of either does not count: {each}." for each in row["ties"]]
         path = folder / f"{re.sub('[^a-z0-9]+', '-', _name(row).lower())}.toml"
-        write_whole(path, "\n".join([*lines, point.config.to_toml()]))
+        atomic_write(path, "\n".join([*lines, point.config.to_toml()]))
         row["config"] = str(path.relative_to(folder.parent))
 
 

@@ -65,12 +65,11 @@ def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: fl
     found, dense = expected.times(work, speedup), expected.dense_cycles(work)
     cycles = found.cycles
     busy = {unit: taken for unit, taken in found.busy.items() if unit != "output"}  # which waits for its multiply
-    rounds = sum(1 for _ in contraction.rounds(blocking))
     return {
         "layer": repr(layer),
         "operation": operation,
         "row_side": work.rows,
-        "multiplies": rounds,
+        "multiplies": sum(1 for _ in contraction.multiplies(blocking)),
         "tile_of_results": {side: list(each) for side, each in blocking.tiles.items()},
         "streams_of_a_multiply": {side: list(each) for side, each in blocking.sets.items()},
         "chunk_of_the_reduction": list(blocking.chunk),

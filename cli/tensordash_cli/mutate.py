@@ -9,7 +9,7 @@ import click
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import (
     CheckError,
@@ -128,7 +128,7 @@ def command(
 def _show(report: "FaultReport | MutationReport", path: Path, as_json: bool) -> None:
     """Write a campaign's report, and print it as a table or as JSON."""
     document = report.to_json()
-    write_whole(path, json.dumps(document, indent=2) + "\n")
+    atomic_write(path, json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:
@@ -168,7 +168,7 @@ def _by_hand(
         faults = sample_faults(faults, sample, seed)
     if list_only:
         if page is not None:
-            write_whole(page, with_table(page.read_text(encoding="utf-8"), faults))
+            atomic_write(page, with_table(page.read_text(encoding="utf-8"), faults))
         elif as_json:
             print_json([asdict(fault) for fault in faults])
         else:

@@ -7,7 +7,7 @@ import click
 
 from tensordash import TileConfig, preset_names
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import CheckError, WholeRange, any_config_options, json_option, print_json, progress, writable_folder
 
@@ -54,7 +54,7 @@ def command(
     output.mkdir(parents=True, exist_ok=True)
     report = suite.run(output / "prove", jobs=jobs, progress=show)
     document = report.to_json()
-    write_whole(output / "prove.json", json.dumps(document, indent=2) + "\n")
+    atomic_write(output / "prove.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:

@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import click
 
 from tensordash import TileConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import (
     FiniteRange,
@@ -46,8 +46,8 @@ __all__ = ["command"]
 Result = tuple["Record", dict[str, Any]]
 TRACE_OPTIONS = ("chip", "side", "join_samples", "layers", "operations", "csv_file", "output")
 RANDOM_OPTIONS = ("steps", "length", "seed", "cluster")
-MOST_WORDS = 1 << 27
-"""Steps of all rows that --random holds in memory."""
+MAX_HELD_STEPS = 1 << 27
+"""Steps of all row ports that --random holds in memory."""
 
 
 @click.command("simulate")
@@ -183,7 +183,7 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
     # Another order is shown next to the natural one, which is the paper's.
     machines = dict.fromkeys([replace(machine, row_order="natural"), machine])
     runs: list[list[Result]] = []
-    with _kept(arguments["output"], keeps) as folder, progress_bar() as bar:
+    with _output_folder(arguments["output"], keeps) as folder, progress_bar() as bar:
         task = bar.add_task("simulating", total=len(chosen) * len(machines))
         for one in machines:
             runs.append([])
@@ -201,8 +201,8 @@ def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: boo
 
 
 @contextmanager
-def _kept(output: Path, asked_for: bool) -> Iterator[Path]:
-    """Where results are kept; for this run alone, where nobody has asked for a folder that cannot be written."""
+def _output_folder(output: Path, asked_for: bool) -> Iterator[Path]:
+    """Yield the folder of results; a temporary one if the default folder cannot be written."""
     if asked_for or is_writable(output):
         yield output / "simulate"
         return
@@ -281,7 +281,7 @@ def _write_csv(path: Path, results: list[Result]) -> None:
     writer = csv.DictWriter(text, list(lines[0]))
     writer.writeheader()
     writer.writerows(lines)
-    write_whole(path, text.getvalue())
+    atomic_write(path, text.getvalue())
 
 
 def _flat(document: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
@@ -441,8 +441,8 @@ def _random(config: TileConfig, arguments: dict[str, Any]) -> None:
     if steps % length:
         raise click.UsageError(f"--length must divide --steps = {steps}, not {length}")
     ports = config.rows + (config.columns if config.sparsity == "both" else 0)
-    if ports * steps > MOST_WORDS:
-        raise click.UsageError(f"--steps must be at most {MOST_WORDS // ports} for this tile, not {steps}")
+    if ports * steps > MAX_HELD_STEPS:
+        raise click.UsageError(f"--steps must be at most {MAX_HELD_STEPS // ports} for this tile, not {steps}")
     drawn = {name: arguments[name] for name in ("zeros", "seed", "cluster", "row_order")} | {"length": length}
     began = time.perf_counter()
     counts = random_counts(config, steps=steps, **drawn)

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tensordash.storage.files import copy_whole, write_whole
+from tensordash.storage.files import atomic_copy, atomic_write
 
 from .console import (
     CheckError,
@@ -154,7 +154,7 @@ def _campaign(
 
         summary = campaign.run(workers=workers, progress=show, cover=cover)
     document = summary.to_json()
-    write_whole(output / f"soak-{seed}.json", json.dumps(document, indent=2) + "\n")
+    atomic_write(output / f"soak-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:
@@ -207,7 +207,7 @@ def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: 
             dump = Path(scratch) / "job" / "run" / "dump.vcd"
             if not dump.exists():
                 raise SimulatorError(f"job {job.name} left no waveforms")
-            copy_whole(dump, waves)
+            atomic_copy(dump, waves)
     if as_json:
         print_json({"config": job.config.to_mapping(), **record.to_json()})
     elif not record.failure:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import CheckError, print_json, progress, progress_bar
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
 
 __all__ = ["coverage_table", "replay_core", "soak_cores", "tile_name"]
 
-DESCRIPTORS, FAULTS = 10_000, 1_000
-"""Of a campaign that is not told how many."""
+DEFAULT_DESCRIPTORS = 10_000
+"""Descriptors of a campaign without --descriptors."""
+DEFAULT_FAULTS = 1_000
+"""Faults of a campaign without --faults."""
 Given = tuple[int, int | None, int | None]
 """Goals as they are given: positions, descriptors and faults."""
 
@@ -43,7 +45,7 @@ def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, 
 
         summary = campaign.run(workers=workers, progress=show)
     document = summary.to_json()
-    write_whole(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
+    atomic_write(output / f"soak-cores-{seed}.json", json.dumps(document, indent=2) + "\n")
     if as_json:
         print_json(document)
     else:
@@ -61,7 +63,9 @@ def _goals(given: Given) -> "CoreGoals":
     from tensordash_sim.soak.cores import CoreGoals
 
     positions, descriptors, faults = given
-    return CoreGoals(positions=positions, descriptors=descriptors or DESCRIPTORS, faults=faults or FAULTS)
+    return CoreGoals(
+        positions=positions, descriptors=descriptors or DEFAULT_DESCRIPTORS, faults=faults or DEFAULT_FAULTS
+    )
 
 
 def _print(document: dict[str, Any], cover: bool) -> None:

@@ -8,7 +8,7 @@ import click
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress, writable_folder
 
@@ -37,7 +37,7 @@ class Placing:
             ("tensordash", "baseline"), ("TensorDash", "baseline"), report.designs, strict=True
         ):
             picture = placement_svg(design.placed, design.gates.cells, title)
-            write_whole(self.output / f"placement-{name}.svg", picture)
+            atomic_write(self.output / f"placement-{name}.svg", picture)
 
 
 @click.command("synth")

@@ -9,7 +9,7 @@ import click
 
 import tensordash
 from tensordash import TileConfig, load_preset
-from tensordash.storage.files import code_digest, write_whole
+from tensordash.storage.files import atomic_write, code_digest
 
 from .console import progress
 
@@ -49,7 +49,7 @@ def made(presets: Iterable[str], folder: Path) -> dict[str, dict[str, Any]]:
             found[preset] = json.loads(path.read_text(encoding="utf-8"))
         except (FileNotFoundError, ValueError):
             found[preset] = _synthesize(config, preset)
-            write_whole(path, json.dumps(found[preset]))
+            atomic_write(path, json.dumps(found[preset]))
     return found
 
 

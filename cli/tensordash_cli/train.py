@@ -127,11 +127,11 @@ def _train(
         bar = stack.enter_context(progress_bar())
         line = bar.add_task(f"training {model}", total=wanted, completed=len(trainer.history))
 
-        def told(step: "Step") -> None:
+        def show_progress(step: "Step") -> None:
             bar.update(line, advance=1, description=f"training {model}, loss {step.loss:.3f}")
 
         try:
-            run = trainer.train(wanted, told)
+            run = trainer.train(wanted, show_progress)
         except DifferenceError as error:
             raise CheckError(f"step {len(trainer.history)}, {backend} and {compare}: {error}") from None
         except KeyboardInterrupt:
@@ -177,9 +177,9 @@ def _cycles(steps: "Sequence[Step]") -> list[int]:
 def _write(folder: Path, trainer: "Trainer", run: "Run", document: dict[str, Any]) -> None:
     import json
 
-    from tensordash.storage.files import write_whole
+    from tensordash.storage.files import atomic_write
 
-    write_whole(folder / "run.json", json.dumps(document | {"run": run.to_json()}, indent=1) + "\n")
+    atomic_write(folder / "run.json", json.dumps(document | {"run": run.to_json()}, indent=1) + "\n")
     losses = {"device": [s.loss for s in trainer.history], "PyTorch, float32": [s.plain_loss for s in trainer.history]}
     run.page(folder / "report.html", curves={"loss": losses})
 

@@ -295,7 +295,7 @@ def _layer(
     from tensordash_sim.quantization import non_zeros
     from tensordash_sim.trace import Trace
     from tensordash_sim.verify import Replayer
-    from tensordash_sim.verify.layer import layer_passes, operand_scales, told_values
+    from tensordash_sim.verify.layer import describe_values, layer_passes, operand_scales
 
     records = list(Trace.open(path).records)
     record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)
@@ -342,5 +342,5 @@ def _layer(
         f"{totals['passes']} passes, {totals['steps']} dense steps in {totals['cycles']} cycles "
         f"({totals['steps'] / totals['cycles']:.3f}x), "
         f"equal to the golden model in every cycle and to the cycle simulator ({simulator})\n"
-        f"{record.sparser} on the row side, {other} on the column side; {told_values(record, config, scales)}"
+        f"{record.sparser} on the row side, {other} on the column side; {describe_values(record, config, scales)}"
     )

@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from tensordash import TensorDashError
-from tensordash.storage.files import scratch, write_whole
+from tensordash.storage.files import atomic_write, scratch
 
 from .fault_check import PACKAGE_FOLDERS, Outcome, run_check
 from .fault_list import Fault
@@ -195,7 +195,7 @@ class _Campaign:
             (place / "logs").mkdir()
             outcome = run_check(check, copy, place / "logs", self._cache(place / "cache"), self.stop)
         if outcome.status != "error":  # an error may be the machine's: a full disk, a killed process
-            write_whole(answer, json.dumps(asdict(outcome), indent=2) + "\n")
+            atomic_write(answer, json.dumps(asdict(outcome), indent=2) + "\n")
         return outcome
 
     def _cache(self, folder: Path) -> Path:

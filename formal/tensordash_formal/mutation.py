@@ -15,7 +15,7 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import code_digest, write_whole
+from tensordash.storage.files import atomic_write, code_digest
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
@@ -149,7 +149,7 @@ def _sound(work: _Work, folder: Path, effort: float) -> None:
     _, simulation = _prepared(work)
     if said := _whole(work, simulation, effort):
         raise SimulatorError(f"bench {work.component} of {work.campaign.name} fails without a mutant: {said}")
-    write_whole(answer, "{}\n")
+    atomic_write(answer, "{}\n")
 
 
 def _fates(work: _Work, folder: Path, numbers: Sequence[int]) -> list[Fate | None]:
@@ -203,7 +203,7 @@ def _fate(work: _Work, folder: Path, number: int, known: tuple[str, str] | None 
         return Fate(**{**kept, "campaign": work.campaign.name}) if kept else None
     mutants, simulation = _prepared(work)
     if number > len(mutants.mutants):
-        write_whole(answer, "null\n")
+        atomic_write(answer, "null\n")
         return None
     mutant = mutants.mutants[number - 1]
     fate, by = known or _judged(work, mutants, simulation, mutant, folder)
@@ -220,7 +220,7 @@ def _fate(work: _Work, folder: Path, number: int, known: tuple[str, str] | None 
     )
     if fate == "survives" and not work.proofs:
         return found  # not the last word
-    write_whole(answer, json.dumps(asdict(found), indent=2) + "\n")
+    atomic_write(answer, json.dumps(asdict(found), indent=2) + "\n")
     return found
 
 

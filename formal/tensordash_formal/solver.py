@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tensordash import TensorDashError
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash_synth.yosys import ABC
 
 __all__ = ["Answer", "ProofError", "Question", "Solver"]
@@ -149,7 +149,7 @@ class Solver:
                 (asking / file).write_text(text, encoding="utf-8")
             (asking / "model.sby").write_text(question.sby(), encoding="utf-8")
             answer = self._run(asking)
-            write_whole(asking / answer_file.name, json.dumps(asdict(answer), indent=2) + "\n")
+            atomic_write(asking / answer_file.name, json.dumps(asdict(answer), indent=2) + "\n")
             with suppress(OSError):  # the other was faster
                 asking.chmod(0o755)
                 asking.rename(place)

@@ -95,7 +95,7 @@ class _Programs:
 
     def __init__(self, config: CoreConfig, size: int) -> None:
         self._config, self._memory = config, Memory(size)
-        self._kept: dict[tuple[Work, tuple[int, ...]], Program] = {}
+        self._programs: dict[tuple[Work, tuple[int, ...]], Program] = {}
 
     def run(self, job: Job) -> Ran:
         """Lay the tensors out in memory, run the program, read the result and the counts."""
@@ -142,10 +142,10 @@ class _Programs:
 
     def _program(self, work: Work, image: TensorImage) -> Program:
         key = work, tuple(image.tensors.values())
-        if key not in self._kept:
+        if key not in self._programs:
             program = contraction_of(self._config, work, image.tensors).program(cut_of(self._config, work))
-            self._kept[key] = recorded(program, image.end)
-        return self._kept[key]
+            self._programs[key] = recorded(program, image.end)
+        return self._programs[key]
 
     def _execute(self, program: Program, end: int, ring: int) -> tuple[int | None, int]:
         """Run a program on the memory, of which all up to `end` and the record matter; cycles and bytes moved."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.core.contraction import SPEEDUP
+from tensordash_sim.core.contraction import ASSUMED_SPEEDUP
 from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.lowering import Geometry
@@ -126,7 +126,7 @@ class Execution:
             operation=self.operation,
             rows=rows,
             fp32=as_fp32,
-            speedup=round(found.speedup * LEVELS) / LEVELS if self.count and not drawn else SPEEDUP,
+            speedup=round(found.speedup * LEVELS) / LEVELS if self.count and not drawn else ASSUMED_SPEEDUP,
             bias=bias is not None,
             relu=relu,
             mask=mask is not None,

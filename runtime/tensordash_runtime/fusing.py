@@ -136,8 +136,8 @@ def _fuse_mask(graph: Graph, node: Any, config: CoreConfig) -> None:
         relu = relu.args[0]
     if relu.target is not ATEN.relu.default or threshold != 0 or len(grad.users) > 1 or not config.mask:
         return
-    made, kept = grad.meta["val"], mask.meta["val"]
-    if _type(grad, config) in ("", FLOAT32) or (kept.dtype, kept.shape) != (made.dtype, made.shape):
+    made, forward = grad.meta["val"], mask.meta["val"]
+    if _type(grad, config) in ("", FLOAT32) or (forward.dtype, forward.shape) != (made.dtype, made.shape):
         return
     if grad.target is ATEN.mm.default:
         _replace(graph, node, torch.ops.tensordash.fused_matmul.default, (None, *grad.args, False, mask))

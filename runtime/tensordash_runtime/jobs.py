@@ -7,7 +7,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tensordash_sim.core.contraction import SPEEDUP
+from tensordash_sim.core.contraction import ASSUMED_SPEEDUP
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.lowering import Geometry
 
@@ -31,7 +31,7 @@ class Work:
     fp32 : bool
         Results stay FP32.
     speedup : float
-        How much faster than the dense one the tile is thought to be: how the operation is cut depends on it.
+        Assumed speedup of the tile over the dense one, which the tiling depends on.
     bias, relu, mask : bool
         What the output unit does besides: adds a bias, makes negative results zero, and those where a mask is zero.
     """
@@ -40,7 +40,7 @@ class Work:
     operation: str
     rows: str
     fp32: bool
-    speedup: float = SPEEDUP
+    speedup: float = ASSUMED_SPEEDUP
     bias: bool = False
     relu: bool = False
     mask: bool = False

@@ -11,7 +11,7 @@ from .device import Device
 from .records import Contracted, Missed, Totals
 from .rounding_summary import operand_sums
 
-__all__ = ["Told", "write_page"]
+__all__ = ["RunSummary", "write_page"]
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -22,8 +22,8 @@ METRICS: dict[str, Callable[[Totals], float]] = {
 """What is drawn of each operation over the steps."""
 
 
-class Told(Protocol):
-    """What a page needs of a run."""
+class RunSummary(Protocol):
+    """The part of a run that its page shows."""
 
     device: Device
     contractions: list[Contracted]
@@ -32,26 +32,26 @@ class Told(Protocol):
 
     @property
     def summary(self) -> str:
-        """What share of the multiplications ran on the device."""
+        """Return the share of the multiplications that ran on the device."""
 
     def totals(self, chosen: Iterable[Contracted] | None = None) -> Totals:
-        """Sums, of all contractions or of some."""
+        """Add up all contractions, or the chosen ones."""
 
     def by_layer(self) -> dict[tuple[str, str], Totals]:
-        """Sums of each layer and operation."""
+        """Add up each layer and operation."""
 
     def by_step(self) -> dict[int, Totals]:
-        """Sums of each step."""
+        """Add up each step."""
 
     def warnings(self) -> list[str]:
-        """Sentences on values that rounding lost, and on infinities and NaN in operands."""
+        """Return warnings on values that rounding lost, and on infinities and NaN in operands."""
 
     def grouped(self, key: Callable[[Contracted], Key]) -> dict[Key, Totals]:
-        """Sums of all contractions with the same key."""
+        """Add up the contractions with the same key."""
 
 
-def write_page(run: Told, path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
-    """Write it, as `Run.page` says."""
+def write_page(run: RunSummary, path: Path, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> None:
+    """Write the page of a run, as `Run.page` describes."""
     results = [_over_steps(run, curves), _layers(run)]
     if run.warnings():
         results.append(_rounding(run))
@@ -60,7 +60,7 @@ def write_page(run: Told, path: Path, curves: Mapping[str, Mapping[str, Iterable
     write_report(results, path, title="TensorDash: a training run", overview=False)
 
 
-def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> Figure:
+def _over_steps(run: RunSummary, curves: Mapping[str, Mapping[str, Iterable[float]]]) -> Figure:
     steps = run.by_step()
     of_operations = run.grouped(lambda each: (each.operation, each.step))
     by_operation = [
@@ -100,7 +100,7 @@ def _over_steps(run: Told, curves: Mapping[str, Mapping[str, Iterable[float]]]) 
     )
 
 
-def _layers(run: Told) -> Figure:
+def _layers(run: RunSummary) -> Figure:
     flushed = run.totals().flushed > 0
     points = [
         Point(
@@ -122,7 +122,7 @@ def _cycles(totals: Totals, *, flushed: bool) -> dict[str, float]:
     return cycles | ({"speedup with flushed zeros": totals.flushed_speedup} if flushed else {})
 
 
-def _rounding(run: Told) -> Figure:
+def _rounding(run: RunSummary) -> Figure:
     points = [
         Point(metric=f"{operation}, {operand}", series=layer, x="", ours=each.flushed, more=each._asdict())
         for (layer, operation, operand), each in operand_sums(run.contractions).items()
@@ -142,7 +142,7 @@ def _rounding(run: Told) -> Figure:
     )
 
 
-def _missed(run: Told) -> Figure:
+def _missed(run: RunSummary) -> Figure:
     points = [
         Point(metric=each.operation, series=each.layer, x="", ours=each.macs, more={"reason": each.reason})
         for each in run.missed
@@ -158,5 +158,5 @@ def _missed(run: Told) -> Figure:
     )
 
 
-def _measured(run: Told) -> bool:
+def _measured(run: RunSummary) -> bool:
     return run.device.backend == "verilator"

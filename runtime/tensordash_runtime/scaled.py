@@ -56,6 +56,6 @@ def scaled_non_zeros(
         last = np.moveaxis(layer_values(geometry, name, values[name]), axis, -1)
         random = drawn(np.random.Philox(key=seed), last.shape) if name == "G" and seed is not None else None
         quantised = quantise_blocks(last, fmt, scale, random=random, scale_rounding=tile.scale_rounding)
-        there = non_zeros(quantised.bits, fmt)
-        made[name] = geometry_values(geometry, name, np.moveaxis(there, -1, axis))
+        nonzero = non_zeros(quantised.bits, fmt)
+        made[name] = geometry_values(geometry, name, np.moveaxis(nonzero, -1, axis))
     return made

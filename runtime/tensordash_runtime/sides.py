@@ -136,6 +136,6 @@ def requested_rows(tile: TileConfig, operation: str, possible: list[str], row_si
     return [rule] if rule in possible else possible
 
 
-def share_of_zeros(there: NDArray[np.bool_]) -> float:
-    """The share of values that are not there."""
-    return float(there.size - np.count_nonzero(there)) / there.size
+def share_of_zeros(nonzero: NDArray[np.bool_]) -> float:
+    """Return the share of values that are zero."""
+    return float(nonzero.size - np.count_nonzero(nonzero)) / nonzero.size

@@ -16,8 +16,10 @@ from tensordash_sim.models.training import seeded
 
 __all__ = ["TASKS", "Task", "load_task"]
 
-BATCH, RATE = 16, 0.1
-"""Digits in a step, if nobody says otherwise, and the learning rate then; it grows with them (arXiv:1706.02677)."""
+BATCH = 16
+"""Default number of digits in a step."""
+RATE = 0.1
+"""Learning rate for `BATCH` digits; it grows with the batch (arXiv:1706.02677)."""
 TRAINED_ON = 6 / 7
 """Share of the digits; the others are for the test."""
 TEXTS = 256

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
-from tensordash.storage.files import whole
+from tensordash.storage.files import atomic_path
 
 from .device import Device
 from .dispatch import Watcher, offload
@@ -96,20 +96,20 @@ class Trainer:
         self._type = kind
         self._scaler = GradScaler("cpu", init_scale=FIRST_SCALE, enabled=kind is torch.float16)
 
-    def train(self, steps: int, told: Callable[[Step], None] = lambda step: None) -> Run:
-        """Train until so many steps are done, those of a checkpoint included.
+    def train(self, steps: int, on_step: Callable[[Step], None] = lambda step: None) -> Run:
+        """Train until `steps` steps are done, including those of a checkpoint.
 
         Parameters
         ----------
         steps : int
-            In all.
-        told : callable, optional
-            Gets each step.
+            Total number of steps.
+        on_step : callable, optional
+            Called with each step after it.
 
         Returns
         -------
         Run
-            Of the steps done now.
+            The steps done in this call.
         """
         run = Run(self.device)
         run.steps = len(self.history)
@@ -119,7 +119,7 @@ class Trainer:
                 if index < done:
                     continue
                 self.history.append(self._step(run, batch))
-                told(self.history[-1])
+                on_step(self.history[-1])
                 if len(self.history) == steps:
                     break
             if len(self.history) % self.task.steps_per_epoch == 0 or len(self.history) == steps:
@@ -175,7 +175,7 @@ class Trainer:
         }
         content = io.BytesIO()
         torch.save(state, content)  # to a file, it would hide that the disk is full
-        with whole(self.folder / CHECKPOINT) as place:
+        with atomic_path(self.folder / CHECKPOINT) as place:
             place.write_bytes(content.getbuffer())
 
     def resume(self) -> bool:
@@ -199,8 +199,8 @@ class Trainer:
                 raise DeviceError(f"{path} is of {name} = {theirs.get(name)}, not {mine}: give another folder")
         for model, weights in zip(self._models, state["models"], strict=True):
             model.load_state_dict(weights)
-        for optimizer, kept in zip(self._optimizers, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
+        for optimizer, saved in zip(self._optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         self._scaler.load_state_dict(state["scaler"])
         self.device.operations = state.get("operations", 0)
         self.history = [Step(**step) for step in state["history"]]

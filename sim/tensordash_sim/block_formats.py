@@ -52,7 +52,8 @@ ELEMENTS = {
     "int8": Element(6, 6, 127.0),  # one distance throughout: 1
 }
 """The OCP's 8-bit floats, MX's 6- and 4-bit ones, and integers."""
-_E4M3, _E2M1 = ELEMENTS["e4m3"], ELEMENTS["e2m1"]
+_E4M3 = ELEMENTS["e4m3"]
+_E2M1 = ELEMENTS["e2m1"]
 
 
 @dataclass(frozen=True)

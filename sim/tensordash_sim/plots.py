@@ -16,14 +16,15 @@ COLORS = ("#0072b2", "#c65102", "#00805c", "#a3408f", "#7a6a00", "#4b45b8", "#b3
 """Of series, in order."""
 ROUNDS = (("o", "-"), ("s", "--"), ("^", "-."))
 """Marker and line of the first eight series, and of those beyond: no two series look alike."""
-TEXT, GRID = "#16202c", "#e4e8ed"
+TEXT = "#16202c"
+GRID = "#e4e8ed"
 MUTED = "#566273"
 """What is not on the front, or stands aside."""
 LIGHT = "#cdd4dd"
 """What is there for comparison."""
 PAPER: dict[str, Any] = {"color": TEXT, "zorder": 5}
 """Of marks for the paper's numbers."""
-MOST_TICKS = 12
+MAX_TICKS = 12
 SPREAD = 50
 """From here on, the largest place over the least, an axis of whole numbers is logarithmic."""
 
@@ -101,10 +102,10 @@ def drawn_whole(axes: "Axes", places: Sequence[float]) -> None:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(ScalarFormatter())
         axes.xaxis.set_minor_locator(NullLocator())
-    if len(places) <= MOST_TICKS:
+    if len(places) <= MAX_TICKS:
         axes.xaxis.set_major_locator(FixedLocator(sorted(places)))
     else:
-        axes.xaxis.set_major_locator(MaxNLocator(MOST_TICKS, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(MAX_TICKS, integer=True))
 
 
 def _is_whole(place: float) -> bool:

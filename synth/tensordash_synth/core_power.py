@@ -19,7 +19,7 @@ from .yosys import SynthesisError
 __all__ = ["CoreSimulation", "GateRun", "core_power", "run_gates"]
 
 LATENCY = (50, 50)
-MOST_CYCLES = 1_000_000
+MAX_CYCLES = 1_000_000
 
 
 class CoreSimulation(GateSimulation):
@@ -151,7 +151,7 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
             complete(host.write(name, value))
         simulation.drive(s_axi_bready=0)
         simulation.forget()
-        complete(host.interrupt(MOST_CYCLES))
+        complete(host.interrupt(MAX_CYCLES))
     except AssertionError as error:
         raise SynthesisError(f"the core's netlist fails: {error}") from error
     memory[:] = bytes_there.bytes[: len(memory)]

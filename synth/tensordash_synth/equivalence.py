@@ -33,8 +33,10 @@ __all__ = [
     "views_of",
 ]
 
-PLAIN_SECONDS, SECONDS = 45, 900
-VECTORS, SEED = 1 << 20, 0
+PLAIN_SECONDS = 45
+SECONDS = 900
+VECTORS = 1 << 20
+SEED = 0
 SCREENING_VECTORS = 1 << 10
 """Vectors that tell nets apart."""
 PLAIN = ["proc", "flatten", "opt_clean"]

@@ -179,7 +179,7 @@ def _parts(report: CostReport, name: str) -> tuple[dict[str, Mapped], list[str]]
 def _compare(run: Run, modules: _Modules) -> CostReport:
     # The longest first, so that no core waits for them at the end.
     whole = {
-        name: run.submit(run.whole, tile, f"{label} tile")
+        name: run.submit(run.map_flattened, tile, f"{label} tile")
         for name, label, tile in (
             ("tensordash", "TensorDash", modules.sparse),
             ("baseline", "baseline", modules.dense),

@@ -11,7 +11,7 @@ from typing import Any
 from tensordash import ConfigError, TileConfig
 from tensordash.configuration.core_config import CoreConfig
 
-from .cache import kept_document
+from .cache import cached_document
 from .fpga_families import FAMILIES, FULL, RESOURCES, DeviceError, Family
 from .fpga_shell import SHELL, shell
 from .mapping import statistics
@@ -227,7 +227,7 @@ class _Flow:
 
     def counts(self) -> dict[str, int]:
         """What it takes, without its shell."""
-        found: dict[str, int] = kept_document([*self._key, "counts"], self._map)
+        found: dict[str, int] = cached_document([*self._key, "counts"], self._map)
         self.progress(f"{self.label}: {', '.join(f'{found[name]:,} {RESOURCES[name]}' for name in RESOURCES)}")
         return found
 
@@ -242,7 +242,7 @@ class _Flow:
             return run_nextpnr(self.family, part, NETLIST, self.folder, self.label, route=route)
 
         key = [*self._key, *part.arguments, part.pins, require_nextpnr(self.family), f"route {route}"]
-        log: str = kept_document([*key, f"{TARGET_MHZ} MHz"], make)
+        log: str = cached_document([*key, f"{TARGET_MHZ} MHz"], make)
         self.progress(f"{self.label}: {placed_clock(log, self.label).clocks_mhz[-1]:.1f} MHz")
         return log
 

@@ -8,7 +8,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from .gates import CLOCK, MOST_INPUTS, GateNetlist
+from .gates import CLOCK, MAX_INPUTS, GateNetlist
 
 __all__ = ["GateSimulation", "Toggles", "complete"]
 
@@ -130,7 +130,7 @@ def complete(bench: Coroutine[Any, Any, Any]) -> None:
 @numba.njit(cache=True, nogil=True)
 def _looked_up(values, nets, table):
     place = 0
-    for k in range(MOST_INPUTS):
+    for k in range(MAX_INPUTS):
         place |= np.int64(values[nets[k]]) << k
     return np.uint8((table >> np.uint64(place)) & np.uint64(1))
 

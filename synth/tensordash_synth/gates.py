@@ -14,9 +14,9 @@ from .hierarchy import MEMORY, role
 from .liberty import ClockGate, Liberty
 from .yosys import SynthesisError, run_yosys
 
-__all__ = ["CLOCK", "MOST_INPUTS", "GateCell", "GateNetlist", "read_netlist"]
+__all__ = ["CLOCK", "MAX_INPUTS", "GateCell", "GateNetlist", "read_netlist"]
 
-MOST_INPUTS = 6
+MAX_INPUTS = 6
 CONSTANTS: dict[int | str, int] = {"0": 0, "1": 1, "x": 0, "z": 0}
 CLOCK = "clk"
 GATES: dict[str, Callable[..., int]] = {
@@ -303,7 +303,7 @@ def _order(gates: list[tuple[int, list[int], int]], nets: int) -> list[int]:
 
 
 def _arrays(gates: list[tuple[int, list[int], int]]) -> tuple[NDArray, NDArray, NDArray]:
-    operands = np.zeros((len(gates), MOST_INPUTS), np.int32)
+    operands = np.zeros((len(gates), MAX_INPUTS), np.int32)
     for i, (_, nets, _) in enumerate(gates):
         operands[i, : len(nets)] = nets
     outputs = np.array([output for output, _, _ in gates], np.int32)
@@ -322,7 +322,7 @@ def _model(kind: str, module: Mapping[str, Any]) -> _Model:
     sources = {(cell["connections"]["C"][0], cell["connections"]["D"][0]) for cell in flip_flops}
     if len(sources) > 1 or any(cell["type"] not in (*GATES, FLIP_FLOP) for cell in cells):
         raise SynthesisError(f"the cell {kind} is not one that is simulated: a gate, or a flip-flop on a rising edge")
-    if len(inputs) + len(sources) > MOST_INPUTS:
+    if len(inputs) + len(sources) > MAX_INPUTS:
         raise SynthesisError(f"the cell {kind} has {len(inputs)} inputs, more than are simulated")
     drivers = {cell["connections"]["Y"][0]: cell for cell in cells if cell["type"] != FLIP_FLOP}
     variables = [[ports[name]["bits"][0]] for name in inputs]

@@ -17,7 +17,7 @@ __all__ = ["LOAD_SHARE", "Grown", "grow", "ladders"]
 
 LOAD_SHARE = 0.35  # of the load that a cell may drive at most by its library: what it drives here
 PASSES = 2  # inputs of cells that have grown are larger, too
-MOST_IN_BUFFER = 0.5  # of the strongest buffer's part: how much a group of pins is split down to
+MAX_BUFFER_LOAD = 0.5  # Load of a group of pins, as a share of what the strongest buffer may drive.
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -204,7 +204,7 @@ class _Growth:
 
     def _groups(self, pins: PinTable, at: NDArray[np.float64], group: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
         """Pins split across their longer side until each group is for one buffer."""
-        most = MOST_IN_BUFFER * _drive(self._buffers[-1]) * self._share
+        most = MAX_BUFFER_LOAD * _drive(self._buffers[-1]) * self._share
         if len(group) == 1 or self._group_load(pins, at, group) <= most:
             yield group
             return

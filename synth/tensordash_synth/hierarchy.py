@@ -161,8 +161,8 @@ class Hierarchy:
         return hashlib.sha256(text.encode()).hexdigest()
 
     @cached_property
-    def whole(self) -> str:
-        """The source of the top with everything below it."""
+    def flattened_source(self) -> str:
+        """Return the source of the top module and of all modules below it."""
         names = sorted({name for placement in self.placements for name in self._merged(placement.module)})
         return "\n".join(normalised(self.modules[name].text) for name in names)
 

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 from .cacti import Array, cacti_array
 
-__all__ = ["LEAST_PART_BITS", "MACROS", "PARTS", "SOURCES", "Macro", "MemoryCost", "memory_costs", "side_by_side"]
+__all__ = ["MACROS", "MIN_PART_BITS", "PARTS", "SOURCES", "Macro", "MemoryCost", "memory_costs", "side_by_side"]
 
 SOURCES = ("cacti", "macros")
-PARTS, LEAST_PART_BITS = (1, 2, 4, 8), 32
-"""Memories side by side, which CACTI is asked for, and how narrow they may be."""
+PARTS = (1, 2, 4, 8)
+"""Numbers of memories side by side to ask CACTI for."""
+MIN_PART_BITS = 32
+"""Width of the narrowest of them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +143,7 @@ def _array(words: int, bits: int, ports: int) -> Array:
 
 
 def _parts(bits: int) -> list[int]:
-    return [parts for parts in PARTS if parts == 1 or bits >= parts * LEAST_PART_BITS]
+    return [parts for parts in PARTS if parts == 1 or bits >= parts * MIN_PART_BITS]
 
 
 def _wide(macro: Macro, bits: int) -> int:

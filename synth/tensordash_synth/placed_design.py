@@ -21,7 +21,7 @@ from .wires import NO_WIRE, Wires, annotations, wire_load, wires
 
 __all__ = ["PlacedDesign", "place_design"]
 
-MOST_EXCHANGES = 4
+MAX_EXCHANGES = 4
 PART_OF_PATH = 0.1  # of its cells, from which on a module is mapped for speed
 KEPT = "pe"  # most of the area, in both designs; its own paths are within the clock
 NM = 1e-3  # micrometres
@@ -187,7 +187,7 @@ def _closed(
     of = {place.path: place.module for place in hierarchy.placements if place.module in modules}
     faster: list[str] = []
     best: tuple[Timing, GateNetlist, tuple[str, ...]] | None = None
-    for _ in range(MOST_EXCHANGES + 1):
+    for _ in range(MAX_EXCHANGES + 1):
         folder = run.room()
         text = "\n".join([*boxes, *(named(modules[name].netlist, name) for name in sorted(modules))])
         gates = read_netlist(text, hierarchy.top, run.library, folder)

@@ -26,11 +26,13 @@ __all__ = ["DENSITY", "EFFORT", "NO_PLACER", "SEED", "Floorplan", "Placed", "fin
 PLACER = "coloquinte"
 NO_PLACER = "no placer is installed: pip install '.[wires]' in TensorDash's checkout (coloquinte 0.4.1)"
 DENSITY = 0.78
-EFFORT, SEED = 1, 1
+EFFORT = 1
+SEED = 1
 TIME_LIMIT = 3600.0  # seconds
 WORKER = Path(__file__).with_name("placer_worker.py")
 WORKER_VERSION = 1  # of what it answers, which is kept
-FLIPPED_Y, FLIPPED_X = (1, 3), (2, 3)  # orientations FS and S, FN and S
+FLIPPED_Y = (1, 3)  # orientations FS and S
+FLIPPED_X = (2, 3)  # orientations FN and S
 
 
 @dataclass(frozen=True, kw_only=True)

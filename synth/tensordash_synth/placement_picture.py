@@ -29,7 +29,8 @@ PALETTE = (
     (156, 117, 95),
     (186, 176, 172),
 )
-LINE, MARGIN = 18, 12  # pixels
+LINE = 18  # pixels
+MARGIN = 12  # pixels
 
 
 def unit(path: Sequence[str]) -> str:

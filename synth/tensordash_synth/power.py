@@ -32,9 +32,11 @@ __all__ = [
     "waiting",
 ]
 
-STREAMS, STEPS = 4, 64
+STREAMS = 4
+STEPS = 64
 WAITS = 256  # all of what a counter of 32 bits does in its lowest eight
-RECORDED_LAYER, RECORDED_PASSES = "CNN.conv2", 2
+RECORDED_LAYER = "CNN.conv2"
+RECORDED_PASSES = 2
 
 # OpenSTA propagates activities from inputs through logic and registers, over those that are given for the pins there,
 # and crashes on gates whose inputs are all constant. So registers drive what are inputs, and all stays as given.

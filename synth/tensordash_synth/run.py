@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from tensordash import TileConfig
 
-from .cache import cached
+from .cache import cached_mappings
 from .hierarchy import Hierarchy, role
 from .liberty import Liberty, load_liberty
 from .mapping import Mapped, map_fastest, map_for_area, map_for_area_and_fastest
@@ -61,7 +61,7 @@ class Run:
         def make() -> tuple[Mapped, ...]:
             return (map_for_area(self._read(text), name, self.library, period, self.room()),)
 
-        (mapped,) = cached([*self._key, "area", repr(period), name, text], make)
+        (mapped,) = cached_mappings([*self._key, "area", repr(period), name, text], make)
         return self._say(label, mapped)
 
     def module_fastest(self, hierarchy: Hierarchy, name: str, label: str) -> Mapped:
@@ -71,7 +71,7 @@ class Run:
         def make() -> tuple[Mapped, ...]:
             return (map_fastest(self._read(text), name, self.library, self.room()),)
 
-        (mapped,) = cached([*self._key, "speed", name, text], make)
+        (mapped,) = cached_mappings([*self._key, "speed", name, text], make)
         return self._say(f"{label}, for speed", mapped)
 
     def flattened(self, text: str, top: str, label: str) -> Mapped:
@@ -81,24 +81,24 @@ class Run:
             commands, room = self._read(text), self.room()
             return (map_for_area(commands, top, self.library, self.clock_ns, room, thorough=False),)
 
-        (mapped,) = cached([*self._key, "around", repr(self.clock_ns), text], make)
+        (mapped,) = cached_mappings([*self._key, "around", repr(self.clock_ns), text], make)
         return self._say(label, mapped)
 
-    def whole(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
+    def map_flattened(self, hierarchy: Hierarchy, label: str) -> tuple[Mapped, Mapped]:
         """Map a top flattened, to the target clock and for speed: its longest path may cross modules.
 
         Of equal instances side by side, the first is there in full, and the others only as loads: their paths are
         equal, and they would take most of the time.
         """
-        at_target, fastest = cached(
-            [*self._key, "whole", repr(self.clock_ns), hierarchy.top, hierarchy.whole],
-            lambda: self._whole(hierarchy),
+        at_target, fastest = cached_mappings(
+            [*self._key, "whole", repr(self.clock_ns), hierarchy.top, hierarchy.flattened_source],
+            lambda: self._map_flattened(hierarchy),
         )
         self._say(f"{label}, flattened", at_target)
         return at_target, self._say(f"{label}, flattened, for speed", fastest)
 
-    def _whole(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
-        commands = self._read(hierarchy.whole)
+    def _map_flattened(self, hierarchy: Hierarchy) -> tuple[Mapped, Mapped]:
+        commands = self._read(hierarchy.flattened_source)
         loads = {child: f"{child}_load" for _, child, _ in hierarchy.twins()}
         commands += [f"copy {child} {load}" for child, load in loads.items()]
         commands += [f"blackbox {load}" for load in loads.values()]

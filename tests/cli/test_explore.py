@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tensordash import TileConfig
+from tensordash_cli.cached_areas import cached_area
 from tensordash_cli.explore import WRITTEN
-from tensordash_cli.kept_areas import area
 from tensordash_cli.main import run
 
 SMALL = ("--depth", "2", "--sources", "3,4", "--rows", "2", "--columns", "2", "--tries", "3", "--row-steps", "200")
@@ -67,7 +67,7 @@ def test_the_front_is_written(tmp_path: Path, capsys, monkeypatch: pytest.Monkey
         ratio = areas[config.depth] + 0.0001 * len(config.options)
         return {"area_ratio": ratio, "added_ge_per_pe": 100.0}
 
-    monkeypatch.setattr("tensordash_cli.explore.measured_area", measured)
+    monkeypatch.setattr("tensordash_cli.explore.cached_area", measured)
     (tmp_path / "front").mkdir()
     own, old = tmp_path / "front" / "mine.toml", tmp_path / "front" / "old.toml"
     own.write_text("[tile]\n")
@@ -108,18 +108,19 @@ def test_areas_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         calls.append(config)
         return {"area_ratio": 1.25, "added_ge_per_pe": 7.0}
 
-    monkeypatch.setattr("tensordash_cli.kept_areas._measured", measured)
+    monkeypatch.setattr("tensordash_cli.cached_areas._measured", measured)
     auto, paper = TileConfig(connectivity="auto"), TileConfig()
     for _ in range(2):
-        assert area(auto, tmp_path) == area(paper, tmp_path) == {"area_ratio": 1.25, "added_ge_per_pe": 7.0}
+        areas = [cached_area(config, tmp_path) for config in (auto, paper)]
+        assert areas == 2 * [{"area_ratio": 1.25, "added_ge_per_pe": 7.0}]
     assert calls == [auto, paper]
     for damage in ("", "{}", '{"area_ratio": null}'):
         next(tmp_path.iterdir()).write_text(damage)
-        area(auto, tmp_path)
-        area(paper, tmp_path)
+        cached_area(auto, tmp_path)
+        cached_area(paper, tmp_path)
     assert len(calls) == 5
-    monkeypatch.setattr("tensordash_cli.kept_areas.code_digest", lambda *places: "other code")
-    area(paper, tmp_path)
+    monkeypatch.setattr("tensordash_cli.cached_areas.code_digest", lambda *places: "other code")
+    cached_area(paper, tmp_path)
     assert len(calls) == 6
 
 

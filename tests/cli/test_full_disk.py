@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tensordash.emission import verilog
-from tensordash.storage.files import copy_whole, whole, write_whole
+from tensordash.storage.files import atomic_copy, atomic_path, atomic_write
 from tensordash_cli.main import run
 from tensordash_sim.trace import example_trace
 from tensordash_sim.verify import Replayer, simulator_names
@@ -102,11 +102,11 @@ def test_a_run_s_files(
 
 def test_what_was_there_stays(folder: Path) -> None:
     path = folder / "results.json"
-    write_whole(path, "before")
+    atomic_write(path, "before")
     source = folder / "source"
     source.write_bytes(b"x" * 2 * LIMIT)
     with full():
-        for write in (lambda: write_whole(path, "x" * 2 * LIMIT), lambda: copy_whole(source, path)):
+        for write in (lambda: atomic_write(path, "x" * 2 * LIMIT), lambda: atomic_copy(source, path)):
             with pytest.raises(OSError, match="results.json"):
                 write()
     assert path.read_text() == "before"
@@ -114,7 +114,7 @@ def test_what_was_there_stays(folder: Path) -> None:
 
 
 def test_a_device_is_not_replaced() -> None:
-    write_whole(Path("/dev/null"), "gone")
+    atomic_write(Path("/dev/null"), "gone")
     assert not Path("/dev/null").is_file()
-    with whole(Path("/dev/null")) as place:
+    with atomic_path(Path("/dev/null")) as place:
         assert place == Path("/dev/null")

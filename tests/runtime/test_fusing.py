@@ -245,8 +245,8 @@ def test_what_does_not_run_on_the_device(device: Device) -> None:
 
 def test_what_a_run_tells(device: Device) -> None:
     _, run = step(seeded(CONV, nn.ReLU, LAST), inputs(*IMAGES), device)
-    told = run.to_json()["contractions"]
-    assert [each["fused"] for each in told if each["fused"]] == [["bias", "relu"], ["bias"], ["mask"]]
+    contractions = run.to_json()["contractions"]
+    assert [each["fused"] for each in contractions if each["fused"]] == [["bias", "relu"], ["bias"], ["mask"]]
     assert "AxW + bias + relu" in str(run)
     assert "WxG + mask" in str(run)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tensordash_synth.cache import cache_folder, cached
+from tensordash_synth.cache import cache_folder, cached_mappings
 from tensordash_synth.mapping import Mapped
 
 MAPPED = Mapped(area_um2=1.5, delay_ns=0.25, flip_flop_um2=0.5, recipe="area", netlist="module m();\nendmodule\n")
@@ -28,9 +28,9 @@ class Maker:
 
 def test_once(folder: Path) -> None:
     make = Maker()
-    assert cached(["a", "b"], make) == (MAPPED, MAPPED) == cached(["a", "b"], make)
+    assert cached_mappings(["a", "b"], make) == (MAPPED, MAPPED) == cached_mappings(["a", "b"], make)
     assert make.calls == 1
-    assert cached(["a", "c"], make) == (MAPPED, MAPPED)
+    assert cached_mappings(["a", "c"], make) == (MAPPED, MAPPED)
     assert make.calls == 2
     assert len(list(folder.iterdir())) == 2
 
@@ -38,20 +38,20 @@ def test_once(folder: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[", "[{}]", '{"a": 1}', "\x00"])
 def test_damaged(folder: Path, content: str) -> None:
     make = Maker()
-    cached(["a"], make)
+    cached_mappings(["a"], make)
     (file,) = folder.iterdir()
     file.write_text(content)
-    assert cached(["a"], make) == (MAPPED, MAPPED)
+    assert cached_mappings(["a"], make) == (MAPPED, MAPPED)
     assert make.calls == 2
-    assert cached(["a"], make) == (MAPPED, MAPPED)
+    assert cached_mappings(["a"], make) == (MAPPED, MAPPED)
     assert make.calls == 2
 
 
 def test_other_tools(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Maker()
-    cached(["a"], make)
+    cached_mappings(["a"], make)
     monkeypatch.setattr("tensordash_synth.cache.recipe_digest", lambda: "another Yosys")
-    cached(["a"], make)
+    cached_mappings(["a"], make)
     assert make.calls == 2
 
 
@@ -60,7 +60,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     make = Maker()
-    assert cached(["a"], make) == (MAPPED, MAPPED) == cached(["a"], make)
+    assert cached_mappings(["a"], make) == (MAPPED, MAPPED) == cached_mappings(["a"], make)
     assert make.calls == 1
     assert not cache_folder().is_relative_to(tmp_path)
     assert (tmp_path / "file").read_text() == ""

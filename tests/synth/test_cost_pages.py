@@ -33,7 +33,7 @@ def pages(bench: ModuleType) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def results(bench: ModuleType) -> dict:
-    return {name: entry["figures"] for name, entry in bench.kept().items()}
+    return {name: entry["figures"] for name, entry in bench.cached_results().items()}
 
 
 def test_pages_say_what_was_measured(bench, pages, results):

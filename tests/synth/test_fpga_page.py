@@ -21,16 +21,16 @@ def bench() -> Iterator[ModuleType]:
 
 def test_the_page_says_what_was_placed(bench: ModuleType) -> None:
     text = bench.PAGE.read_text(encoding="utf-8")
-    assert bench.written(text, bench.kept()) == text, HOW
-    changed = json.loads(json.dumps(bench.kept()))
+    assert bench.written(text, bench.cached_results()) == text, HOW
+    changed = json.loads(json.dumps(bench.cached_results()))
     for found in changed.values():
         found["fpga"]["tensordash"]["clock_mhz"] += 1
     assert bench.written(text, changed) != text
 
 
 def test_what_was_placed_are_these_designs(bench: ModuleType) -> None:
-    kept = bench.kept()
-    assert {name: found["config"] for name, found in kept.items()} == {
-        name: bench.DESIGNS[name].digest for name in kept
+    cached = bench.cached_results()
+    assert {name: found["config"] for name, found in cached.items()} == {
+        name: bench.DESIGNS[name].digest for name in cached
     }, HOW
-    assert kept
+    assert cached

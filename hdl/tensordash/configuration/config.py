@@ -21,7 +21,7 @@ __all__ = ["ConfigError", "SideFormats", "TileConfig"]
 SPARSITIES = ("none", "rows", "both")
 STAGINGS = ("shift", "ring")
 SNAPSHOT = "snapshot"
-MOST_INPUT_BITS = 2**16 - 2
+MAX_INPUT_BITS = 2**16 - 2
 """Amaranth numbers the input bits of a module in 16 bits, from 2 on. No other signal of a tile is as wide."""
 FUSED_TABLE = "{ fused = F, and if need be rounding, result_bits, result_exponent_bits, addend, zero_exponent } or "
 
@@ -216,11 +216,11 @@ class TileConfig:
         )
 
     def _check_size(self) -> None:
-        if self.input_bits > MOST_INPUT_BITS:
+        if self.input_bits > MAX_INPUT_BITS:
             shape = ", ".join(f"tile.{name} = {getattr(self, name)}" for name in ("rows", "columns", "lanes", "depth"))
             raise ValueError(
                 f"{shape} and formats of {self.a_format.width} and {self.b_format.width} bits "
-                f"give the AXI4-Stream tile {self.input_bits} input bits: a module must have at most {MOST_INPUT_BITS}"
+                f"give the AXI4-Stream tile {self.input_bits} input bits: a module must have at most {MAX_INPUT_BITS}"
             )
 
     # Derived

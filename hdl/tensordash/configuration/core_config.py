@@ -18,7 +18,7 @@ from .parameters import require_bool, require_int
 
 __all__ = ["CoreConfig"]
 
-MOST_GROUPS = 1 << 16
+MAX_GROUPS = 1 << 16
 """Descriptors address groups in 16 bits."""
 MAX_PROT = 7
 CACHE_ATTRIBUTES = (0b0000, 0b0001, 0b0010, 0b0011, 0b0110, 0b0111, 0b1010, 0b1011, 0b1110, 0b1111)
@@ -160,15 +160,15 @@ class CoreConfig:
             raise ValueError(f"tile.out_rows must be 1 in a core, not {tile.out_rows}")
 
     def _check_sizes(self) -> None:
-        if not self.regions <= self.groups <= MOST_GROUPS:
+        if not self.regions <= self.groups <= MAX_GROUPS:
             raise ValueError(
-                f"core.buffer must have {self.regions} to {MOST_GROUPS} groups of {self.group_bits // 8} bytes, "
+                f"core.buffer must have {self.regions} to {MAX_GROUPS} groups of {self.group_bits // 8} bytes, "
                 f"not {self.buffer} KiB"
             )
         for side in "ab":
-            if not 2 <= self.stream_words(side) <= MOST_GROUPS:
+            if not 2 <= self.stream_words(side) <= MAX_GROUPS:
                 raise ValueError(
-                    f"core.stream_buffer must have 2 to {MOST_GROUPS} words of {self.step_bits(side)} bits in each of "
+                    f"core.stream_buffer must have 2 to {MAX_GROUPS} words of {self.step_bits(side)} bits in each of "
                     f"{self.tile.window_depth} banks, not {self.stream_buffer} KiB"
                 )
         products = self.streamed_steps * self.tile.lanes

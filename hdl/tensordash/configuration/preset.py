@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
+from .any_config import any_config_from_toml, is_of_core
 from .config import ConfigError, TileConfig
 from .core_config import CoreConfig
-from .either import either_from_toml, is_of_core
 
 __all__ = ["load_any_preset", "load_preset", "preset_names", "preset_text"]
 
@@ -71,7 +71,7 @@ def load_any_preset(name: str, settings: Iterable[str] = ()) -> TileConfig | Cor
     >>> load_any_preset("core", ["core.buffer=32"]).groups
     1024
     """
-    return either_from_toml(preset_text(name), settings)
+    return any_config_from_toml(preset_text(name), settings)
 
 
 @cache

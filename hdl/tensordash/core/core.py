@@ -113,7 +113,7 @@ class Core(Block):
             "sequencer": self.sequencer,
             "read_arbiter": self.read_arbiter,
             "unit_counters": self.unit_counters,
-            # `output` is a word of Verilog.
+            # `output` is a Verilog keyword.
             **{name if name != "output" else "output_unit": unit for name, unit in self.units.items()},
             "buffer": self.buffer,
             "stream_buffer_a": self.streams["a"],

@@ -108,7 +108,7 @@ class Library:
             If there is a transformer around what the block places, a submodule that is not placed, or a domain other
             than sync.
         ValueError
-            If a signal or submodule has no name, or one that is a word of Verilog; with `check`, if two blocks of equal
+            If a signal or submodule has no name, or one that is a Verilog keyword; with `check`, if two blocks of equal
             identity are not the same hardware.
         """
         if block.identity not in self._names:

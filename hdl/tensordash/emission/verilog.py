@@ -14,7 +14,7 @@ from ..configuration.config import TileConfig
 from ..configuration.core_config import CoreConfig
 from ..configuration.formats import FloatFormat
 from ..layouts import accumulator_shape
-from ..storage.files import naming
+from ..storage.files import annotate_oserror
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.block_quantiser import BlockQuantiser
 from ..streams.transposer import Transposer
@@ -153,7 +153,7 @@ def generate(
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(folder / name))
     with tempfile.TemporaryDirectory(dir=folder, prefix=".tensordash-") as scratch:
         for name, text in texts.items():
-            with naming(folder / name):
+            with annotate_oserror(folder / name):
                 (Path(scratch) / name).write_text(text, encoding="utf-8", newline="\n")
         return [(Path(scratch) / name).replace(folder / name) for name in texts]
 

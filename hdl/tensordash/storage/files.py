@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and the digest of the code that made them."""
+"""Atomic writes of files, scratch folders, and the digest of code."""
 
 import fcntl
 import hashlib
@@ -9,33 +9,33 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["code_digest", "copy_whole", "naming", "scratch", "whole", "write_whole"]
+__all__ = ["annotate_oserror", "atomic_copy", "atomic_path", "atomic_write", "code_digest", "scratch"]
 
 LOCK = ".lock"
-"""In a scratch folder; locked as long as the process lives that made it."""
+"""File in a scratch folder that its process locks until it ends."""
 FRESH = 60
-"""Seconds in which a scratch folder is left alone, whatever its lock: it may just be made."""
+"""Seconds in which a scratch folder is never removed: its process may not have locked it yet."""
 
 
 @contextmanager
-def naming(path: Path, *, if_nameless: bool = False) -> Iterator[None]:
-    """What cannot be written is called by its name: a full disk alone says no more than that it is full.
+def annotate_oserror(path: Path, *, if_nameless: bool = False) -> Iterator[None]:
+    """Set the file name of an OSError that the block raises: the error of a full disk has none.
 
     Parameters
     ----------
     path : Path
-        The file; or a folder that many are written to.
+        The file, or the folder of several files.
     if_nameless : bool
-        Only errors that name no file are changed.
+        Change only errors without a file name.
 
     Raises
     ------
     OSError
-        The one that the block raises, with `path` as its file.
+        The error that the block raises, with `path` as its file name.
 
     Examples
     --------
-    >>> with naming(Path("results.json")):
+    >>> with annotate_oserror(Path("results.json")):
     ...     raise OSError(28, "No space left on device")
     Traceback (most recent call last):
     OSError: [Errno 28] No space left on device: 'results.json'
@@ -45,21 +45,21 @@ def naming(path: Path, *, if_nameless: bool = False) -> Iterator[None]:
     except OSError as error:
         if if_nameless and error.filename is not None:
             raise
-        if error.errno is None:  # NumPy's
+        if error.errno is None:  # NumPy raises such errors.
             raise OSError(f"{path}: cannot be written: {error}") from error
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager
 def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
-    """A folder for a while. First, what processes that were killed have left beside it is removed.
+    """Make a temporary folder, and remove the ones that killed processes have left.
 
     Parameters
     ----------
     prefix : str
-        What its name begins with, and those of the others.
+        Prefix of the folder's name, and of the names of folders to remove.
     parent : Path, optional
-        Where; the system's folder for temporary files if left out.
+        Its parent; the system's folder for temporary files if left out.
 
     Examples
     --------
@@ -79,8 +79,8 @@ def scratch(prefix: str, parent: Path | None = None) -> Iterator[Path]:
 
 
 def _is_left(folder: Path) -> bool:
-    """Whether nobody works in a scratch folder any more."""
-    with suppress(OSError):  # it is gone, somebody else's, or locked
+    """Whether the process of a scratch folder has ended."""
+    with suppress(OSError):  # The folder is removed, another user's, or locked.
         if time.time() - folder.stat().st_mtime > FRESH:
             with (folder / LOCK).open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -89,24 +89,26 @@ def _is_left(folder: Path) -> bool:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """A place to write a file to, which comes to lie at `path` when all of it is there. Its folder is made if need be.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; a file written there replaces `path` when the block ends. Makes the folder of `path`.
 
     Raises
     ------
     OSError
-        It cannot be written; names `path`, where there is then what was there before.
+        If the file cannot be written; names `path`, whose content is unchanged.
 
     Examples
     --------
     >>> folder = getfixture("tmp_path")
-    >>> with whole(folder / "made" / "results.json") as place:
+    >>> with atomic_path(folder / "made" / "results.json") as place:
     ...     _ = place.write_text("{}")
     >>> [path.name for path in (folder / "made").iterdir()]
     ['results.json']
     """
-    with naming(path):
-        if path.exists() and not path.is_file():  # a pipe or a device; of a folder the error comes
+    with annotate_oserror(path):
+        if (
+            path.exists() and not path.is_file()
+        ):  # Write to a pipe or a device directly; for a folder, writing raises the error.
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,25 +118,25 @@ def whole(path: Path) -> Iterator[Path]:
             complete.replace(path)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file at once, as `whole` does: whoever looks finds all of it, or what was there before."""
-    with whole(path) as place:
+def atomic_write(path: Path, text: str) -> None:
+    """Write a text file atomically: readers find the old text or all of the new one."""
+    with atomic_path(path) as place:
         place.write_text(text, encoding="utf-8", newline="\n")
 
 
-def copy_whole(source: Path, path: Path) -> None:
-    """Copy a file at once, as `whole` does."""
-    with whole(path) as place:
+def atomic_copy(source: Path, path: Path) -> None:
+    """Copy a file atomically."""
+    with atomic_path(path) as place:
         shutil.copyfile(source, place)
 
 
 def code_digest(*places: Path) -> str:
-    """Of the code that results depend on, so that results of other code are never taken for this one's.
+    """Hash the code that results depend on, so that cached results of other code are not used.
 
     Parameters
     ----------
     *places : Path
-        Python files, and folders of which all Python files count.
+        Python files, and folders whose Python files are all hashed.
     """
     hashed = hashlib.sha256()
     for place in places:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from .files import naming
+from .files import annotate_oserror
 
 __all__ = ["Journal"]
 
@@ -60,7 +60,7 @@ class Journal(Generic[Entry]):
         document : Any
             What `read` understands, as JSON types.
         """
-        with naming(self.path):
+        with annotate_oserror(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(document) + "\n")

@@ -12,8 +12,8 @@ __all__ = ["BANDWIDTHS", "at_bandwidth", "cycles_at", "energy_at_bandwidth", "su
 
 BANDWIDTHS = (25.6, 102.4, 256.0)
 """GB/s: four channels of 16 bits of LPDDR4-3200, as many of 64 bits, and a stack of HBM2."""
-MOST = 1e6
-"""GB/s that `sufficient_bandwidth` looks for."""
+MAX_GBPS = 1e6
+"""Highest bandwidth that `sufficient_bandwidth` tries."""
 
 
 def at_bandwidth(results: Sequence[dict[str, Any]], gbps: float, clock_mhz: int) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def sufficient_bandwidth(results: Sequence[dict[str, Any]], clock_mhz: int) -> f
     79.2
     """
     enough = sum(result["on_chip"] for result in results) * 1.01
-    low, high = 1e-3, MOST
+    low, high = 1e-3, MAX_GBPS
     while high / low > 1.0005:
         middle = (low * high) ** 0.5
         if at_bandwidth(results, middle, clock_mhz)["cycles"] <= enough:

@@ -12,22 +12,22 @@ from tensordash.configuration.parameters import require_bool, require_int
 
 __all__ = ["ChipConfig", "Energy", "Memory", "Power"]
 
-MOST = 1 << 20
-"""Of anything that is counted: beyond every chip, and still exact in a float."""
-MOST_NUMBER = 1e12
-"""Of any energy or power, likewise."""
+MAX_COUNT = 1 << 20
+"""Largest count in a chip's document: beyond every chip, and exact in a float."""
+MAX_NUMBER = 1e12
+"""Largest energy or power in a chip's document."""
 
 
 def _check_numbers(table: str, instance: Any) -> None:
-    """Every float field is a number from 0 to `MOST_NUMBER`."""
-    allowed = f"a number from 0 to {MOST_NUMBER:g}"
+    """Every float field is a number from 0 to `MAX_NUMBER`."""
+    allowed = f"a number from 0 to {MAX_NUMBER:g}"
     for each in fields(instance):
         value = getattr(instance, each.name)
         if each.type is not float:
             continue
         if not isinstance(value, (int, float)) or isinstance(value, bool):
             raise TypeError(f"{table}.{each.name} must be {allowed}, not {value!r}")
-        if not 0 <= value <= MOST_NUMBER:  # NaN, too
+        if not 0 <= value <= MAX_NUMBER:  # NaN, too
             raise ValueError(f"{table}.{each.name} must be {allowed}, not {value!r}")
         object.__setattr__(instance, each.name, float(value))
 
@@ -66,7 +66,7 @@ class Memory:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            require_int(f"memory.{each.name}", getattr(self, each.name), 1, MOST)
+            require_int(f"memory.{each.name}", getattr(self, each.name), 1, MAX_COUNT)
 
     @property
     def bytes_per_cycle(self) -> int:
@@ -208,7 +208,7 @@ class ChipConfig:
     def __post_init__(self) -> None:
         for each in fields(self):
             if each.type is int:
-                require_int(f"chip.{each.name}", getattr(self, each.name), 1, MOST)
+                require_int(f"chip.{each.name}", getattr(self, each.name), 1, MAX_COUNT)
         for name, part in PARTS.items():
             if not isinstance(getattr(self, name), part):
                 raise TypeError(f"{name} must be of {part.__name__}, not {getattr(self, name)!r}")

@@ -12,8 +12,8 @@ from .config import ChipConfig
 __all__ = ["masked_rounds"]
 
 
-def masked_rounds(kept: NDArray[np.bool_], config: TileConfig, chip: ChipConfig) -> int:
-    """Rounds of passes, one on each tile at most, until all that are kept are done.
+def masked_rounds(needed: NDArray[np.bool_], config: TileConfig, chip: ChipConfig) -> int:
+    """Rounds of passes, one on each tile at most, until all needed passes are done.
 
     The tiles of a round share reads as far as they can: a memory gives as many groups a cycle as its banks are wide,
     and each reaches at most `broadcast` tiles, whichever they are. So a round takes passes of some groups of rows, as
@@ -22,7 +22,7 @@ def masked_rounds(kept: NDArray[np.bool_], config: TileConfig, chip: ChipConfig)
 
     Parameters
     ----------
-    kept : array of bool, (row groups, column groups)
+    needed : array of bool, (row groups, column groups)
         Passes of which an output is needed.
     config, chip : TileConfig, ChipConfig
         The tile, and how many there are, with their memories.
@@ -31,11 +31,11 @@ def masked_rounds(kept: NDArray[np.bool_], config: TileConfig, chip: ChipConfig)
     --------
     All of 64 x 64 passes, and every eighth column of them:
 
-    >>> kept = np.ones((64, 64), bool)
-    >>> masked_rounds(kept, TileConfig(), ChipConfig())
+    >>> needed = np.ones((64, 64), bool)
+    >>> masked_rounds(needed, TileConfig(), ChipConfig())
     16
-    >>> kept[:, np.arange(64) % 8 > 0] = False
-    >>> masked_rounds(kept, TileConfig(), ChipConfig())
+    >>> needed[:, np.arange(64) % 8 > 0] = False
+    >>> masked_rounds(needed, TileConfig(), ChipConfig())
     2
     """
     sides = ((config.rows, config.b_format), (config.columns, config.a_format))
@@ -43,8 +43,8 @@ def masked_rounds(kept: NDArray[np.bool_], config: TileConfig, chip: ChipConfig)
         max(1, int(chip.memory.bytes_per_cycle * 8 // (size * config.lanes * fmt.width))) for size, fmt in sides
     )
     rounds = 0
-    for start in range(0, kept.shape[0], rows):
-        passes = np.count_nonzero(kept[start : start + rows], axis=0)
+    for start in range(0, needed.shape[0], rows):
+        passes = np.count_nonzero(needed[start : start + rows], axis=0)
         reads = int(np.sum(-(-passes // chip.memory.broadcast)))
         rounds += max(ceil(int(passes.sum()) / chip.tiles), ceil(reads / columns))
     return rounds

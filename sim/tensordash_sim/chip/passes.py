@@ -160,13 +160,13 @@ def _blocks_of_rows(
         numbers = groups[start : start + block]
         words = rows.words(numbers.ravel()).reshape(-1, size, rows.steps)
         cycles, _, paces = scheduler.schedule(words, paces=True)
-        there = numbers >= 0
+        present = numbers >= 0
         alone = scheduler.schedule(words.reshape(-1, 1, rows.steps)).cycles.reshape(numbers.shape)
         # A row that is held back sees other windows, and now and then takes a cycle less than it does alone.
-        own = int(np.minimum(alone, cycles[:, None])[there].sum())
-        spent = int(cycles @ there.sum(axis=1))
+        own = int(np.minimum(alone, cycles[:, None])[present].sum())
+        spent = int(cycles @ present.sum(axis=1))
         non_zeros = int(np.bitwise_count(words).sum(dtype=np.int64))
-        work = int(there.sum()) * rows.steps * lanes if config.sparsity == "none" else non_zeros
+        work = int(present.sum()) * rows.steps * lanes if config.sparsity == "none" else non_zeros
         slots = Passes(
             work=work * columns.count,
             options=(own * lanes - work) * columns.count,

@@ -98,11 +98,11 @@ class Grid:
 
 
 @njit(cache=True, nogil=True)
-def _run(paces, made, there, beats, sequence, ahead, end, place, cycle, position):
+def _run(paces, made, has_rows, beats, sequence, ahead, end, place, cycle, position):
     """Run the tiles of a copy, cycle by cycle, until the first has no pass left, or, at the `end`, all.
 
     A tile's pass is `paces` (bands, tiles, T), the steps that it takes in each of the `made` (bands, tiles) cycles; it
-    lasts as long as its `beats` need to leave, if that is longer. `there` (bands, tiles) says whether it has rows.
+    lasts as long as its `beats` need to leave, if that is longer. `has_rows` (bands, tiles) says whether it has rows.
     `sequence` (passes, 2) has the band of each pass, and how many groups of columns take part. Where the tiles stand is
     in `place`, `cycle` and `position` (tiles,): the pass, its cycle, and the steps taken of all passes.
 
@@ -123,7 +123,7 @@ def _run(paces, made, there, beats, sequence, ahead, end, place, cycle, position
             band, columns = sequence[place[tile]]
             if cycle[tile] < made[band, tile]:
                 if position[tile] > slowest + ahead:
-                    waits += columns * there[band, tile]
+                    waits += columns * has_rows[band, tile]
                     continue
                 position[tile] += paces[band, tile, cycle[tile]]
             cycle[tile] += 1
@@ -138,11 +138,11 @@ class _Bands(NamedTuple):
 
     paces: NDArray[np.uint8]
     made: NDArray[np.int64]
-    there: NDArray[np.bool_]
+    has_rows: NDArray[np.bool_]
 
     def after(self, count: int) -> "_Bands":
         """Without the first ones."""
-        return _Bands(self.paces[count:], self.made[count:], self.there[count:])
+        return _Bands(self.paces[count:], self.made[count:], self.has_rows[count:])
 
 
 class _Copy:
@@ -229,11 +229,11 @@ class SharedReads:
         self._bands = _Bands(
             np.concatenate((self._bands.paces, more.paces)),
             np.concatenate((self._bands.made, more.made)),
-            np.concatenate((self._bands.there, more.there)),
+            np.concatenate((self._bands.has_rows, more.has_rows)),
         )
         self._bands.paces[band, tile] = paces
         self._bands.made[band, tile] = made
-        self._bands.there[band, tile] = True
+        self._bands.has_rows[band, tile] = True
         self._groups += len(paces)
         is_whole = group[-1] + 1 == grid.row_groups or tile[-1] + 1 == grid.rows
         self._deal(self._dropped + int(band[-1]) + int(is_whole))

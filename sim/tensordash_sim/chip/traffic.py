@@ -159,11 +159,11 @@ def on_chip_traffic(
     sides = ((rows, columns, config.b_format, grid.repeats), (columns, rows, config.a_format, grid.bands))
     reads = []
     scratchpad = transposed = 0.0
-    kept = scratchpad_side(chip)
+    scratchpad_bytes = scratchpad_side(chip)
     for (vectors, groups), (_, others), fmt, times in sides:
         block_bytes = vectors.lanes * fmt.width / 8
         blocks = _distinct_blocks(vectors, groups.reshape(-1, groups.shape[-1]))
-        if vectors is rows[0] and groups.shape[2] * vectors.steps * block_bytes <= kept:
+        if vectors is rows[0] and groups.shape[2] * vectors.steps * block_bytes <= scratchpad_bytes:
             times = min(times, grid.copies)  # the group stays where it is
         blocks *= times
         reads.append(blocks * block_bytes)

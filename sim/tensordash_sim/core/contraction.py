@@ -14,15 +14,15 @@ from .operands import Box, Move, Operand, Positions, Weights, size_of
 from .order import hoisted, linked
 from .placement import Placement, Stored
 from .program import Loop, Program, ProgramError
-from .rounds import SIDES, Round, rounds
 from .tensors import bias_length
+from .tiled_multiplies import SIDES, TiledMultiply, tiled_multiplies
 from .unit_cycles import layout_cycles
 from .weight_gradient import Activations, Gradient
 
-__all__ = ["Contraction", "Round"]
+__all__ = ["Contraction", "TiledMultiply"]
 
-SPEEDUP = 2.0
-"""What a tile that skips zeros is thought to gain, as long as nobody has counted them."""
+ASSUMED_SPEEDUP = 2.0
+"""Speedup of a tile that skips zeros, as long as they are not counted."""
 REGIONS = 4
 """Parts of the buffer: for the column side's operand, the row side's, results and biases."""
 
@@ -53,7 +53,7 @@ class Contraction:
         In each group of results positions and channels have changed places. So FP32 results whose positions are on the
         row side are written in fewer cycles. `zeros` and `non_finite` count all that fills up groups.
     speedup : float
-        How much faster than dense the tile is thought to be.
+        Assumed speedup of the tile over the dense one.
 
     Raises
     ------
@@ -65,7 +65,7 @@ class Contraction:
 
     Examples
     --------
-    >>> from .choice import best_blocking
+    >>> from .tiling_search import best_blocking
     >>> work = Contraction(
     ...     config=CoreConfig(), operation="AxW", rows="A", tensors={"A": 0x10000, "W": 0x20000, "result": 0x30000},
     ...     layer=Layer(samples=1, channels=8, filters=8, size=(6, 6), kernel=(3, 3)),
@@ -82,7 +82,7 @@ class Contraction:
     fp32: bool = False
     relu: bool = False
     turned: bool = False
-    speedup: float = SPEEDUP
+    speedup: float = ASSUMED_SPEEDUP
     _moves: dict[tuple, list[Move]] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -157,19 +157,19 @@ class Contraction:
         """How many streams of a side a box has."""
         return size_of(box) // self.parts(side)
 
-    def loaded(self, each: Round, side: str) -> tuple:
-        """What of two rounds is the same if they want the same groups in the buffer."""
+    def loaded(self, each: TiledMultiply, side: str) -> tuple:
+        """Return a key: equal for two multiplies that need the same groups in the buffer."""
         taps = self.phases[each.phase].taps
         phase = each.phase if isinstance(self.operands[side], Weights) else taps > 0
         return each.product, each.tiles[side], each.spans[side], phase
 
-    def moves(self, each: Round, side: str) -> list[Move]:
-        """What is loaded for a round, one behind the other; addresses are those of the first product."""
+    def moves(self, each: TiledMultiply, side: str) -> list[Move]:
+        """Return the loads of a multiply in order, with the addresses of the first product."""
         return self.moved(side, each.tiles[side], each.spans[side], each.phase)
 
     def moved(self, side: str, tile: Box, span: Box, phase: int) -> list[Move]:
-        """What is loaded of a side, of the first product."""
-        # The same question comes again and again while ways to cut are compared.
+        """Return the loads of a side's part, with the addresses of the first product."""
+        # The tiling search asks for the same moves many times.
         key = side, tile, span, phase
         if key not in self._moves:
             self._moves[key] = self.operands[side].moves(tile, span, self.phases[phase])
@@ -254,26 +254,26 @@ class Contraction:
     def _needed(self, side: str, blocking: Blocking) -> int:
         """Groups of a side's first tile, over all of the reduction."""
         tile = next(split(tuple((0, size) for size in self.dimensions(side)), blocking.tiles[side]))
-        return _groups(self.moved(side, tile, self.whole, 0))
+        return _groups(self.moved(side, tile, self.full_reduction, 0))
 
     @cached_property
-    def whole(self) -> Box:
-        """All of the reduction."""
+    def full_reduction(self) -> Box:
+        """Return the box of the full reduction."""
         return tuple((0, size) for size in self.reduction)
 
-    def rounds(self, blocking: Blocking) -> Iterator[Round]:
-        """All multiplies in order."""
-        return rounds(self, blocking)
+    def multiplies(self, blocking: Blocking) -> Iterator[TiledMultiply]:
+        """Yield all multiplies in order."""
+        return tiled_multiplies(self, blocking)
 
-    def laying(self, each: Round, side: str) -> float:
-        """Cycles that it takes to lay out a side's streams for a multiply."""
+    def laying(self, each: TiledMultiply, side: str) -> float:
+        """Count the cycles of the layout of a side's streams for a multiply."""
         phase = self.phases[each.phase]
         steps = self.steps(tuple(stop - start for start, stop in each.chunk), each.phase) if phase.taps else 1
         stride = self.operands[side].stride(phase) if phase.taps else 1
         return layout_cycles(self.config, size_of(each.sets[side]), steps, stride)
 
-    def write_period(self, each: Round, side: str) -> int:
-        """Cycles from one write of a side's layout to the next."""
+    def write_period(self, each: TiledMultiply, side: str) -> int:
+        """Return the cycles from one write of a side's layout to the next."""
         phase = self.phases[each.phase]
         return gcd(self.operands[side].stride(phase), self.config.tile.lanes) if phase.taps else 1
 
@@ -299,7 +299,7 @@ class Contraction:
         laid = {side: Slots(0, config.stream_words(key), f"stream buffer {key}") for side, key in SIDES.items()}
         results, biases = held["result"], held["bias"]
         tiles, masked = 0, -1
-        for each in self.rounds(blocking):
+        for each in self.multiplies(blocking):
             phase = self.phases[each.phase]
             bases: dict[str, int] = {}
             steps = 0
@@ -336,8 +336,10 @@ class Contraction:
         program.add("end")
         return program
 
-    def _output(self, each: Round, at: int, program: Program, biases: Slots) -> tuple[dict[str, int], list[Loop]]:
-        """Fields and walk of a multiply that makes results; biases are loaded if they are not there."""
+    def _output(
+        self, each: TiledMultiply, at: int, program: Program, biases: Slots
+    ) -> tuple[dict[str, int], list[Loop]]:
+        """Return fields and walk of a multiply that makes results; load biases that the buffer lacks."""
         tile, streams = ((boxes[self.placed], boxes[self.other]) for boxes in (each.tiles, each.sets))
         fields, loops = self.placement.walk(tile, streams, self.phases[each.phase], at)
         fields |= {"fp32": int(self.fp32), "relu": int(self.relu)}

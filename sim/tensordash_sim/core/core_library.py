@@ -17,13 +17,17 @@ from tensordash import TensorDashError
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import UNITS
 from tensordash.emission.core_files import core_verilog
-from tensordash.storage.files import naming, scratch
+from tensordash.storage.files import annotate_oserror, scratch
 
-from ..verify.builds import build_key, fetch_kept, keep_built, verilator_environment
+from ..verify.builds import build_key, load_cached, store_cached, verilator_environment
 
 __all__ = ["CoreState", "VerilatedError", "core_library", "core_states", "verilog_of"]
 
-DEVICE, NUMBER, WORD, INT, REAL = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_int, ctypes.c_double
+DEVICE = ctypes.c_void_p
+NUMBER = ctypes.c_uint64
+WORD = ctypes.c_uint32
+INT = ctypes.c_int
+REAL = ctypes.c_double
 NUMBERS = ctypes.POINTER(NUMBER)
 FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
     {
@@ -103,10 +107,10 @@ def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
     with scratch("tensordash-core-") as folder:
         made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
         key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
-        if not fetch_kept(key, made, link=False):
-            with naming(folder, if_nameless=True):
+        if not load_cached(key, made, link=False):
+            with annotate_oserror(folder, if_nameless=True):
                 _build(verilog, folder, made.name, quick=quick, waves=waves)
-            keep_built(key, made)
+            store_cached(key, made)
         try:
             library = ctypes.CDLL(str(made))
         except OSError as error:
@@ -155,8 +159,8 @@ def _hints(verilog: str) -> str:
     """What Verilator is told of a core's modules."""
     lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
     lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
-    there = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
-    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in there), ""])
+    modules = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
+    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in modules), ""])
 
 
 def _clocked(verilog: str) -> str:

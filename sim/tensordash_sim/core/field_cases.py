@@ -18,8 +18,9 @@ TOKENS = ("operation", "wait", "signal", "output_wait", "output_signal")
 """Fields that programs need as they are: no case changes them."""
 SAMPLED_POWERS = 3
 """Powers of two near which each field of a loop is tried, beside its ends."""
-STEPS, STREAMS = 3, 2
-"""Size of the layouts and multiplies that a field is changed of."""
+STEPS = 3
+STREAMS = 2
+"""Streams of a layout or multiply whose field is changed; `STEPS` is its number of steps."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 
-from .described import read_memory, written_memory
+from .effects import read_memory, written_memory
 
 __all__ = ["Footprint", "footprints", "walked_groups"]
 
@@ -136,10 +136,10 @@ def _positions(values: Mapping[str, int], at: Mapping[str, NDArray], lanes: int,
 
 
 def _places(config: CoreConfig, groups: NDArray) -> int:
-    """Groups as bits of a number; those beyond the buffer are an error of the program, and not there."""
-    there = np.zeros(config.groups, np.uint8)
-    there[groups[groups < config.groups]] = 1
-    return int.from_bytes(np.packbits(there, bitorder="little").tobytes(), "little")
+    """Return groups as bits of a number, without those beyond the buffer, which are an error of the program."""
+    used = np.zeros(config.groups, np.uint8)
+    used[groups[groups < config.groups]] = 1
+    return int.from_bytes(np.packbits(used, bitorder="little").tobytes(), "little")
 
 
 def walked_groups(values: Mapping[str, int], count: int, lanes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

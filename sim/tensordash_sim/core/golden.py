@@ -23,7 +23,7 @@ from .tensors import deflate, inflate, value_type
 
 __all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
 
-MOST = (1 << 32) - 1
+MAX_COUNT = (1 << 32) - 1
 
 
 class CoreFailure(Exception):  # noqa: N818  what a program did, not what this code did
@@ -318,8 +318,8 @@ class GoldenCore:
         depth = config.tile.window_depth
         words = -(-values["steps"] // depth)
         size, blocks = words * depth, values["a_streams"] * values["b_streams"]
-        kept = blocks if values["add"] or not values["emit"] else 0
-        if values["partial"] * bool(kept) + kept > config.partial_sums or any(
+        stored = blocks if values["add"] or not values["emit"] else 0
+        if values["partial"] * bool(stored) + stored > config.partial_sums or any(
             values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
         ):
             raise CoreFailure("range")
@@ -348,11 +348,11 @@ class GoldenCore:
         a_values = fixed_values(tile.a_format)
         for r in range(tile.rows):
             b = rows[:, r].ravel().tolist()
-            kept = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
+            multiplied = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
             for c in range(tile.columns):
                 a = columns[:, c].ravel().tolist()
                 # Zeros of a change nothing but infinities and NaN, which `accumulate` sees to where b is special.
-                pairs = [(a[k], b[k]) for k in kept if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
+                pairs = [(a[k], b[k]) for k in multiplied if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
                 sums = ExactAccumulator(tile)
                 sums.accumulate(pairs, first=True)
                 block.append(sums)
@@ -374,7 +374,7 @@ class GoldenCore:
         total = sums.total + added
         sums.total = (total + half) % (2 * half) - half
         sums.infinities |= infinities
-        self.counts.overflow = min(MOST, self.counts.overflow + (sums.total != total))
+        self.counts.overflow = min(MAX_COUNT, self.counts.overflow + (sums.total != total))
 
     def _emit(
         self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, first_beat: int
@@ -446,8 +446,8 @@ class GoldenCore:
     def _count(self, results: Sequence[int], made: FloatFormat) -> None:
         """Count results that are written."""
         counts = self.counts
-        counts.zeros = min(MOST, counts.zeros + sum(is_zero(bits, made) for bits in results))
-        counts.non_finite = min(MOST, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+        counts.zeros = min(MAX_COUNT, counts.zeros + sum(is_zero(bits, made) for bits in results))
+        counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
 
     def _bias(self, values: Mapping[str, int], channel: int) -> int:
         """An FP32 value of the vector of biases."""

@@ -8,220 +8,220 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.descriptors import decode
 
+from .corruptor import ProgramCorruptor
 from .random_programs import random_values
-from .spoiler import Spoiler
 from .tensors import deflate, inflate, value_type
 
 __all__ = ["MOVED", "MOVES", "load_tensor", "random_tensor"]
 
-MOST_GROUPS = 6
+MAX_GROUPS = 6
 MOVED = ("load", "store")
 
 
-def _compressed_fields(spoiler: Spoiler, **fields: int) -> bool:
+def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> bool:
     """Make a move a compressed one that the sequencer refuses."""
-    if not spoiler.config.compression:
+    if not corruptor.config.compression:
         return False
     legal = {"compressed": 1, "segment": 1, "count_1": 1, "count_2": 1, "count_3": 1, "table": 0x400}
-    index = spoiler.pick(*MOVED)
-    memory = spoiler.value(index, "memory") & -16
-    spoiler.change(index, **(legal | {"memory": memory} | fields))
+    index = corruptor.pick(*MOVED)
+    memory = corruptor.value(index, "memory") & -16
+    corruptor.change(index, **(legal | {"memory": memory} | fields))
     return True
 
 
-def _segment(spoiler: Spoiler) -> bool:
-    return _compressed_fields(spoiler, segment=0)
+def _segment(corruptor: ProgramCorruptor) -> bool:
+    return _compressed_fields(corruptor, segment=0)
 
 
-def _counts(spoiler: Spoiler) -> bool:
-    name = f"count_{spoiler.random.randint(1, 3)}"
-    return _compressed_fields(spoiler, **{name: spoiler.random.choice([0, 2, 3, 65535])})
+def _counts(corruptor: ProgramCorruptor) -> bool:
+    name = f"count_{corruptor.random.randint(1, 3)}"
+    return _compressed_fields(corruptor, **{name: corruptor.random.choice([0, 2, 3, 65535])})
 
 
-def _unaligned_table(spoiler: Spoiler) -> bool:
-    return _compressed_fields(spoiler, table=0x400 + spoiler.random.randint(1, 3))
+def _unaligned_table(corruptor: ProgramCorruptor) -> bool:
+    return _compressed_fields(corruptor, table=0x400 + corruptor.random.randint(1, 3))
 
 
-def _unaligned_data(spoiler: Spoiler) -> bool:
-    return _compressed_fields(spoiler, memory=0x400 + spoiler.random.randint(1, 15))
+def _unaligned_data(corruptor: ProgramCorruptor) -> bool:
+    return _compressed_fields(corruptor, memory=0x400 + corruptor.random.randint(1, 15))
 
 
-def _unaligned(spoiler: Spoiler) -> bool:
-    index = spoiler.pick(*MOVED, "record")
-    operation, values = decode(spoiler.descriptors[index])
+def _unaligned(corruptor: ProgramCorruptor) -> bool:
+    index = corruptor.pick(*MOVED, "record")
+    operation, values = decode(corruptor.descriptors[index])
     assert operation is not None
-    step = 32 if operation.name == "record" else 16 if values["compressed"] else spoiler.config.group_bytes
-    away = spoiler.random.choice([1, step // 2, spoiler.random.randint(1, step - 1)])
-    spoiler.change(index, memory=values["memory"] + away)
+    step = 32 if operation.name == "record" else 16 if values["compressed"] else corruptor.config.group_bytes
+    away = corruptor.random.choice([1, step // 2, corruptor.random.randint(1, step - 1)])
+    corruptor.change(index, memory=values["memory"] + away)
     return True
 
 
-def _beyond(spoiler: Spoiler) -> tuple[int, int]:
+def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
     """A first group and a number of groups that go beyond the buffer's end, through free ones."""
-    random, groups = spoiler.random, spoiler.config.groups
-    least = groups - spoiler.top_groups
+    random, groups = corruptor.random, corruptor.config.groups
+    least = groups - corruptor.top_groups
     address = min(random.choice([least, groups - 1, groups, random.randint(least, 65535), 65535]), 65535)
     address = max(address, least)
     more = random.choice([1, 1, random.randint(1, 8)])
     return address, max(groups - address, 0) + more
 
 
-def _range(spoiler: Spoiler, operation: str) -> bool:
-    address, count = _beyond(spoiler)
-    size, random = spoiler.config.group_bytes, spoiler.random
+def _range(corruptor: ProgramCorruptor, operation: str) -> bool:
+    address, count = _beyond(corruptor)
+    size, random = corruptor.config.group_bytes, corruptor.random
     if random.random() < 0.3 and count < 40:
         # Runs of one group: those before the end may be moved.
         fields = {"count_1": count, "stride_1": 1}
     else:
         fields = {"count_0": random.choice([count, count, 65535]), "count_3": random.choice([1, 2, 65535])}
-    spoiler.add(operation, memory=-(-spoiler.place((count + 1) * size) // size) * size, address=address, **fields)
+    corruptor.add(operation, memory=-(-corruptor.place((count + 1) * size) // size) * size, address=address, **fields)
     return True
 
 
-def _range_load(spoiler: Spoiler) -> bool:
-    return _range(spoiler, "load")
+def _range_load(corruptor: ProgramCorruptor) -> bool:
+    return _range(corruptor, "load")
 
 
-def _range_store(spoiler: Spoiler) -> bool:
-    return _range(spoiler, "store")
+def _range_store(corruptor: ProgramCorruptor) -> bool:
+    return _range(corruptor, "store")
 
 
-def _range_compressed(spoiler: Spoiler, operation: str) -> bool:
-    if not spoiler.config.compression:
+def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> bool:
+    if not corruptor.config.compression:
         return False
-    address, count = _beyond(spoiler)
-    room = 2 * count * spoiler.config.group_bytes
-    memory, table = spoiler.place(room), spoiler.place(4 * count + 4)
-    spoiler.add(operation, compressed=1, memory=memory, table=table, segment=1, address=address, count_0=count)
+    address, count = _beyond(corruptor)
+    room = 2 * count * corruptor.config.group_bytes
+    memory, table = corruptor.place(room), corruptor.place(4 * count + 4)
+    corruptor.add(operation, compressed=1, memory=memory, table=table, segment=1, address=address, count_0=count)
     return True
 
 
-def _range_load_compressed(spoiler: Spoiler) -> bool:
-    return _range_compressed(spoiler, "load")
+def _range_load_compressed(corruptor: ProgramCorruptor) -> bool:
+    return _range_compressed(corruptor, "load")
 
 
-def _range_store_compressed(spoiler: Spoiler) -> bool:
-    return _range_compressed(spoiler, "store")
+def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
+    return _range_compressed(corruptor, "store")
 
 
-def _not_there(spoiler: Spoiler, operation: str) -> bool:
+def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
     """A move of free groups of which all, or one run, has no memory."""
-    random, size = spoiler.random, spoiler.config.group_bytes
-    count = random.randint(1, min(MOST_GROUPS, len(spoiler.free_groups) // 2))
+    random, size = corruptor.random, corruptor.config.group_bytes
+    count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
     if random.random() < 0.5:
-        fields = {"memory": spoiler.nowhere(), "count_0": count}
+        fields = {"memory": corruptor.nowhere(), "count_0": count}
     else:
-        here = -(-spoiler.place((count + 1) * size) // size) * size
-        away = (spoiler.nowhere(near=True) - here) // size
+        here = -(-corruptor.place((count + 1) * size) // size) * size
+        away = (corruptor.nowhere(near=True) - here) // size
         fields = {"memory": here, "count_0": count, "count_2": 2, "stride_2": away % (1 << 32)}
-    spoiler.add(operation, address=spoiler.free_groups[0], **fields)
+    corruptor.add(operation, address=corruptor.free_groups[0], **fields)
     return True
 
 
-def _read(spoiler: Spoiler) -> bool:
-    return _not_there(spoiler, "load")
+def _read(corruptor: ProgramCorruptor) -> bool:
+    return _not_there(corruptor, "load")
 
 
-def _write(spoiler: Spoiler) -> bool:
-    return _not_there(spoiler, "store")
+def _write(corruptor: ProgramCorruptor) -> bool:
+    return _not_there(corruptor, "store")
 
 
-def random_tensor(spoiler: Spoiler) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
+def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
     """A compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
-    random, config = spoiler.random, spoiler.config
-    count = random.randint(1, min(MOST_GROUPS, len(spoiler.free_groups)))
+    random, config = corruptor.random, corruptor.config
+    count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups)))
     segment = random.choice([1, 2, 100])
     groups = random_values(random, config, (count, config.tile.lanes**2), random.choice([0.0, 0.4, 0.9]))
     data, table = deflate(groups, config, segment)
-    fields = {"compressed": 1, "count_0": count, "segment": segment, "address": spoiler.free_groups[0]}
+    fields = {"compressed": 1, "count_0": count, "segment": segment, "address": corruptor.free_groups[0]}
     return data, table, fields
 
 
-def load_tensor(spoiler: Spoiler, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
+def load_tensor(corruptor: ProgramCorruptor, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
     """Put a compressed tensor into memory and add its load; fields may say where else it is."""
-    where = {"memory": spoiler.put(data), "table": spoiler.put(table.astype("<u4").tobytes())}
-    spoiler.add("load", **(where | fields))
+    where = {"memory": corruptor.put(data), "table": corruptor.put(table.astype("<u4").tobytes())}
+    corruptor.add("load", **(where | fields))
 
 
-def _table_does_not_grow(spoiler: Spoiler) -> bool:
-    if not spoiler.config.compression:
+def _table_does_not_grow(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.compression:
         return False
-    data, table, fields = random_tensor(spoiler)
-    first = spoiler.random.choice([0, 7, 1 << 31])
+    data, table, fields = random_tensor(corruptor)
+    first = corruptor.random.choice([0, 7, 1 << 31])
     table[0] = first
-    table[-1] = spoiler.random.choice([first, max(first - 1, 0), 0])
-    load_tensor(spoiler, data, table, fields)
+    table[-1] = corruptor.random.choice([first, max(first - 1, 0), 0])
+    load_tensor(corruptor, data, table, fields)
     return True
 
 
-def _wrong_units(spoiler: Spoiler) -> bool:
+def _wrong_units(corruptor: ProgramCorruptor) -> bool:
     """Units fewer or more than masks say, or than any could."""
-    if not spoiler.config.compression:
+    if not corruptor.config.compression:
         return False
-    data, table, fields = random_tensor(spoiler)
+    data, table, fields = random_tensor(corruptor)
     units = int(table[-1])
-    most = spoiler.random.choice([1 << 20, (1 << 32) - 1 - units])
-    more = spoiler.random.choice([-1, 1, -spoiler.random.randint(1, units), spoiler.random.randint(1, 64), most])
+    most = corruptor.random.choice([1 << 20, (1 << 32) - 1 - units])
+    more = corruptor.random.choice([-1, 1, -corruptor.random.randint(1, units), corruptor.random.randint(1, 64), most])
     table[-1] = units + more
-    load_tensor(spoiler, data + bytes(256), table, fields)
+    load_tensor(corruptor, data + bytes(256), table, fields)
     return True
 
 
-def _wrong_mask(spoiler: Spoiler) -> bool:
-    if not spoiler.config.compression:
+def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.compression:
         return False
-    kind = value_type(spoiler.config.value_bits)
+    kind = value_type(corruptor.config.value_bits)
     while True:
-        data, table, fields = random_tensor(spoiler)
+        data, table, fields = random_tensor(corruptor)
         changed = bytearray(data)
         # The first group's: where another's is, depends on the masks before it.
-        bit = spoiler.random.randrange(spoiler.config.tile.lanes**2)
+        bit = corruptor.random.randrange(corruptor.config.tile.lanes**2)
         changed[bit // 8] ^= 1 << bit % 8
         # What is behind a wrong mask may be right by chance.
-        if inflate(np.frombuffer(changed, kind), spoiler.config, fields["count_0"]) is None:
+        if inflate(np.frombuffer(changed, kind), corruptor.config, fields["count_0"]) is None:
             break
-    load_tensor(spoiler, bytes(changed), table, fields)
+    load_tensor(corruptor, bytes(changed), table, fields)
     return True
 
 
-def _read_table(spoiler: Spoiler) -> bool:
+def _read_table(corruptor: ProgramCorruptor) -> bool:
     """No table, or none of its last entry."""
-    if not spoiler.config.compression:
+    if not corruptor.config.compression:
         return False
-    data, _, fields = random_tensor(spoiler)
-    end = len(spoiler.memory.bytes) - 4
-    fields |= {"memory": spoiler.put(data), "table": spoiler.random.choice([spoiler.nowhere(), end])}
-    spoiler.add("load", **fields)
+    data, _, fields = random_tensor(corruptor)
+    end = len(corruptor.memory.bytes) - 4
+    fields |= {"memory": corruptor.put(data), "table": corruptor.random.choice([corruptor.nowhere(), end])}
+    corruptor.add("load", **fields)
     return True
 
 
-def _read_data(spoiler: Spoiler) -> bool:
-    if not spoiler.config.compression:
+def _read_data(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.compression:
         return False
-    _, table, fields = random_tensor(spoiler)
-    fields |= {"memory": spoiler.nowhere(), "table": spoiler.put(table.astype("<u4").tobytes())}
-    spoiler.add("load", **fields)
+    _, table, fields = random_tensor(corruptor)
+    fields |= {"memory": corruptor.nowhere(), "table": corruptor.put(table.astype("<u4").tobytes())}
+    corruptor.add("load", **fields)
     return True
 
 
-def _write_compressed(spoiler: Spoiler) -> bool:
+def _write_compressed(corruptor: ProgramCorruptor) -> bool:
     """Units, or the table, for which there is no memory."""
-    if not spoiler.config.compression:
+    if not corruptor.config.compression:
         return False
-    _, _, fields = random_tensor(spoiler)
-    room = 2 * fields["count_0"] * spoiler.config.group_bytes
-    where = {"memory": spoiler.place(room), "table": spoiler.place(256)}
-    where[spoiler.random.choice(["memory", "table"])] = spoiler.nowhere()
-    spoiler.add("store", **(fields | where))
+    _, _, fields = random_tensor(corruptor)
+    room = 2 * fields["count_0"] * corruptor.config.group_bytes
+    where = {"memory": corruptor.place(room), "table": corruptor.place(256)}
+    where[corruptor.random.choice(["memory", "table"])] = corruptor.nowhere()
+    corruptor.add("store", **(fields | where))
     return True
 
 
-def _write_record(spoiler: Spoiler) -> bool:
-    spoiler.add("record", memory=spoiler.nowhere())
+def _write_record(corruptor: ProgramCorruptor) -> bool:
+    corruptor.add("record", memory=corruptor.nowhere())
     return True
 
 
-MOVES: Mapping[str, tuple[str, Callable[[Spoiler], bool]]] = MappingProxyType(
+MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingProxyType(
     {
         "segment of no groups": ("field", _segment),
         "compressed with loops": ("field", _counts),

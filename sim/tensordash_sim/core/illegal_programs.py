@@ -8,12 +8,12 @@ from types import MappingProxyType
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
 
+from .corruptor import NoRoomError, ProgramCorruptor
 from .golden import Memory
 from .illegal_bounds import ADDRESSES
 from .illegal_moves import MOVES
-from .legal import MOST_TOKENS, SWITCHED
+from .legal import MAX_TOKENS, SWITCHED
 from .random_programs import random_program
-from .spoiler import NoRoomError, Spoiler
 
 __all__ = ["CLAUSES", "Clause", "IllegalProgram", "illegal_program"]
 
@@ -26,12 +26,12 @@ class Clause:
     ----------
     error : str
         Which of `ERRORS` it is.
-    spoil : callable
-        Makes a program illegal so; false if it cannot be done to this one.
+    corrupt : callable
+        Corrupts a program in this way; returns false if this program does not allow it.
     """
 
     error: str
-    spoil: Callable[[Spoiler], bool]
+    corrupt: Callable[[ProgramCorruptor], bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,179 +59,182 @@ class IllegalProgram:
     bounds: tuple[int, int] | None = None
 
 
-def _operation(spoiler: Spoiler) -> bool:
+def _operation(corruptor: ProgramCorruptor) -> bool:
     known = [operation.code for operation in OPERATIONS.values()]
     unknown = [code for code in range(16) if code not in known]
-    spoiler.change(spoiler.pick(), operation=spoiler.random.choice(unknown))
+    corruptor.change(corruptor.pick(), operation=corruptor.random.choice(unknown))
     return True
 
 
-def _reserved_bit(spoiler: Spoiler) -> bool:
-    index = spoiler.pick()
-    operation, _ = decode(spoiler.descriptors[index])
+def _reserved_bit(corruptor: ProgramCorruptor) -> bool:
+    index = corruptor.pick()
+    operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     free = [k for k in range(512) if not operation.mask >> k & 1]
-    spoiler.descriptors[index] |= sum({1 << spoiler.random.choice(free) for _ in range(spoiler.random.randint(1, 2))})
+    random = corruptor.random
+    corruptor.descriptors[index] |= sum({1 << random.choice(free) for _ in range(random.randint(1, 2))})
     return True
 
 
-def _reserved_switch(spoiler: Spoiler) -> bool:
-    config = spoiler.config
+def _reserved_switch(corruptor: ProgramCorruptor) -> bool:
+    config = corruptor.config
     off = [name for name in (*SWITCHED, "scale") if not getattr(config, name)]
     off += [] if config.compression else ["compressed"]
     if not off:
         return False
-    name = spoiler.random.choice(off)
-    spoiler.change(spoiler.pick(*(("load", "store") if name == "compressed" else ("multiply",))), **{name: 1})
+    name = corruptor.random.choice(off)
+    corruptor.change(corruptor.pick(*(("load", "store") if name == "compressed" else ("multiply",))), **{name: 1})
     return True
 
 
-def _field_least(spoiler: Spoiler) -> bool:
-    index = spoiler.pick("load", "layout_a", "layout_b", "multiply", "store")
-    operation, _ = decode(spoiler.descriptors[index])
+def _field_least(corruptor: ProgramCorruptor) -> bool:
+    index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store")
+    operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     fields = [field.name for field in (*HEADER, *operation.fields) if field.least]
-    spoiler.change(index, **{spoiler.random.choice(fields): 0})
+    corruptor.change(index, **{corruptor.random.choice(fields): 0})
     return True
 
 
-def _field_stride(spoiler: Spoiler) -> bool:
-    spoiler.change(spoiler.pick("layout_a", "layout_b", "multiply"), stride=spoiler.random.choice([0, 5, 6, 7]))
+def _field_stride(corruptor: ProgramCorruptor) -> bool:
+    corruptor.change(corruptor.pick("layout_a", "layout_b", "multiply"), stride=corruptor.random.choice([0, 5, 6, 7]))
     return True
 
 
-def _range_layout(spoiler: Spoiler) -> bool:
-    index, random, config = spoiler.pick("layout_a", "layout_b"), spoiler.random, spoiler.config
-    operation, values = decode(spoiler.descriptors[index])
+def _range_layout(corruptor: ProgramCorruptor) -> bool:
+    index, random, config = corruptor.pick("layout_a", "layout_b"), corruptor.random, corruptor.config
+    operation, values = decode(corruptor.descriptors[index])
     assert operation is not None
     words, each = config.stream_words(operation.name[-1]), -(-values["steps"] // config.tile.window_depth)
     if random.random() < 0.2:
-        spoiler.change(index, streams=random.randint(words // each + 1, 4095))
+        corruptor.change(index, streams=random.randint(words // each + 1, 4095))
     else:
         least = words - values["streams"] * each + 1
-        spoiler.change(index, base=random.choice([least, words, random.randint(least, 65535), 65535]))
+        corruptor.change(index, base=random.choice([least, words, random.randint(least, 65535), 65535]))
     return True
 
 
-def _range_streams(spoiler: Spoiler) -> bool:
-    index, random, config = spoiler.pick("multiply"), spoiler.random, spoiler.config
-    values, side = decode(spoiler.descriptors[index])[1], random.choice("ab")
+def _range_streams(corruptor: ProgramCorruptor) -> bool:
+    index, random, config = corruptor.pick("multiply"), corruptor.random, corruptor.config
+    values, side = decode(corruptor.descriptors[index])[1], random.choice("ab")
     words, each = config.stream_words(side), -(-values["steps"] // config.tile.window_depth)
     least = words - values[f"{side}_streams"] * each + 1
-    spoiler.change(index, **{f"{side}_base": random.choice([least, words, random.randint(least, 65535), 65535])})
+    corruptor.change(index, **{f"{side}_base": random.choice([least, words, random.randint(least, 65535), 65535])})
     return True
 
 
-def _range_partial(spoiler: Spoiler) -> bool:
-    index, config = spoiler.pick("multiply"), spoiler.config
-    values = decode(spoiler.descriptors[index])[1]
+def _range_partial(corruptor: ProgramCorruptor) -> bool:
+    index, config = corruptor.pick("multiply"), corruptor.config
+    values = decode(corruptor.descriptors[index])[1]
     least = max(config.partial_sums - values["a_streams"] * values["b_streams"] + 1, 0)
     if least > 255:
         return False
     # Without `emit`, for what would be added need never have been put there.
-    partial = spoiler.random.choice([least, spoiler.random.randint(least, 255), 255])
-    spoiler.change(index, partial=partial, emit=0, add=0, scale=0)
+    partial = corruptor.random.choice([least, corruptor.random.randint(least, 255), 255])
+    corruptor.change(index, partial=partial, emit=0, add=0, scale=0)
     return True
 
 
-def _address_layout(spoiler: Spoiler) -> bool:
-    index, groups = spoiler.pick("layout_a", "layout_b"), spoiler.config.groups
-    spoiler.change(index, address=spoiler.random.choice([groups, 65535, spoiler.random.randint(groups, 65535)]))
+def _address_layout(corruptor: ProgramCorruptor) -> bool:
+    index, groups = corruptor.pick("layout_a", "layout_b"), corruptor.config.groups
+    corruptor.change(index, address=corruptor.random.choice([groups, 65535, corruptor.random.randint(groups, 65535)]))
     return True
 
 
-def _address_layout_row(spoiler: Spoiler) -> bool:
+def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
     """Positions go on behind the buffer's end, where a row ends."""
-    index = spoiler.pick("layout_a", "layout_b")
-    spoiler.change(index, address=spoiler.config.groups - 1, x_size=65535, x=spoiler.config.tile.lanes - 1)
+    index = corruptor.pick("layout_a", "layout_b")
+    corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
     return True
 
 
-def _address_output(spoiler: Spoiler) -> bool:
-    places = [k for k, bits in enumerate(spoiler.descriptors) if decode(bits)[1].get("emit")]
+def _address_output(corruptor: ProgramCorruptor) -> bool:
+    places = [k for k, bits in enumerate(corruptor.descriptors) if decode(bits)[1].get("emit")]
     if not places:
         return False
-    groups, random = spoiler.config.groups, spoiler.random
+    groups, random = corruptor.config.groups, corruptor.random
     address = random.choice([groups, 65535, random.randint(groups, 65535), groups - 1])
     index = random.choice(places)
     more = {"fp32": 1, "stochastic": 0} if address == groups - 1 else {}
-    spoiler.change(index, address=address, **more)
+    corruptor.change(index, address=address, **more)
     return True
 
 
-def _tokens_wait(spoiler: Spoiler) -> bool:
+def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
     """A token that nobody gives."""
-    index = spoiler.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
-    operation, _ = decode(spoiler.descriptors[index])
+    index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
+    operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     own, name = operation.unit, "wait"
-    if own == "multiply" and spoiler.random.random() < 0.5:
+    if own == "multiply" and corruptor.random.random() < 0.5:
         own, name = "output", "output_wait"
-    waited = spoiler.value(index, name)
-    missing = [k for k, giver in enumerate(UNITS) if not waited >> k & 1 and not spoiler.tokens(index, giver, own)]
-    spoiler.change(index, **{name: waited | 1 << spoiler.random.choice(missing)})
+    waited = corruptor.value(index, name)
+    missing = [
+        k for k, producer in enumerate(UNITS) if not waited >> k & 1 and not corruptor.tokens(index, producer, own)
+    ]
+    corruptor.change(index, **{name: waited | 1 << corruptor.random.choice(missing)})
     return True
 
 
-def _tokens_many(spoiler: Spoiler) -> bool:
+def _tokens_many(corruptor: ProgramCorruptor) -> bool:
     """One more than may be."""
-    size, at = spoiler.config.group_bytes, spoiler.position()
-    unit = 1 << spoiler.random.randrange(len(UNITS))
-    for _ in range(MOST_TOKENS + 1):
-        memory, address = spoiler.place(size), spoiler.random.choice(spoiler.free_groups)
-        spoiler.descriptors.insert(at, spoiler.made("store", memory=memory, address=address, signal=unit))
+    size, at = corruptor.config.group_bytes, corruptor.position()
+    unit = 1 << corruptor.random.randrange(len(UNITS))
+    for _ in range(MAX_TOKENS + 1):
+        memory, address = corruptor.place(size), corruptor.random.choice(corruptor.free_groups)
+        corruptor.descriptors.insert(at, corruptor.made("store", memory=memory, address=address, signal=unit))
     return True
 
 
-def _tokens_left(spoiler: Spoiler) -> bool:
+def _tokens_left(corruptor: ProgramCorruptor) -> bool:
     """One that is left at an end, of a unit for which nobody waits: another would begin too early."""
-    index = spoiler.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
-    operation, _ = decode(spoiler.descriptors[index])
+    index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
+    operation, _ = decode(corruptor.descriptors[index])
     assert operation is not None
     own, name = operation.unit, "signal"
-    if own == "multiply" and spoiler.random.random() < 0.5:
+    if own == "multiply" and corruptor.random.random() < 0.5:
         own, name = "output", "output_signal"
-    given = spoiler.value(index, name)
-    free = [k for k, unit in enumerate(UNITS) if not spoiler.waits(unit, own)]
-    spoiler.change(index, **{name: given | 1 << spoiler.random.choice(free)})
-    spoiler.descriptors.append(OPERATIONS["end"].code)
+    given = corruptor.value(index, name)
+    free = [k for k, unit in enumerate(UNITS) if not corruptor.waits(unit, own)]
+    corruptor.change(index, **{name: given | 1 << corruptor.random.choice(free)})
+    corruptor.descriptors.append(OPERATIONS["end"].code)
     return True
 
 
-def _tokens_end(spoiler: Spoiler) -> bool:
+def _tokens_end(corruptor: ProgramCorruptor) -> bool:
     """An end with tokens of its own."""
-    name = spoiler.random.choice(["wait", "signal"])
-    spoiler.change(spoiler.pick("end"), **{name: spoiler.random.randint(1, 63)})
+    name = corruptor.random.choice(["wait", "signal"])
+    corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
     return True
 
 
-def _fetch(spoiler: Spoiler) -> bool:
+def _fetch(corruptor: ProgramCorruptor) -> bool:
     """The ring goes on where there is no memory."""
-    last = len(spoiler.descriptors) - 1
-    first_missing = spoiler.random.choice([0, spoiler.random.randint(0, last), last])
-    spoiler.base = len(spoiler.memory.bytes) - 64 * first_missing
+    last = len(corruptor.descriptors) - 1
+    first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
+    corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
     return True
 
 
 CLAUSES: Mapping[str, Clause] = MappingProxyType(
     {
-        "unknown operation": Clause(error="operation", spoil=_operation),
-        "reserved bit": Clause(error="reserved", spoil=_reserved_bit),
-        "switched off": Clause(error="reserved", spoil=_reserved_switch),
-        "field below its least": Clause(error="field", spoil=_field_least),
-        "stride": Clause(error="field", spoil=_field_stride),
-        "layout beyond the stream buffer": Clause(error="range", spoil=_range_layout),
-        "multiply beyond the stream buffer": Clause(error="range", spoil=_range_streams),
-        "beyond the partial sums": Clause(error="range", spoil=_range_partial),
-        "waits for nobody": Clause(error="tokens", spoil=_tokens_wait),
-        "16th token": Clause(error="tokens", spoil=_tokens_many),
-        "token left": Clause(error="tokens", spoil=_tokens_left),
-        "end with tokens": Clause(error="tokens", spoil=_tokens_end),
-        "layout outside the buffer": Clause(error="address", spoil=_address_layout),
-        "layout over the buffer's end": Clause(error="address", spoil=_address_layout_row),
-        "output outside the buffer": Clause(error="address", spoil=_address_output),
-        **{name: Clause(error=error, spoil=spoil) for name, (error, spoil) in (*MOVES.items(), *ADDRESSES.items())},
-        "descriptor not there": Clause(error="fetch", spoil=_fetch),
+        "unknown operation": Clause(error="operation", corrupt=_operation),
+        "reserved bit": Clause(error="reserved", corrupt=_reserved_bit),
+        "switched off": Clause(error="reserved", corrupt=_reserved_switch),
+        "field below its least": Clause(error="field", corrupt=_field_least),
+        "stride": Clause(error="field", corrupt=_field_stride),
+        "layout beyond the stream buffer": Clause(error="range", corrupt=_range_layout),
+        "multiply beyond the stream buffer": Clause(error="range", corrupt=_range_streams),
+        "beyond the partial sums": Clause(error="range", corrupt=_range_partial),
+        "waits for nobody": Clause(error="tokens", corrupt=_tokens_wait),
+        "16th token": Clause(error="tokens", corrupt=_tokens_many),
+        "token left": Clause(error="tokens", corrupt=_tokens_left),
+        "end with tokens": Clause(error="tokens", corrupt=_tokens_end),
+        "layout outside the buffer": Clause(error="address", corrupt=_address_layout),
+        "layout over the buffer's end": Clause(error="address", corrupt=_address_layout_row),
+        "output outside the buffer": Clause(error="address", corrupt=_address_output),
+        **{name: Clause(error=error, corrupt=corrupt) for name, (error, corrupt) in {**MOVES, **ADDRESSES}.items()},
+        "descriptor not there": Clause(error="fetch", corrupt=_fetch),
     }
 )
 """Ways to be illegal, by name."""
@@ -265,18 +268,18 @@ def illegal_program(random: Random, config: CoreConfig, name: str, *, second: st
         If no program of this core can be illegal so.
     """
     for _ in range(TRIES):
-        spoiler = Spoiler(random, config, random_program(random, config))
+        corruptor = ProgramCorruptor(random, config, random_program(random, config))
         try:
-            spoiled = [CLAUSES[each].spoil(spoiler) for each in (name, second) if each]
+            corrupted = [CLAUSES[each].corrupt(corruptor) for each in (name, second) if each]
         except NoRoomError:
             continue
-        if spoiled[0]:
-            title = f"{name}, {second}" if len(spoiled) > 1 and spoiled[1] else name
+        if corrupted[0]:
+            title = f"{name}, {second}" if len(corrupted) > 1 and corrupted[1] else name
             return IllegalProgram(
-                descriptors=spoiler.descriptors,
-                memory=spoiler.memory,
-                base=spoiler.base,
+                descriptors=corruptor.descriptors,
+                memory=corruptor.memory,
+                base=corruptor.base,
                 title=title,
-                bounds=spoiler.bounds,
+                bounds=corruptor.bounds,
             )
     raise ValueError(f"no program of this core can be illegal by {name}")

@@ -27,7 +27,8 @@ __all__ = [
     "of_groups",
 ]
 
-BEGIN, ALIGNED = 0x1000, 64
+BEGIN = 0x1000
+ALIGNED = 64
 FLOATS = {"fp16": "float16", "bf16": "bfloat16", "fp8_e4m3": "float8_e4m3fn", "fp8_e5m2": "float8_e5m2"}
 """What NumPy (with ml_dtypes) and PyTorch call a format."""
 

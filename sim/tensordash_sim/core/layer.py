@@ -16,9 +16,9 @@ OPERANDS = {"AxW": ("A", "W"), "WxG": ("G", "W"), "AxG": ("G", "A")}
 """Of each operation: the operand whose positions are those of the result, and the other one."""
 RESULTS = {"AxW": "G", "WxG": "A", "AxG": "W"}
 """The tensor whose shape a result has."""
-MOST_STRIDE = 4
-"""Of positions along X, in a descriptor."""
-MOST = 1 << 20
+MAX_STRIDE = 4
+"""Largest stride of positions along X in a descriptor."""
+MAX_SIZE = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +123,7 @@ class Layer:
 
     def __post_init__(self) -> None:
         for name in ("samples", "channels", "filters", "products"):
-            require_int(name, getattr(self, name), 1, MOST)
+            require_int(name, getattr(self, name), 1, MAX_SIZE)
         for name in ("size", "kernel", "stride", "padding", "dilation"):
             given = getattr(self, name)
             if name not in ("size", "kernel") and not isinstance(given, tuple):
@@ -131,7 +131,7 @@ class Layer:
             if not isinstance(given, tuple) or len(given) != 2:
                 raise TypeError(f"{name} must be a pair of integers, of rows and columns, not {given!r}")
             for index, value in enumerate(given):
-                most = MOST_STRIDE if (name, index) == ("stride", 1) else MOST if name == "size" else MOST >> 6
+                most = MAX_STRIDE if (name, index) == ("stride", 1) else MAX_SIZE if name == "size" else MAX_SIZE >> 6
                 require_int(f"{name}[{index}]", value, int(name != "padding"), most)
             object.__setattr__(self, name, given)
         if self.end_padding is not None:
@@ -236,14 +236,14 @@ def _backward(axis: Axis, first: int) -> Walk:
         (k for k in range(min(apart, axis.kernel)) if (first + axis.padding - k * axis.dilation) % axis.stride == 0),
         axis.kernel,
     )
-    there = first < axis.size and tap < axis.kernel
+    has_taps = first < axis.size and tap < axis.kernel
     return Walk(
         first=first,
         apart=axis.stride,
-        taps=-(-(axis.kernel - tap) // apart) if there else 0,
-        tap=tap if there else 0,
+        taps=-(-(axis.kernel - tap) // apart) if has_taps else 0,
+        tap=tap if has_taps else 0,
         tap_step=apart,
-        start=(first + axis.padding - tap * axis.dilation) // axis.stride if there else 0,
+        start=(first + axis.padding - tap * axis.dilation) // axis.stride if has_taps else 0,
         stride=1,
         step=-(axis.dilation // common),
     )

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, HEADER, UNITS, Operation, decode
 
-__all__ = ["MOST_TOKENS", "Sequencer"]
+__all__ = ["MAX_TOKENS", "Sequencer"]
 
-MOST_TOKENS = 15
+MAX_TOKENS = 15
 """Tokens from one unit to another, given less taken, in the program's order."""
 
 SWITCHED = ("bias", "relu", "mask", "stochastic")
@@ -80,6 +80,6 @@ class Sequencer:
         for _, signal, own in ends:
             for k, unit in enumerate(UNITS):
                 self.tokens[own, unit] += values[signal] >> k & 1
-                if self.tokens[own, unit] > MOST_TOKENS:
+                if self.tokens[own, unit] > MAX_TOKENS:
                     return False
         return True

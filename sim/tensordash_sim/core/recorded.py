@@ -10,12 +10,12 @@ from tensordash.configuration.formats import Format
 
 from ..quantization import quantized
 from ..trace import Record, Trace, example_trace
-from .choice import best_blocking
 from .contraction import Contraction
 from .golden import Memory
 from .images import TensorImage, layer_values
 from .layer import OPERANDS, Layer
 from .scheduled import scheduled_speedup
+from .tiling_search import best_blocking
 
 __all__ = ["MEMORY", "RecordedOperation", "StepProgram", "recorded_operations", "step_program"]
 

@@ -131,12 +131,12 @@ class _Clock:
             assert operation is not None
             wait = values["output_wait" if unit == "output" else "wait"]
             known = self._known(index)
-            givers = [other for k, other in enumerate(UNITS) if wait >> k & 1]
-            if known is None or not all(self.tokens[giver, unit] for giver in givers):
+            producers = [other for k, other in enumerate(UNITS) if wait >> k & 1]
+            if known is None or not all(self.tokens[producer, unit] for producer in producers):
                 break
             queue.popleft()
             moved = True
-            begin = self._begin(unit, index, known, givers)
+            begin = self._begin(unit, index, known, producers)
             if operation.name == "multiply":
                 self.begun[unit] = begin
                 continue
@@ -215,12 +215,12 @@ class _Clock:
             self._fetch(following)
         return max(0.0, self.fetched[-1] - asked - self.latency)
 
-    def _begin(self, unit: str, index: int, known: float, givers: Sequence[str]) -> float:
+    def _begin(self, unit: str, index: int, known: float, producers: Sequence[str]) -> float:
         """When a unit has its next descriptor, whose tokens it takes."""
         # Every place from its last descriptor on is looked at.
         begin = max(known, self.free[unit] + index - self.place[unit] - 1) + OFFER_CYCLES
-        for giver in givers:
-            begin = max(begin, self.tokens[giver, unit].popleft() + TOKEN_CYCLES)
+        for producer in producers:
+            begin = max(begin, self.tokens[producer, unit].popleft() + TOKEN_CYCLES)
         # One unit at a time is sent its descriptor.
         for sent in sorted(self.sent):
             if sent - SEND_CYCLES < begin < sent + SEND_CYCLES:

@@ -30,12 +30,12 @@ CHANNELS = {
 PATIENCE = 100_000
 """Cycles in which a memory answers, besides its latency."""
 
-AT_ONCE = 50_000
-"""Cycles between two looks at whether the user wants to stop."""
-LONGEST_RESET = 1_000_000
-"""Cycles in which a soft reset is over, whatever is on its way."""
-LEAST_EVERY = 16
-"""Cycles between two readings of a counter, which take about eight themselves."""
+STOP_CHECK_CYCLES = 50_000
+"""Cycles between two checks for an interrupt by the user."""
+MAX_RESET_CYCLES = 1_000_000
+"""Cycles after which a soft reset hangs."""
+MIN_POLL_CYCLES = 16
+"""Fewest cycles between two reads of a counter, each of which takes about eight."""
 
 
 class SilentMemoryError(VerilatedError):
@@ -191,8 +191,8 @@ class VerilatedCore:
             self.write("control", 2)
         began = self.cycle
         while self.read("status") & 2:
-            if self.cycle - began > LONGEST_RESET:
-                raise VerilatedError(f"a soft reset is not over after {LONGEST_RESET} cycles: {self._owed()}")
+            if self.cycle - began > MAX_RESET_CYCLES:
+                raise VerilatedError(f"a soft reset is not over after {MAX_RESET_CYCLES} cycles: {self._owed()}")
 
     @property
     def cycle(self) -> int:
@@ -248,7 +248,7 @@ class VerilatedCore:
             self._draw(waves, command)
         began = self.cycle
         first, last, seen = 0, 0, 0
-        while not self.wait(max(every, LEAST_EVERY) if every else min(AT_ONCE, most)):
+        while not self.wait(max(every, MIN_POLL_CYCLES) if every else min(STOP_CHECK_CYCLES, most)):
             if every:
                 self.write("snapshot", 1)
                 multiplying, now = self.read("multiplying"), self.cycle - began
@@ -267,10 +267,10 @@ class VerilatedCore:
         return CoreRun(outcome=self.outcome(), cycles=cycles, span=span, counters=counters)
 
     def put(self, program: Sequence[int], ring: int) -> None:
-        """Write descriptors to memory; what would go beyond its end is not there."""
+        """Write descriptors to memory; drop those beyond its end."""
         data = b"".join(bits.to_bytes(BYTES, "little") for bits in program)
-        there = self.memory[ring - self.base :][: len(data)]
-        there[:] = np.frombuffer(data, np.uint8)[: len(there)]
+        region = self.memory[ring - self.base :][: len(data)]
+        region[:] = np.frombuffer(data, np.uint8)[: len(region)]
 
     def begin(self, ring: int, tail: int, *, size: int | None = None, causes: int = 3) -> None:
         """Have a core that was reset execute descriptors.
@@ -366,10 +366,10 @@ class VerilatedCore:
     def _draw(self, waves: Path, command: int | None) -> None:
         """Write waves of a command, or begin to write those of all."""
         while command is not None and self.read("head") < command and not self.read("error"):
-            self._library.core_run(self._device, LEAST_EVERY)
+            self._library.core_run(self._device, MIN_POLL_CYCLES)
         if not self._library.core_waves(self._device, str(waves).encode()):
             raise VerilatedError(f"{waves} cannot be written, or the core was not built with waves = true")
         while command is not None and self.read("done") <= command and not self.read("error"):
-            self._library.core_run(self._device, LEAST_EVERY)
+            self._library.core_run(self._device, MIN_POLL_CYCLES)
         if command is not None:
             self._library.core_waves(self._device, None)

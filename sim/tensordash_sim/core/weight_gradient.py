@@ -43,15 +43,15 @@ class Gradient(Operand):
         ((f0, f1),), ((f2, f3),) = tile, streams
         (x0, x1), (y0, y1), (n0, _) = span
         (x2, x3), (y2, y3), (n2, n3) = chunk
-        across, there = x1 - x0, min(f1, self.groups(self.layer.filters)) - f0
-        row, sample = there * across, (y1 - y0) * there * across
+        across, down = x1 - x0, min(f1, self.groups(self.layer.filters)) - f0
+        row, sample = down * across, (y1 - y0) * down * across
         fields = {
             "address": at + (n2 - n0) * sample + (y2 - y0) * row + (f2 - f0) * across,
             "x": (x2 - x0) * lanes,
             "x_size": min(columns, x1 * lanes) - x0 * lanes,
             "checked": 1,
             "y": f2 - f0,
-            "y_size": there,
+            "y_size": down,
             "transposed": 1,
         }
         loops = [
@@ -134,11 +134,11 @@ class Activations(Operand):
         inner = [(held.right - held.left, 1)]
         outer = [(held.high - held.low, channels * across), (n1 - n0, rows * channels * across)]
         first = ((n0 * rows + held.low) * channels + c0) * across + held.left
-        there, more = min(c1, channels) - c0, c1 - min(c1, channels)
+        filled, more = min(c1, channels) - c0, c1 - min(c1, channels)
         if not more:
-            return [Move.of(self.config, self.tensor, first, [*inner, (there, across), *outer])]
-        again = (more, across if more <= there else 0)
-        return [Move.of(self.config, self.tensor, first, [*inner, *outer, last]) for last in ((there, across), again)]
+            return [Move.of(self.config, self.tensor, first, [*inner, (filled, across), *outer])]
+        again = (more, across if more <= filled else 0)
+        return [Move.of(self.config, self.tensor, first, [*inner, *outer, last]) for last in ((filled, across), again)]
 
     def layout(self, tile: Box, span: Box, phase: Phase, streams: Box, chunk: Box, at: int) -> Layout:
         """See `Operand`."""

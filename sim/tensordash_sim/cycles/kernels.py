@@ -127,11 +127,11 @@ def _fill(window, first, words_b, words_a, both, step, places, stop):
     rows, count = words_b.shape
     columns = words_a.shape[0] if both else 1
     for place in range(places, stop):
-        there = step + place < count
+        in_stream = step + place < count
         for row in range(rows):
             for column in range(columns):
-                word = words_b[row, step + place] if there else np.uint32(0)
-                if both and there:
+                word = words_b[row, step + place] if in_stream else np.uint32(0)
+                if both and in_stream:
                     word &= words_a[column, step + place]
                 window[place, first + row * columns + column] = word
 

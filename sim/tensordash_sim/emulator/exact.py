@@ -21,15 +21,13 @@ __all__ = ["exact_products"]
 
 FLOAT64_BITS = 53
 BLOCK = 2048
-"""Vectors of each side that are multiplied together, so that digits need little room."""
+"""Vectors of each side that are multiplied together: a bound on the memory of digits."""
 BLOCK_VALUES = 1 << 18
-"""Values and results of products that are computed together, so that digits stay in the cache."""
-LONGEST = 1 << 13
-"""Their pieces, for the same reason; never above what float64 allows."""
-
-
-MOST_PLACES = 127
-"""A bias of this power of two, in units of a sum's least bit, is an infinity, however wide sums are."""
+"""Values and results of products that are computed together, so that their digits fit the cache."""
+MAX_PIECE_LENGTH = 1 << 13
+"""Values of a vector that are multiplied at once, so that their digits fit the cache."""
+MAX_BIAS_EXPONENT = 127
+"""Power of two, in units of a sum's least bit, from which a bias is an infinity for every width of sums."""
 
 
 def exact_products(
@@ -66,7 +64,7 @@ def exact_products(
 
 
 def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[np.uint32] | None) -> NDArray[np.uint32]:
-    """As `exact_products`, of what is small enough."""
+    """`exact_products` for operands below the float64 limit."""
     a, b = operand_formats(config)
     a_digits, b_digits, accumulator = digits(a), digits(b), config.numerics.accumulator
     assert isinstance(accumulator, Exact)
@@ -77,7 +75,7 @@ def _block(columns: NDArray, rows: NDArray, config: TileConfig, added: NDArray[n
         assert not isinstance(a, IntegerFormat)
         assert not isinstance(b, IntegerFormat)
         exponent = a.least_exponent + b.least_exponent
-        added = _within(added, min(width - 1, MOST_PLACES) + exponent)
+        added = _within(added, min(width - 1, MAX_BIAS_EXPONENT) + exponent)
         add_biases(*sums, exponent, added.reshape(sums[0].shape))
     if width < 128:
         wrap(*sums, width)
@@ -117,7 +115,7 @@ def _sums(columns: NDArray, rows: NDArray, a: Digits, b: Digits) -> tuple[NDArra
     """Return the high and the low 64 bits of sums; sums of fewer than 2**46 products fit."""
     shape = len(rows), rows.shape[1], columns.shape[1]
     high, low = np.zeros(shape, np.int64), np.zeros(shape, np.uint64)
-    longest = min(LONGEST, 1 << (FLOAT64_BITS - a.bits - b.bits))
+    longest = min(MAX_PIECE_LENGTH, 1 << (FLOAT64_BITS - a.bits - b.bits))
     counts = len(a.values), len(b.values)
     for begin in range(0, columns.shape[2], longest):
         piece = slice(begin, begin + longest)

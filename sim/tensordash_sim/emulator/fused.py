@@ -51,11 +51,11 @@ def fused_products(columns: NDArray, rows: NDArray, config: TileConfig) -> NDArr
     product_fraction = a.fraction_bits + b.fraction_bits
     # An emulated tile has no C, and without C "last" is "inside".
     after = accumulator.addend == "after"
-    exponent_bits, kept = accumulator.result_exponent_bits, accumulator.result_bits
+    exponent_bits, result_bits = accumulator.result_exponent_bits, accumulator.result_bits
     narrow = exponent_bits < FP32.exponent_bits
     # A column of its own schedule, a sum of more than 64 bits, in two steps or of other exponents, is added alone.
     together = not both and not after and not narrow and accumulator.fraction_bits - product_fraction < 32
-    result = kept, 2 - (1 << (exponent_bits - 1)) - kept, (1 << exponent_bits) - 1 << kept
+    result = result_bits, 2 - (1 << (exponent_bits - 1)) - result_bits, (1 << exponent_bits) - 1 << result_bits
     nearest = accumulator.rounding == "nearest"
     left = _terms(a_bits, a_operand)
     turned = [np.ascontiguousarray(side.T if together else side[:0]) for side in left[:2]]

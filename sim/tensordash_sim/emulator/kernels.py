@@ -28,11 +28,16 @@ __all__ = [
     "wrap",
 ]
 
-EXACT_NAN, FUSED_NAN = 0x7FC00000, 0x7FFFFFFF
-FRACTION, LEAST, BEYOND = FP32.fraction_bits, FP32.least_exponent, FP32.largest + 1
+EXACT_NAN = 0x7FC00000
+FUSED_NAN = 0x7FFFFFFF
+FRACTION = FP32.fraction_bits
+LEAST = FP32.least_exponent
+BEYOND = FP32.largest + 1
 HALF = np.uint64(1 << 63)
-TOWARD_ZERO, NEAREST = 0, -1
-"""Roundings, beside 16 random bits: those reach 2^16 together with what is cut off, or all of it is."""
+TOWARD_ZERO = 0
+"""Rounding that adds nothing to the dropped bits; a stochastic rounding is its 16 random bits."""
+NEAREST = -1
+"""Rounding to nearest, ties to even."""
 FAR = 1 << 14
 """Exponent of infinities; NaN have four times as much, so that the sum of two exponents tells what there is."""
 TOGETHER = 128
@@ -281,7 +286,7 @@ def _aligned(magnitude, shift):
 
 
 @njit(cache=True, nogil=True)
-def _rounded(high, low, least, nearest, kept, least_result, beyond):
+def _rounded(high, low, least, nearest, result_bits, least_result, beyond):
     """``(high * 2**32 + low) * 2**least`` as FP32's sign and pattern, of what a result can be."""
     sign = np.int64(0)
     if high:
@@ -299,13 +304,13 @@ def _rounded(high, low, least, nearest, kept, least_result, beyond):
             sign = np.int64(1)
         magnitude = np.uint64(abs(low))
     rounding = NEAREST if nearest else TOWARD_ZERO
-    pattern = _round_magnitude(magnitude, least, kept, least_result, beyond, rounding)
-    if least_result == LEAST + FRACTION - kept:  # FP32's exponents
-        return sign, pattern << (FRACTION - kept)
+    pattern = _round_magnitude(magnitude, least, result_bits, least_result, beyond, rounding)
+    if least_result == LEAST + FRACTION - result_bits:  # FP32's exponents
+        return sign, pattern << (FRACTION - result_bits)
     if pattern == beyond:
         return sign, np.int64(BEYOND)
-    field = pattern >> kept
-    significand = np.uint64(pattern & ((1 << kept) - 1) | np.int64(field > 0) << kept)
+    field = pattern >> result_bits
+    significand = np.uint64(pattern & ((1 << result_bits) - 1) | np.int64(field > 0) << result_bits)
     return sign, _round_magnitude(significand, max(field, 1) - 1 + least_result, FRACTION, LEAST, BEYOND, NEAREST)
 
 
@@ -337,7 +342,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
 
     Or, with the addend after, the products alone, and then their sum and the one before.
     """
-    fraction_bits, nearest, zero_exponent, after, kept, least_result, beyond = fused
+    fraction_bits, nearest, zero_exponent, after, result_bits, least_result, beyond = fused
     sign, pattern, signs, begin = np.int64(0), np.int64(0), np.int64(0), np.int64(0)
     for end in ends:
         if end == begin:
@@ -345,7 +350,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
         significand, weight = _apart(np.int64(0) if after else pattern)
         largest = np.int64(zero_exponent)
         if significand:  # a subnormal number counts with the exponent of the least normal one
-            largest = max(weight + FRACTION, least_result + kept)
+            largest = max(weight + FRACTION, least_result + result_bits)
         these = np.int64(0)
         for place in range(begin, end):
             k = chosen[place]
@@ -366,7 +371,7 @@ def _accumulated(a, a_exponent, b, b_exponent, chosen, ends, product_fraction, f
                 above, below = _aligned(abs(product), np.int64(a_exponent[k]) + b_exponent[k] - least)
                 high += -above if product < 0 else above
                 low += -below if product < 0 else below
-            made_sign, made = _rounded(high, low, least, nearest, kept, least_result, beyond)
+            made_sign, made = _rounded(high, low, least, nearest, result_bits, least_result, beyond)
             if made == BEYOND:
                 these = np.int64(1) << made_sign
             elif not signs:
@@ -390,8 +395,8 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
     that 64 bits hold the sum, whose exponents are FP32's. `largest`, `total` and `sums` have room for each column;
     `sums` gets the FP32 bits.
     """
-    fraction_bits, nearest, zero_exponent, _, kept, _, _ = fused
-    without = FRACTION - kept
+    fraction_bits, nearest, zero_exponent, _, result_bits, _, _ = fused
+    without = FRACTION - result_bits
     sums[:] = 0
     begin = np.int64(0)
     for end in ends:
@@ -425,13 +430,13 @@ def _accumulate_together(a, a_exponent, b, b_exponent, chosen, ends, product_fra
             magnitude = abs(total[m])
             # As in `_round_magnitude`.
             least = largest[m] - fraction_bits
-            unit = max(least + _bit_length(np.uint64(magnitude)) - kept - 1, LEAST + without)
+            unit = max(least + _bit_length(np.uint64(magnitude)) - result_bits - 1, LEAST + without)
             cut = min(max(unit - least, 0), 62)  # magnitudes are below 2**61
             significand = magnitude << max(least - unit, 0) >> cut
             rest, whole = magnitude & ((np.int64(1) << cut) - 1), np.int64(1) << cut
             up = (rest * 2 > whole) | ((rest * 2 == whole) & (significand & 1 == 1))
             significand += np.int64(nearest & up)
-            pattern = min((((unit - LEAST - without) << kept) + significand) << without, BEYOND)
+            pattern = min((((unit - LEAST - without) << result_bits) + significand) << without, BEYOND)
             pattern = pattern if significand else np.int64(0)
             made = np.int64((total[m] < 0) & (pattern > 0)) << 31 | pattern
             sums[m] = sums[m] if sums[m] & 0x7FFFFFFF == BEYOND else made

@@ -29,10 +29,13 @@ __all__ = [
     "with_scales",
 ]
 
-ZERO, INFINITE, NAN, NEGATIVE = 1, 2, 4, 8
-"""Marks of a pattern."""
-MOST_BITS = 20
-"""Of a digit: 2**13 products of two of them are below 2**53."""
+ZERO = 1
+INFINITE = 2
+NAN = 4
+NEGATIVE = 8
+"""The last of the marks of a bit pattern, which are bits of a number."""
+MAX_DIGIT_BITS = 20
+"""Bits of a digit: 2**13 products of two digits are below 2**53."""
 
 
 class Scaled(NamedTuple):
@@ -206,7 +209,7 @@ def digits(fmt: Operand) -> Digits:
     fixed = np.where(finite, values.astype(np.int64) << np.where(finite, exponent - least, 0), 0)
     magnitude = np.abs(fixed)
     largest = int(magnitude.max())
-    count = -(-largest.bit_length() // MOST_BITS)
+    count = -(-largest.bit_length() // MAX_DIGIT_BITS)
     bits = -(-largest.bit_length() // count)
     cut = np.array([magnitude >> (k * bits) & ((1 << bits) - 1) for k in range(count)])
     return Digits(bits, largest, np.where(fixed < 0, -cut, cut).astype(np.float32))

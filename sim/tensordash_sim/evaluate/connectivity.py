@@ -13,7 +13,7 @@ __all__ = ["CONNECTIVITY"]
 
 DRAWN = {"full": 100, "small": 40, "tiny": 4}
 OPTIONS = 8
-LEAST_LOOKASIDE = 3
+MIN_LOOKASIDE = 3
 """Of seven options: "enough lookaside options", in the paper's words."""
 DENSITIES = (0.3, 0.5, 0.7, 0.9)
 NAMED = {
@@ -35,7 +35,7 @@ def _patterns(settings: Settings) -> dict[str, TileConfig]:
         chosen = sorted(free[index] for index in rng.choice(len(free), OPTIONS - 1, replace=False))
         # In time-major order, lookahead first; with all steps within reach, or the buffer's depth were for nothing.
         options = ((0, 0), *sorted(chosen, key=lambda option: (option[0], option[1] != 0)))
-        enough = sum(offset != 0 for _, offset in chosen) >= LEAST_LOOKASIDE
+        enough = sum(offset != 0 for _, offset in chosen) >= MIN_LOOKASIDE
         if enough and {step for step, _ in chosen} == {1, 2, 3} and options not in found.values():
             found[f"drawn {len(found) - len(NAMED) + 1}"] = options
     return {name: TileConfig(connectivity=options) for name, options in found.items()}
@@ -76,7 +76,7 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
         ours = kind(drawn) / random["paper"]
         points.append(Point(metric="range of drawn patterns", series=series, x="random zeros", paper=claim, ours=ours))
     notes.append(
-        f"Drawn: {OPTIONS - 1} of the 12 options of steps 1 to 3, at least {LEAST_LOOKASIDE} of them lookaside and one "
+        f"Drawn: {OPTIONS - 1} of the 12 options of steps 1 to 3, at least {MIN_LOOKASIDE} of them lookaside and one "
         "of each step, in time-major order, lookahead first. Random zeros: mean over "
         f"{', '.join(f'{zeros:.0%}' for zeros in DENSITIES)}."
     )

@@ -33,8 +33,10 @@ PAPER_POWER = {
 }
 """(TensorDash, baseline): square millimetres and milliwatts of 256 tiles at 65 nm and 500 MHz."""
 RATIOS = {"area": 1.14, "power": 1.09, "chip": 1.048}
-BANKS_MM2, SCRATCHPADS_MM2 = 3 * 58.6, (5.9, 3.95)
-"""Of the paper's chip: AM, BM and CM, and the scratchpads with TensorDash and without."""
+BANKS_MM2 = 3 * 58.6
+"""Area of AM, BM and CM of the paper's chip."""
+SCRATCHPADS_MM2 = (5.9, 3.95)
+"""Area of the scratchpads of the paper's chip, with TensorDash and without."""
 SIDES = ("tensordash", "baseline")
 
 

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
 
 __all__ = ["draw"]
 
-WIDTH, HEIGHT = 9.0, 3.8
-"""Inches, of each metric's axes."""
-MOST_TILTED = 16
-"""Names that have room beside each other."""
-MOST_IN_COLUMN = 16
-"""Names of series one below the other."""
+WIDTH = 9.0
+"""Inches of the axes of a metric."""
+HEIGHT = 3.8
+"""Inches of the axes of a metric."""
+MAX_TILTED_NAMES = 16
+"""Names on an axis that fit if tilted; more are vertical."""
+MAX_LEGEND_ROWS = 16
+"""Names of series in a column of the legend."""
 
 
 def draw(figure: Figure, files: Sequence[Path]) -> None:
@@ -76,12 +78,12 @@ def _lines(axes: "Axes", points: list[Point]) -> None:
     numeric = all(isinstance(x, int | float) for x in categories)
     for name, group in _series(points).items():
         place: list[Any] = [point.x if numeric else categories.index(point.x) for point in group]
-        here = np.array([np.nan if point.ours is None else point.ours for point in group])
-        if not np.isnan(here).all():
-            axes.plot(place, here, label=name)
-        there = [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
-        if there:
-            axes.plot(*zip(*there, strict=True), "x", markersize=7, label=f"{name}, paper", **PAPER)
+        ours = np.array([np.nan if point.ours is None else point.ours for point in group])
+        if not np.isnan(ours).all():
+            axes.plot(place, ours, label=name)
+        paper_points = [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
+        if paper_points:
+            axes.plot(*zip(*paper_points, strict=True), "x", markersize=7, label=f"{name}, paper", **PAPER)
     if numeric:
         drawn_whole(axes, [float(x) for x in categories])
     else:
@@ -99,7 +101,7 @@ def _bars(axes: "Axes", points: list[Point]) -> None:
         papers += [(x, point.paper) for x, point in zip(place, group, strict=True) if point.paper is not None]
     if papers:
         axes.plot(*zip(*papers, strict=True), "_", markersize=9, label="paper", **PAPER)
-    tilt: dict[str, Any] = {"rotation": 20, "ha": "right"} if len(categories) <= MOST_TILTED else {"rotation": 90}
+    tilt: dict[str, Any] = {"rotation": 20, "ha": "right"} if len(categories) <= MAX_TILTED_NAMES else {"rotation": 90}
     axes.set_xticks(range(len(categories)), [str(category) for category in categories], **tilt)
     _legend(axes)
 
@@ -107,7 +109,7 @@ def _bars(axes: "Axes", points: list[Point]) -> None:
 def _legend(axes: "Axes") -> None:
     if len(axes.get_legend_handles_labels()[0]) > 1:
         axes.legend(
-            ncols=1 + (len(axes.get_legend_handles_labels()[0]) > MOST_IN_COLUMN),
+            ncols=1 + (len(axes.get_legend_handles_labels()[0]) > MAX_LEGEND_ROWS),
             loc="center left",
             bbox_to_anchor=(1.0, 0.5),
         )

@@ -59,8 +59,8 @@ def _efficiency(settings: Settings, answers: Answers, preset: str = "paper") -> 
     points = []
     for series in next(iter(ratios.values())):
         values = {name: found[series] for name, found in ratios.items()}
-        there = values | {"mean": mean_of(settings, values)}
-        for name, value in there.items():
+        with_mean = values | {"mean": mean_of(settings, values)}
+        for name, value in with_mean.items():
             paper = next((PAPER[preset][key] for key, of in CLAIMED.items() if of == series), None)
             claim = paper if name == "mean" else None
             points.append(Point(metric="energy efficiency", series=series, x=name, paper=claim, ours=value))

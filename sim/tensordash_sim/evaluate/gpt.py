@@ -22,7 +22,8 @@ LEVELS = (0.0, 0.5, 0.75, 0.875, 0.9375)
 BLOCKS = (1, 4)
 """Weights that are kept or left out together: one, or as many as a tile's outputs, 4 x 4."""
 PRUNED = ("qkv", "out", "up", "down")
-SCORES, VALUES = "attention.scores", "attention.values"
+SCORES = "attention.scores"
+VALUES = "attention.values"
 CAUSAL = {SCORES: "G", VALUES: "A"}
 """Operands that are zero for later positions."""
 MASKED = {SCORES: "AxW", VALUES: "WxG"}

@@ -78,7 +78,7 @@ class Store:
 
     def put(self, job: Job, answer: Mapping[str, Any]) -> None:
         """Keep an answer."""
-        files.write_whole(self._path(job), json.dumps(answer))
+        files.atomic_write(self._path(job), json.dumps(answer))
 
     def _path(self, job: Job) -> Path:
         return self.folder / f"{job.key}.json"

@@ -146,8 +146,8 @@ def two_of_four(values: NDArray, axis: int) -> NDArray[np.bool_]:
     filled = np.pad(last, [(0, 0)] * (last.ndim - 1) + [(0, -extent % BLOCK)], constant_values=-1.0)
     blocks = filled.reshape(*last.shape[:-1], -1, BLOCK)
     ranks = np.argsort(np.argsort(-blocks, axis=-1, kind="stable"), axis=-1, kind="stable")
-    kept = (ranks < BLOCK // 2).reshape(filled.shape)[..., :extent]
-    return np.moveaxis(kept, -1, axis)
+    is_kept = (ranks < BLOCK // 2).reshape(filled.shape)[..., :extent]
+    return np.moveaxis(is_kept, -1, axis)
 
 
 def pruned_weights(values: NDArray, geometry: Geometry, pattern: str) -> NDArray[np.bool_]:

@@ -156,12 +156,12 @@ class _Products:
                 "dense": min(apart.dense_on_chip, joined.dense_on_chip),
                 "sparse": min(apart.on_chip, joined.on_chip),
             }
-        if self.workload == "gpt-masked" and (kept := self._kept(smaller, operation, kind)) is not None:
+        if self.workload == "gpt-masked" and (needed := self._needed_passes(smaller, operation, kind)) is not None:
             steps = ceil(
                 smaller.shapes["W" if operation is not Operation.WEIGHT_GRADIENT else "A"][_REDUCED[operation]]
                 / self.config.lanes
             )
-            masked = masked_rounds(kept, self.config, self.chip) * steps
+            masked = masked_rounds(needed, self.config, self.chip) * steps
             found["sparse"] = whole["sparse"] = min(masked, found["sparse"])
         return {
             which: (whole[which] * times, found[which] * times if found[which] != whole[which] else 0)
@@ -192,7 +192,7 @@ class _Products:
                 masks[name] = static_mask(shape[1:], self.zeros, self.block, self.seed)[None]
         return masks
 
-    def _kept(self, geometry: Geometry, operation: Operation, kind: str) -> NDArray[np.bool_] | None:
+    def _needed_passes(self, geometry: Geometry, operation: Operation, kind: str) -> NDArray[np.bool_] | None:
         """Passes of which an output is needed; None if all are."""
         if kind in CAUSAL:
             if (kind, operation) not in UNNEEDED:

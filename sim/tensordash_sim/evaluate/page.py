@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from .figure import Figure, Point
 
-__all__ = ["MOST_ROWS", "page", "section"]
+__all__ = ["MAX_TABLE_ROWS", "page", "section"]
 
-MOST_ROWS = 16
-"""Of a table; a figure that has more is told by its notes and by its points beside the paper's."""
+MAX_TABLE_ROWS = 16
+"""Rows of a table; a figure with more has its notes and its points next to the paper's instead."""
 
 INTRODUCTION = """\
 # Evaluation
@@ -98,7 +98,7 @@ def section(figure: Figure) -> str:
 def _table(metric: str, points: list[Point]) -> list[str]:
     """Of a metric: places down, series across, or the other way round if there are more series."""
     series, places = (list(dict.fromkeys(each)) for each in zip(*((p.series, p.x) for p in points), strict=True))
-    if min(len(series), len(places)) > MOST_ROWS or max(len(series), len(places)) > 2 * MOST_ROWS:
+    if min(len(series), len(places)) > MAX_TABLE_ROWS or max(len(series), len(places)) > 2 * MAX_TABLE_ROWS:
         points = [point for point in points if point.paper is not None]
         if not points:
             return [f"{metric}: {len(places)} points for each of {', '.join(series)}, in the files."]

@@ -11,7 +11,9 @@ from ..chip import ChipConfig
 __all__ = ["CHIP_AT_65_NM", "CONSTANT", "IDLE", "PARTS", "SERIES", "energies", "energy_ratios", "power_note"]
 
 PARTS = ("core", "sram", "dram")
-CONSTANT, CHIP_AT_65_NM, IDLE = "core, constant power", "chip, core at the paper's power", "chip, with idle tiles"
+CONSTANT = "core, constant power"
+CHIP_AT_65_NM = "chip, core at the paper's power"
+IDLE = "chip, with idle tiles"
 SERIES = ("core", CONSTANT, "chip", CHIP_AT_65_NM, IDLE)
 """Energy of logic with the power that netlists took at such zeros, or (the paper's definition of efficiency) at none;
 energy of the whole chip, and that with the power of the paper's baseline at 65 nm and our ratio to it. In these four,

@@ -21,7 +21,7 @@ FORMATS = (RECORDED, *BLOCK_FORMATS)
 TRANSFORMED = (RECORDED, "mxfp6_e2m3", "mxfp4", "nvfp4")
 """Formats before which a Hadamard transform is tried."""
 SIDES = {"rows": "scheduled side", "both": "both sides"}
-TOLD = ("mxfp8_e4m3", "mxfp4", "nvfp4")
+NOTED_FORMATS = ("mxfp8_e4m3", "mxfp4", "nvfp4")
 
 
 def _is_transformable(network: Network) -> bool:
@@ -61,7 +61,7 @@ def _share(operations: list[dict[str, Any]], name: str) -> float | None:
 
 def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
     found: dict[str, list[Point]] = {}
-    told: dict[str, list[str]] = {fmt: [] for fmt in TOLD}
+    noted: dict[str, list[str]] = {fmt: [] for fmt in NOTED_FORMATS}
     for (column, fmt), answer in answers.items():
         operations = answer["operations"]
         shares = {name: _share(operations, name) for name in "AWG"}
@@ -81,14 +81,14 @@ def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str
                     metric=metric, series=fmt, x=column, ours=all_of[value], more=more if what == "speedup" else {}
                 )
                 found.setdefault(metric, []).append(point)
-        if fmt in told:
+        if fmt in noted:
             zeros = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share is not None)
             one, both = added["rows"], added["both"]
-            told[fmt].append(
+            noted[fmt].append(
                 f"{column} {zeros}: one side {one['ideal_speedup']:.2f} at best, {one['compute_speedup']:.2f} found, "
                 f"both {both['ideal_speedup']:.2f} and {both['compute_speedup']:.2f}"
             )
-    notes = [f"{fmt}: {'; '.join(lines)}." for fmt, lines in told.items()]
+    notes = [f"{fmt}: {'; '.join(lines)}." for fmt, lines in noted.items()]
     notes += [
         "Blocks run along the reduction of each operation, so that an operand has other blocks in each of its two; its "
         "share is over both. All layers of the step that were recorded, on a single tile `paper` whose rows' results "

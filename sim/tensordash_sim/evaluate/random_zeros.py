@@ -17,8 +17,10 @@ __all__ = ["FIG15"]
 
 LEVELS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 0.999, 0.9999)
 PAPER = {0.2: 1.23, 0.9: 3.7, 0.99: 3.99}
-PAPER_CORE, PAPER_CHIP = {0.9999: 3.67}, {0.9999: 2.1}
-"""Where energy efficiency saturates."""
+PAPER_CORE = {0.9999: 3.67}
+"""Energy efficiency at which the paper's core saturates, by share of zeros."""
+PAPER_CHIP = {0.9999: 2.1}
+"""Energy efficiency at which the paper's chip saturates, by share of zeros."""
 LENGTHS = (4, 16, 36, 144, 757)
 """Steps of the streams of the two convolutions below, in their three operations."""
 EXPLAINED = (0.2, 0.9, 0.99)

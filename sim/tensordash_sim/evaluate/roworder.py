@@ -9,7 +9,8 @@ from .settings import Settings
 __all__ = ["ROWORDER"]
 
 ORDERS = ("natural", "density")
-ZEROS, LENGTH = 0.5, 100
+ZEROS = 0.5
+LENGTH = 100
 RANDOM = {"rows": f"random, {ZEROS:.0%} zeros, density differs by row", "none": f"random, {ZEROS:.0%} zeros everywhere"}
 
 

@@ -31,8 +31,8 @@ SAMPLES = {"full": 10, "small": 10, "tiny": 2}
 STEPS = {"full": 10_000_000, "small": 50_000, "tiny": 4_000}
 
 
-MOST_STREAMS = 2000
-"""Of a sample: drawing takes time for each."""
+MAX_STREAMS = 2000
+"""Streams of a sample; each takes time to draw."""
 
 
 @dataclass(frozen=True)
@@ -219,7 +219,7 @@ class Settings:
         """Samples of random streams on a tile; endless ones if no length is given."""
         steps = self.random_steps
         if length is not None:
-            steps = min(steps // length, MOST_STREAMS) * length
+            steps = min(steps // length, MAX_STREAMS) * length
         parameters: dict[str, Any] = {"tile": tile.to_mapping(), "zeros": zeros, "seeds": list(self.samples)}
         parameters |= {"steps": steps, "length": length or steps, "cluster": cluster, "row_order": row_order}
         return Job(random_streams, parameters)

@@ -86,9 +86,9 @@ def _sweep_points(
                 for (of, value), (_, paper) in variants.items():
                     if of != sweep:
                         continue
-                    there = round(paper / paper_base, 3) if name == "mean" and paper and paper_base else None
-                    here = speedups[sweep, name, value] / base[name]
-                    points.append(Point(metric=metric, series=name, x=value, paper=there, ours=here))
+                    paper_ratio = round(paper / paper_base, 3) if name == "mean" and paper and paper_base else None
+                    ratio = speedups[sweep, name, value] / base[name]
+                    points.append(Point(metric=metric, series=name, x=value, paper=paper_ratio, ours=ratio))
     for sweep in sweeps:
         values = [value for of, value in variants if of == sweep]
         for name in ("mean", RANDOM):

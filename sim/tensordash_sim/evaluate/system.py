@@ -35,7 +35,8 @@ BATCH: dict[str, Any] = {"images": 64, "simulated": 8, "size": 224, "thin": 1}
 TINY = ("gpt", "gpt-masked")
 """Workloads at the smallest scale."""
 TINY_BATCH: dict[str, Any] = {"images": 4, "simulated": 2, "size": 32, "thin": 8}
-ALONE, SHARED = "tiles alone", "shared reads"
+ALONE = "tiles alone"
+SHARED = "shared reads"
 CLOCK_MHZ = ChipConfig().clock_mhz
 
 
@@ -195,8 +196,8 @@ def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[s
         macs = answers["step", workload]["macs"]
         rows = _best(answers, workload)
         for gbps in dict.fromkeys(row["gbps"] for row in rows):
-            there = [row["sparse"] for row in rows if row["gbps"] == gbps]
-            for found in (there[0], there[-1]):
+            sparse = [row["sparse"] for row in rows if row["gbps"] == gbps]
+            for found in (sparse[0], sparse[-1]):
                 intensity = macs / found["dram_bytes"]
                 most = max(most, intensity)
                 more = {"workload": workload, "gbps": gbps}

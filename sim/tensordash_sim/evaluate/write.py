@@ -5,7 +5,7 @@ import io
 import json
 from pathlib import Path
 
-from tensordash.storage.files import whole, write_whole
+from tensordash.storage.files import atomic_path, atomic_write
 
 from .draw import draw
 from .figure import Figure
@@ -42,8 +42,8 @@ def write_figure(figure: Figure, folder: Path) -> list[Path]:
     writer.writeheader()
     writer.writerows(lines)
     for file in files[2:]:
-        with whole(file) as place:
+        with atomic_path(file) as place:
             draw(figure, [place])
-    write_whole(files[0], json.dumps(figure.to_json(), indent=2) + "\n")
-    write_whole(files[1], table.getvalue())
+    atomic_write(files[0], json.dumps(figure.to_json(), indent=2) + "\n")
+    atomic_write(files[1], table.getvalue())
     return files

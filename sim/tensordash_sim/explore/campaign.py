@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tensordash import TileConfig
 from tensordash.configuration.connectivity import auto_options
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from ..chip import ChipConfig, Machine, Results, totals
 from ..trace import Trace
@@ -88,7 +88,7 @@ class Campaign:
                 seed=self.seed,
                 on_try=on_try,
             )
-            write_whole(path, json.dumps(asdict(found), indent=2) + "\n")
+            atomic_write(path, json.dumps(asdict(found), indent=2) + "\n")
         return Point(structure.label, structure.config(self.base, found.options), row_order)
 
     def _workloads(self, structure: Structure, row_order: str) -> list[Workload]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from tensordash.storage.files import whole
+from tensordash.storage.files import atomic_path
 
 from ..plots import COLORS, MUTED, style
 
@@ -74,5 +74,5 @@ def plot_front(labels: Sequence[str], points: Sequence[tuple[float, float]], pat
         axis.grid(True, axis="both")
         axis.legend()
         for suffix in (".svg", ".png"):
-            with whole(path.with_suffix(suffix)) as place:
+            with atomic_path(path.with_suffix(suffix)) as place:
                 figure.savefig(place, metadata={"Date": None} if suffix == ".svg" else {"Software": None})

@@ -10,9 +10,9 @@ from tensordash.configuration.connectivity import Option
 
 from .workload import Workload
 
-__all__ = ["MOST_LEVELS", "Found", "Structure", "climb", "search", "start_options"]
+__all__ = ["MAX_LEVELS", "Found", "Structure", "climb", "search", "start_options"]
 
-MOST_LEVELS = 6
+MAX_LEVELS = 6
 """Levels of a scheduler, which take their time one after the other: as many as the paper's widest has (Fig. 14)."""
 REACH = 3
 """Lane offsets are tried up to this one, either way: a longer wire brings no other choice of work."""
@@ -184,7 +184,7 @@ def climb(
     seen = {best}
     for _ in range(tries):
         candidate = _neighbour(best, structure, random)
-        if candidate not in seen and _level_count(candidate, structure) <= MOST_LEVELS:
+        if candidate not in seen and _level_count(candidate, structure) <= MAX_LEVELS:
             seen.add(candidate)
             found = score(candidate)
             if found > speedup:

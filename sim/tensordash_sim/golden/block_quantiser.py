@@ -13,7 +13,8 @@ __all__ = ["BlockQuantiser", "QuantiserOutputs", "quantised_block"]
 Step = tuple[tuple[int, ...], int]
 ROUNDINGS = ("nearest", "stochastic", "zero")
 BLOCK = 32
-NAN, BIAS = SCALES["e8m0"].nan, SCALES["e8m0"].bias
+NAN = SCALES["e8m0"].nan
+BIAS = SCALES["e8m0"].bias
 FILL_CYCLES = 2
 
 

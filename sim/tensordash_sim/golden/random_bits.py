@@ -4,7 +4,8 @@ from functools import cache
 
 __all__ = ["random_bits", "simon64"]
 
-ROUNDS, ALL_ROUNDS = 18, 44
+ROUNDS = 18
+ALL_ROUNDS = 44
 COLUMNS_OF_A_BLOCK = 4
 BEATS = 1 << 28
 WORD = (1 << 32) - 1

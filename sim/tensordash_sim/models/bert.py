@@ -20,8 +20,11 @@ from .training import Training, seeded
 
 __all__ = ["SCALES", "Classifier", "Shape", "build", "load"]
 
-PAD, CLS, SEP, UNKNOWN = 0, 101, 102, 100
-"""Words of BERT's vocabulary."""
+PAD = 0
+CLS = 101
+SEP = 102
+UNKNOWN = 100
+"""Token of words that BERT's vocabulary lacks; the constants above are its other special tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)

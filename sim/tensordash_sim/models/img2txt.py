@@ -16,7 +16,9 @@ from .training import Training, seeded
 
 __all__ = ["SCALES", "Shape", "ShowAndTell", "build", "load"]
 
-PAD, START, END = 0, 1, 2
+PAD = 0
+START = 1
+END = 2
 WORDS = ("<pad>", "<start>", "<end>", "a", "large", "small", "left", "of", *COLOURS, *KINDS)
 SCENES = 4096
 """Scenes in what counts as an epoch."""

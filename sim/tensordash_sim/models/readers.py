@@ -11,8 +11,10 @@ from .data import DataError, available, dataset_folder
 
 __all__ = ["digits", "interactions", "rated_sentences", "text"]
 
-USERS, FILMS = 943, 1682
-"""People and films of MovieLens-100k."""
+USERS = 943
+"""Users of MovieLens-100k."""
+FILMS = 1682
+"""Films of MovieLens-100k."""
 
 
 def digits() -> tuple[NDArray[np.float32], NDArray[np.int64], str]:

@@ -20,8 +20,10 @@ PAD = 0
 PAIRS = 550_152
 """Training pairs of SNLI: what counts as an epoch."""
 
-PREMISE, HYPOTHESIS = 14.1, 8.3
-"""Mean numbers of words, as Bowman et al. report them. Made lengths are log-normal with a spread of 0.4 (ours)."""
+PREMISE = 14.1
+"""Mean words of a premise (Bowman et al.). Made lengths are log-normal with a spread of 0.4 (ours)."""
+HYPOTHESIS = 8.3
+"""Mean words of a hypothesis (Bowman et al.)."""
 
 
 @dataclass(frozen=True, kw_only=True)

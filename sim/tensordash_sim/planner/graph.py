@@ -9,8 +9,12 @@ from tensordash.configuration.parameters import require_choice
 
 __all__ = ["BIT", "HALF", "KINDS", "SINGLE", "Graph", "Node", "Tensor"]
 
-HALF, SINGLE, BIT = 2.0, 4.0, 0.125
-"""Bytes of a value of fp16, of FP32, and of a mask."""
+HALF = 2.0
+"""Bytes of a value of fp16."""
+SINGLE = 4.0
+"""Bytes of a value of FP32."""
+BIT = 0.125
+"""Bytes of a value of a mask."""
 
 KINDS = ("product", "element-wise", "sums", "row-wise", "update")
 """Of a node: on the tiles; next to them, value by value, or adding values up, which can be read once all are there, or
@@ -164,7 +168,7 @@ class Graph:
         self._check()
 
     def _check(self) -> None:
-        there = {name for name, tensor in self.tensors.items() if tensor.given}
+        available = {name for name, tensor in self.tensors.items() if tensor.given}
         for node in self.nodes.values():
             if node.axis and node.axis not in self.axes:
                 raise ValueError(f"axis of {node.name} must be one of {', '.join(self.axes)}, not {node.axis}")
@@ -172,16 +176,16 @@ class Graph:
                 if name not in self.tensors:
                     raise ValueError(f"tensors of {node.name} must be the graph's, not {name}")
             for name in node.reads:
-                if name not in there:
+                if name not in available:
                     raise ValueError(f"tensor {name} must be there when {node.name} reads it")
             for name in node.writes:
-                if name in there:
+                if name in available:
                     raise ValueError(f"tensor {name} must not be written again by {node.name}")
-                there.add(name)
+                available.add(name)
                 if (old := self.tensors[name].becomes) and not (old in self.tensors and self.tensors[old].given):
                     raise ValueError(f"what {name} becomes must be a given tensor, not {old}")
         for name in self.tensors:
-            if name not in there:
+            if name not in available:
                 raise ValueError(f"tensor {name} must be given or written by a node")
 
     @cached_property

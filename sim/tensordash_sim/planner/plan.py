@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import ceil
 
-from .beside import Beside
 from .budget import Budget
 from .graph import Graph
+from .overlap import Overlap
 from .stages import Stage
 from .timeline import alone, overlapped
 
@@ -55,8 +55,8 @@ class Plan:
         Tensors that stay on the chip between stages.
     budget : Budget
         What it may use.
-    beside : tuple of Beside
-        Stages that run beside others.
+    overlaps : tuple of Overlap
+        Stages that run at the same time as others.
     measures : frozenset of str
         Of `MEASURES`.
     """
@@ -66,12 +66,12 @@ class Plan:
     kept: tuple[Kept, ...]
     budget: Budget
     measures: frozenset[str]
-    beside: tuple[Beside, ...] = ()
+    overlaps: tuple[Overlap, ...] = ()
 
     @property
     def dram(self) -> float:
         """Bytes between DRAM and the chip."""
-        return sum(stage.dram for stage in self.stages) + sum(one.again * len(one.resumed) for one in self.beside)
+        return sum(stage.dram for stage in self.stages) + sum(one.again * len(one.resumed) for one in self.overlaps)
 
     @property
     def on_chip(self) -> int:
@@ -87,5 +87,5 @@ class Plan:
     def cycles(self) -> int:
         """Cycles of the step."""
         if "overlap" in self.measures:
-            return overlapped(self.stages, self.budget, self.beside)
+            return overlapped(self.stages, self.budget, self.overlaps)
         return alone(self.stages, self.budget)

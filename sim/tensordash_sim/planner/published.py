@@ -13,13 +13,19 @@ VGG = ((64, 2), (128, 2), (256, 3), (512, 3), (512, 3))
 VGG_LINEAR = (4096, 4096, 1000)
 STAGES = ((64, 3), (128, 4), (256, 6), (512, 3))
 """Width and blocks of each stage of ResNet-50 (He et al., Deep Residual Learning for Image Recognition, Table 1)."""
-GPT_HIDDEN, GPT_HEADS, GPT_LENGTH = 5120, 40, 2048
-"""The 13B network of Srinivasan et al. 2023."""
+GPT_HIDDEN = 5120
+GPT_HEADS = 40
+GPT_LENGTH = 2048
+"""Sequence length of the 13B network of Srinivasan et al. 2023, as are the hidden size and the heads."""
 GPT_POSITIONS = 8
 """Parts of a head: so many of its positions look at all of its keys at a time."""
-SAMPLES, TOKENS, HEADS = "samples", "tokens", "heads"
-BIT, INDEX = 1 / 8, 1 / 4
-"""Bytes that ReLU keeps of a result, and a pooling of 2 x 2."""
+SAMPLES = "samples"
+TOKENS = "tokens"
+HEADS = "heads"
+BIT = 1 / 8
+"""Bytes that ReLU saves of a result."""
+INDEX = 1 / 4
+"""Bytes that a pooling of 2 x 2 saves of a result."""
 
 
 def convolution(

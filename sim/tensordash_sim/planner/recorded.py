@@ -10,7 +10,7 @@ from ..lowering import MatrixProduct, Operation
 from ..trace import Record, Step, Update, Work
 from .graph import BIT, HALF, SINGLE, Graph, Node, Tensor
 from .optimizer import optimizer_update
-from .step import LEAST_ROWS
+from .step import MIN_ROWS
 
 __all__ = ["step_graph", "unrecorded"]
 
@@ -158,7 +158,7 @@ class _Recorded:
         if work.products:
             self._products(name, work)
             return
-        reads, writes = self._kept(work.reads), self._kept(work.writes)
+        reads, writes = self._large_places(work.reads), self._large_places(work.writes)
         if name.startswith("embedding"):
             reads = [place for place in reads if place not in self.parameters]  # a few rows of it
         if name in _POOLED:
@@ -184,19 +184,21 @@ class _Recorded:
 
     def _products(self, name: str, work: Work) -> None:
         records = [(self.step.records[record], self.cycles[record], operands) for record, operands in work.products]
-        writes = self._kept(work.writes)
+        writes = self._large_places(work.writes)
         if name.startswith(_ATTENTION) and self._attention(name, work, records):
             return
         if len(records) <= len(writes) and all(len(operands) == 2 for _, _, operands in records):
             for (record, cycles, operands), place in zip(records, writes, strict=False):
                 reads = [self._read(operands[each]) for each in (record.operation.left, record.operation.right)]
-                added = [] if name.endswith("backward") else self._kept(work.reads)  # as a sum that is gone on with
+                added = (
+                    [] if name.endswith("backward") else self._large_places(work.reads)
+                )  # as a sum that is gone on with
                 reads += [self._read(each) for each in added if each not in operands.values()]
                 self._product(record, cycles, reads, place)
             return
         # Several products that run as one.
         own = self._own(f"{records[0][0].layer}.{'forward' if work.phase == 'forward' else 'backward'}")
-        taken = [self._read(place) for place in self._kept(work.reads)]
+        taken = [self._read(place) for place in self._large_places(work.reads)]
         made = [self._write(place, f"{own}.{place}", taken, place in self.gradients) for place in writes]
         self._node(own, "product", taken, made, cycles=_together([cycles for _, cycles, _ in records]))
 
@@ -301,7 +303,7 @@ class _Recorded:
             if name in touched
         }
 
-    def _kept(self, places: Sequence[int]) -> list[int]:
+    def _large_places(self, places: Sequence[int]) -> list[int]:
         return [place for place in places if place not in self.small]
 
     def _own(self, name: str) -> str:
@@ -392,5 +394,5 @@ def _together(cycles: Sequence[_Cycles]) -> _Cycles:
 def _most_parts(record: Record) -> int:
     geometry = record.geometry
     if isinstance(geometry, MatrixProduct) and geometry.batch == 1:
-        return max(1, geometry.samples // LEAST_ROWS)
+        return max(1, geometry.samples // MIN_ROWS)
     return 0

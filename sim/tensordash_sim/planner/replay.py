@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from math import ceil, isclose
 
-from .beside import Beside
 from .graph import Node, Tensor
+from .overlap import Overlap
 from .plan import Plan
 from .stages import Stage
 
@@ -84,7 +84,7 @@ class _Replay:
             work = max(stage.cycles, stage.element_cycles)
             moved = ceil((loaded + stored) / self.plan.budget.dram_bytes_per_cycle)
             tiles, dram, alone = tiles + work, dram + moved, alone + max(work, moved)
-        loads += self._beside(at)
+        loads += self._check_overlaps(at)
         for place, size in enumerate(at):
             if size > self.plan.budget.capacity * (1 + 1e-9):
                 raise PlanError(f"stage {place} needs {size:.0f} bytes of {self.plan.budget.capacity:.0f} on the chip")
@@ -219,7 +219,7 @@ class _Replay:
             min(size, stage.space if stage.parts > 1 else size),
         )
 
-    def _pauses(self, one: Beside, stage: Stage) -> float:
+    def _pauses(self, one: Overlap, stage: Stage) -> float:
         """After a pause, what a stage holds is loaded again; sums cannot be."""
         held = set(stage.held) | ({stage.around} if stage.around else set())
         made = {name for node in stage.nodes for name in self.graph.nodes[node].writes}
@@ -228,14 +228,14 @@ class _Replay:
             raise PlanError(f"stage {one.stage} must load {needed:.0f} bytes again after a pause, and hold no sums")
         return needed * len(one.resumed)
 
-    def _beside(self, at: list[float]) -> float:
-        """Stages that run beside others have their space there, after what they need and before who needs them.
+    def _check_overlaps(self, at: list[float]) -> float:
+        """Check that overlapping stages run after the stages that they read and before those that read them.
 
-        Returns the bytes that they load again.
+        Adds their space to the stages that they overlap, and returns the bytes that they load again.
         """
         again = 0.0
         spans = {place: range(place, place + 1) for place in range(len(at))}
-        for one in self.plan.beside:
+        for one in self.plan.overlaps:
             if one.left < -1e-9 or any(share < 0 for _, share in one.shares):
                 raise PlanError(f"shares of stage {one.stage} must not be below 0 nor more than all of it")
             again += self._pauses(one, self.plan.stages[one.stage])

@@ -4,16 +4,16 @@ import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
 
-from .beside import Beside, run_beside
 from .budget import Budget
 from .graph import Graph
+from .overlap import Overlap, overlap_stages
 from .plan import MEASURES, Kept, Plan
 from .stages import Stage, best_stage
 
 __all__ = ["plan_step"]
 
-MOST_AGAIN = 8
-"""Stages whose work is done again at once, to have one tensor."""
+MAX_RECOMPUTED_STAGES = 8
+"""Stages recomputed together for one tensor."""
 BOTH = 0.3
 """How much a cycle counts of what does not limit the step, if DRAM and tiles overlap: it may limit a part of it."""
 
@@ -44,13 +44,14 @@ def plan_step(graph: Graph, budget: Budget, measures: Collection[str] = tuple(ME
     """
     if unknown := set(measures) - set(MEASURES):
         raise ValueError(f"measures must be of {', '.join(MEASURES)}, not {', '.join(sorted(unknown))}")
-    # What limits is DRAM in some stages and tiles in others; or, if they overlap, one of them over the whole step.
+    # Either DRAM or the tiles limit each stage; if stages overlap, one of the two limits the whole step.
     goals = (False, True) if "overlap" in measures else (False,)
-    return min((_planned(graph, budget, frozenset(measures), whole) for whole in goals), key=lambda plan: plan.cycles)
+    plans = (_planned(graph, budget, frozenset(measures), per_step) for per_step in goals)
+    return min(plans, key=lambda plan: plan.cycles)
 
 
-def _planned(graph: Graph, budget: Budget, measures: frozenset[str], whole: bool) -> Plan:
-    search = _Search(graph, budget, measures, whole)
+def _planned(graph: Graph, budget: Budget, measures: frozenset[str], per_step: bool) -> Plan:
+    search = _Search(graph, budget, measures, per_step)
     search.merge()
     while "recompute" in measures and search.recompute():
         search.merge()
@@ -61,8 +62,8 @@ def _planned(graph: Graph, budget: Budget, measures: frozenset[str], whole: bool
 class _Search:
     """Stages by number, and how they depend on each other."""
 
-    def __init__(self, graph: Graph, budget: Budget, measures: frozenset[str], whole: bool) -> None:
-        self.graph, self.budget, self.measures, self.whole = graph, budget, measures, whole
+    def __init__(self, graph: Graph, budget: Budget, measures: frozenset[str], per_step: bool) -> None:
+        self.graph, self.budget, self.measures, self.per_step = graph, budget, measures, per_step
         self.numbers = count()
         self.stages: dict[int, Stage] = {}
         self.stage_of: dict[str, int] = {}
@@ -104,7 +105,7 @@ class _Search:
 
     def saved(self, old: Iterable[Stage], new: Iterable[Stage]) -> float:
         """Cycles that the step is shorter with the new stages instead of the old ones."""
-        if not self.whole:
+        if not self.per_step:
             return self._alone(old) - self._alone(new)
         tiles, moved = self.tiles, self.moved
         for stages, sign in ((old, -1), (new, 1)):
@@ -208,7 +209,7 @@ class _Search:
         nodes = list(self.stages[target].nodes)
         touched = {target}
         todo = [writer]
-        while todo and len(touched) <= MOST_AGAIN:
+        while todo and len(touched) <= MAX_RECOMPUTED_STAGES:
             source = todo.pop()
             if source not in graph.nodes:
                 continue
@@ -233,13 +234,13 @@ class _Search:
                 }
                 members[target] = nodes
                 new = [self.stage(each, graph=graph) for each in members.values() if each]
-                whole = [stage for stage in new if stage is not None]
-                if len(whole) == len(new) and self.saved([self.stages[number] for number in touched], whole) > 0:
+                fitting = [stage for stage in new if stage is not None]
+                if len(fitting) == len(new) and self.saved([self.stages[number] for number in touched], fitting) > 0:
                     self.graph = graph
                     for number in touched:
                         self.remove(number)
                     self.stage_of = {name: number for name, number in self.stage_of.items() if number in self.stages}
-                    for stage in whole:
+                    for stage in fitting:
                         self.put(stage)
                     return True
         self.place = place
@@ -255,7 +256,7 @@ class _Search:
         self.stages, self.stage_of = dict(stages), dict(stage_of)
 
     def plan(self) -> Plan:
-        """The stages as they are, in order, with what stays on the chip, and what runs beside others.
+        """The stages as they are, in order, with what stays on the chip, and what overlaps.
 
         A stage that reads what is kept, or makes it, stays in its place, and what is kept leaves less room beside
         others. So nothing is kept of stages that wait for DRAM, or nothing at all, if that is better.
@@ -270,7 +271,7 @@ class _Search:
     def _plan(self, may_stay: Collection[str]) -> Plan:
         state, stages = self.state(), self.in_order()
         stages, kept = _keep(self, stages, may_stay)
-        beside: tuple[Beside, ...] = ()
+        overlaps: tuple[Overlap, ...] = ()
         if "overlap" in self.measures:
             sizes = [
                 sum(self.graph.tensors[one.tensor].bytes for one in kept if one.first <= place <= one.last)
@@ -282,10 +283,15 @@ class _Search:
                 for place, stage in enumerate(stages)
                 if any(stay & set(self.tensors_of(node)) for node in stage.nodes)
             }
-            beside = run_beside(self.graph, stages, sizes, fixed, self.budget)
+            overlaps = overlap_stages(self.graph, stages, sizes, fixed, self.budget)
         self.restore(state)
         return Plan(
-            graph=self.graph, stages=tuple(stages), kept=kept, budget=self.budget, measures=self.measures, beside=beside
+            graph=self.graph,
+            stages=tuple(stages),
+            kept=kept,
+            budget=self.budget,
+            measures=self.measures,
+            overlaps=overlaps,
         )
 
     def in_order(self) -> list[Stage]:
@@ -322,12 +328,12 @@ def _split(search: "_Search", plan: Plan) -> Plan:
         apart = {name, *(each for each in made if each in stage.nodes)}
         left = [each for each in stage.nodes if each not in apart]
         new = [search.stage(each) for each in (apart, left) if each]
-        whole = [each for each in new if each is not None]
-        if len(new) < 2 or len(whole) < len(new):
+        fitting = [each for each in new if each is not None]
+        if len(new) < 2 or len(fitting) < len(new):
             continue
         before = search.state()
         search.remove(search.stage_of[name])
-        for each in whole:
+        for each in fitting:
             search.put(each)
         # Two stages may need each other: what an update reads may be made for others as well.
         changed = search.plan() if len(search.in_order()) == len(search.stages) else None
@@ -372,10 +378,10 @@ def _keep(search: _Search, stages: Sequence[Stage], may_stay: Collection[str]) -
             )
             for number in span
         ]
-        whole = [stage for stage in new if stage is not None]
-        if len(whole) < len(new) or search.saved(chosen[one.first : one.last + 1], whole) <= 0:
+        fitting = [stage for stage in new if stage is not None]
+        if len(fitting) < len(new) or search.saved(chosen[one.first : one.last + 1], fitting) <= 0:
             continue
-        for number, stage in zip(span, whole, strict=True):
+        for number, stage in zip(span, fitting, strict=True):
             search.tiles += search.budget.on_chip(stage) - search.budget.on_chip(chosen[number])
             search.moved += search.budget.dram(stage) - search.budget.dram(chosen[number])
             chosen[number] = stage

@@ -13,7 +13,7 @@ __all__ = ["Cycles", "GraphWriter", "Value"]
 Cycles = Callable[[Geometry, Operation, str], tuple[int, int]]
 """Cycles of the chip's tiles for an operation, without DRAM: as a whole, and if it is cut into parts, or 0 if that
 makes no difference. The last argument is the kind of its layer: "convolution", "linear", or a contraction's name."""
-LEAST_ROWS = 64
+MIN_ROWS = 64
 """Rows of a linear layer that a part has at least: fewer would leave tiles without work."""
 
 
@@ -316,7 +316,7 @@ class GraphWriter:
         cycles, apart = self.cycles(geometry, operation, kind)
         most = 0
         if isinstance(geometry, MatrixProduct) and geometry.batch == 1:
-            most = max(1, geometry.samples // LEAST_ROWS)
+            most = max(1, geometry.samples // MIN_ROWS)
         return Node(
             name=f"{name}.{operation}",
             kind="product",

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import ceil, inf
 
-from .beside import Beside
 from .budget import Budget
+from .overlap import Overlap
 from .stages import Stage
 
 __all__ = ["alone", "overlapped"]
 
-LEAST_SLICES = 8
+MIN_SLICES = 8
 """Into which a stage is cut, or into more, none of which moves more than half of what may be ahead or behind: work
 on a slice begins when its loads are there, its stores begin when it is done."""
 
@@ -30,7 +30,7 @@ def alone(stages: Sequence[Stage], budget: Budget) -> int:
     return sum(max(budget.on_chip(stage), budget.dram(stage)) for stage in stages)
 
 
-def overlapped(stages: Sequence[Stage], budget: Budget, beside: Sequence[Beside] = ()) -> int:
+def overlapped(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overlap] = ()) -> int:
     """Cycles if a stage's loads come while the ones before still work, and its stores leave while the next ones do.
 
     What is loaded and not in use yet lies where the stage that is working leaves room, and so do the stages in
@@ -42,15 +42,15 @@ def overlapped(stages: Sequence[Stage], budget: Budget, beside: Sequence[Beside]
     ----------
     stages, budget
         As in `alone`.
-    beside : sequence of Beside
-        Stages that run beside others.
+    overlaps : sequence of Overlap
+        Stages that run at the same time as others.
 
     Returns
     -------
     int
         At least what tiles and element-wise units need, and at least what DRAM needs.
     """
-    slots = _slots(stages, budget, beside)
+    slots = _slots(stages, budget, overlaps)
     work = sum(slot.work for slot in slots)
     moved = sum(slot.loads + slot.stores for slot in slots) / budget.dram_bytes_per_cycle
     return round(max(_Timeline([*slots, *slots], budget).run(), work, moved))
@@ -66,13 +66,13 @@ class _Slot:
     space: float
 
 
-def _slots(stages: Sequence[Stage], budget: Budget, beside: Sequence[Beside]) -> list[_Slot]:
+def _slots(stages: Sequence[Stage], budget: Budget, overlaps: Sequence[Overlap]) -> list[_Slot]:
     def slot(stage: Stage) -> _Slot:
         work = budget.on_chip(stage)
         return _Slot(work, sum(stage.loads.values()), sum(stage.stores.values()), stage.space)
 
     slots = [slot(stage) for stage in stages]
-    for one in beside:
+    for one in overlaps:
         whole = slot(stages[one.stage])
         for place, share in (*one.shares, (one.stage, one.left - 1)):
             at = slots[place % len(slots)]
@@ -99,7 +99,7 @@ class _Timeline:
         loads: list[float] = []
         stores: list[float] = []
         for slot in slots:
-            slices = max(LEAST_SLICES, ceil(2 * max(slot.loads, slot.stores) / self.room))
+            slices = max(MIN_SLICES, ceil(2 * max(slot.loads, slot.stores) / self.room))
             self.starts.append(len(self.work))
             self.stage += [len(self.starts) - 1] * slices
             self.work += [slot.work / slices] * slices

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import tensordash
-from tensordash.storage.files import write_whole
+from tensordash.storage.files import atomic_write
 
 from ..evaluate.figure import Figure, Point
 from .schedules import ScheduleRun
@@ -98,7 +98,7 @@ def write_report(
         library=Markup(_plotly()) if charted else None,
         scripts=[Markup(_asset(name)) for name in SCRIPTS],
     )
-    write_whole(path, html)
+    atomic_write(path, html)
 
 
 @cache

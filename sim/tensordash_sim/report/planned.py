@@ -12,7 +12,8 @@ from ..trace import Step
 
 __all__ = ["planned"]
 
-NONE, ORDER = "no plan", "order"
+NONE = "no plan"
+ORDER = "order"
 
 
 def planned(

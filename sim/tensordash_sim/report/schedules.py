@@ -14,7 +14,7 @@ from ..cycles import count_words, pack
 from ..golden import Counters, Producer, Tile, TileSchedule, levels, to_float
 from ..quantization import non_zeros
 from ..trace import Record
-from ..verify.layer import layer_passes, operand_scales, told_values
+from ..verify.layer import describe_values, layer_passes, operand_scales
 
 __all__ = ["ScheduleRun", "layer_runs", "record_run"]
 
@@ -171,7 +171,7 @@ def layer_runs(records: Sequence[Record], config: TileConfig, *, passes: int, se
             for pair in zip(found.a, found.b, strict=True)
         ]
         other = next(name for name in record.operands if name != record.sparser)
-        values = told_values(record, config, operand_scales(record, config))
+        values = describe_values(record, config, operand_scales(record, config))
         about = (
             f"{len(streams)} pass{'es' * (len(streams) != 1)} drawn with seed {seed}; "
             f"{record.sparser} on the row side, {other} on the column side; {values}."

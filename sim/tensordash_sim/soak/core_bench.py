@@ -10,32 +10,42 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode
 
-from ..core.choice import best_blocking, is_long
 from ..core.core_library import core_states
-from ..core.described import written_groups, written_memory
+from ..core.corruptor import with_fields
+from ..core.effects import written_groups, written_memory
+from ..core.expected_outcome import (
+    BUFFER_IMAGE,
+    dump_program,
+    empty_buffer,
+    expected_outcome,
+    fill_program,
+    undefined_regions,
+)
 from ..core.golden import GoldenCore, Memory, Outcome
 from ..core.illegal_programs import IllegalProgram
 from ..core.images import TensorImage
-from ..core.judgement import BUFFER_IMAGE, dumping, empty_buffer, filling, golden_after, left_open
 from ..core.legal import Sequencer
 from ..core.order import linked, races
 from ..core.program import ProgramError
 from ..core.random_layers import LayerWork, random_work
 from ..core.random_programs import PROGRAM, random_program
-from ..core.spoiler import with_fields
+from ..core.tiling_search import best_blocking, is_long
 from ..core.verilated import VerilatedCore
 from ..emulator import contract
 from .core_coverage import ANSWERS, CoreCoverage
 from .core_draw import SIZE
 
-__all__ = ["LAYERS", "LONGEST", "MOST", "Bench", "twice", "with_tokens"]
+__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench", "repeat_program", "with_tokens"]
 
-LONGEST = 400_000
+MAX_PROGRAM_CYCLES = 400_000
 """Cycles after which a program hangs."""
-LAYERS, MOST = 1 << 22, 1 << 12
-"""Bytes of memory of programs that are layers, and the most descriptors, which lie behind it."""
-SMALL, LARGE = (1_000, 200_000), (500_000, 6_000_000)
-"""Multiplications of layers."""
+LAYER_BYTES = 1 << 22
+"""Bytes of memory for the tensors of layers; their descriptors follow."""
+MAX_DESCRIPTORS = 1 << 12
+"""Descriptors of a layer's program."""
+SMALL_LAYER_MACS = (1_000, 200_000)
+LARGE_LAYER_MACS = (500_000, 6_000_000)
+"""Least and most multiply-accumulates of a layer."""
 
 Open = tuple[list[tuple[int, int]], set[int]]
 """Memory (address, bytes) and groups of the buffer that may be anything."""
@@ -91,8 +101,10 @@ class Bench:
         """Put something into all memories."""
         device, data = self.device, self.random.randbytes(self.buffer.nbytes)
         device.memory[BUFFER_IMAGE:][: len(data)] = np.frombuffer(data, np.uint8)
-        outcome = device.run(filling(self.config, device.base), device.base + PROGRAM, most=LONGEST).outcome
-        assert not outcome.error, f"filling ends with {outcome.error}"
+        outcome = device.run(
+            fill_program(self.config, device.base), device.base + PROGRAM, most=MAX_PROGRAM_CYCLES
+        ).outcome
+        assert not outcome.error, f"the fill program ends with {outcome.error}"
         self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
 
     # Programs
@@ -103,7 +115,7 @@ class Bench:
         made = random_program(self.random, self.config, SIZE, edges=edges, at=at)
         descriptors = made.program.descriptors
         if self.random.random() < 0.15:
-            descriptors = twice(self.config, descriptors)
+            descriptors = repeat_program(self.config, descriptors)
         descriptors = with_tokens(self.random, self.config, descriptors)
         for address, count in self._described(descriptors)[0]:  # so that what is written shows
             made.memory.write(address, self.random.randbytes(count))
@@ -116,8 +128,10 @@ class Bench:
     def golden(
         self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
     ) -> tuple[GoldenCore, Outcome]:
-        """Golden after a program, or a part of it."""
-        return golden_after(self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds)
+        """Run a program, or a part of it, on golden."""
+        return expected_outcome(
+            self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds
+        )
 
     # A run
 
@@ -153,7 +167,7 @@ class Bench:
         device.fail(faults)
         # An error may come behind an end.
         device.begin(made.base, len(made.descriptors), causes=2 if wanted.error else 3)
-        assert device.wait(LONGEST), f"no interrupt in {LONGEST} cycles, golden: {wanted}"
+        assert device.wait(MAX_PROGRAM_CYCLES), f"no interrupt in {MAX_PROGRAM_CYCLES} cycles, golden: {wanted}"
         got, self.moved = device.outcome(), device.moved
         assert (got.done, got.error, got.index) == (wanted.done, wanted.error, wanted.index), f"{got}, golden: {wanted}"
         self.coverage.add("error", wanted.error or "none")
@@ -161,7 +175,7 @@ class Bench:
             self.stopped(made, made.descriptors, defined - 1, legal=False)
             return wanted
         self.settle(
-            made, model, left_open(self.config, made.descriptors, wanted, made.bounds), probe=bool(wanted.error)
+            made, model, undefined_regions(self.config, made.descriptors, wanted, made.bounds), probe=bool(wanted.error)
         )
         self.executed(made.descriptors[: wanted.done])
         return wanted
@@ -217,7 +231,7 @@ class Bench:
     def _works_again(self) -> None:
         device, probe = self.device, self._probe
         device.memory[:] = np.frombuffer(probe.memory.bytes, np.uint8)
-        outcome = device.run(probe.descriptors, probe.base, most=LONGEST).outcome
+        outcome = device.run(probe.descriptors, probe.base, most=MAX_PROGRAM_CYCLES).outcome
         assert outcome.done == len(probe.descriptors), f"a legal program afterwards: {outcome}"
         try:
             self._same_memory(self._probed.memory, [])
@@ -246,7 +260,7 @@ class Bench:
 
     def _same_buffer(self, expected: np.ndarray, besides: set[int]) -> None:
         device = self.device
-        device.run(dumping(self.config, device.base), device.base + PROGRAM, most=LONGEST)
+        device.run(dump_program(self.config, device.base), device.base + PROGRAM, most=MAX_PROGRAM_CYCLES)
         image = device.memory[BUFFER_IMAGE:][: self.buffer.nbytes].tobytes()
         self.buffer[:] = np.frombuffer(image, self.buffer.dtype).reshape(self.buffer.shape)
         differs = np.flatnonzero((self.buffer != expected).reshape(self.config.groups, -1).any(axis=1))
@@ -293,24 +307,24 @@ class Bench:
         and all else in memory stays.
         """
         large = self.random.random() < 0.6
-        work = random_work(self.random, self.config, LARGE if large else SMALL)
+        work = random_work(self.random, self.config, LARGE_LAYER_MACS if large else SMALL_LAYER_MACS)
         try:
-            image = work.image(self.config, Memory(LAYERS))
+            image = work.image(self.config, Memory(LAYER_BYTES))
             contraction = work.contraction(self.config, image)
             blocking = best_blocking(contraction)
-            if is_long(contraction, blocking, MOST // 4):  # tokens take long to be found
+            if is_long(contraction, blocking, MAX_DESCRIPTORS // 4):  # tokens take long to be found
                 return ""
             program = contraction.program(blocking).descriptors
         except (ProgramError, ValueError):  # no room in the core, or in memory
             return ""
-        if len(program) > MOST:
+        if len(program) > MAX_DESCRIPTORS:
             return ""
-        device.memory[:LAYERS] = np.frombuffer(image.memory.bytes, np.uint8)
-        got = device.run(program, LAYERS).outcome
+        device.memory[:LAYER_BYTES] = np.frombuffer(image.memory.bytes, np.uint8)
+        got = device.run(program, LAYER_BYTES).outcome
         said = f"{work.operation} of {work.layer}"
         wanted = Outcome(done=len(program), ends=1) if large else GoldenCore(self.config, image.memory).run(program)
         assert got == wanted, f"{said}: {got}, golden: {wanted}"
-        left = device.memory[:LAYERS]
+        left = device.memory[:LAYER_BYTES]
         if large:
             self._same_result(work, image, left, said)
         assert left.tobytes() == bytes(image.memory.bytes), f"{said}: memory differs"
@@ -340,10 +354,10 @@ class Bench:
         )
 
 
-def twice(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
-    """A program that is executed twice, its second loads as soon as what they write over was read.
+def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
+    """Make a program that runs twice; its second loads begin as soon as the buffer that they overwrite is read.
 
-    The counts are recorded once, in the end: no token says which of both would have some of them.
+    Only the second run records the counts: no token orders the counts of the two runs.
     """
     first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
     return linked(config, [*first, *descriptors])
@@ -356,18 +370,18 @@ def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) 
     """
     made = list(descriptors)
     for _ in range(random.randint(0, 4)):
-        giver, taker = random.sample(range(len(made)), 2)
-        giver, taker = min(giver, taker), max(giver, taker)
-        ends = [_ends(made[k]) for k in (giver, taker)]
+        producer, consumer = random.sample(range(len(made)), 2)
+        producer, consumer = min(producer, consumer), max(producer, consumer)
+        ends = [_ends(made[k]) for k in (producer, consumer)]
         if not all(ends):
             continue
         (gives, (_, signal)), (takes, (wait, _)) = (random.choice(sorted(each.items())) for each in ends)
         changed = list(made)
-        changed[giver] = _with_bit(made[giver], signal, takes)
-        changed[taker] = _with_bit(made[taker], wait, gives)
+        changed[producer] = _with_bit(made[producer], signal, takes)
+        changed[consumer] = _with_bit(made[consumer], wait, gives)
         # One that comes earlier than another may be taken for that.
         sequencer = Sequencer(config)
-        if changed[giver] == made[giver] or changed[taker] == made[taker]:
+        if changed[producer] == made[producer] or changed[consumer] == made[consumer]:
             continue
         if not any(map(sequencer.refusal, changed)) and not races(config, changed):
             made = changed

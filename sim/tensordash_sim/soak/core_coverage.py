@@ -139,10 +139,10 @@ def _points(config: CoreConfig, bits: int) -> Iterator[tuple[str, str]]:
     name = operation.name
     yield "operation", f"{name} compressed" if values.get("compressed") else name
     waits = {operation.unit: values["wait"]} | ({"output": values["output_wait"]} if name == "multiply" else {})
-    for taker, wait in waits.items():
-        for k, giver in enumerate(UNITS):
+    for consumer, wait in waits.items():
+        for k, producer in enumerate(UNITS):
             if wait >> k & 1:
-                yield "token", f"{giver} to {taker}"
+                yield "token", f"{producer} to {consumer}"
     if name == "multiply":
         for flag in MULTIPLY:
             if values[flag]:
@@ -205,7 +205,7 @@ def universe() -> dict[str, list[str]]:
         ],
         "layout": [f"layout_{side} {flag}" for side in "ab" for flag in ("transposed", "checked")],
         "walk": walks,
-        "token": [f"{giver} to {taker}" for giver in UNITS for taker in UNITS],
+        "token": [f"{producer} to {consumer}" for producer in UNITS for consumer in UNITS],
         "error": [*ERRORS, "none"],
         "illegal program": list(CLAUSES),
         "field fuzzed": fuzzed,

@@ -8,7 +8,7 @@ from typing import Any
 from tensordash import ConfigError
 from tensordash.configuration.core_config import CoreConfig
 
-from ..core.judgement import BUFFER_IMAGE
+from ..core.expected_outcome import BUFFER_IMAGE
 
 __all__ = ["SIZE", "CoreGoals", "CoreJob", "draw_core_job", "key_points"]
 

@@ -8,14 +8,14 @@ from types import MappingProxyType
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, BYTES, HEADER, OPERATIONS, decode
 
-from ..core.described import read_memory, written_memory
+from ..core.corruptor import with_fields
+from ..core.effects import read_memory, written_memory
 from ..core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
 from ..core.legal import Sequencer
 from ..core.order import races
-from ..core.spoiler import with_fields
 from ..core.unit_cycles import block_cycles_of
 from ..core.verilated import CHANNELS, SilentMemoryError
-from .core_bench import LONGEST, Bench
+from .core_bench import MAX_PROGRAM_CYCLES, Bench
 from .core_coverage import QUEUES, SILENCES, state_points
 from .core_draw import CoreJob
 
@@ -24,10 +24,12 @@ __all__ = ["FAULTS", "PATIENCE", "bits_in_turn", "is_defined"]
 PATIENCE = 3000
 """Cycles after which a memory is silent; in a campaign none is slower."""
 TRIES = 20
-MOST_STEPS, MOST_POSITIONS = 150_000, 200_000
-"""Of a fuzzed layout or multiply: what is more takes too long."""
-MOST_CYCLES = 200_000
-"""Of the output unit, for a fuzzed multiply."""
+MAX_STEPS = 150_000
+"""Steps of a fuzzed layout or multiply; more take too long."""
+MAX_POSITIONS = 200_000
+"""Multiply positions of a fuzzed multiply; more take too long."""
+MAX_OUTPUT_CYCLES = 200_000
+"""Cycles of the output unit for a fuzzed multiply."""
 SOME = 2_000
 """Cycles in which a core that is about to do something wrong does it."""
 LEAD = 6
@@ -98,20 +100,20 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
         return False  # no interrupt comes
     if operation.name in ("load", "store"):
         groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
-        if groups > config.groups:  # so many are moved
-            there = max(1, min(groups, config.groups - values["address"]))
-            seen[place] = with_fields(descriptors[place], count_0=there, count_1=1, count_2=1, count_3=1)
+        if groups > config.groups:  # The core moves no more than these.
+            inside = max(1, min(groups, config.groups - values["address"]))
+            seen[place] = with_fields(descriptors[place], count_0=inside, count_1=1, count_2=1, count_3=1)
     elif operation.name.startswith("layout"):
-        if values["streams"] * config.parts(operation.name[-1]) * values["steps"] > MOST_STEPS:
+        if values["streams"] * config.parts(operation.name[-1]) * values["steps"] > MAX_STEPS:
             return False
     elif operation.name == "multiply":
         tile, steps = config.tile, values["a_streams"] * values["b_streams"] * values["steps"]
         words = -(-values["steps"] // tile.window_depth)
-        there = all(values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab")
+        fits = all(values[f"{side}_streams"] * words <= config.stream_words(side) for side in "ab")
         blocks = values["a_streams"] * values["b_streams"]
-        if blocks * block_cycles_of(config, values) > MOST_CYCLES:
+        if blocks * block_cycles_of(config, values) > MAX_OUTPUT_CYCLES:
             return False
-        if steps > MOST_STEPS or (there and steps * tile.rows * tile.columns * tile.lanes > MOST_POSITIONS):
+        if steps > MAX_STEPS or (fits and steps * tile.rows * tile.columns * tile.lanes > MAX_POSITIONS):
             return False
     written = written_memory(descriptors[place], config)
     read = [run for bits in seen for run in read_memory(bits, config)]
@@ -180,7 +182,7 @@ def silent(bench: Bench) -> bool:
     device.silence(channel, after)
     device.begin(made.base, len(made.descriptors))
     try:
-        device.wait(LONGEST)
+        device.wait(MAX_PROGRAM_CYCLES)
     except SilentMemoryError as error:
         said = str(error)
     else:
@@ -218,7 +220,7 @@ def reset(bench: Bench) -> bool:
         state = next(each for each in states if point in state_points([each]))
         value = range(1 if state.width == 1 else 0, state.values)[state_points([state]).index(point)]
         skipped = random.choice((0, 0, random.randrange(600)))
-        if (not skipped or not device.wait(skipped)) and device.until(state, value, LONGEST):
+        if (not skipped or not device.wait(skipped)) and device.until(state, value, MAX_PROGRAM_CYCLES):
             # Once more, up to the same cycle.
             lead = device.cycle - began - LEAD + random.choice((0, 0, 0, -1, 1))
             bench.prepare(made)
@@ -264,7 +266,9 @@ def _all_done(bench: Bench, count: int) -> None:
     device, began = bench.device, bench.device.cycle
     while (done := device.read("done")) < count:
         assert not device.wait(50), f"{device.outcome()}, and it should be none"
-        assert device.cycle - began < LONGEST, f"{done} of {count} descriptors are done after {LONGEST} cycles"
+        assert device.cycle - began < MAX_PROGRAM_CYCLES, (
+            f"{done} of {count} descriptors are done after {MAX_PROGRAM_CYCLES} cycles"
+        )
 
 
 def _beyond(bench: Bench, made: IllegalProgram) -> None:
@@ -292,7 +296,9 @@ def _in_steps(bench: Bench, made: IllegalProgram) -> None:
             put += 1
         device.write("tail", put)
         assert not device.wait(random.choice((1, 20, 200))), f"{device.outcome()}, and it should be none"
-        assert device.cycle - began < LONGEST, f"{put} of {total} descriptors are put after {LONGEST} cycles"
+        assert device.cycle - began < MAX_PROGRAM_CYCLES, (
+            f"{put} of {total} descriptors are put after {MAX_PROGRAM_CYCLES} cycles"
+        )
     _all_done(bench, total)
     bench.stopped(made, made.descriptors, total)
 
@@ -327,7 +333,7 @@ def _back(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _moved(bench: Bench, made: IllegalProgram) -> None:
-    """It finds what is none of the program: nothing, or ends."""
+    """Fetches memory outside the program: zeros or `end` descriptors."""
     device, random = bench.device, bench.random
     other = made.base + 4 * BYTES * (1 << (len(made.descriptors) - 1).bit_length())
     bench.prepare(made)
@@ -343,7 +349,7 @@ def _moved(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _resized(bench: Bench, made: IllegalProgram) -> None:
-    """It finds descriptors once more, or nothing."""
+    """Fetches descriptors a second time, or zeros."""
     device, random = bench.device, bench.random
     bench.prepare(made)
     device.begin(made.base, len(made.descriptors), causes=2)

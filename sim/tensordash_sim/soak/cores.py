@@ -24,7 +24,7 @@ from tensordash.storage.files import code_digest
 from .. import core, golden
 from ..core.core_library import core_states, verilog_of
 from ..core.verilated import VerilatedCore, VerilatedError
-from .core_bench import LAYERS, MOST, Bench
+from .core_bench import LAYER_BYTES, MAX_DESCRIPTORS, Bench
 from .core_coverage import BITS_IN_ALL, CoreCoverage, state_points, universe
 from .core_draw import SIZE, CoreGoals, CoreJob, draw_core_job
 from .core_faults import FAULTS, PATIENCE, bits_in_turn
@@ -144,7 +144,7 @@ def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
     with (
         VerilatedCore(config, SIZE, base=places[0], seed=seeds[0], **how) as low,
         VerilatedCore(config, SIZE, base=places[1], seed=seeds[1], **how) as high,
-        VerilatedCore(config, LAYERS + MOST * BYTES, seed=seeds[2], **how) as roomy,
+        VerilatedCore(config, LAYER_BYTES + MAX_DESCRIPTORS * BYTES, seed=seeds[2], **how) as roomy,
     ):
         built = time.monotonic()
         benches: list[Bench] = []

@@ -15,15 +15,21 @@ __all__ = ["AGAIN", "SoakJob", "draw_job", "jobs_for"]
 
 SIDES = (1, 1, 2, 2, 3, 4, 4, 5, 6, 8, 8, 12, 16)
 LANES = (2, 3, 4, 4, 5, 6, 8, 8, 12, 16, 16, 32)
-MOST_PES, MOST_MULTIPLIERS = 64, 1024  # larger tiles take long to build
-# One job in so many draws a large tile all the same, up to what a configuration can have, and feeds it few steps.
-LARGE_EVERY, LARGE_SIDES, LARGE_LANES = 64, (8, 12, 15, 16, 16), (2, 4, 8, 16, 31, 32)
-MOST_LARGE_POSITIONS = 400_000
+MAX_PES = 64  # Larger tiles take long to build.
+MAX_MULTIPLIERS = 1024
+LARGE_EVERY = 64
+"""One job in this many draws a large tile, up to the limits of a configuration, and feeds it few steps."""
+LARGE_SIDES = (8, 12, 15, 16, 16)
+LARGE_LANES = (2, 4, 8, 16, 31, 32)
+MAX_LARGE_POSITIONS = 400_000
 FLOATS = ("fp16", "bf16", "tf32", "fp8_e4m3", "fp8_e5m2", "fp6_e2m3", "fp6_e3m2", "fp4_e2m1")
 NARROW = tuple(name for name in FLOATS if FORMATS[name].width <= 8)  # MX's elements
 OTHERS = ("int8", "sides", *SCALES)
-# Steps fed, by size of the tile: golden's time goes with positions, the simulator's with cycles.
-LEAST_STEPS, MOST_STEPS, MOST_POSITIONS = 400, 12_000, 4_000_000
+MIN_STEPS = 400
+MAX_STEPS = 12_000
+"""Steps of a job: the simulator's time grows with them."""
+MAX_POSITIONS = 4_000_000
+"""Multiply positions of a job: golden's time grows with them."""
 AGAIN = 1_000_000
 """Job 1,000,007 of a seed is the tile of job 7 again, with other streams and as many steps as a tile gets."""
 
@@ -79,8 +85,8 @@ def draw_job(seed: int, index: int) -> SoakJob:
     random = Random(f"soak {seed} {first}")
     large = Random(f"soak large {seed} {first}").randrange(LARGE_EVERY) == 0
     config = _draw_large(random) if large else _draw_config(random)
-    most = min(MOST_STEPS, (MOST_LARGE_POSITIONS if large else MOST_POSITIONS) // positions_per_step(config))
-    steps = most if again else random.randint(min(LEAST_STEPS, most), most)
+    most = min(MAX_STEPS, (MAX_LARGE_POSITIONS if large else MAX_POSITIONS) // positions_per_step(config))
+    steps = most if again else random.randint(min(MIN_STEPS, most), most)
     return SoakJob(seed=seed, index=index, config=config, steps=steps)
 
 
@@ -98,7 +104,7 @@ def _draw_large(random: Random) -> TileConfig:
     """A tile of more PEs or multipliers than others have."""
     while True:
         rows, columns, lanes = random.choice(LARGE_SIDES), random.choice(LARGE_SIDES), random.choice(LARGE_LANES)
-        if rows * columns > MOST_PES or rows * columns * lanes > MOST_MULTIPLIERS:
+        if rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
             with suppress(ValueError):  # its ports have more bits than a module can
                 return _draw_rest(random, rows, columns, lanes)
 
@@ -106,7 +112,7 @@ def _draw_large(random: Random) -> TileConfig:
 def _draw_config(random: Random) -> TileConfig:
     """A valid tile: every parameter at random, large ones less often."""
     rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
-    while rows * columns > MOST_PES or rows * columns * lanes > MOST_MULTIPLIERS:
+    while rows * columns > MAX_PES or rows * columns * lanes > MAX_MULTIPLIERS:
         rows, columns, lanes = random.choice(SIDES), random.choice(SIDES), random.choice(LANES)
     return _draw_rest(random, rows, columns, lanes)
 

@@ -9,7 +9,7 @@ import zarr
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from tensordash.storage.files import naming
+from tensordash.storage.files import annotate_oserror
 
 from .format import DTYPES, Operand, TraceError
 
@@ -137,7 +137,7 @@ def store(path: Path, array: NDArray) -> None:
         The array.
     """
     flat = array.reshape(-1)
-    with naming(path):
+    with annotate_oserror(path):
         target = zarr.create_array(
             path,
             shape=flat.shape,

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import tensordash
 from tensordash.configuration.parameters import require_int
-from tensordash.storage.files import naming
+from tensordash.storage.files import annotate_oserror
 
 from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, canonical
 from .step_writer import StepWriter
@@ -183,7 +183,7 @@ class TraceWriter:
             "digest": whole.hexdigest(),
         }
         temporary = self.arrays / INDEX
-        with naming(self.path / INDEX), temporary.open("wb") as file:
+        with annotate_oserror(self.path / INDEX), temporary.open("wb") as file:
             file.write(canonical(index).removesuffix(b"}") + b',"steps":[' + b",".join(self._steps) + b"]}\n")
             file.flush()
             os.fsync(file.fileno())

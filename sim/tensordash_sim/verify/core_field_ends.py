@@ -6,7 +6,7 @@ import numpy as np
 
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
-from ..core.described import read_memory, written_groups, written_memory
+from ..core.effects import read_memory, written_groups, written_memory
 from ..core.field_cases import FieldCase, field_cases
 from ..core.legal import Sequencer
 from ..core.tensors import deflate

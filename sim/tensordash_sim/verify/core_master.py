@@ -12,8 +12,8 @@ __all__ = ["CoreMaster"]
 
 INPUTS = ("awaddr", "awprot", "awvalid", "wdata", "wstrb", "wvalid", "bready", "araddr", "arprot", "arvalid", "rready")
 """Of the registers' port."""
-MOST = 200
-"""Cycles in which a register answers."""
+MAX_RESPONSE_CYCLES = 200
+"""Cycles after which a register's port hangs."""
 STILL = 10_000
 """Cycles without a beat in which a program of the benches ends, if it ever does, on any core."""
 
@@ -74,7 +74,7 @@ class CoreMaster:
     async def write(self, name: str, value: int) -> None:
         """Write a register."""
         waiting = {"awvalid": 1, "wvalid": 1}
-        for _ in range(MOST):
+        for _ in range(MAX_RESPONSE_CYCLES):
             await self.cycle(awaddr=named(name).offset, wdata=value, wstrb=15, bready=self.ready(), **waiting)
             ended = self.pins.read("s_axi_bvalid") and self.pins.read("s_axi_bready")
             for channel in ("aw", "w"):
@@ -88,7 +88,7 @@ class CoreMaster:
     async def read(self, name: str) -> int:
         """Read a register."""
         waiting = 1
-        for _ in range(MOST):
+        for _ in range(MAX_RESPONSE_CYCLES):
             await self.cycle(araddr=named(name).offset, arvalid=waiting, rready=self.ready())
             if self.pins.read("s_axi_rvalid") and self.pins.read("s_axi_rready"):
                 value = self.pins.read("s_axi_rdata")

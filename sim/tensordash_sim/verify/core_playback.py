@@ -15,7 +15,7 @@ from ..core.example import example_program
 
 __all__ = ["play_example"]
 
-MOST_CYCLES = 5000
+MAX_CYCLES = 5000
 
 
 class _Memory:
@@ -137,8 +137,8 @@ def play_example(config: CoreConfig, *, seed: int = 0, latency: int = 4) -> list
         await write("tail", count)
         while not ctx.get(dut.irq):
             await step()
-            if cycle > MOST_CYCLES:
-                raise RuntimeError(f"no interrupt in {MOST_CYCLES} cycles")
+            if cycle > MAX_CYCLES:
+                raise RuntimeError(f"no interrupt in {MAX_CYCLES} cycles")
         await step()
         await write("cause", 1)
         await step()

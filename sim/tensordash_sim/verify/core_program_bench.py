@@ -9,8 +9,8 @@ import numpy as np
 from tensordash.configuration.descriptors import BITS, BYTES, decode
 from tensordash.configuration.registers import COUNTERS
 
+from ..core.expected_outcome import fill_program
 from ..core.golden import GoldenCore, Memory, Outcome
-from ..core.judgement import filling
 from ..core.program import dense_steps
 from ..core.verilated import VerilatedCore
 
@@ -19,7 +19,8 @@ __all__ = ["FILLED", "MAX_CYCLES", "MIDDLE", "SIZE", "ProgramBench"]
 SIZE = 1 << 22
 """Bytes of memory. The address in its middle is a multiple of a power of two, which carries cross."""
 MIDDLE = SIZE // 2
-RING, LOG2_PLACES = 0x1000, 11
+RING = 0x1000
+LOG2_PLACES = 11
 FILLED = 0x30000
 """Where the image of the buffer is that all memories are filled from, less `BUFFER_IMAGE`."""
 MAX_CYCLES = 2_000_000
@@ -62,7 +63,7 @@ class ProgramBench:
     def fill(self) -> None:
         """Put something into all memories."""
         self.restart()
-        self.run(filling(self.config, self.base + FILLED), "filling")
+        self.run(fill_program(self.config, self.base + FILLED), "fill")
 
     def start(self, descriptors: Sequence[int]) -> None:
         """Put descriptors into the ring after those before, and let them run."""

@@ -17,7 +17,7 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS
 
-from ..core.legal import MOST_TOKENS
+from ..core.legal import MAX_TOKENS
 from ..core.program import Loop, Program
 from ..core.random_programs import DATA, random_program
 from ..core.tensors import deflate
@@ -32,8 +32,12 @@ LARGE_LOG2_PLACES = 15
 LONG = 70_000
 """Descriptors of the long program: more than 2^16."""
 RANDOM_SIZE = 1 << 17
-TOKEN_PROGRAMS, RANDOM_PROGRAMS, ERROR_CASES = 3, 24, 300
-"""How many run with an effort of 1. Each descriptor with an error needs a soft reset."""
+TOKEN_PROGRAMS = 3
+"""Programs with random tokens at an effort of 1."""
+RANDOM_PROGRAMS = 24
+"""Random programs at an effort of 1."""
+ERROR_CASES = 300
+"""Descriptors with an error at an effort of 1; each needs a soft reset."""
 
 
 def _add(program: Program, operation: str, **fields: Any) -> None:
@@ -226,29 +230,29 @@ def _tokens(bench: ProgramBench) -> None:
     }
     # A store must not read what a load is writing.
     orders = [order for order in permutations(names, 3) if not (order[2] == "load" and "store" in order)]
-    giver, taker, third = bench.random.choice(orders)
+    producer, consumer, third = bench.random.choice(orders)
     long = {"count_0": config.groups} if third in ("load", "store") else {"streams": config.stream_words(third[-1])}
 
     def add(program: Program, unit: str, **more) -> None:
         _add(program, unit, **{**usual[unit], "address": names.index(unit), **more})
 
     program = Program()
-    add(program, third, **{**long, "address": 0}, signal=[taker])
-    for _ in range(MOST_TOKENS):
-        add(program, giver, signal=[taker])
-    add(program, taker, wait=[giver, third])
-    for _ in range(MOST_TOKENS):
-        add(program, giver, signal=[taker])
-        add(program, taker, wait=[giver])
-    for _ in range(MOST_TOKENS - 1):
-        add(program, taker, wait=[giver])
+    add(program, third, **{**long, "address": 0}, signal=[consumer])
+    for _ in range(MAX_TOKENS):
+        add(program, producer, signal=[consumer])
+    add(program, consumer, wait=[producer, third])
+    for _ in range(MAX_TOKENS):
+        add(program, producer, signal=[consumer])
+        add(program, consumer, wait=[producer])
+    for _ in range(MAX_TOKENS - 1):
+        add(program, consumer, wait=[producer])
     _add(program, "end")
-    bench.run(program.descriptors, f"{MOST_TOKENS} tokens from {giver} to {taker}")
+    bench.run(program.descriptors, f"{MAX_TOKENS} tokens from {producer} to {consumer}")
     program = Program()
-    for _ in range(MOST_TOKENS + 1):
-        add(program, giver, signal=[taker])
+    for _ in range(MAX_TOKENS + 1):
+        add(program, producer, signal=[consumer])
     _add(program, "end")
-    bench.run(program.descriptors, f"{MOST_TOKENS + 1} tokens from {giver} to {taker}")
+    bench.run(program.descriptors, f"{MAX_TOKENS + 1} tokens from {producer} to {consumer}")
     bench.fill()
 
 

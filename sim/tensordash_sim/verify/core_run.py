@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import core_verilog
-from tensordash.storage.files import naming
+from tensordash.storage.files import annotate_oserror
 
 from .core_programs import PROGRAMS, run_core_programs
 from .job import JOB_VARIABLE, Job
@@ -22,8 +22,8 @@ CORE_BENCHES = ("core", "core_queue", "core_errors")
 PROGRAMS_BENCH = "core_programs"
 """Bench of a core's Verilog as a library, for which Verilator is needed."""
 
-MOST_ON_ICARUS = 0.3
-"""The effort up to which Icarus is done before Verilator has built the core."""
+MAX_ICARUS_EFFORT = 0.3
+"""Effort up to which Icarus ends before Verilator has built the core."""
 
 
 def run_core_bench(
@@ -64,13 +64,13 @@ def run_core_bench(
     if bench not in CORE_BENCHES:
         raise VerificationError(f"bench must be one of {', '.join(CORE_BENCHES)} for a core, not {bench!r}")
     chosen = choose_simulator(simulator)
-    if simulator == "auto" and effort <= MOST_ON_ICARUS and "icarus" in simulator_names():
+    if simulator == "auto" and effort <= MAX_ICARUS_EFFORT and "icarus" in simulator_names():
         chosen = "icarus"
     began = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     emitted = [verilog / name for name in (f"{PREFIX}.vlt", f"{PREFIX}.v", f"{PREFIX}_memories.v")]
     job = folder / "job.json"
-    with naming(folder, if_nameless=True):
+    with annotate_oserror(folder, if_nameless=True):
         Job(config=config, seed=seed, effort=effort).write(job)
         simulation = Simulation(chosen, f"{PREFIX}_core", list(sources) or emitted, folder, waves=waves, roots=roots)
         results = simulation.run(f"{__package__}.units.{bench}", {JOB_VARIABLE: str(job.resolve())}, seed)

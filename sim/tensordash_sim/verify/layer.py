@@ -13,7 +13,7 @@ from ..lowering import Operation, Vectors, lower
 from ..quantization import PATTERNS, quantized, recorded_values, scale
 from ..trace import Record
 
-__all__ = ["LayerPasses", "layer_passes", "operand_scales", "told_values"]
+__all__ = ["LayerPasses", "describe_values", "layer_passes", "operand_scales"]
 
 EXACT = PATTERNS | {"float16": "fp16"}
 """Types of a trace that a format holds as they are."""
@@ -122,8 +122,8 @@ def operand_scales(record: Record, config: TileConfig) -> dict[str, int]:
     }
 
 
-def told_values(record: Record, config: TileConfig, scales: Mapping[str, int]) -> str:
-    """What became of an operation's values, in words.
+def describe_values(record: Record, config: TileConfig, scales: Mapping[str, int]) -> str:
+    """Describe how an operation's recorded values were scaled and rounded.
 
     Parameters
     ----------

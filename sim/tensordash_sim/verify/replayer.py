@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensordash import TileConfig
 from tensordash.emission.verilog import generate
-from tensordash.storage.files import copy_whole, naming, whole
+from tensordash.storage.files import annotate_oserror, atomic_copy, atomic_path
 
 from ..golden import checked_operands
 from .job import JOB_VARIABLE, Job
@@ -174,7 +174,7 @@ class Replayer:
             {name: str(self.folder / f"{name}-{i}.npz") for name in ("operands", "results")}
             for i in range(len(operands))
         ]
-        with naming(self.folder, if_nameless=True):
+        with annotate_oserror(self.folder, if_nameless=True):
             for place, bits in zip(places, checked, strict=True):
                 Path(place["results"]).unlink(missing_ok=True)
                 np.savez(place["operands"], **_batch(bits))  # type: ignore[arg-type]
@@ -251,7 +251,7 @@ def replay(
         replayer = Replayer(config, Path(scratch), simulator=simulator, waves=waves is not None, steps=steps)
         result = replayer.run(a, b, c)
         if waves is not None:
-            copy_whole(Path(scratch) / "run" / "dump.vcd", waves)
+            atomic_copy(Path(scratch) / "run" / "dump.vcd", waves)
         return result
 
 
@@ -259,5 +259,5 @@ def save_results(result: ReplayResult, path: Path) -> None:
     """Write `c`, `c_bits`, the counters and the flags to an .npz file; it is complete or not there."""
     arrays: dict[str, NDArray] = {"c": result.c, "c_bits": result.c_bits, "row_wait": result.row_wait}
     arrays |= {"non_finite": np.array(result.non_finite), "overflow": np.array(result.overflow)}
-    with whole(path) as place, place.open("wb") as file:  # by name, it would add .npz to another ending
+    with atomic_path(path) as place, place.open("wb") as file:  # by name, it would add .npz to another ending
         np.savez(file, **arrays, **result.counters)  # type: ignore[arg-type]

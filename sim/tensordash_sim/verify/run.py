@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from tensordash import TensorDashError, TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
-from tensordash.storage.files import copy_whole, naming
+from tensordash.storage.files import annotate_oserror, atomic_copy
 
 from .job import JOB_VARIABLE, Job
 from .simulators import Simulation, SimulatorError, choose_simulator, quicker_simulator
@@ -150,7 +150,7 @@ def run_bench(
     positions = config.lanes * (1 if bench == "pe" else config.rows * config.columns)
     cycles = CYCLES.get(bench, 0) * effort
     chosen = quicker_simulator(simulator, top, files, cycles=cycles, positions=positions, waves=waves)
-    with naming(folder, if_nameless=True):
+    with annotate_oserror(folder, if_nameless=True):
         Job(config=config, seed=seed, effort=effort, options={"gates": bool(sources)}).write(job)
         simulation = Simulation(chosen, top, files, folder, waves=waves, roots=roots, options=options)
         results = simulation.run(
@@ -257,5 +257,5 @@ def run_benches(
                 dump = folder / "dump.vcd"
                 if not dump.exists():
                     raise SimulatorError(f"bench {bench} left no waveforms")
-                copy_whole(dump, waves)
+                atomic_copy(dump, waves)
     return results

@@ -32,9 +32,11 @@ of libraries included, and would load every plugin of pytest's that is installed
 SIMULATORS = ("icarus", "verilator")
 
 ICARUS_SECONDS = 1e-4
-"""What Icarus takes longer than Verilator for a multiplication in a cycle, roughly ..."""
-BUILD_SECONDS, BUILD_SECONDS_EACH = 4.0, 0.06
-"""... and Verilator to build a top, and more for each of its multiplications."""
+"""Seconds that Icarus takes longer than Verilator for a multiplication in a cycle, roughly."""
+BUILD_SECONDS = 4.0
+"""Seconds for Verilator to build a top module."""
+BUILD_SECONDS_EACH = 0.06
+"""Seconds for Verilator to build each multiplication of the top module."""
 
 
 class SimulatorError(TensorDashError, RuntimeError):
@@ -93,7 +95,7 @@ def quicker_simulator(
     if name != "auto" or "icarus" not in simulator_names() or chosen == "icarus":
         return chosen
     icarus = cycles * positions * ICARUS_SECONDS
-    if icarus < BUILD_SECONDS + positions * BUILD_SECONDS_EACH and not _program(top, sources, waves=waves).is_kept:
+    if icarus < BUILD_SECONDS + positions * BUILD_SECONDS_EACH and not _program(top, sources, waves=waves).is_cached:
         return "icarus"
     return chosen
 

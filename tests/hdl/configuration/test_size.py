@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensordash import TileConfig
-from tensordash.configuration.config import MOST_INPUT_BITS
+from tensordash.configuration.config import MAX_INPUT_BITS
 from tensordash.emission.verilog import emit, members
 from tensordash.streams.axi_stream import AxiStreamTile
 
@@ -32,7 +32,7 @@ CORNERS = {
     for scheduling in SCHEDULING
     for numbers in FORMATS
 }
-AT_ONCE = {"1-1-2-2-none-fp16", "1-1-2-2-both-c-int8", "1-1-2-6-rows-ring-fp16-fp8", "1-1-2-2-rows-bf16-fused"}
+FAST_CORNERS = {"1-1-2-2-none-fp16", "1-1-2-2-both-c-int8", "1-1-2-6-rows-ring-fp16-fp8", "1-1-2-2-rows-bf16-fused"}
 """Corners that take about a second; the others wait for the night."""
 
 
@@ -40,7 +40,7 @@ def config_of(corner: str) -> TileConfig | None:
     """The corner's tile, if it is not refused."""
     with suppress(ValueError):
         return TileConfig(**CORNERS[corner])
-    with pytest.raises(ValueError, match=f"at most {MOST_INPUT_BITS}$"):
+    with pytest.raises(ValueError, match=f"at most {MAX_INPUT_BITS}$"):
         TileConfig(**CORNERS[corner])
     return None
 
@@ -61,7 +61,7 @@ def test_corners_are_refused_for_their_size_alone():
     ],
 )
 def test_the_limit(fits, beyond):
-    assert TileConfig(**fits).input_bits <= MOST_INPUT_BITS
+    assert TileConfig(**fits).input_bits <= MAX_INPUT_BITS
     shape = ", ".join(f"tile.{name} = {value}" for name, value in {**fits, **beyond}.items())
     with pytest.raises(
         ValueError, match=rf"^{shape} and formats of 16 and 16 bits give the AXI4-Stream tile \d+ input"
@@ -79,7 +79,7 @@ def test_input_bits_are_those_of_the_ports():
 
 
 @pytest.mark.parametrize(
-    "corner", [pytest.param(each, marks=() if each in AT_ONCE else pytest.mark.slow) for each in sorted(CORNERS)]
+    "corner", [pytest.param(each, marks=() if each in FAST_CORNERS else pytest.mark.slow) for each in sorted(CORNERS)]
 )
 def test_a_corner_becomes_verilog(corner):
     config = config_of(corner)

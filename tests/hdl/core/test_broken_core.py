@@ -96,11 +96,11 @@ TOKENS = [
 ]
 
 
-@pytest.mark.parametrize(("giver", "taker"), TOKENS, ids=["-".join(pair) for pair in TOKENS])
-def test_a_token_is_not_waited_for(giver, taker):
-    """The taker begins as if it had a token."""
+@pytest.mark.parametrize(("producer", "consumer"), TOKENS, ids=["-".join(pair) for pair in TOKENS])
+def test_a_token_is_not_waited_for(producer, consumer):
+    """The consumer begins as if it had a token."""
     sequencer = module("sequencer")
-    there = f"({giver}_to_{taker} != 5'd0)"
+    there = f"({producer}_to_{consumer} != 5'd0)"
     assert sequencer.count(there) == 1
     broken = sequencer.replace(there, "1'h1")
     assert found("core", (sequencer, broken), effort=1)

@@ -177,7 +177,7 @@ class Named(Block):
 
 @pytest.mark.parametrize("name", ["begin", "end", "final", "before", "wait", "output", "logic", "var"])
 def test_words_of_verilog_are_no_names(name):
-    message = f"Named has a signal or submodule {name}, which is a word of Verilog"
+    message = f"Named has a signal or submodule {name}, which is a Verilog keyword"
     with pytest.raises(ValueError, match=message):
         emit(Named(signal=name, submodule="counter"))
     with pytest.raises(ValueError, match=message):

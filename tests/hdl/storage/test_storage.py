@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from tensordash.storage import user_cache as user_cache_module
-from tensordash.storage.files import code_digest, write_whole
+from tensordash.storage.files import atomic_write, code_digest
 from tensordash.storage.journal import Journal
 from tensordash.storage.user_cache import usable_cache, user_cache
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "kept.json"
-    write_whole(path, "first")
+    atomic_write(path, "first")
 
     def broken(self, text, **_):
         with self.open("w") as file:
@@ -26,7 +26,7 @@ def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypat
 
     monkeypatch.setattr(Path, "write_text", broken)
     with pytest.raises(OSError, match="no space"):
-        write_whole(path, "second")
+        atomic_write(path, "second")
     assert path.read_text() == "first"
     assert [each.name for each in tmp_path.iterdir()] == ["kept.json"]
 

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
 from tensordash_sim.core.layer import OPERANDS, Layer
 from tensordash_sim.core.order import races
 from tensordash_sim.core.program import ProgramError
+from tensordash_sim.core.tiling_search import best_blocking
 
 CONFIG = CoreConfig.from_toml("", ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"])
 CONFIGS = {

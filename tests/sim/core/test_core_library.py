@@ -82,7 +82,7 @@ def test_a_cache_that_cannot_be_read(kept, built, tmp_path):
 def test_a_cache_that_is_full(kept, built, monkeypatch):
     """The library fits no more: it serves all the same, and no part of it is kept."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    original = core_library.keep_built
+    original = core_library.store_cached
 
     def keep(key: str, made: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (made.stat().st_size // 2, limits[1]))
@@ -91,7 +91,7 @@ def test_a_cache_that_is_full(kept, built, monkeypatch):
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
-    monkeypatch.setattr(core_library, "keep_built", keep)
+    monkeypatch.setattr(core_library, "store_cached", keep)
     assert load() == len("idle")
     assert list(kept.iterdir()) == []
 
@@ -137,7 +137,7 @@ def test_two_processes_at_once(kept, tmp_path):
     assert [process.communicate()[0] for process in processes] == ["4\n", "4\n"]
     assert [process.returncode for process in processes] == [0, 0]
     (file,) = kept.iterdir()
-    assert core_library.fetch_kept(file.name.rpartition("-")[0], tmp_path / "again.so", link=False)
+    assert core_library.load_cached(file.name.rpartition("-")[0], tmp_path / "again.so", link=False)
 
 
 def test_what_a_killed_build_has_left_goes(kept, built, tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.formats import FORMATS
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import (
@@ -28,6 +27,7 @@ from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.core.order import races
 from tensordash_sim.core.program import ProgramError
 from tensordash_sim.core.random_layers import LayerWork, random_work
+from tensordash_sim.core.tiling_search import best_blocking
 from tensordash_sim.core.verilated import VerilatedCore
 from tensordash_sim.golden import encode
 from tensordash_sim.lowering.geometry import Convolution, MatrixProduct

@@ -6,7 +6,6 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.footprint import Footprint, footprints
 from tensordash_sim.core.golden import GoldenCore, Memory
@@ -16,6 +15,7 @@ from tensordash_sim.core.loop_walk import LoopWalk
 from tensordash_sim.core.order import hoisted, linked, races
 from tensordash_sim.core.program import Loop, Program
 from tensordash_sim.core.random_programs import random_program
+from tensordash_sim.core.tiling_search import best_blocking
 
 CONFIG = CoreConfig()
 MANY = {"samples": 4, "channels": 64, "filters": 32, "size": (16, 16)}

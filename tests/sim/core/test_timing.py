@@ -1,4 +1,4 @@
-"""Expected cycles against the Verilog's, and how a way to cut a layer is chosen."""
+"""Expected cycles against the Verilog's, and the tiling search."""
 
 from dataclasses import replace
 from itertools import pairwise, product
@@ -11,9 +11,8 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core import choice
+from tensordash_sim.core import tiling_search
 from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.choice import best_blocking, estimate
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import Memory
 from tensordash_sim.core.images import TensorImage
@@ -23,6 +22,7 @@ from tensordash_sim.core.program import Loop, Program
 from tensordash_sim.core.random_layers import random_work
 from tensordash_sim.core.row_streams import RowStreams
 from tensordash_sim.core.scheduled import scheduled_paces
+from tensordash_sim.core.tiling_search import best_blocking, estimate
 from tensordash_sim.core.timing import timing
 from tensordash_sim.core.unit_cycles import block_cycles
 from tensordash_sim.core.verilated import VerilatedCore
@@ -198,13 +198,13 @@ def test_what_comes_first_is_smaller(operation):
         decoded = [values for kind, values in map(decode, program) if kind.name == "multiply"]
         multiplied.append(sum(each["a_streams"] * each["b_streams"] * each["steps"] for each in decoded))
         cycles.append(timing(work.config, program, speedup=2.0).cycles)
-    assert multiplied[0] == multiplied[1] == choice._steps(work)
+    assert multiplied[0] == multiplied[1] == tiling_search._steps(work)
     assert cycles[1] < cycles[0] - 40
 
 
 @pytest.mark.parametrize("operation", OPERANDS)
 def test_large_layers(operation, monkeypatch):
-    """What is not looked at is thought to go on: a part of the multiplies says nearly the same as all of them."""
+    """The extrapolated count is close to that of all multiplies."""
     layer = Layer(samples=2, channels=40, filters=48, size=(14, 30), kernel=(3, 3), padding=1, stride=2, products=2)
     work = Contraction(
         config=CoreConfig(),
@@ -214,16 +214,16 @@ def test_large_layers(operation, monkeypatch):
         rows=OPERANDS[operation][0],
     )
     blocking = best_blocking(work)
-    rounds = list(work.rounds(blocking))
-    assert len(rounds) > choice.WALKED
-    assert sum(each.last for each in rounds) == len({(each.product, str(each.tiles)) for each in rounds})
+    tiled = list(work.multiplies(blocking))
+    assert len(tiled) > tiling_search.MAX_WALKED_MULTIPLIES
+    assert sum(each.last for each in tiled) == len({(each.product, str(each.tiles)) for each in tiled})
     multiplies = [values for kind, values in map(decode, work.program(blocking).descriptors) if kind.name == "multiply"]
-    assert len(multiplies) == len(rounds)
+    assert len(multiplies) == len(tiled)
     steps = sum(values["a_streams"] * values["b_streams"] * values["steps"] for values in multiplies)
-    assert choice._steps(work) == steps
-    rough = choice._rough(work, blocking)
-    monkeypatch.setattr(choice, "WALKED", len(rounds))
-    assert rough == pytest.approx(choice._rough(work, blocking), rel=0.15)
+    assert tiling_search._steps(work) == steps
+    rough = tiling_search._rough_cycles(work, blocking)
+    monkeypatch.setattr(tiling_search, "MAX_WALKED_MULTIPLIES", len(tiled))
+    assert rough == pytest.approx(tiling_search._rough_cycles(work, blocking), rel=0.15)
 
 
 def test_more_partial_sums_than_there_are():
@@ -236,8 +236,8 @@ def test_more_partial_sums_than_there_are():
     )
     sizes = {"row": (1, 1, 1), "column": (17,)}
     fits = Blocking(tiles=sizes, sets=sizes, chunk=(2,))
-    assert choice._rough(work, fits) < inf
-    assert choice._rough(work, replace(fits, chunk=(1,))) == inf
+    assert tiling_search._rough_cycles(work, fits) < inf
+    assert tiling_search._rough_cycles(work, replace(fits, chunk=(1,))) == inf
 
 
 def test_masks_take_their_time():
@@ -249,12 +249,12 @@ def test_masks_take_their_time():
         for more in ({}, {"mask": 3 << 20})
     )
     blocking = best_blocking(plain)
-    for cycles in (choice._rough, estimate):
+    for cycles in (tiling_search._rough_cycles, estimate):
         assert cycles(masked, blocking) > 1.2 * cycles(plain, blocking)
     loads = [timing(CoreConfig(), each.program(blocking).descriptors).busy["load"] for each in (plain, masked)]
     assert loads[1] > 1.9 * loads[0]
-    walkers = [choice._Walker(each, blocking) for each in (plain, masked)]
+    walkers = [tiling_search._Walker(each, blocking) for each in (plain, masked)]
     for walker in walkers:
-        for each in walker.work.rounds(blocking):
+        for each in walker.work.multiplies(blocking):
             walker.add(each)
     assert [walker.sums.units["load"] for walker in walkers] == pytest.approx(loads, rel=0.2)

@@ -8,12 +8,12 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage, expected
 from tensordash_sim.core.layer import OPERANDS, Layer
 from tensordash_sim.core.random_programs import PROGRAM, random_program
+from tensordash_sim.core.tiling_search import best_blocking
 from tensordash_sim.core.verilated import VerilatedCore, VerilatedError
 from tensordash_sim.lowering.geometry import Convolution
 from tensordash_sim.trace import Trace, example_trace

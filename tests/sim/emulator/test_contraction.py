@@ -8,11 +8,11 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.choice import best_blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import GoldenCore, Memory
 from tensordash_sim.core.images import TensorImage
 from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.core.tiling_search import best_blocking
 from tensordash_sim.emulator import contract, contraction, exact
 from tensordash_sim.golden import matmul
 

@@ -72,7 +72,7 @@ def test_lines(drawn: list, tmp_path: Path) -> None:
 def test_many_whole_numbers_have_no_halves(drawn: list, tmp_path: Path) -> None:
     draw.draw(figure("line", {"speedup": tuple(range(40, 75))}), [tmp_path / "some.png"])
     ticks = drawn[0].axes[0].get_xticks()
-    assert len(ticks) <= plots.MOST_TICKS + 1
+    assert len(ticks) <= plots.MAX_TICKS + 1
     assert np.array_equal(ticks, np.round(ticks))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tensordash_sim.planner import Graph, Kept, Node, Plan, PlanError, Stage, Tensor, plan_step, replay
-from tensordash_sim.planner.beside import Beside
+from tensordash_sim.planner.overlap import Overlap
 
 from .steps import budget, perceptron
 
@@ -55,7 +55,7 @@ def twice(plan: Plan) -> Plan:
 
 
 def too_early(plan: Plan) -> Plan:
-    return replace(plan, stages=(*plan.stages[1:], plan.stages[0]), kept=(), beside=())
+    return replace(plan, stages=(*plan.stages[1:], plan.stages[0]), kept=(), overlaps=())
 
 
 def too_late(plan: Plan) -> Plan:
@@ -192,18 +192,18 @@ def sound() -> Plan:
 
 
 @pytest.mark.parametrize(
-    ("beside", "message"),
+    ("overlap", "message"),
     [
-        (Beside(4, ((5, 1.0),)), "must be there before the next step reads it|"),
-        (Beside(3, ((4, 1.0),)), "reads dW before all of it is there"),
-        (Beside(4, ((3, 1.0),)), "reads dW before all of it is there"),
-        (Beside(2, ((1, 0.5),)), "reads s before all of it is there"),
-        (Beside(4, ((5, 0.7), (6, 0.7))), "must not be below 0 nor more than all of it"),
-        (Beside(4, ((5, -0.1),)), "must not be below 0 nor more than all of it"),
+        (Overlap(4, ((5, 1.0),)), "must be there before the next step reads it|"),
+        (Overlap(3, ((4, 1.0),)), "reads dW before all of it is there"),
+        (Overlap(4, ((3, 1.0),)), "reads dW before all of it is there"),
+        (Overlap(2, ((1, 0.5),)), "reads s before all of it is there"),
+        (Overlap(4, ((5, 0.7), (6, 0.7))), "must not be below 0 nor more than all of it"),
+        (Overlap(4, ((5, -0.1),)), "must not be below 0 nor more than all of it"),
     ],
 )
-def test_what_cannot_run_beside(beside: Beside, message: str) -> None:
-    plan = replace(sound(), beside=(beside,))
+def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
+    plan = replace(sound(), overlaps=(overlap,))
     if message.endswith("|"):
         replay(plan)  # nothing else reads the weights
     else:
@@ -215,9 +215,9 @@ def test_weights_that_come_too_late() -> None:
     graph = chain()
     nodes = [replace(node, reads=("x", "W")) if node.name == "relu" else node for node in graph.nodes.values()]
     plan = plan_step(Graph(graph.tensors.values(), nodes, graph.axes), budget(1000), ())
-    replay(replace(plan, beside=()))
+    replay(replace(plan, overlaps=()))
     with pytest.raises(PlanError, match="W.new must be there before the next step reads it"):
-        replay(replace(plan, beside=(Beside(4, ((5, 1.0),)),)))
+        replay(replace(plan, overlaps=(Overlap(4, ((5, 1.0),)),)))
 
 
 def test_what_is_held_is_loaded_again_after_a_pause() -> None:
@@ -230,7 +230,7 @@ def test_what_is_held_is_loaded_again_after_a_pause() -> None:
     # The gradient first, then two other stages, of which it runs beside the second.
     order = [plan.stages[each] for each in (0, 3, 1, 2, 4)]
     for again, is_right in ((held, True), (held / 2, False)):
-        moved = replace(plan, graph=graph, stages=tuple(order), beside=(Beside(1, ((3, 0.5),), again),))
+        moved = replace(plan, graph=graph, stages=tuple(order), overlaps=(Overlap(1, ((3, 0.5),), again),))
         if is_right:
             assert replay(moved).loads == pytest.approx(replay(plan).loads + held)
         else:

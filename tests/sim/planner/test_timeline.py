@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tensordash_sim.planner import Budget, Stage
-from tensordash_sim.planner.beside import Beside
+from tensordash_sim.planner.overlap import Overlap
 from tensordash_sim.planner.timeline import alone, overlapped
 
 BUDGET = Budget(capacity=7000, prefetch=1000, dram_bytes_per_cycle=10, elements_per_cycle=1)
@@ -49,11 +49,11 @@ def test_by_hand(stages: list[Stage], cycles: int) -> None:
     assert overlapped(stages, BUDGET) == cycles
 
 
-def test_beside_others() -> None:
+def test_overlap() -> None:
     """A stage that only loads runs while others only work."""
     stages = [stage(100, 0, space=6000), stage(0, 3000), stage(100, 0, space=6000), stage(200, 0, space=6000)]
     apart = overlapped(stages, BUDGET)
-    together = overlapped(stages, BUDGET, [Beside(1, ((0, 0.25), (2, 0.25), (3, 0.5)))])
+    together = overlapped(stages, BUDGET, [Overlap(1, ((0, 0.25), (2, 0.25), (3, 0.5)))])
     assert apart > 500
     assert together == pytest.approx(400, rel=0.1)
 

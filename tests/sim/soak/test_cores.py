@@ -17,7 +17,7 @@ from tensordash_sim.core.legal import Sequencer
 from tensordash_sim.core.order import races
 from tensordash_sim.core.random_programs import random_program
 from tensordash_sim.soak import core_faults, cores
-from tensordash_sim.soak.core_bench import twice, with_tokens
+from tensordash_sim.soak.core_bench import repeat_program, with_tokens
 from tensordash_sim.soak.core_coverage import CoreCoverage, state_points, universe
 from tensordash_sim.soak.core_draw import key_points
 from tensordash_sim.soak.core_faults import FAULTS, bits_in_turn
@@ -62,7 +62,7 @@ def test_tokens_that_nobody_needs():
     for seed in range(80):
         random = Random(seed)
         program = random_program(random, config).program.descriptors
-        made = with_tokens(random, config, twice(config, program) if seed % 2 else program)
+        made = with_tokens(random, config, repeat_program(config, program) if seed % 2 else program)
         assert not any(map(Sequencer(config).refusal, made))
         assert not races(config, made)
         coverage = CoreCoverage(config)

@@ -6,13 +6,13 @@ from random import Random
 import pytest
 
 from tensordash import TileConfig
-from tensordash.configuration.config import MOST_INPUT_BITS
+from tensordash.configuration.config import MAX_INPUT_BITS
 from tensordash_sim.soak.coverage import Coverage, universe
 from tensordash_sim.soak.draw import (
-    MOST_LARGE_POSITIONS,
-    MOST_MULTIPLIERS,
-    MOST_PES,
-    MOST_POSITIONS,
+    MAX_LARGE_POSITIONS,
+    MAX_MULTIPLIERS,
+    MAX_PES,
+    MAX_POSITIONS,
     connectivity_style,
     draw_job,
     jobs_for,
@@ -37,7 +37,7 @@ def test_no_tile_has_a_large_share():
     jobs = list(jobs_for(7, 10**8))
     total = sum(job.positions for job in jobs)
     assert total >= 10**8 > total - jobs[-1].positions
-    assert max(job.positions for job in jobs) <= MOST_POSITIONS < total / 20
+    assert max(job.positions for job in jobs) <= MAX_POSITIONS < total / 20
     assert all(job.steps * job.config.rows * job.config.columns * job.config.lanes == job.positions for job in jobs)
 
 
@@ -46,14 +46,14 @@ def test_large_tiles_are_drawn_with_a_small_share():
     large = [
         job
         for job in jobs
-        if job.config.rows * job.config.columns > MOST_PES
-        or job.config.rows * job.config.columns * job.config.lanes > MOST_MULTIPLIERS
+        if job.config.rows * job.config.columns > MAX_PES
+        or job.config.rows * job.config.columns * job.config.lanes > MAX_MULTIPLIERS
     ]
     assert len(jobs) / 128 < len(large) < len(jobs) / 32
-    assert max(job.positions for job in large) <= MOST_LARGE_POSITIONS
+    assert max(job.positions for job in large) <= MAX_LARGE_POSITIONS
     assert sum(job.positions for job in large) < sum(job.positions for job in jobs) / 100
     assert max(job.config.rows * job.config.columns * job.config.lanes for job in large) > 4096
-    assert max(job.config.input_bits for job in large) > MOST_INPUT_BITS / 2
+    assert max(job.config.input_bits for job in large) > MAX_INPUT_BITS / 2
 
 
 def test_a_campaign_with_more_positions_begins_with_the_same_jobs():

@@ -136,9 +136,9 @@ class TestKept:
         program = Program("tiny", [tmp_path / "tiny.v"])
         program.build(tmp_path, tmp_path / "log", keep=False)
         assert (tmp_path / "tiny").is_file()
-        assert not program.is_kept
+        assert not program.is_cached
         program.build(tmp_path, tmp_path / "log")
-        assert program.is_kept
+        assert program.is_cached
 
     def test_the_main_program_is_not_shared(self):
         """It makes a model, which is as large as its ports are many: another's would write beyond its end."""
@@ -159,13 +159,13 @@ class TestKept:
 @needs_verilator
 def test_what_was_used_longest_ago_goes(tmp_path, kept, monkeypatch):
     monkeypatch.setattr(builds, "_folder", lambda: tmp_path / "kept")
-    monkeypatch.setattr(builds, "MOST_KEPT", 2)
+    monkeypatch.setattr(builds, "MAX_CACHED_BUILDS", 2)
     for i, key in enumerate(("a", "b", "c")):
         made = tmp_path / key
         made.write_text(key)
         if key == "c":
-            assert builds.fetch_kept("a", tmp_path / "again", link=False)  # used, so that b is the oldest
-        builds.keep_built(key, made)
+            assert builds.load_cached("a", tmp_path / "again", link=False)  # used, so that b is the oldest
+        builds.store_cached(key, made)
         for path in (tmp_path / "kept").glob(f"{key}-*"):
             os.utime(path, (i, i) if key != "c" else None)
     assert sorted(path.name[0] for path in (tmp_path / "kept").iterdir()) == ["a", "c"]
@@ -183,7 +183,7 @@ def test_nothing_can_be_kept(tmp_path, monkeypatch):
     program = Program("tiny", [tmp_path / "tiny.v"])
     program.build(tmp_path, tmp_path / "log")
     assert (tmp_path / "tiny").is_file()
-    assert not program.is_kept
+    assert not program.is_cached
 
 
 @needs_both
@@ -200,7 +200,7 @@ class TestAuto:
         assert self.chosen(verilog, cycles=100_000, positions=64) == "verilator"
 
     def test_a_build_that_is_kept(self, verilog, monkeypatch):
-        monkeypatch.setattr(Program, "is_kept", True)
+        monkeypatch.setattr(Program, "is_cached", True)
         assert self.chosen(verilog, cycles=100, positions=64) == "verilator"
 
     @pytest.mark.parametrize("name", simulator_names())

@@ -30,14 +30,14 @@ def require_names(model: ModuleModel) -> None:
     Raises
     ------
     ValueError
-        For a name that is none, or a word of Verilog.
+        For a name that is none, or a Verilog keyword.
     """
     names = {net.name for item in model.items for net in driven(item)}
     names |= {net.name for net in model.ports}
     names |= {item.name for item in model.items if isinstance(item, Cell | Memory)}
     for name in sorted(names):
         if name in KEYWORDS:
-            raise ValueError(f"a signal or submodule {name}, which is a word of Verilog")
+            raise ValueError(f"a signal or submodule {name}, which is a Verilog keyword")
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             raise ValueError(f"a signal or submodule without a name ({name}): give it one")
 

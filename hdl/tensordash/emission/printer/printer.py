@@ -56,7 +56,7 @@ def print_module(
     TypeError
         For a clock domain other than sync, a submodule that is not placed, or what Verilog has no form for.
     ValueError
-        For a signal or submodule without a name, or with one that is a word of Verilog.
+        For a signal or submodule without a name, or with one that is a Verilog keyword.
     """
     model = collect(ports, fragment)
     if not enables:

@@ -27,15 +27,15 @@ class Storages:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[int, StorageWeakRef] = {}
+        self._references: dict[int, StorageWeakRef] = {}
         self._writes: dict[int, int] = {}
 
     def number(self, tensor: torch.Tensor) -> int:
         """Number of the storage that a tensor is in."""
         storage = tensor.untyped_storage()
         number = storage._cdata
-        if number not in self._kept:
-            self._kept[number] = StorageWeakRef(storage)  # its address is not given away while this is here
+        if number not in self._references:
+            self._references[number] = StorageWeakRef(storage)  # its address is not given away while this is here
         return number
 
     def key(self, tensor: torch.Tensor) -> Hashable:

@@ -116,7 +116,7 @@ class Roles:
 
     def _score(self, entry: Entry, operation: Operation, operands: dict[str, torch.Tensor]) -> int:
         """How well it is known that operands are what a reading takes them for."""
-        name = _kept(operation)
+        name = _shared_operand(operation)
         key, gradient = self._storages.key(operands[name]), self._storages.key(operands["G"])
         if key == entry.keys.get(name) or gradient == entry.gradient:
             return 3
@@ -125,8 +125,8 @@ class Roles:
         return 2 if key in self._seen[name] else 1
 
 
-def _kept(operation: Operation) -> str:
-    """The operand of a gradient that the forward product has, too."""
+def _shared_operand(operation: Operation) -> str:
+    """Return the operand that a gradient shares with the forward product."""
     return "W" if operation is Operation.INPUT_GRADIENT else "A"
 
 
@@ -137,11 +137,11 @@ def _readings(
     if geometry is None:
         return
     for operation in (Operation.INPUT_GRADIENT, Operation.WEIGHT_GRADIENT):
-        kept = _kept(operation)
+        shared = _shared_operand(operation)
         # dA[n, c] = G[n, f] W[f, c] and dW[f, c] = G'[f, n] A[n, c]
-        plain = {kept: y, "G": x if operation is Operation.INPUT_GRADIENT else x.mT}
+        plain = {shared: y, "G": x if operation is Operation.INPUT_GRADIENT else x.mT}
         # dA'[c, n] = W'[c, f] G'[f, n] and dW'[c, f] = A'[c, n] G[n, f]
-        turned = {kept: x.mT, "G": y.mT if operation is Operation.INPUT_GRADIENT else y}
+        turned = {shared: x.mT, "G": y.mT if operation is Operation.INPUT_GRADIENT else y}
         for operands in (plain, turned):
             if all(tuple(tensor.shape) == geometry.shapes[name] for name, tensor in operands.items()):
                 yield operation, operands

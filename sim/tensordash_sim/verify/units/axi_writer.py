@@ -18,7 +18,8 @@ from tensordash_sim.verify.units.bounds import (
 )
 from tensordash_sim.verify.units.far import across, far
 
-BASE, SIZE = 0x3000, 0x5000
+BASE = 0x3000
+SIZE = 0x5000
 
 
 @cocotb.test()

@@ -22,7 +22,7 @@ class Beats:
 
     Attributes
     ----------
-    whole : int or None
+    completed_in : int or None
         The cycle in which the last beat was taken.
     """
 
@@ -30,17 +30,17 @@ class Beats:
         self.pins, self.random, self.rate = pins, random, rate
         self._left: list[int] = []
         self._offered = False
-        self.whole: int | None = None
+        self.completed_in: int | None = None
 
     def give(self, bits: int) -> None:
         """Begin with a descriptor."""
         mask = (1 << COMMAND_BITS) - 1
         self._left = [bits >> k * COMMAND_BITS & mask for k in range(COMMAND_BEATS)]
-        self._offered, self.whole = False, None
+        self._offered, self.completed_in = False, None
 
     def drop(self) -> None:
         """Forget it: there was a reset."""
-        self._left, self._offered, self.whole = [], False, None
+        self._left, self._offered, self.completed_in = [], False, None
 
     def drive(self) -> None:
         """Offer a beat, or garbage that is not valid."""
@@ -51,15 +51,17 @@ class Beats:
     def finish(self) -> int | None:
         """See whether the beat was taken, and whether the descriptor is done: its error, None if it is not done."""
         done = self.pins.read("command_done")
-        assert not done or self.whole is not None, f"cycle {self.pins.cycle}: done without a descriptor"
+        assert not done or self.completed_in is not None, f"cycle {self.pins.cycle}: done without a descriptor"
         ready = self.pins.read("command_descriptor_ready")
-        assert not (ready and self.whole is not None), f"cycle {self.pins.cycle}: a beat is taken while there is one"
+        assert not (ready and self.completed_in is not None), (
+            f"cycle {self.pins.cycle}: a beat is taken while there is one"
+        )
         if self._offered and ready:
             self._left.pop(0)
             self._offered = False
             if not self._left:
-                self.whole = self.pins.cycle
+                self.completed_in = self.pins.cycle
         if not done:
             return None
-        self.whole = None
+        self.completed_in = None
         return self.pins.read("command_error")

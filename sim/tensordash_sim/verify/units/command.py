@@ -7,7 +7,8 @@ from tensordash_sim.verify.pins import Pins, PinsLike
 
 __all__ = ["CommandPort", "settle"]
 
-BEATS, BITS = 4, 128
+BEATS = 4
+BITS = 128
 
 
 class CommandPort:

@@ -10,16 +10,23 @@ import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS
-from tensordash_sim.core.described import read_memory, written_memory
+from tensordash_sim.core.effects import read_memory, written_memory
+from tensordash_sim.core.expected_outcome import (
+    BUFFER_IMAGE,
+    dump_program,
+    empty_buffer,
+    expected_outcome,
+    fill_program,
+    undefined_regions,
+)
 from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
 from tensordash_sim.core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
-from tensordash_sim.core.judgement import BUFFER_IMAGE, dumping, empty_buffer, filling, golden_after, left_open
 from tensordash_sim.core.program import Program
 from tensordash_sim.core.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
-LONGEST = 20_000
+MAX_PROGRAM_CYCLES = 20_000
 """Cycles after which a program must be done."""
 CYCLES_OF_REST = 300
 """For which nothing may happen: longer than anything that is on its way, descriptors not counted."""
@@ -46,7 +53,7 @@ class Checker:
         data = self.random.randbytes(self.buffer.nbytes)
         content.write(BUFFER_IMAGE, data)
         await self.host.start()
-        await self.host.run(content, filling(self.config))
+        await self.host.run(content, fill_program(self.config))
         assert not await self.host.read("error")
         self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
         await self.host.restart()
@@ -54,7 +61,7 @@ class Checker:
     async def check(self, made: IllegalProgram, faults: set[int]) -> Outcome:
         """Run a program on both; what golden says of it."""
         host = self.host
-        golden, expected = golden_after(
+        golden, expected = expected_outcome(
             self.config, made.memory, made.base, made.descriptors, faults, self.buffer, made.bounds
         )
         cocotb.log.info("%s: %s", made.title, expected)
@@ -63,7 +70,7 @@ class Checker:
         await host.offer(made.memory, made.descriptors, faults)
         ends = 0
         while True:
-            await host.interrupt(LONGEST)
+            await host.interrupt(MAX_PROGRAM_CYCLES)
             cause = await host.read("cause")
             ends |= cause & 1
             if cause & 2 or not expected.error:
@@ -75,7 +82,7 @@ class Checker:
         assert ends == (expected.ends > 0), f"cause.end is {ends}"
         if expected.error:
             await self._rests(expected)
-        open_memory, open_groups = left_open(self.config, made.descriptors, expected, made.bounds)
+        open_memory, open_groups = undefined_regions(self.config, made.descriptors, expected, made.bounds)
         same_memory(host.memory.memory, golden.memory, *open_memory)
         await host.restart()
         await host.restrict()
@@ -102,7 +109,7 @@ class Checker:
         """What golden and core have in their buffers, but for some groups."""
         host = self.host
         await host.start()
-        await host.run(Memory(self._size), dumping(self.config))
+        await host.run(Memory(self._size), dump_program(self.config))
         assert not await host.read("error")
         data = host.memory.memory.read(BUFFER_IMAGE, self.buffer.nbytes)
         assert data is not None

@@ -164,7 +164,7 @@ class Host(CoreMaster):
             How many descriptors it has.
         """
         made = random_program(self.random, self.config, SIZE, edges=self.random.random() < 0.5, at=self.at)
-        with told(f"program {index}", made):
+        with failure_context(f"program {index}", made):
             golden = GoldenCore(self.config, Memory(SIZE, self.at))
             golden.memory.bytes[:] = made.memory.bytes
             if buffer is not None:
@@ -188,8 +188,8 @@ class Host(CoreMaster):
 
 
 @contextmanager
-def told(where: str, made: RandomProgram) -> Iterator[None]:
-    """Say with a failed assertion which program it was."""
+def failure_context(where: str, made: RandomProgram) -> Iterator[None]:
+    """Add the program to the message of a failed assertion."""
     try:
         yield
     except AssertionError as error:

@@ -11,7 +11,7 @@ from tensordash_sim.core.random_programs import DATA, PROGRAM, RandomProgram, ra
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
 END = OPERATIONS["end"].code
-LONGEST = 60_000
+MAX_PROGRAM_CYCLES = 60_000
 """Cycles after which a program must be done."""
 
 
@@ -47,7 +47,9 @@ async def finish(host: Host, golden: GoldenCore, count: int) -> None:
     """Wait until so many descriptors are done; then all is as golden says."""
     began = host.pins.cycle
     while await host.read("done") != count:
-        assert host.pins.cycle - began < host.job.patience(LONGEST), f"done is {await host.read('done')} of {count}"
+        assert host.pins.cycle - began < host.job.patience(MAX_PROGRAM_CYCLES), (
+            f"done is {await host.read('done')} of {count}"
+        )
         await host.cycles(20)
     assert (await host.read("head"), await host.read("status"), await host.read("error")) == (count, 0, 0)
     same_memory(host.memory.memory, golden.memory, host.ring)
@@ -89,7 +91,7 @@ async def _switched_off(host: Host, descriptors: Sequence[int]) -> None:
     await host.write("control", 0)
     began = host.pins.cycle
     while await host.read("status"):
-        assert host.pins.cycle - began < host.job.patience(LONGEST), "the core is never idle"
+        assert host.pins.cycle - began < host.job.patience(MAX_PROGRAM_CYCLES), "the core is never idle"
     head, done = await host.read("head"), await host.read("done")
     assert head == done <= host.tail
     await _portion(host, descriptors)

@@ -105,10 +105,10 @@ async def every_pair_of_units(dut) -> None:
     checked, _ = await started(dut)
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
-    for giver, (gives, give) in ways.items():
-        for taker, (takes, take) in ways.items():
-            giving = encode(gives, {f"{give}signal": 1 << UNITS.index(taker)})
-            taking = encode(takes, {f"{take}wait": 1 << UNITS.index(giver)})
+    for producer, (gives, give) in ways.items():
+        for consumer, (takes, take) in ways.items():
+            giving = encode(gives, {f"{give}signal": 1 << UNITS.index(consumer)})
+            taking = encode(takes, {f"{take}wait": 1 << UNITS.index(producer)})
             for given, taken, last in ((16, 0, giving), (15, 16, taking), (3, 3, 7), (3, 2, 7), (0, 1, taking)):
                 await checked.reset()
                 program = [giving] * given + [taking] * taken

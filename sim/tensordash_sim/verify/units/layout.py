@@ -130,7 +130,7 @@ class Bench:
         self.beats.give(bits)
         limit = self.pins.cycle + 1000 + round(20 * self.groups(values) / min(self.ready, self.beats.rate))
         while (error := await self.cycle()) is None:
-            taken = self.beats.whole if self.beats.whole is not None else taken
+            taken = self.beats.completed_in if self.beats.completed_in is not None else taken
             assert self.pins.cycle < limit, f"not done in cycle {limit}: {values}"
         assert error == outcome.code, f"error {error}, golden says {outcome.error or 'none'}: {values}"
         if outcome.error == "range":

@@ -133,11 +133,11 @@ class Bench:
     async def _given(self, values: dict[str, int]) -> int:
         """Give the descriptor; the cycle in which its last beat was taken."""
         self.beats.give(encode(OPERATIONS["multiply"], values))
-        while self.beats.whole is None:
+        while self.beats.completed_in is None:
             available, _, done = await self.cycle()
             assert not available, f"{available} steps are offered without a descriptor"
             assert done is None
-        return self.beats.whole
+        return self.beats.completed_in
 
 
 def drawn(bench: Bench) -> dict[str, int]:

@@ -11,7 +11,7 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.core.described import written_groups
+from tensordash_sim.core.effects import written_groups
 from tensordash_sim.core.field_cases import field_cases
 from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
 from tensordash_sim.golden.dot import ExactAccumulator

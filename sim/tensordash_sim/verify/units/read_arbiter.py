@@ -10,7 +10,8 @@ from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.units.far import far
 
-SIZE, PAGE = 0x8000, 4096
+SIZE = 0x8000
+PAGE = 4096
 
 
 @cocotb.test()

@@ -86,8 +86,8 @@ def features_of(config: CoreConfig) -> int:
 async def events_while_causes_are_cleared(dut) -> None:
     """An event in any cycle around the one in which its cause is cleared: one in that cycle or later stays."""
     pins, cause = Pins(dut), named("cause").offset
-    told = dict.fromkeys(("head", "done", "error", "error_index", "busy", "failed", "ended", "idle", "counters"), 0)
-    await pins.reset(**Port.IDLE, **told)
+    status = dict.fromkeys(("head", "done", "error", "error_index", "busy", "failed", "ended", "idle", "counters"), 0)
+    await pins.reset(**Port.IDLE, **status)
     port, before, after = Port(pins, Random(current_job().seed)), 0, 0
     for event, bit in (("ended", 1), ("failed", 2)):
         for at in range(6):
@@ -122,11 +122,13 @@ async def random_accesses(dut) -> None:
     cocotb.log.info("seed %s", job.seed)
     pins = Pins(dut)
     port = Port(pins, random)
-    told = {name: random.getrandbits(4 if name == "error" else 32) for name in ("head", "done", "error", "error_index")}
+    status = {
+        name: random.getrandbits(4 if name == "error" else 32) for name in ("head", "done", "error", "error_index")
+    }
     counters = [random.getrandbits(32) for _ in COUNTERS]
     await pins.reset(
         **port.IDLE,
-        **told,
+        **status,
         busy=1,
         failed=0,
         ended=0,
@@ -144,7 +146,7 @@ async def random_accesses(dut) -> None:
         "features": features_of(config),
         "formats": CODES[tile.a_format.name] | CODES[tile.b_format.name] << 8 | config.axi_bits << 16,
         "status": 1,
-        **told,
+        **status,
         **{name: counters[k] for k, (name, _) in enumerate(COUNTERS)},
     }
     masks = {
@@ -177,11 +179,11 @@ async def random_accesses(dut) -> None:
     caused = 0
     # Each once for certain.
     for turn in range(len(REGISTERS) + round(300 * job.effort)):
-        if turn % 20 == 0:  # what is told changes
+        if turn % 20 == 0:  # The reported status changes.
             counters = [random.getrandbits(32) for _ in COUNTERS]
-            told = {each: random.getrandbits(4 if each == "error" else 32) for each in told}
-            fixed |= {**told, **{each: counters[k] for k, (each, _) in enumerate(COUNTERS)}}
-            pins.drive(**told, counters=sum(count << 32 * k for k, count in enumerate(counters)))
+            status = {each: random.getrandbits(4 if each == "error" else 32) for each in status}
+            fixed |= {**status, **{each: counters[k] for k, (each, _) in enumerate(COUNTERS)}}
+            pins.drive(**status, counters=sum(count << 32 * k for k, count in enumerate(counters)))
             pins.drive(ended=1)  # sets its cause, which stands until it is cleared
             await pins.settle()
             await pins.tick()

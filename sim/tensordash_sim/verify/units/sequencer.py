@@ -8,7 +8,7 @@ import cocotb
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode, encode
 from tensordash.configuration.registers import ERRORS
-from tensordash_sim.core.legal import MOST_TOKENS, Sequencer
+from tensordash_sim.core.legal import MAX_TOKENS, Sequencer
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 
@@ -74,7 +74,7 @@ def random_program(random: Random, config: CoreConfig, length: int) -> list[int]
             masks[prefix + "wait"] = sum(1 << UNITS.index(each) for each in waits)
         for prefix, unit in zip(("", "output_"), own, strict=False):
             share = 0.0 if draining else 0.95 if hoards else random.choice([0.2, 0.2, 0.9])
-            signals = [each for each in UNITS if tokens[unit, each] < MOST_TOKENS and random.random() < share]
+            signals = [each for each in UNITS if tokens[unit, each] < MAX_TOKENS and random.random() < share]
             for each in signals:
                 tokens[unit, each] += 1
             masks[prefix + "signal"] = sum(1 << UNITS.index(each) for each in signals)
@@ -143,16 +143,16 @@ def hoards() -> list[list[int]]:
     ways = {unit: (next(each for each in OPERATIONS.values() if each.unit == unit), "") for unit in UNITS[:4]}
     ways |= {"output": (OPERATIONS["multiply"], "output_"), "store": (OPERATIONS["record"], "")}
     programs = []
-    for giver, (gives, give) in ways.items():
-        for taker, (takes, take) in ways.items():
-            third = next(each for each in ways if each not in (giver, taker))
-            of_giver, of_taker, of_third = (1 << UNITS.index(each) for each in (giver, taker, third))
-            giving = encode(gives, {f"{give}signal": of_taker})
-            last = encode(gives, {f"{give}signal": of_taker | of_third})
-            gate = encode(ways[third][0], {"wait": of_giver, "signal": of_taker})
-            first = encode(takes, {f"{take}wait": of_giver | of_third})
-            taking = encode(takes, {f"{take}wait": of_giver})
-            rest = MOST_TOKENS - 1
+    for producer, (gives, give) in ways.items():
+        for consumer, (takes, take) in ways.items():
+            third = next(each for each in ways if each not in (producer, consumer))
+            of_producer, of_consumer, of_third = (1 << UNITS.index(each) for each in (producer, consumer, third))
+            giving = encode(gives, {f"{give}signal": of_consumer})
+            last = encode(gives, {f"{give}signal": of_consumer | of_third})
+            gate = encode(ways[third][0], {"wait": of_producer, "signal": of_consumer})
+            first = encode(takes, {f"{take}wait": of_producer | of_third})
+            taking = encode(takes, {f"{take}wait": of_producer})
+            rest = MAX_TOKENS - 1
             more = [giving, taking] * 3
             programs.append([giving] * rest + [last, gate, first] + more + [taking] * rest)
     return programs

@@ -1,4 +1,4 @@
-"""What becomes of a program with errors: golden's memory, buffer and error, and what docs/core.md leaves open."""
+"""Expected outcome of a program with errors: golden's memory, buffer and error, and the regions left undefined."""
 
 from collections.abc import Iterable
 
@@ -7,20 +7,20 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 
-from .described import written_groups, written_memory
+from .effects import written_groups, written_memory
 from .golden import GoldenCore, Memory, Outcome
 from .legal import Sequencer
 from .program import Program
 
-__all__ = ["BUFFER_IMAGE", "dumping", "empty_buffer", "filling", "golden_after", "left_open"]
+__all__ = ["BUFFER_IMAGE", "dump_program", "empty_buffer", "expected_outcome", "fill_program", "undefined_regions"]
 
 BUFFER_IMAGE = 0x4000
-"""Where the buffer is in memory, counted from its first address, to be filled or looked at."""
+"""Byte offset in memory of the image that fills the buffer, and that the buffer is dumped to."""
 BY_UNITS = ("bounds", "range", "address", "compressed", "read", "write")
 
 
-def filling(config: CoreConfig, at: int = 0) -> list[int]:
-    """A program that puts something into all memories, which may be anything after power-up: the buffer's image."""
+def fill_program(config: CoreConfig, at: int = 0) -> list[int]:
+    """Make a program that initialises all memories, undefined after power-up, from the buffer's image."""
     program = Program()
     image = at + BUFFER_IMAGE
     program.add("load", signal=["layout_a", "layout_b"], memory=image, address=0, count_0=config.groups)
@@ -35,15 +35,15 @@ def filling(config: CoreConfig, at: int = 0) -> list[int]:
     return program.descriptors
 
 
-def dumping(config: CoreConfig, at: int = 0) -> list[int]:
-    """A program that puts all of the buffer into its image."""
+def dump_program(config: CoreConfig, at: int = 0) -> list[int]:
+    """Make a program that stores the whole buffer to its image."""
     program = Program()
     program.add("store", memory=at + BUFFER_IMAGE, address=0, count_0=config.groups)
     program.add("end")
     return program.descriptors
 
 
-def golden_after(
+def expected_outcome(
     config: CoreConfig,
     content: Memory,
     ring: int,
@@ -52,22 +52,22 @@ def golden_after(
     buffer: NDArray,
     bounds: tuple[int, int] | None = None,
 ) -> tuple[GoldenCore, Outcome]:
-    """Golden after a program.
+    """Run a program on golden; returns the core and its outcome.
 
     Parameters
     ----------
     config : CoreConfig
         The core.
     content : Memory
-        What it finds; it stays as it is.
+        Memory before the program; it is copied.
     ring : int
-        Where the program is.
+        Address of the program.
     descriptors : list of int
         The program.
     faults : set of int
         Lines of memory that answer with an error.
     buffer : array
-        What is in the buffer before.
+        Content of the buffer before the program.
     bounds : (int, int), optional
         The lowest and the highest address that it may use; every one if left out.
     """
@@ -82,10 +82,10 @@ def golden_after(
     return golden, golden.run_queue(ring, len(descriptors))
 
 
-def left_open(
+def undefined_regions(
     config: CoreConfig, descriptors: Iterable[int], outcome: Outcome, bounds: tuple[int, int] | None = None
 ) -> tuple[list[tuple[int, int]], set[int]]:
-    """Memory (address, bytes) and groups that are undefined: of the descriptor with the error, and of those after it.
+    """Return undefined memory (address, bytes) and groups: writes of the descriptor with the error and of later ones.
 
     Memory outside the bounds is always defined.
 
@@ -96,8 +96,8 @@ def left_open(
         sequencer = Sequencer(config)
         for index, bits in enumerate(descriptors):
             if sequencer.refusal(bits):
-                break  # all behind are dropped
-            # Wrong positions are not written; all else is.
+                break  # The core drops all later descriptors.
+            # Positions outside the buffer are not written; all others are.
             if index > outcome.index or (index == outcome.index and outcome.error != "address"):
                 memory += written_memory(bits, config)
                 groups |= written_groups(bits, config)
@@ -105,12 +105,12 @@ def left_open(
 
 
 def _within(runs: Iterable[tuple[int, int]], bounds: tuple[int, int]) -> list[tuple[int, int]]:
-    """The parts of runs of (address, bytes) that are within the bounds."""
+    """Clip runs of (address, bytes) to the bounds."""
     low, high = bounds
     cut = [(max(address, low), min(address + count, high + 1)) for address, count in runs]
     return [(begin, end - begin) for begin, end in cut if begin < end]
 
 
 def empty_buffer(config: CoreConfig) -> NDArray:
-    """A buffer of zeros."""
+    """Make a buffer of zeros."""
     return np.zeros_like(GoldenCore(config, Memory(0)).buffer)

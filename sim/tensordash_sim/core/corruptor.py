@@ -1,4 +1,4 @@
-"""What a legal program is made illegal with: descriptors changed or added, and free memory and groups for them."""
+"""Turn a legal program into an illegal one: change or add descriptors, in free memory and free groups."""
 
 from itertools import pairwise
 from random import Random
@@ -6,18 +6,18 @@ from random import Random
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
 
-from .described import written_groups
+from .effects import written_groups
 from .random_programs import PROGRAM, RandomProgram
 
-__all__ = ["NoRoomError", "Spoiler", "with_fields"]
+__all__ = ["NoRoomError", "ProgramCorruptor", "with_fields"]
 
 
 PAGE = 4096
-"""Bounds are multiples of it."""
+"""Bytes; bounds are multiples of it."""
 
 
 def with_fields(bits: int, **fields: int) -> int:
-    """A descriptor with other values of some fields, whatever is allowed; `memory` and `table` are whole addresses."""
+    """Set fields of a descriptor to any values, legal or not; `memory` and `table` are 64-bit addresses."""
     operation, _ = decode(bits)
     assert operation is not None
     known = {field.name: field for field in (*HEADER, *operation.fields)}
@@ -32,13 +32,14 @@ def with_fields(bits: int, **fields: int) -> int:
 
 
 class NoRoomError(Exception):
-    """A program's tensors leave too little memory for what shall be added."""
+    """A program's tensors leave too little memory for the descriptors to add."""
 
 
-class Spoiler:
-    """A program under change.
+class ProgramCorruptor:
+    """Corrupts a legal program.
 
-    What is added touches only memory and groups that the program does not, so that all before it still has one result.
+    Added descriptors touch only memory and groups that the program does not use. The results of all descriptors before
+    the error stay defined.
 
     Parameters
     ----------
@@ -86,12 +87,12 @@ class Spoiler:
     # Descriptors
 
     def position(self) -> int:
-        """Where something is added: at the begin, behind the end, or between."""
+        """Choose an index to insert at: the first, the last or one between."""
         last = len(self.descriptors)
         return self.random.choice([0, self.random.randint(0, last), last])
 
     def pick(self, *operations: str) -> int:
-        """The first, the last or another descriptor of some operations (of any, if none is named)."""
+        """Choose the first, the last or another descriptor of the operations; of all operations if none is named."""
         places = [
             k
             for k, bits in enumerate(self.descriptors)
@@ -100,61 +101,61 @@ class Spoiler:
         return self.random.choice([places[0], self.random.choice(places), places[-1]])
 
     def has(self, operation: str) -> bool:
-        """Whether there is a descriptor of an operation."""
+        """Whether the program has a descriptor of an operation."""
         return any(kind is OPERATIONS[operation] for kind, _ in map(decode, self.descriptors))
 
     def value(self, index: int, name: str) -> int:
-        """A field of a descriptor."""
+        """Return a field of a descriptor."""
         return decode(self.descriptors[index])[1][name]
 
     def change(self, index: int, **fields: int) -> None:
-        """Set fields of a descriptor, whatever is allowed."""
+        """Set fields of a descriptor to any values, legal or not."""
         self.descriptors[index] = with_fields(self.descriptors[index], **fields)
 
     def made(self, operation: str, **fields: int) -> int:
-        """A descriptor that waits for nobody; fields left out are their least, or 0."""
+        """Make a descriptor that waits for no unit; fields left out have their least value, or 0."""
         kind = OPERATIONS[operation]
         least = {field.name: max(field.least or 0, 0) for field in kind.fields}
         return with_fields(with_fields(kind.code, **least), **fields)
 
     def add(self, operation: str, **fields: int) -> int:
-        """Add a descriptor that waits for nobody; its index."""
+        """Insert a descriptor that waits for no unit, and return its index."""
         at = self.position()
         self.descriptors.insert(at, self.made(operation, **fields))
         return at
 
-    def tokens(self, index: int, giver: str, taker: str) -> int:
-        """Tokens from one unit to another that descriptors before an index have given and not taken."""
-        count, to, by = 0, UNITS.index(taker), UNITS.index(giver)
+    def tokens(self, index: int, producer: str, consumer: str) -> int:
+        """Count the tokens from one unit to another that are signalled and not yet taken before an index."""
+        count, to, by = 0, UNITS.index(consumer), UNITS.index(producer)
         for bits in self.descriptors[:index]:
             operation, values = decode(bits)
             if operation is None or not operation.unit:
                 continue
             owners = {operation.unit: ""} | ({"output": "output_"} if operation.name == "multiply" else {})
-            if giver in owners:
-                count += values[f"{owners[giver]}signal"] >> to & 1
-            if taker in owners:
-                count -= values[f"{owners[taker]}wait"] >> by & 1
+            if producer in owners:
+                count += values[f"{owners[producer]}signal"] >> to & 1
+            if consumer in owners:
+                count -= values[f"{owners[consumer]}wait"] >> by & 1
         return count
 
-    def waits(self, taker: str, giver: str) -> bool:
+    def waits(self, consumer: str, producer: str) -> bool:
         """Whether any descriptor of a unit waits for another unit."""
         found = False
         for operation, values in map(decode, self.descriptors):
             if operation is not None and operation.unit:
                 field = {operation.unit: "wait"} | ({"output": "output_wait"} if operation.name == "multiply" else {})
-                found |= taker in field and bool(values[field[taker]] >> UNITS.index(giver) & 1)
+                found |= consumer in field and bool(values[field[consumer]] >> UNITS.index(producer) & 1)
         return found
 
     # Memory
 
     def place(self, size: int) -> int:
-        """An address at which so many bytes are free, and a line behind them.
+        """Reserve bytes and a line after them, and return their address.
 
         Raises
         ------
         NoRoomError
-            If there are not as many.
+            If memory has too few free bytes.
         """
         at = self._next
         self._next += (-(-size // self._line) + 1) * self._line
@@ -163,25 +164,25 @@ class Spoiler:
         return at
 
     def put(self, data: bytes) -> int:
-        """Write bytes where nothing is; their address."""
+        """Write bytes to free memory, and return their address."""
         at = self.place(len(data))
         assert self.memory.write(at, data)
         return at
 
     def nowhere(self, *, near: bool = False) -> int:
-        """An address at which there is no memory, nor after it; with `near` one that a stride reaches."""
+        """Return an address past the end of memory; with `near`, one that a stride can reach."""
         size, top = len(self.memory.bytes), 1 << self.config.address_bits
         return self.random.choice([size, size + 4096, 1 << 31, *([] if near else [top - 8192])])
 
     def outside(self, size: int, *, across: int = 0) -> int:
-        """Set bounds, and return an address from which some bytes are outside of them.
+        """Set bounds, and return an address from which `size` bytes lie outside them.
 
         Parameters
         ----------
         size : int
             Bytes.
         across : int
-            Bytes before the address that must be free and inside.
+            Bytes before the address that must be free and inside the bounds.
         """
         if self.bounds is None and not across and size <= PAGE and self.random.random() < 0.4:
             self.bounds = (PAGE, (1 << self.config.address_bits) - 1)

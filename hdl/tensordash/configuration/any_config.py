@@ -1,4 +1,4 @@
-"""Configurations of a tile or of a core: a document is a core's if it has a table [core]."""
+"""Read the configuration of a tile or of a core: a document with a table [core] is a core's."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,11 +7,11 @@ from .config import TileConfig
 from .core_config import CoreConfig
 from .document import ConfigError, loaded, parsed
 
-__all__ = ["either_from_toml", "is_of_core", "load_either"]
+__all__ = ["any_config_from_toml", "is_of_core", "load_any_config"]
 
 
 def is_of_core(text: str) -> bool:
-    """Whether TOML is a core's.
+    """Whether a TOML document configures a core.
 
     >>> is_of_core("[tile]\\nrows = 4"), is_of_core("[core]")
     (False, True)
@@ -19,17 +19,17 @@ def is_of_core(text: str) -> bool:
     return "core" in parsed(text)
 
 
-def either_from_toml(text: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """Build from TOML, with `settings` such as ``"tile.rows=8"`` on top, which make no core of a tile.
+def any_config_from_toml(text: str, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
+    """Build a tile's or a core's configuration from TOML, with `settings` such as ``"tile.rows=8"`` on top.
 
     Raises
     ------
     ConfigError
-        If it cannot be used, or settings of a core are for a tile.
+        If the document is invalid, or a setting of a core is given for a tile.
 
     Examples
     --------
-    >>> either_from_toml("[tile]\\nrows = 2", ["core.buffer=32"])
+    >>> any_config_from_toml("[tile]\\nrows = 2", ["core.buffer=32"])
     Traceback (most recent call last):
     tensordash.configuration.document.ConfigError: core.buffer=32 must go with a core's configuration, which has a table [core] (preset core), not with a tile's
     """  # noqa: E501
@@ -43,12 +43,12 @@ def either_from_toml(text: str, settings: Iterable[str] = ()) -> TileConfig | Co
     return TileConfig.from_toml(text, settings)
 
 
-def load_either(path: str | Path, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
-    """Read a TOML file, with `settings` on top.
+def load_any_config(path: str | Path, settings: Iterable[str] = ()) -> TileConfig | CoreConfig:
+    """Read a tile's or a core's configuration from a TOML file, with `settings` on top.
 
     Raises
     ------
     ConfigError
-        If the file cannot be read or used; it names the file.
+        If the file cannot be read or is invalid; the message names the file.
     """
-    return loaded(path, lambda text: either_from_toml(text, settings))
+    return loaded(path, lambda text: any_config_from_toml(text, settings))

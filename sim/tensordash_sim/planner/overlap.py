@@ -1,4 +1,4 @@
-"""Stages that wait for DRAM run beside stages that do not."""
+"""Overlap stages that wait for DRAM with stages that do not."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,23 +8,23 @@ from .budget import Budget
 from .graph import Graph
 from .stages import Stage
 
-__all__ = ["Beside", "run_beside"]
+__all__ = ["Overlap", "overlap_stages"]
 
 
 @dataclass(frozen=True)
-class Beside:
-    """A stage that runs beside others instead of in its own place.
+class Overlap:
+    """A stage that runs at the same time as others instead of in its own place.
 
     Attributes
     ----------
     stage : int
-        Which.
+        Index of the stage.
     shares : tuple of (int, float)
-        The stages that it runs beside, in order, and how much of it does; what is left runs in its own place. Numbers
-        from that of all stages on are of the next step's: steps follow each other, and an update has time until its
-        weights are read again.
+        Index of each stage that it overlaps, in order, and the share of it that runs there. The rest runs in its own
+        place. Indices from the number of stages on are stages of the next step: an update has time until the next
+        step reads its weights.
     again : float
-        Bytes to load whenever it goes on after a pause: what it holds. It has no space meanwhile.
+        Bytes to load after each pause: the tensors that the stage holds. It has no space during a pause.
     """
 
     stage: int
@@ -33,45 +33,45 @@ class Beside:
 
     @property
     def left(self) -> float:
-        """What runs in its own place."""
+        """Return the share that runs in its own place."""
         return 1 - sum(share for _, share in self.shares)
 
     @property
     def places(self) -> list[int]:
-        """Where it runs, in order."""
+        """Return the places where it runs, in order."""
         own = [self.stage] if self.left > 1e-9 else []
         return sorted([*own, *(place for place, _ in self.shares)])
 
     @property
     def span(self) -> range:
-        """From the first to the last."""
+        """Return the range from the first place to the last."""
         return range(self.places[0], self.places[-1] + 1)
 
     @property
     def resumed(self) -> list[int]:
-        """Where it goes on after a pause."""
+        """Return the places where it goes on after a pause."""
         places = self.places
         return [place for before, place in pairwise(places) if place > before + 1]
 
 
 def _again(graph: Graph, stage: Stage) -> float | None:
-    """Bytes of what a stage holds; None if that are sums, which are nowhere else."""
+    """Return the bytes that a stage holds; None if they are sums, of which there is no copy."""
     made = {name for node in stage.nodes for name in graph.nodes[node].writes}
     held = {*stage.held, *([stage.around] if stage.around else [])}
     return None if held & made else sum(graph.tensors[name].packed for name in held)
 
 
 def _window(graph: Graph, stages: Sequence[Stage], number: int, spans: Mapping[int, range]) -> range:
-    """Places from behind the last at which a stage's tensors are made to before the first at which its own are read.
+    """Return the places where a stage can run: after its operands are made, before its results are read.
 
     Parameters
     ----------
     graph, stages : Graph, sequence of Stage
         The step.
     number : int
-        Of the stage.
+        Index of the stage.
     spans : mapping of int to range
-        Where stages run that run beside others.
+        The places of stages that overlap others.
     """
     where = {name: place for place, stage in enumerate(stages) for name in stage.nodes}
     nodes = [graph.nodes[name] for name in stages[number].nodes]
@@ -86,17 +86,17 @@ def _window(graph: Graph, stages: Sequence[Stage], number: int, spans: Mapping[i
         return range(
             first, min((spans.get(place, range(place, place + 1)).start for place in after), default=len(stages))
         )
-    # Nothing in this step needs it; in the next one, what it writes is given.
+    # No stage of this step reads its results; the next step starts with them.
     again = [where[reader] for tensor in written if tensor.becomes for reader in graph.readers[tensor.becomes]]
     return range(
         first, len(stages) + min((spans.get(place, range(place, place + 1)).start for place in again), default=0)
     )
 
 
-def run_beside(
+def overlap_stages(
     graph: Graph, stages: Sequence[Stage], kept: Sequence[float], fixed: set[int], budget: Budget
-) -> tuple[Beside, ...]:
-    """Put stages that need DRAM longer than the tiles beside those that need the tiles longer, the longest first.
+) -> tuple[Overlap, ...]:
+    """Overlap stages that are limited by DRAM with stages that are limited by the tiles, the longest first.
 
     Parameters
     ----------
@@ -105,14 +105,14 @@ def run_beside(
     kept : sequence of float
         Bytes that are kept on the chip for other stages, during each.
     fixed : set of int
-        Stages that stay in their places: what they read or give is kept on the chip.
+        Stages that stay in their places, as tensors that they read or write stay on the chip.
     budget : Budget
-        Of the chip.
+        Budget of the chip.
     """
-    # Cycles that DRAM could be busy and is not, in each stage, and room on the chip.
+    # Idle cycles of DRAM in each stage, and free bytes on the chip.
     slack: list[float] = [budget.on_chip(stage) - budget.dram(stage) for stage in stages]
     room = [budget.capacity - stage.space - taken for stage, taken in zip(stages, kept, strict=True)]
-    found: list[Beside] = []
+    found: list[Overlap] = []
     count = len(stages)
     waiting = sorted(
         (each for each in range(len(stages)) if slack[each] < 0 and each not in fixed), key=slack.__getitem__
@@ -125,7 +125,7 @@ def run_beside(
         )
         again = _again(graph, stages[number])
         taken: dict[int, float] = {}
-        for step in (1, -1):  # behind its place, then before it
+        for step in (1, -1):  # After its place, then before it.
             place = number + step
             while place in allowed and lacking > 0:
                 has_room = room[place % count] >= space
@@ -135,7 +135,7 @@ def run_beside(
                     taken[place] = min(slack[place % count], lacking)
                     lacking -= taken[place]
                 elif has_room and again is None:
-                    taken[place] = 0.0  # its sums stay
+                    taken[place] = 0.0  # Its sums stay on the chip.
                 place += step
         while taken and not taken[max(taken)]:
             del taken[max(taken)]
@@ -144,7 +144,7 @@ def run_beside(
         if not taken:
             continue
         shares = tuple((place, cycles / -slack[number]) for place, cycles in sorted(taken.items()))
-        one = Beside(number, shares, again or 0.0)
+        one = Overlap(number, shares, again or 0.0)
         for place, cycles in taken.items():
             slack[place % count] -= cycles
             room[place % count] -= space

@@ -1,4 +1,4 @@
-"""The multiplies of a contraction, one after the other, and what has to be there for each."""
+"""The multiplies of a tiled contraction in order, with the tiles, streams and loads that each needs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,35 +8,35 @@ from .blocking import Blocking, begun, growing, split
 from .operands import Box, Move, size_of
 from .unit_cycles import LATENCY, load_cycles
 
-__all__ = ["SIDES", "Round", "rounds"]
+__all__ = ["SIDES", "TiledMultiply", "tiled_multiplies"]
 
 SIDES = {"column": "a", "row": "b"}
 APART = 1.1
-"""Chunks may be loaded one by one if that takes less than so many times the cycles of loading all of them at once."""
+"""Cycles of loading chunks one by one, over those of one load of all, below which they are loaded one by one."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round:
-    """One multiply, and what has to be there for it; all by side, "row" and "column".
+class TiledMultiply:
+    """One multiply and its operands; the mappings are by side, "row" and "column".
 
     Parameters
     ----------
     product : int
-        Number of its product.
+        Number of the product.
     tiles, sets : mapping of str to Box
-        The tile of results that it is of, and its streams.
+        The tile of results, and the streams of this multiply.
     spans : mapping of str to Box
-        What of the reduction is loaded together.
+        The part of the reduction that one load brings.
     chunk : Box
-        What of it is multiplied.
+        The part of the reduction that this multiply adds up.
     phase : int
-        Number of its phase.
+        Number of the phase.
     first, final : bool
-        Of the reduction's chunks: partial sums begin, results are made.
+        Whether it is the first chunk of the reduction, and the last one, which makes results.
     partial : int
-        The first block's place among the partial sums.
+        Index of the first block among the partial sums.
     last : bool
-        The tile of results is done.
+        Whether it is the last multiply of its tile of results.
     """
 
     product: int
@@ -51,59 +51,59 @@ class Round:
     last: bool
 
     def laid(self, side: str) -> tuple:
-        """What of two rounds is the same if they want the same streams."""
+        """Return a key: equal for two multiplies that need the same streams."""
         return self.product, self.tiles[side], self.phase, self.chunk, self.sets[side]
 
 
-def rounds(work: Any, blocking: Blocking) -> Iterator[Round]:
-    """All multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams.
+def tiled_multiplies(work: Any, blocking: Blocking) -> Iterator[TiledMultiply]:
+    """Yield all multiplies in order: products, tiles of results, phases, chunks of the reduction, sets of streams.
 
-    What comes first is smaller (`Blocking.begin`): the first tile of results, if its reduction is not cut; else the
-    first chunk, if there is only one tile.
+    The first tile of results is smaller (`Blocking.begin`) if the reduction has one chunk. The first chunk is smaller
+    if there is one tile.
 
     Parameters
     ----------
     work : Contraction
-        What is done.
+        The contraction.
     blocking : Blocking
-        How it is cut.
+        Its tiling.
     """
-    cut = _Cut(work, blocking)
+    tiled = _TiledContraction(work, blocking)
     first = True
     for product in range(work.layer.products):
-        for placed in split(cut.boxes[work.placed], blocking.tiles[work.placed]):
+        for placed in split(tiled.boxes[work.placed], blocking.tiles[work.placed]):
             parts = [placed]
-            if first and len(cut.chunks) == 1:
+            if first and len(tiled.chunks) == 1:
                 parts = begun(placed, blocking.begin, work.parts(work.placed))
-            for other in split(cut.boxes[work.other], blocking.tiles[work.other]):
+            for other in split(tiled.boxes[work.other], blocking.tiles[work.other]):
                 for part in parts:
-                    todo = cut.tile({work.placed: part, work.other: other})
+                    todo = tiled.tile({work.placed: part, work.other: other})
                     each = next(todo)
                     for after in todo:
-                        yield Round(**each, product=product, last=False)
+                        yield TiledMultiply(**each, product=product, last=False)
                         each = after
-                    yield Round(**each, product=product, last=True)
+                    yield TiledMultiply(**each, product=product, last=True)
                 first, parts = False, [placed]
 
 
-class _Cut:
-    """A contraction that is cut in some way, tile after tile of results."""
+class _TiledContraction:
+    """A contraction with a tiling, tile after tile of results."""
 
     def __init__(self, work: Any, blocking: Blocking) -> None:
         self.work, self.blocking = work, blocking
         self.rooms = {side: size for side, (_, size) in work.rooms(blocking).items()}
         self.boxes: dict[str, Box] = {side: tuple((0, size) for size in work.dimensions(side)) for side in SIDES}
-        self.chunks = list(split(work.whole, blocking.chunk))
+        self.chunks = list(split(work.full_reduction, blocking.chunk))
         one = all(next(split(box, blocking.tiles[side])) == box for side, box in self.boxes.items())
         if one and work.layer.products == 1 and len(self.chunks) > 1:
             self.chunks[:1] = begun(self.chunks[0], blocking.begin)
         self.grown = growing(self.chunks) if blocking.begin > 1 else []
 
     def tile(self, tiles: dict[str, Box]) -> Iterator[dict[str, Any]]:
-        """What `Round` has of each multiply of a tile of results."""
+        """Yield the fields of `TiledMultiply` for each multiply of a tile of results, but for the product."""
         work = self.work
         for number, phase in enumerate(work.phases[:1] if work.operation == "AxG" else work.phases):
-            # What there is of a tile in this phase.
+            # The part of the tile that this phase has.
             here = {
                 side: tuple(
                     (start, min(stop, size))
@@ -113,7 +113,7 @@ class _Cut:
             }
             if any(start >= stop for box in here.values() for start, stop in box):
                 continue
-            chunks = self.chunks if phase.taps else [tuple((0, 1) for _ in work.whole)]
+            chunks = self.chunks if phase.taps else [tuple((0, 1) for _ in work.full_reduction)]
             spans = {side: self._spans(side, tiles[side], number, chunks) for side in tiles}
             for c, chunk in enumerate(chunks):
                 partial = 0
@@ -132,14 +132,15 @@ class _Cut:
                         partial += work.streams("row", row) * work.streams("column", column)
 
     def _spans(self, side: str, tile: Box, phase: int, chunks: Sequence[Box]) -> Sequence[Box]:
-        """For each chunk, what of the reduction is loaded with it: all of it if it fits, or nothing else.
+        """Return the part of the reduction to load for each chunk: all of it if it fits, else the chunk.
 
-        All chunks one by one are better than all of it at once, if they fit as well: multiplying begins earlier. If
-        that takes too long, some may come together.
+        If all chunks fit one by one, they are loaded one by one: multiplying begins earlier. If that takes too many
+        cycles, some chunks are loaded together.
         """
         room, count = self.rooms[side], len(chunks)
         whole, one = (
-            self.work.moved(side, tile, span, phase) for span in (self.work.whole, max(chunks[:2], key=size_of))
+            self.work.moved(side, tile, span, phase)
+            for span in (self.work.full_reduction, max(chunks[:2], key=size_of))
         )
         if _groups(whole) > room:
             return chunks
@@ -149,10 +150,10 @@ class _Cut:
             pieces = (self.work.moved(side, tile, span, phase) for span in dict.fromkeys(self.grown))
             if sum(map(_groups, pieces)) <= room:
                 return self.grown
-        return [self.work.whole] * count
+        return [self.work.full_reduction] * count
 
     def _cycles(self, moves: list[Move]) -> float:
-        """Of loads."""
+        """Add up the cycles of loads."""
         return sum(load_cycles(self.work.config, move.groups, move.runs, LATENCY) for move in moves)
 
 

@@ -1,4 +1,4 @@
-"""What a descriptor describes of memory and buffer: all that it may write, whatever becomes of it."""
+"""Read and write sets of a descriptor: the memory and the groups of the buffer that it may access."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,20 +11,20 @@ __all__ = ["read_memory", "written_groups", "written_memory"]
 
 
 def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
-    """Runs of memory that a descriptor may write.
+    """Return the runs of memory that a descriptor may write.
 
     Parameters
     ----------
     bits : int
-        A descriptor that the sequencer lets pass.
+        A descriptor that the sequencer accepts.
     config : CoreConfig
         The core.
 
     Returns
     -------
     list of (int, int)
-        Address and number of bytes. A compressed store may become as long as all its values and masks; groups beyond
-        the buffer's end are not written.
+        Address and number of bytes. The longest compressed tensor has all its values and masks. Groups beyond the
+        buffer's end are not written.
 
     Source: docs/core.md, "Loops" and "Tensors".
     """
@@ -44,12 +44,12 @@ def written_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
 
 
 def read_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
-    """Runs of memory that a descriptor may read, as `written_memory` gives them.
+    """Return the runs of memory that a descriptor may read, as `written_memory` does.
 
     Parameters
     ----------
     bits, config
-        As there.
+        As for `written_memory`.
     """
     operation, values = decode(bits)
     if operation is None or operation.name != "load":
@@ -63,12 +63,12 @@ def read_memory(bits: int, config: CoreConfig) -> list[tuple[int, int]]:
 
 
 def _whole(values: Mapping[str, int], name: str) -> int:
-    """An address of its two halves."""
+    """Join the two halves of an address."""
     return values[name] | values[f"{name}_high"] << 32
 
 
 def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterator[tuple[int, int]]:
-    """The runs of a plain move whose groups are not all beyond the buffer's end."""
+    """Yield the runs of a plain move that are not wholly beyond the buffer's end."""
     size, count, left = config.group_bytes, values["count_0"], config.groups - values["address"]
     for k in range(values["count_3"]):
         for j in range(values["count_2"]):
@@ -81,12 +81,12 @@ def _runs(values: Mapping[str, int], config: CoreConfig, memory: int) -> Iterato
 
 
 def written_groups(bits: int, config: CoreConfig) -> set[int]:
-    """Groups of the buffer that a descriptor may write: loads, and results of multiplies.
+    """Return the groups of the buffer that a descriptor may write: loads, and results of multiplies.
 
     Parameters
     ----------
     bits, config
-        As of `written_memory`.
+        As for `written_memory`.
 
     Source: docs/core.md, "Loops" and "Multiply".
     """
@@ -102,7 +102,7 @@ def written_groups(bits: int, config: CoreConfig) -> set[int]:
 
 
 def _results(values: Mapping[str, int], config: CoreConfig) -> Iterator[int]:
-    """Groups of all positions of a multiply, those that do not count among them."""
+    """Yield the groups of all positions of a multiply, the padding included."""
     lanes = config.tile.lanes
     width = config.fp32_groups if values["fp32"] else 1
     walk = LoopWalk(values, loops=4)

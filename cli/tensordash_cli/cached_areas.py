@@ -1,4 +1,4 @@
-"""Areas of tiles, kept in a folder: a search that is done answers from there."""
+"""Areas of tiles, cached in a folder: a repeated search reads them from there."""
 
 import hashlib
 import json
@@ -7,30 +7,30 @@ from pathlib import Path
 
 import tensordash
 from tensordash import TileConfig
-from tensordash.storage.files import code_digest, write_whole
+from tensordash.storage.files import atomic_write, code_digest
 
-__all__ = ["area"]
+__all__ = ["cached_area"]
 
 
-def area(config: TileConfig, folder: Path) -> dict[str, float]:
-    """What a tile takes: its area over its baseline's (`area_ratio`), and gates beyond that (`added_ge_per_pe`).
+def cached_area(config: TileConfig, folder: Path) -> dict[str, float]:
+    """Return a tile's area over its baseline's (`area_ratio`) and the added gates a PE (`added_ge_per_pe`).
 
     Parameters
     ----------
     config : TileConfig
         A tile that skips zeros.
     folder : Path
-        Where figures are kept; those of other code, Yosys or library stay apart.
+        The cache; figures of other code, Yosys or library have other keys.
     """
     from tensordash_synth import default_liberty
 
     path = folder / f"{_key(config, default_liberty())}.json"
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return {name: float(kept[name]) for name in ("area_ratio", "added_ge_per_pe")}
+        cached = json.loads(path.read_text(encoding="utf-8"))
+        return {name: float(cached[name]) for name in ("area_ratio", "added_ge_per_pe")}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
         found = _measured(config)
-        write_whole(path, json.dumps(found) + "\n")
+        atomic_write(path, json.dumps(found) + "\n")
         return found
 
 
@@ -43,7 +43,7 @@ def _measured(config: TileConfig) -> dict[str, float]:
 
 
 def _key(config: TileConfig, liberty: Path) -> str:
-    """Of everything that the figures depend on."""
+    """Hash everything that the figures depend on."""
     import tensordash_synth
 
     code = code_digest(*(Path(package.__file__ or "").parent for package in (tensordash, tensordash_synth)))

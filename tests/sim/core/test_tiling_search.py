@@ -1,4 +1,4 @@
-"""How a layer is cut: what is chosen fits the core everywhere, not only where the cut was looked at."""
+"""The tiling search: the chosen tiling fits the core everywhere, not only where the search walked it."""
 
 from dataclasses import replace
 from itertools import islice
@@ -9,15 +9,15 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core import choice, random_layers
+from tensordash_sim.core import random_layers, tiling_search
 from tensordash_sim.core.blocking import Blocking
 from tensordash_sim.core.contraction import Contraction
 from tensordash_sim.core.golden import Memory
 from tensordash_sim.core.layer import Layer
 from tensordash_sim.core.program import ProgramError
 
-WAYS = 152
-"""Ways to cut a layer that are looked at."""
+TILINGS = 152
+"""Tilings that the tests examine."""
 LAYERS = {
     "AxW": (4, Layer(samples=1, channels=32, filters=4, size=(22, 28), kernel=(3, 3), padding=2)),
     "WxG": (4, Layer(samples=1, channels=4, filters=8, size=(19, 25), kernel=(5, 5), padding=1)),
@@ -37,9 +37,11 @@ def contraction(operation: str, rows: str, monkeypatch: pytest.MonkeyPatch) -> C
     raise AssertionError(f"no {operation} with {rows} on rows")
 
 
-def looked_at(work: Contraction) -> list[Blocking]:
-    """Ways to cut it whose first multiplies fit."""
-    return [each for each in islice(choice._candidates(work), WAYS) if choice._rough(work, each) < inf]
+def fitting_tilings(work: Contraction) -> list[Blocking]:
+    """Return tilings whose first multiplies fit."""
+    return [
+        each for each in islice(tiling_search._tilings(work), TILINGS) if tiling_search._rough_cycles(work, each) < inf
+    ]
 
 
 def makes_a_program(work: Contraction, blocking: Blocking) -> bool:
@@ -51,25 +53,25 @@ def makes_a_program(work: Contraction, blocking: Blocking) -> bool:
 
 
 @pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
-def test_what_is_said_to_fit_makes_a_program(operation, rows, monkeypatch):
+def test_a_tiling_that_fits_makes_a_program(operation, rows, monkeypatch):
     work = contraction(operation, rows, monkeypatch)
-    ways = looked_at(work)
-    fits = [choice._all_fits(work, each) for each in ways]
-    assert fits == [makes_a_program(work, each) for each in ways]
+    tilings = fitting_tilings(work)
+    fits = [tiling_search._fits_everywhere(work, each) for each in tilings]
+    assert fits == [makes_a_program(work, each) for each in tilings]
     assert len(set(fits)) == 2, "some do not fit, though their first multiplies do"
 
 
 @pytest.mark.parametrize(("operation", "rows"), [("AxW", "W"), ("WxG", "W")])
-def test_what_is_chosen_makes_a_program(operation, rows, monkeypatch):
-    """Even where what looks best fits at an edge only."""
+def test_the_chosen_tiling_makes_a_program(operation, rows, monkeypatch):
+    """Even where the tiling of the least rough cycles fits only at an edge."""
     work = contraction(operation, rows, monkeypatch)
-    ways = looked_at(work)
-    wrong = [each for each in ways if not makes_a_program(work, each)]
-    right = next(each for each in ways if each not in wrong)
-    monkeypatch.setattr(choice, "_candidates", lambda _: iter([*wrong, right]))
-    best = choice.best_blocking(work)
+    tilings = fitting_tilings(work)
+    wrong = [each for each in tilings if not makes_a_program(work, each)]
+    right = next(each for each in tilings if each not in wrong)
+    monkeypatch.setattr(tiling_search, "_tilings", lambda _: iter([*wrong, right]))
+    best = tiling_search.best_blocking(work)
     assert replace(best, begin=right.begin) == right
     assert makes_a_program(work, best)
-    monkeypatch.setattr(choice, "_candidates", lambda _: iter(wrong))
+    monkeypatch.setattr(tiling_search, "_tilings", lambda _: iter(wrong))
     with pytest.raises(ProgramError, match="does not fit this core, however it is cut"):
-        choice.best_blocking(work)
+        tiling_search.best_blocking(work)
