@@ -1,4 +1,4 @@
-"""Everything that may go wrong while a core executes a program, one kind after the other."""
+"""Faults to inject while a core executes a program: one function for each kind."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -19,34 +19,35 @@ from .core_bench import MAX_PROGRAM_CYCLES, Bench
 from .core_coverage import QUEUES, SILENCES, state_points
 from .core_draw import CoreJob
 
-__all__ = ["FAULTS", "PATIENCE", "bits_in_turn", "is_defined"]
+__all__ = ["FAULTS", "SILENT_CYCLES", "bits_in_turn", "is_defined"]
 
-PATIENCE = 3000
-"""Cycles after which a memory is silent; in a campaign none is slower."""
+SILENT_CYCLES = 3000
+"""Cycles without an answer after which a memory counts as silent; all memories of a campaign are faster."""
 TRIES = 20
+"""Programs to draw until one has the operation to fuzz."""
 MAX_STEPS = 150_000
 """Steps of a fuzzed layout or multiply; more take too long."""
 MAX_POSITIONS = 200_000
 """Multiply positions of a fuzzed multiply; more take too long."""
 MAX_OUTPUT_CYCLES = 200_000
 """Cycles of the output unit for a fuzzed multiply."""
-SOME = 2_000
-"""Cycles in which a core that is about to do something wrong does it."""
-LEAD = 6
-"""Cycles from a look at `done` to a soft reset's begin."""
+SETTLE_CYCLES = 2_000
+"""Cycles to run a core after a fault, so that a wrong access would happen."""
+RESET_LEAD_CYCLES = 6
+"""Cycles from a read of `done` to the begin of a soft reset."""
 
 
 def bits_in_turn(job: CoreJob) -> Iterator[tuple[str, int]]:
-    """Operations and bits of their descriptors, in the campaign's order: each job from where the one before ends."""
+    """Yield operations and bits of their descriptors in the campaign's order, from where the job before ends."""
     all_bits = [(name, bit) for name in OPERATIONS for bit in range(BITS)]
     Random(f"soak bits {job.seed}").shuffle(all_bits)
-    fuzzed = job.goals.faults * FAULTS["field fuzzed"][0] * 4 // 500  # a little less than it will have
+    fuzzed = job.goals.faults * FAULTS["field fuzzed"][0] * 4 // 500  # A few fewer than the job will have.
     for place in count(job.index * fuzzed):
         yield all_bits[place % len(all_bits)]
 
 
 def fuzz(bench: Bench) -> bool:
-    """A bit of a descriptor is not as it should be, or a field has an extreme value."""
+    """Flip a bit of a descriptor, or set a field to an extreme value."""
     random = bench.random
     name, bit = next(bench.bits)
     for _ in range(TRIES):
@@ -76,7 +77,7 @@ def fuzz(bench: Bench) -> bool:
 
 
 def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int) -> bool:
-    """Whether it is soon known, and docs/core.md says, what becomes of a program with a fuzzed descriptor.
+    """Whether docs/core.md defines the outcome of a program with a fuzzed descriptor, and golden reaches it soon.
 
     Parameters
     ----------
@@ -85,9 +86,9 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
     descriptors : list of int
         The program.
     place : int
-        Which of them is fuzzed; all others are legal.
+        Index of the fuzzed descriptor; all others are legal.
     ring : int
-        Where the program is in memory.
+        Address of the program.
     """
     sequencer = Sequencer(config)
     refused = next((k for k, bits in enumerate(descriptors) if sequencer.refusal(bits)), len(descriptors))
@@ -97,7 +98,7 @@ def is_defined(config: CoreConfig, descriptors: list[int], place: int, ring: int
     assert operation is not None
     seen = [*descriptors[:refused]]
     if refused == len(descriptors) and OPERATIONS["end"] not in (decode(bits)[0] for bits in descriptors):
-        return False  # no interrupt comes
+        return False  # The program has no end and raises no interrupt.
     if operation.name in ("load", "store"):
         groups = values["count_0"] * values["count_1"] * values["count_2"] * values["count_3"]
         if groups > config.groups:  # The core moves no more than these.
@@ -128,14 +129,14 @@ def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
 
 
 def illegal(bench: Bench) -> bool:
-    """A program that breaks a rule, or two."""
+    """Run a program that breaks one or two rules."""
     if bench.device.base:
         return False
     random = bench.random
     name = min(random.sample(list(CLAUSES), 5), key=lambda each: bench.coverage.met("illegal program", each))
     try:
         made = illegal_program(random, bench.config, name, second=random.choice([*CLAUSES, "", ""]))
-    except ValueError:  # no program of this core can
+    except ValueError:  # No program of this core can break the rule.
         return False
     bench.check(made)
     bench.coverage.add("illegal program", name)
@@ -143,7 +144,7 @@ def illegal(bench: Bench) -> bool:
 
 
 def failing(bench: Bench) -> bool:
-    """Memory answers with SLVERR or DECERR where the program needs it."""
+    """Let memory answer with SLVERR or DECERR at addresses that the program uses."""
     made, config, random = bench.legal(), bench.config, bench.random
     places: dict[str, list[tuple[int, int]]] = {"fetch": [(made.base, BYTES * len(made.descriptors))]}
     for bits in made.descriptors:
@@ -173,7 +174,7 @@ def failing(bench: Bench) -> bool:
 
 
 def silent(bench: Bench) -> bool:
-    """Memory says nothing more on a channel: it is told so, and when memory answers again, a soft reset ends."""
+    """Silence a channel of memory: the host reports it, and a soft reset ends when memory answers again."""
     made, device, random = bench.legal(), bench.device, bench.random
     bench.check(made)
     channel = random.choice(list(CHANNELS))
@@ -203,7 +204,7 @@ def silent(bench: Bench) -> bool:
 
 
 def reset(bench: Bench) -> bool:
-    """A soft reset in the state that was met least, or in any cycle."""
+    """Soft-reset the core in one of the least covered states, or in a random cycle."""
     made, device, random = bench.legal(), bench.device, bench.random
     states = [state for state in bench.states if state.name not in ("reset", "error")]
     points = {point: state_points([state]) for state in states for point in state_points([state])}
@@ -221,8 +222,8 @@ def reset(bench: Bench) -> bool:
         value = range(1 if state.width == 1 else 0, state.values)[state_points([state]).index(point)]
         skipped = random.choice((0, 0, random.randrange(600)))
         if (not skipped or not device.wait(skipped)) and device.until(state, value, MAX_PROGRAM_CYCLES):
-            # Once more, up to the same cycle.
-            lead = device.cycle - began - LEAD + random.choice((0, 0, 0, -1, 1))
+            # Run the program again, up to the same cycle.
+            lead = device.cycle - began - RESET_LEAD_CYCLES + random.choice((0, 0, 0, -1, 1))
             bench.prepare(made)
             device.sow(seed)
             began = device.cycle
@@ -236,7 +237,7 @@ def reset(bench: Bench) -> bool:
 
 
 def queue(bench: Bench) -> bool:
-    """The queue is used as a host may, or should not."""
+    """Use the queue in a way that a host may, or in one that it must not."""
     name = min(bench.random.sample(QUEUES, 3), key=lambda each: bench.coverage.met("queue", each))
     made = bench.legal()
     {
@@ -252,7 +253,7 @@ def queue(bench: Bench) -> bool:
 
 
 def _ring(made: IllegalProgram) -> tuple[IllegalProgram, int]:
-    """The program, with ends behind it until a ring is full; the logarithm of its places."""
+    """Fill a ring with `end` descriptors after the program; returns it and the logarithm of the ring's places."""
     size = max(0, (len(made.descriptors) - 1).bit_length())
     ends = [OPERATIONS["end"].code] * ((1 << size) - len(made.descriptors))
     full = [*made.descriptors, *ends]
@@ -262,7 +263,7 @@ def _ring(made: IllegalProgram) -> tuple[IllegalProgram, int]:
 
 
 def _all_done(bench: Bench, count: int) -> None:
-    """Wait until so many descriptors are done, whatever ends there are."""
+    """Wait until `count` descriptors are done, at any number of `end` descriptors."""
     device, began = bench.device, bench.device.cycle
     while (done := device.read("done")) < count:
         assert not device.wait(50), f"{device.outcome()}, and it should be none"
@@ -272,7 +273,7 @@ def _all_done(bench: Bench, count: int) -> None:
 
 
 def _beyond(bench: Bench, made: IllegalProgram) -> None:
-    """Its descriptors are executed anew, and no token need say that the first time is over."""
+    """Move the tail beyond the ring: descriptors run again, with no token to order the two runs."""
     full, size = _ring(made)
     count = len(full.descriptors) + bench.random.randint(1, len(full.descriptors))
     executed = [*full.descriptors, *full.descriptors][:count]
@@ -283,7 +284,7 @@ def _beyond(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _in_steps(bench: Bench, made: IllegalProgram) -> None:
-    """A ring with fewer places than the program has descriptors, filled as they become free."""
+    """Run a program in a ring with fewer places than descriptors, filled as places become free."""
     device, random, total = bench.device, bench.random, len(made.descriptors)
     size = random.randint(0, max(0, (total - 1).bit_length() - 1))
     bench.prepare(made)
@@ -304,7 +305,7 @@ def _in_steps(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _moved_at_rest(bench: Bench, made: IllegalProgram) -> None:
-    """What comes next is read from a ring at another place, that has another size."""
+    """Move the ring between two descriptors, to another address and size."""
     device, random, total = bench.device, bench.random, len(made.descriptors)
     first = random.randint(1, total - 1)
     bench.prepare(made)
@@ -321,14 +322,14 @@ def _moved_at_rest(bench: Bench, made: IllegalProgram) -> None:
 
 
 def _back(bench: Bench, made: IllegalProgram) -> None:
-    """It goes on fetching, round the ring; nobody knows until when."""
+    """Move the tail back: the core fetches around the ring, for an undefined time."""
     full, size = _ring(made)
     device, random = bench.device, bench.random
     bench.prepare(full)
     device.begin(full.base, len(full.descriptors), size=size, causes=2)
-    device.wait(random.choice((1, 100, SOME)))
+    device.wait(random.choice((1, 100, SETTLE_CYCLES)))
     device.write("tail", max(0, device.read("head") - random.randint(0, 2)))
-    device.wait(SOME)
+    device.wait(SETTLE_CYCLES)
     bench.stopped(full, full.descriptors, 0, any_order=True)
 
 
@@ -339,12 +340,12 @@ def _moved(bench: Bench, made: IllegalProgram) -> None:
     bench.prepare(made)
     if random.random() < 0.5:
         device.put([OPERATIONS["end"].code] * len(made.descriptors), other)
-    put = bytes(device.memory)  # what is there now, is there in the end
+    put = bytes(device.memory)  # The core must not change it.
     made.memory.bytes[:] = put
     device.begin(made.base, len(made.descriptors), causes=2)
     device.wait(random.choice((1, 20, 100)))
     device.write("queue_base", other % (1 << 32))
-    device.wait(SOME)
+    device.wait(SETTLE_CYCLES)
     bench.stopped(made, made.descriptors, 0, any_order=True)
 
 
@@ -355,7 +356,7 @@ def _resized(bench: Bench, made: IllegalProgram) -> None:
     device.begin(made.base, len(made.descriptors), causes=2)
     device.wait(random.choice((1, 20, 100)))
     device.write("queue_size", random.randrange(16))
-    device.wait(SOME)
+    device.wait(SETTLE_CYCLES)
     bench.stopped(made, made.descriptors, 0, any_order=True)
 
 
@@ -369,4 +370,4 @@ FAULTS: Mapping[str, tuple[int, Callable[[Bench], bool]]] = MappingProxyType(
         "soft reset": (10, reset),
     }
 )
-"""Kinds of faults: of a hundred so many, and what makes one. That tells whether it could be made."""
+"""Kinds of faults: how many of a hundred, and the function that injects one and returns whether it could."""

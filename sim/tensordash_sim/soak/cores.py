@@ -27,7 +27,7 @@ from ..core.verilated import VerilatedCore, VerilatedError
 from .core_bench import LAYER_BYTES, MAX_DESCRIPTORS, Bench
 from .core_coverage import BITS_IN_ALL, CoreCoverage, state_points, universe
 from .core_draw import SIZE, CoreGoals, CoreJob, draw_core_job
-from .core_faults import FAULTS, PATIENCE, bits_in_turn
+from .core_faults import FAULTS, SILENT_CYCLES, bits_in_turn
 from .coverage import Counts
 from .jobs import Jobs
 
@@ -139,7 +139,7 @@ def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
     coverage.counts["soft reset"] = Counter(dict.fromkeys(state_points(core_states(verilog)), 0))
     places = (0, random.getrandbits(config.address_bits - 18) + 1 << 17)
     seeds = [random.getrandbits(60) for _ in range(3)]
-    how: dict[str, Any] = {"patience": PATIENCE, "verilog": verilog}
+    how: dict[str, Any] = {"patience": SILENT_CYCLES, "verilog": verilog}
     failure = ""
     with (
         VerilatedCore(config, SIZE, base=places[0], seed=seeds[0], **how) as low,
