@@ -74,7 +74,7 @@ UNUSED = {
     "stochastic": "The core is built without it.",
     "sums_payload_sums": "While a bias is due, every piece holds the sums of the first.",
     "total_2": "A carry that the range of the operands leaves zero, or a bit that was asked for before.",
-    "upwards": "Units from a beat's begin: what is asked for is beats.",
+    "limit_rounded_up": "Units from a beat's begin: what is asked for is beats.",
     "walked_limit_difference": "Whether a row's end is near: its sign and its upper bits.",
     "with_place": "Only whether it is above the highest address is asked.",
     "word_shifted": "A word of a beat, moved to its lowest bits.",
