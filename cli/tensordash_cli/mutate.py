@@ -23,8 +23,8 @@ from .console import (
 )
 
 if TYPE_CHECKING:
-    from tensordash_formal.fates import MutationReport
     from tensordash_formal.fault_campaign import FaultReport
+    from tensordash_formal.mutant_results import MutationReport
 
 __all__ = ["command"]
 

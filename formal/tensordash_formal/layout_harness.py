@@ -9,14 +9,14 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.layout import Layout
 
-from .given import MOST_STRIDE
 from .harness import Fault, Harness
 from .layout_nest import LOOPS, LayoutNest
+from .reference_descriptor import MOST_STRIDE
 
 __all__ = ["LaidOut"]
 
-PIECES = 12
-"""Questions: more, and easier ones."""
+PARTITIONS = 12
+"""Number of queries: more of them are each easier."""
 IDLE = 20
 """Cycles, without those in which it waits for the buffer, within which something is written or the descriptor done."""
 
@@ -33,7 +33,7 @@ class LaidOut(Harness):
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Layout(config, "a")
-        super().__init__(dut, fault=fault, pieces=PIECES)
+        super().__init__(dut, fault=fault, partitions=PARTITIONS)
         self.nest = LayoutNest(self.m, dut)
         self.assume(self.nest.legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
         lanes, width = dut.lanes, config.value_bits

@@ -12,7 +12,7 @@ from amaranth.lib.data import StructLayout
 from tensordash.configuration.descriptors import OPERATIONS
 from tensordash.movers.layout import Layout
 
-from .given import MOST_STRIDE, GivenDescriptor
+from .reference_descriptor import MOST_STRIDE, ReferenceDescriptor
 
 __all__ = ["LOOPS", "LayoutNest"]
 
@@ -21,7 +21,7 @@ WORD_BITS = 18
 """Of a word's place: it goes on for less than a stream beyond the end of the stream buffer."""
 
 
-class LayoutNest(GivenDescriptor):
+class LayoutNest(ReferenceDescriptor):
     """The nest of "Loops" and "Layout": which group, or which zeros behind a run, are written next.
 
     Parameters

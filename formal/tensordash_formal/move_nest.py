@@ -8,15 +8,15 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import Operation
 from tensordash.movers.unit import COMMAND_BITS
 
-from .given import WORD, GivenDescriptor
 from .harness import Harness
+from .reference_descriptor import WORD, ReferenceDescriptor
 
 __all__ = ["MoveNest"]
 
 LOOPS = (1, 2, 3)
 
 
-class MoveNest(GivenDescriptor):
+class MoveNest(ReferenceDescriptor):
     """Which run of a load or a store is asked for next.
 
     Parameters

@@ -23,7 +23,7 @@ from tensordash_synth.equivalence import same_logic
 from tensordash_synth.sequential import same_runs
 
 from .campaigns import Campaign
-from .fates import Fate, MutationReport
+from .mutant_results import Fate, MutationReport
 from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
@@ -290,14 +290,14 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
         _sound(work, folder, work.effort)
         return "bench", by
     *cheap, whole = mutants.cuts(mutant.module)
-    # What a module gives and nothing takes, or never is given, shows where the module stands: in a unit or a PE, all of
+    # What a module gives and nothing takes, or never is given, shows where the module stubs: in a unit or a PE, all of
     # which can be compared.
     around = mutant.module != mutants.top and (work.component == "pe" or work.component in UNITS)
-    questions: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in cheap]
+    queries: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in cheap]
     late: list[tuple[Sequence[str], str]] = [(whole, mutant.module)]
     if around:
-        (questions if work.component in UNITS else late).append((mutants.subject.opaque, mutants.top))
-    if equal := _first_equal(mutants, mutant, questions):
+        (queries if work.component in UNITS else late).append((mutants.subject.opaque, mutants.top))
+    if equal := _first_equal(mutants, mutant, queries):
         return "equivalent", equal
     if work.proofs and (name := refuted(quick=False)):
         return "proof", name
@@ -310,9 +310,9 @@ def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutan
     return "survives", ""
 
 
-def _first_equal(mutants: Mutants, mutant: Mutant, questions: Sequence[tuple[Sequence[str], str]]) -> str:
+def _first_equal(mutants: Mutants, mutant: Mutant, queries: Sequence[tuple[Sequence[str], str]]) -> str:
     """The first of (what is cut off, module that is compared) in which a mutant is equivalent, in words, or nothing."""
-    return next(filter(None, (_equivalent(mutants, mutant, *question) for question in questions)), "")
+    return next(filter(None, (_equivalent(mutants, mutant, *query) for query in queries)), "")
 
 
 def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str) -> str:
@@ -339,15 +339,15 @@ def _refuting(
     """Proofs, quick ones or the others, of the components that a module is part of, that fail with a mutant."""
     changed = _module(text, module)
     for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:
-        if proof.quick is not quick or not proof.applies(config):
+        if proof.is_quick is not quick or not proof.applies(config):
             continue
         harness = proof.build(config)
         emitted = harness.files["dut.v"]
-        if changed is None or (original := _module(emitted, module)) is None or f"{module}.stand.il" in harness.files:
+        if changed is None or (original := _module(emitted, module)) is None or f"{module}.stub.il" in harness.files:
             continue
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:
-            fails = any(solver.solve(question).status != "pass" for question in proof.questions(harness))
+            fails = any(solver.solve(query).status != "pass" for query in proof.queries(harness))
         except ProofError:  # a mutant that the proof's lemmas cannot look into
             continue
         if fails:

@@ -13,7 +13,7 @@ from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-from .given import MOST_STRIDE, WORD
+from .reference_descriptor import MOST_STRIDE, WORD
 
 __all__ = ["MOST_TOKENS", "ProgramOrder", "has_reserved", "has_unfit", "token_fields"]
 

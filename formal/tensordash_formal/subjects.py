@@ -18,7 +18,7 @@ from tensordash_sim.verify.core_run import CORE_BENCHES
 from tensordash_sim.verify.run import BENCHES, applicable
 from tensordash_synth.hierarchy import Hierarchy
 
-from .imported import imported_files
+from .import_closure import imported_files
 
 __all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
 

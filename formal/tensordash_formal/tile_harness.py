@@ -11,7 +11,7 @@ from tensordash.schedule.scheduler import Scheduler
 from tensordash.streams.axi_stream import AxiStreamTile
 
 from .harness import Fault, Harness
-from .stands import STANDS
+from .stubs import ARITHMETIC_STUBS
 from .tile_state import TileState, count, thermometer
 
 __all__ = ["TileHarness", "element"]
@@ -37,7 +37,7 @@ class TileHarness(Harness):
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.tile = Tile(config)
-        super().__init__(self.tile, within=AxiStreamTile(config), stands=STANDS, fault=fault)
+        super().__init__(self.tile, enclosing=AxiStreamTile(config), stubs=ARITHMETIC_STUBS, fault=fault)
         self.config = config
         self.state = TileState(self, self.tile)
         self.beat = Signal(range(self.state.beats))

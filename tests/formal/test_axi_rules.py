@@ -9,7 +9,7 @@ from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
 from tensordash_axi import Axi4Rules, AxiLiteRules, Statements, to_verilog
-from tensordash_formal.solver import Question, Solver
+from tensordash_formal.solver import Query, Solver
 
 CHECKERS = {
     "axi4": lambda: Axi4Rules(data_bits=32, address_bits=16, id_bits=1, reads=2, writes=2, addresses=2, within=4),
@@ -30,15 +30,15 @@ def test_each_rule_can_say_something_while_all_are_kept(name, tmp_path):
     body = text.rindex("endmodule")
     design = text[:body] + f"always @(posedge clk) begin\n{covers}\nend\n" + text[body:]
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules", "chformal -assert -remove")
-    question = Question(mode="cover", engine="smtbmc z3", depth=7, script=script, files={"dut.v": design})
-    assert Solver(tmp_path).solve(question).status == "pass"
+    query = Query(mode="cover", engine="smtbmc z3", depth=7, script=script, files={"dut.v": design})
+    assert Solver(tmp_path).solve(query).status == "pass"
 
 
 def test_what_is_asserted_fails_for_a_bus_that_does_what_it_likes(tmp_path):
     design = to_verilog(CHECKERS["lite"](), ("slave",))
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules")
-    question = Question(mode="bmc", engine="smtbmc z3", depth=4, script=script, files={"dut.v": design})
-    assert Solver(tmp_path).solve(question).status == "fail"
+    query = Query(mode="bmc", engine="smtbmc z3", depth=4, script=script, files={"dut.v": design})
+    assert Solver(tmp_path).solve(query).status == "fail"
 
 
 def test_the_page_has_every_rule():

@@ -29,10 +29,10 @@ def status(tmp_path):
         harness = proof.build(PAPER)
         if claim:
             wanted = [f"claim_{cell}" for cell in harness.claims[claim]]
-            question = proof.question(harness, wanted, "bmc", 3)
+            query = proof.query(harness, wanted, "bmc", 3)
         else:
-            question = proof.question(harness, harness.assertions, "prove", proof.depth, proof.engine)
-        return Solver(tmp_path).solve(question).status
+            query = proof.query(harness, harness.assertions, "prove", proof.depth, proof.engine)
+        return Solver(tmp_path).solve(query).status
 
     return ask
 

@@ -26,7 +26,7 @@ def refuted(tmp_path):
     def ask(config: TileConfig) -> bool:
         harness = PROOF.build(config)
         wanted = [f"claim_{cell}" for cell in harness.claims[CLAIM]]
-        answer = Solver(tmp_path).solve(PROOF.question(harness, wanted, "bmc", 8))
+        answer = Solver(tmp_path).solve(PROOF.query(harness, wanted, "bmc", 8))
         return bool(answer.failed)
 
     return ask

@@ -13,7 +13,7 @@ from tensordash.emission.verilog import render
 from tensordash_formal import campaigns, mutation
 from tensordash_formal import subjects as making
 from tensordash_formal.campaigns import SMALL_CORE, campaign_of, full_campaigns
-from tensordash_formal.fates import MutationReport
+from tensordash_formal.mutant_results import MutationReport
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import mutate
 from tensordash_formal.solver import Solver
@@ -161,16 +161,16 @@ def test_a_proof_finds_a_mutant(tmp_path):
 
 def test_no_proof_is_asked_in_which_something_else_stands(monkeypatch):
     text = "module a(input x);\n  b b (.x(x));\nendmodule\nmodule b(input x);\nendmodule\n"
-    harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""})
-    fields = {"name": "p", "questions": lambda _: ["asked"]}
-    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, quick=False, **fields)
+    harness = SimpleNamespace(files={"dut.v": text, "b.stub.il": ""})
+    fields = {"name": "p", "queries": lambda _: ["query"]}
+    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, is_quick=False, **fields)
     monkeypatch.setattr(mutation, "PROOFS", (proof,))
     asked = []
-    solver = SimpleNamespace(solve=lambda question: asked.append(question) or SimpleNamespace(status="fail"))
+    solver = SimpleNamespace(solve=lambda query: asked.append(query) or SimpleNamespace(status="fail"))
     assert list(mutation._refuting(SMALL, "a", text, solver)) == ["p"]
     assert list(mutation._refuting(SMALL, "a", text, solver, quick=True)) == []
     assert list(mutation._refuting(SMALL, "b", text, solver)) == []
-    assert asked == ["asked"]
+    assert asked == ["query"]
 
 
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):

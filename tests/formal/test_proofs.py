@@ -9,16 +9,16 @@ from tensordash import TileConfig, generate, load_preset, preset_names
 from tensordash.configuration.preset import load_any_preset
 from tensordash.core.core import Core
 from tensordash.emission.library import Library
-from tensordash_formal.proof import Broken, Proof
+from tensordash_formal.proof import BrokenVariant, Proof
 from tensordash_formal.proofs import CORE_PROOFS, PROOFS
 from tensordash_formal.proofs.core_axi import PortHarness
 from tensordash_formal.solver import Solver
-from tensordash_formal.suite import ODD_TILES, full_suite
+from tensordash_formal.suite import CORNER_CONFIGS, full_suite
 from tensordash_formal.tile_harness import TileHarness
 
 # The paper's tile, and for each proof what is least like it.
 TILES = {"paper": load_preset("paper")} | {
-    name: ODD_TILES[name] for name in ("two-lanes", "dense-one-stage", "with-c-fused", "int8-with-c", "fp8-e4m3")
+    name: CORNER_CONFIGS[name] for name in ("two-lanes", "dense-one-stage", "with-c-fused", "int8-with-c", "fp8-e4m3")
 }
 # What fp8 changes of the paper's tile is its arithmetic; the rest of it is a night's.
 NOT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
@@ -56,7 +56,7 @@ CASES = [
 CASES += [
     pytest.param(
         proof,
-        ODD_TILES["ring"],
+        CORNER_CONFIGS["ring"],
         id=f"{proof.name}-ring",
         marks=pytest.mark.slow if f"{proof.name}-ring" in LONG else (),
     )
@@ -65,7 +65,7 @@ CASES += [
 ]
 # For a tile with scales, only the proofs that have scales.
 CASES += [
-    pytest.param(proof, ODD_TILES["with-scales"], id=f"{proof.name}-with-scales")
+    pytest.param(proof, CORNER_CONFIGS["with-scales"], id=f"{proof.name}-with-scales")
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
@@ -88,22 +88,24 @@ FIRST = 3
 
 def _first_claims(proof, index):
     """The first few claims, if this variant is the first one of its own."""
-    claims = list(dict.fromkeys(broken.claim for broken in proof.broken if broken.claim not in LONG_TO_REFUTE))
-    again = proof.broken[index].claim in [broken.claim for broken in proof.broken[:index]]
+    claims = list(
+        dict.fromkeys(variant.claim for variant in proof.broken_variants if variant.claim not in LONG_TO_REFUTE)
+    )
+    again = proof.broken_variants[index].claim in [variant.claim for variant in proof.broken_variants[:index]]
     return () if again else claims[:FIRST]
 
 
-BROKEN = [
+BROKEN_VARIANTS = [
     pytest.param(
         proof,
-        broken,
-        id=f"{proof.name}-{broken.claim}-{index}",
+        variant,
+        id=f"{proof.name}-{variant.claim}-{index}",
         marks=pytest.mark.slow
-        if broken.claim in LONG_TO_REFUTE or broken.claim not in _first_claims(proof, index)
+        if variant.claim in LONG_TO_REFUTE or variant.claim not in _first_claims(proof, index)
         else (),
     )
     for proof in PROOFS
-    for index, broken in enumerate(proof.broken)
+    for index, variant in enumerate(proof.broken_variants)
 ]
 
 REFUTED_OF_CORES = (
@@ -119,21 +121,21 @@ REFUTED_OF_CORES = (
     "the_error_is_the_first_descriptors",
     "runs_are_those_of_the_loops",
 )
-BROKEN += [
+BROKEN_VARIANTS += [
     pytest.param(
         proof,
-        broken,
-        id=f"{proof.name}-{broken.claim}-{index}",
-        marks=() if broken.claim in REFUTED_OF_CORES else pytest.mark.slow,
+        variant,
+        id=f"{proof.name}-{variant.claim}-{index}",
+        marks=() if variant.claim in REFUTED_OF_CORES else pytest.mark.slow,
     )
     for proof in CORE_PROOFS
-    for index, broken in enumerate(proof.broken)
+    for index, variant in enumerate(proof.broken_variants)
 ]
 
 
 @pytest.fixture(scope="session")
 def solver(tmp_path_factory) -> Solver:
-    """One for all processes: of tiles whose modules are the same, the same question is asked once."""
+    """One for all processes: of tiles whose modules are the same, the same query is asked once."""
     folder = tmp_path_factory.getbasetemp()
     return Solver((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "answers")
 
@@ -146,14 +148,14 @@ def test_every_property_holds_and_says_something(proof: Proof, config: TileConfi
     assert {result.name: result.result for result in results} == {result.name: "proven" for result in results}
     assert [result.name for result in results if result.cover is None] == []
     claims = {result.name.partition(".")[2] for result in results}
-    assert claims <= {broken.claim for broken in proof.broken}, "a property without a broken variant"
+    assert claims <= {variant.claim for variant in proof.broken_variants}, "a property without a broken variant"
 
 
 @pytest.mark.sampled(18)
-@pytest.mark.parametrize(("proof", "broken"), BROKEN)
-def test_no_property_holds_for_a_broken_variant(proof: Proof, broken: Broken, solver):
-    refutation = proof.refute(broken, solver)
-    assert refutation.cycle is not None, broken.title
+@pytest.mark.parametrize(("proof", "variant"), BROKEN_VARIANTS)
+def test_no_property_holds_for_a_broken_variant(proof: Proof, variant: BrokenVariant, solver):
+    refutation = proof.refute(variant, solver)
+    assert refutation.cycle is not None, variant.title
 
 
 def test_what_is_proven_is_what_is_generated(tmp_path):
@@ -194,7 +196,7 @@ def test_the_full_suite_is_full():
     assert {
         (proof, name) for proof in ("core_axi", "soft_reset") for name in ("core", "core-dense", "core-fp8")
     } <= named
-    assert {broken.claim for _, broken in suite.broken} >= {
+    assert {variant.claim for _, variant in suite.broken_variants} >= {
         "every_effectual_pair_is_consumed_once",
         "first_available_is_taken",
         "a_beat_stays_until_it_is_taken",

@@ -12,9 +12,9 @@ from amaranth.lib.wiring import In, Out
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash_formal.harness import Harness, Stand
-from tensordash_formal.proof import Broken, Proof
-from tensordash_formal.solver import ProofError, Question, Solver, read_log
+from tensordash_formal.harness import Harness, Stub
+from tensordash_formal.proof import BrokenVariant, Proof
+from tensordash_formal.solver import ProofError, Query, Solver, read_log
 from tensordash_formal.suite import Suite
 
 CONFIG = TileConfig(rows=1, columns=1)
@@ -48,8 +48,8 @@ PROOF = Proof(
     name="wheel",
     build=wheel,
     applies=lambda config: True,
-    broken=(
-        Broken(
+    broken_variants=(
+        BrokenVariant(
             claim="below_three",
             title="it skips zero",
             kind=Wheel,
@@ -69,7 +69,7 @@ def test_a_truth_is_proven(tmp_path):
 
 
 def test_a_broken_variant_is_refuted(tmp_path):
-    refutation = PROOF.refute(PROOF.broken[0], Solver(tmp_path))
+    refutation = PROOF.refute(PROOF.broken_variants[0], Solver(tmp_path))
     assert (refutation.name, refutation.title, refutation.cycle) == ("wheel.below_three", "it skips zero", 3)
     assert list(tmp_path.glob("*/model/engine_0/trace.vcd"))
 
@@ -113,7 +113,7 @@ def in_pieces(*claims):
 
     def build(config, fault=None):
         dut = Wheel()
-        harness = Harness(dut, fault=fault, pieces=len(claims))
+        harness = Harness(dut, fault=fault, partitions=len(claims))
         before = harness.past(dut.at)
         known = {
             "below_three": dut.at != 3,
@@ -137,7 +137,7 @@ def test_what_is_asked_for_in_pieces_is_proven(tmp_path):
 def test_a_falsehood_in_a_piece_is_refuted(tmp_path):
     results = prove(in_pieces("below_three", "below_two"), tmp_path, depth=5)
     assert {result.name: result.result for result in results} == {
-        "wheel.below_three": "unknown",  # a question beside it has a counterexample
+        "wheel.below_three": "unknown",  # a query beside it has a counterexample
         "wheel.below_two": "refuted",
     }
 
@@ -147,7 +147,7 @@ def with_first_lemma(known):
 
     def build(config, fault=None):
         dut = Wheel()
-        harness = Harness(dut, fault=fault, pieces=2)
+        harness = Harness(dut, fault=fault, partitions=2)
         at = harness.free(2, "seen")
         harness.lemma(known(dut.at), first=True)
         harness.assume(known(dut.at) == (at == 0))
@@ -169,7 +169,7 @@ def test_nothing_is_proven_by_a_lemma_that_comes_first_and_is_false(tmp_path):
 
 def test_a_broken_variant_is_refuted_without_what_pieces_assume(tmp_path):
     build = in_pieces("below_three", "never_from_two_to_three")
-    refutation = replace(PROOF, build=build).refute(PROOF.broken[0], Solver(tmp_path))
+    refutation = replace(PROOF, build=build).refute(PROOF.broken_variants[0], Solver(tmp_path))
     assert refutation.cycle == 3
 
 
@@ -184,7 +184,10 @@ def test_a_property_without_a_case_is_noticed(tmp_path):
     (result,) = prove(build, tmp_path)
     assert (result.result, result.cover) == ("proven", None)
     report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path)
-    assert report.failures() == ["toy: wheel.three_is_even says nothing", "wheel.three_is_even has no broken variant"]
+    assert report.failures() == [
+        "toy: wheel.three_is_even has an unreached cover",
+        "wheel.three_is_even has no broken variant",
+    ]
 
 
 def test_assumptions_that_contradict_each_other_are_noticed(tmp_path):
@@ -199,7 +202,7 @@ def test_assumptions_that_contradict_each_other_are_noticed(tmp_path):
 
 
 def test_a_bound_is_reported(tmp_path):
-    (result,) = prove(wheel, tmp_path, bounded=True, depth=4)
+    (result,) = prove(wheel, tmp_path, is_bounded=True, depth=4)
     assert (result.bound, result.result) == (4, "proven")
 
 
@@ -210,25 +213,25 @@ def test_nothing_to_prove_fails(tmp_path):
 
 
 def test_a_variant_that_is_not_broken_fails(tmp_path):
-    sound = replace(PROOF.broken[0], title="all is well", fault=lambda m, sound, outer: [])
+    sound = replace(PROOF.broken_variants[0], title="all is well", fault=lambda m, sound, outer: [])
     report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path)
     assert report.failures() == ["wheel.below_three holds though all is well"]
     assert not report.to_json()["passed"]
 
 
 def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
-    gone = replace(PROOF.broken[0], claim="above_three")
+    gone = replace(PROOF.broken_variants[0], claim="above_three")
     with pytest.raises(ProofError, match="wheel has no claim 'above_three': below_three"):
         PROOF.refute(gone, Solver(tmp_path))
 
 
 def test_a_claim_without_a_broken_variant_fails(tmp_path):
-    report = Suite(((replace(PROOF, broken=()), "toy", CONFIG),)).run(tmp_path)
+    report = Suite(((replace(PROOF, broken_variants=()), "toy", CONFIG),)).run(tmp_path)
     assert report.failures() == ["wheel.below_three has no broken variant"]
 
 
 def test_the_report_is_complete(tmp_path):
-    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken[0]),)).run(tmp_path)
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken_variants[0]),)).run(tmp_path)
     document = json.loads(json.dumps(report.to_json()))
     assert document["passed"]
     (entry,) = document["properties"]
@@ -304,9 +307,9 @@ def test_a_missing_tool_is_named(tmp_path, monkeypatch):
 
 
 def test_a_solver_that_fails_says_why(tmp_path):
-    question = Question(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
+    query = Query(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
     with pytest.raises(ProofError, match="no_such_command"):
-        Solver(tmp_path).solve(question)
+        Solver(tmp_path).solve(query)
     with pytest.raises(ProofError, match="SymbiYosys failed"):
         read_log("it said nothing", 1.0)
 
@@ -324,7 +327,7 @@ def test_a_stand_takes_a_components_place(tmp_path):
 
     def build(config, fault=None):
         dut = Wheel()
-        harness = Harness(dut, stands=(Stand(Wheel, Still),), fault=fault)
+        harness = Harness(dut, stubs=(Stub(Wheel, Still),), fault=fault)
         harness.claim("never_moves", dut.at == 0)
         return harness
 

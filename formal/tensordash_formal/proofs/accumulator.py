@@ -18,7 +18,7 @@ from tensordash.configuration.formats import FloatFormat, Format
 from tensordash.tile.pe import PE
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .multiplier import is_eight_bit_exact, is_exact, magnitude
 
 __all__ = ["PROOF"]
@@ -296,26 +296,28 @@ def _overflow_while_frozen(m: Module, sound: Accumulator, outer: Accumulator) ->
     m.d.comb += outer.sum.overflow.eq(sound.sum.overflow | (outer.sum.hold & outer.active.any()))
 
 
-def _broken(claim: str, title: str, fault: Fault, *, fmt: str = "fp8_e4m3") -> Broken:
+def _variant(claim: str, title: str, fault: Fault, *, fmt: str = "fp8_e4m3") -> BrokenVariant:
     kind = IntegerAccumulator if fmt == "int8" else ExactAccumulator
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, config=TileConfig(format=fmt, headroom_bits=3))
+    return BrokenVariant(
+        claim=claim, title=title, kind=kind, fault=fault, config=TileConfig(format=fmt, headroom_bits=3)
+    )
 
 
 THE_SUM, OVERFLOW = "the_sum_taken_is_that_of_the_products", "overflow_where_the_sum_leaves_the_range"
 
-BROKEN = (
-    _broken(THE_SUM, "a lane counts that is not active", _all_lanes_count),
-    _broken(THE_SUM, "a new sum goes on from the old one", _no_clear),
-    _broken(THE_SUM, "the largest shift is left out", _short_shift),
-    _broken(THE_SUM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
-    _broken(THE_SUM, "int8: a product loses its sign", _unsigned_product, fmt="int8"),
-    _broken("the_block_stays_until_the_next", "every sum is taken", _take_always),
-    _broken("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),
-    _broken("nothing_else_marks_it", "a sum of -1 counts as an infinity", _mark_of_a_number),
-    _broken("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
-    _broken("no_overflow_elsewhere", "the first products overflow", _overflow_at_first),
-    _broken(OVERFLOW, "overflow is only looked at when a sum is taken", _overflow_when_taken),
-    _broken(OVERFLOW, "int8: overflow is only looked at when a sum is taken", _overflow_when_taken, fmt="int8"),
+BROKEN_VARIANTS = (
+    _variant(THE_SUM, "a lane counts that is not active", _all_lanes_count),
+    _variant(THE_SUM, "a new sum goes on from the old one", _no_clear),
+    _variant(THE_SUM, "the largest shift is left out", _short_shift),
+    _variant(THE_SUM, "int8: a frozen tile adds", _no_hold, fmt="int8"),
+    _variant(THE_SUM, "int8: a product loses its sign", _unsigned_product, fmt="int8"),
+    _variant("the_block_stays_until_the_next", "every sum is taken", _take_always),
+    _variant("infinities_and_nan_mark_the_sum", "NaN counts as an infinity", _no_negative_mark),
+    _variant("nothing_else_marks_it", "a sum of -1 counts as an infinity", _mark_of_a_number),
+    _variant("no_overflow_without_products", "a frozen tile overflows", _overflow_while_frozen),
+    _variant("no_overflow_elsewhere", "the first products overflow", _overflow_at_first),
+    _variant(OVERFLOW, "overflow is only looked at when a sum is taken", _overflow_when_taken),
+    _variant(OVERFLOW, "int8: overflow is only looked at when a sum is taken", _overflow_when_taken, fmt="int8"),
 )
 
 
@@ -329,7 +331,7 @@ PROOF = Proof(
     name="accumulator",
     build=build,
     applies=_is_proven,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=6,
     engine="smtbmc --unroll --nopresat z3 -- --noincr",
 )

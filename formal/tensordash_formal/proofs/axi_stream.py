@@ -15,8 +15,8 @@ from tensordash.tile.flags import FLAGS
 from tensordash.tile.status import counter_names
 from tensordash.tile.tile import Tile
 
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -29,7 +29,7 @@ class WrapperHarness(Harness):
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = AxiStreamTile(config)
-        super().__init__(self.dut, stands=(Stand(Tile, Anything),), fault=fault)
+        super().__init__(self.dut, stubs=(Stub(Tile, FreeOutputs),), fault=fault)
         self.config = config
         self.tile = {name: len(value) for name, value, _ in members(self.dut.tile)}
         # Feeders of a width are one module: what it does is shown once, and that every port has one.
@@ -294,50 +294,50 @@ def _c_always_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.s_axis_c.tready.eq(1)
 
 
-def _broken(
+def _variant(
     claim: str, title: str, fault: Fault, kind: type[Block] = StepFeeder, config: TileConfig | None = None
-) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=6, config=config)
+) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=6, config=config)
 
 
 SMALL = TileConfig(rows=1, columns=1)
 RING = TileConfig(rows=1, columns=1, depth=3, connectivity=((0, 0), (1, 0), (2, 0)), staging="ring")
 
-BROKEN = (
-    _broken("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
-    _broken("takes_no_beat_in_reset", "a feeder takes a beat in reset", _takes_in_reset),
-    _broken("offers_what_is_there_of_a_stream", "one step is offered at a time", _offers_one),
-    _broken("offers_what_is_there_of_a_stream", "a null beat ends no stream", _null_beats_end_nothing),
-    _broken("offers_what_is_there_of_a_stream", "nor in a ring", _null_beats_end_nothing, RingFeeder, RING),
-    _broken("holds_a_step_until_it_is_known_to_end_nothing", "a step alone is offered", _offers_an_open_step),
-    _broken("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
-    _broken("never_waits_while_beats_come", "a beat enters only when no step is left", _takes_when_empty),
-    _broken("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
+    _variant("takes_no_beat_in_reset", "a feeder takes a beat in reset", _takes_in_reset),
+    _variant("offers_what_is_there_of_a_stream", "one step is offered at a time", _offers_one),
+    _variant("offers_what_is_there_of_a_stream", "a null beat ends no stream", _null_beats_end_nothing),
+    _variant("offers_what_is_there_of_a_stream", "nor in a ring", _null_beats_end_nothing, RingFeeder, RING),
+    _variant("holds_a_step_until_it_is_known_to_end_nothing", "a step alone is offered", _offers_an_open_step),
+    _variant("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
+    _variant("never_waits_while_beats_come", "a beat enters only when no step is left", _takes_when_empty),
+    _variant("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
+    _variant(
         "steps_arrive_once_and_in_order",
         "a ring's steps stand on the lines of their ages",
         _on_the_line_of_its_age,
         RingFeeder,
         RING,
     ),
-    _broken("tells_what_breaks_the_rules", "no beat is wrong", _tells_nothing),
-    _broken(
+    _variant("tells_what_breaks_the_rules", "no beat is wrong", _tells_nothing),
+    _variant(
         "tells_what_breaks_the_rules", "the highest byte of tkeep is not looked at", _does_not_see_the_highest_byte
     ),
-    _broken("tells_whether_it_is_empty", "an open step is forgotten", _is_empty_when_nothing_is_offered),
-    _broken("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
-    _broken("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
-    _broken("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
-    _broken("wrong_beats_set_protocol_error", "it is not sticky", _flag_forgets, AxiStreamTile),
-    _broken("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
-    _broken("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
+    _variant("tells_whether_it_is_empty", "an open step is forgotten", _is_empty_when_nothing_is_offered),
+    _variant("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
+    _variant("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
+    _variant("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
+    _variant("wrong_beats_set_protocol_error", "it is not sticky", _flag_forgets, AxiStreamTile),
+    _variant("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
+    _variant("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
 )
 
 PROOF = Proof(
     name="axi_stream",
     build=WrapperHarness,
     applies=lambda config: True,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     engine="smtbmc --stbv z3",  # a tenth of the time on wide steps
-    breaks=SMALL,
+    broken_config=SMALL,
 )

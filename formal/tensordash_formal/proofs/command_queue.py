@@ -15,8 +15,8 @@ from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 from tensordash_axi import Axi4Rules
 
-from ..harness import Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, Harness, Stub
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -26,7 +26,7 @@ PREFETCH = 4
 """Places of the FIFO in the model: a proof with the presets' 32 takes too long."""
 
 
-class WatchedDescriptor(Elaboratable):
+class FifoAbstraction(Elaboratable):
     """A FIFO that stores one descriptor, in any place; all other places return any value.
 
     What is read stays until another read.
@@ -72,7 +72,7 @@ class Fetching(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config = config = replace(config, prefetch=min(config.prefetch, PREFETCH))
         self.dut = dut = CommandQueue(config=config)
-        super().__init__(dut, stands=(Stand(Memory, WatchedDescriptor),), fault=fault, hollow=True)
+        super().__init__(dut, stubs=(Stub(Memory, FifoAbstraction),), fault=fault, black_box=True)
         self.words = config.prefetch * dut.beats
         axi, out, m = dut.axi, dut.descriptors, self.m
         self.rules = Axi4Rules(data_bits=config.axi_bits, address_bits=config.address_bits, reads=config.prefetch)
@@ -392,39 +392,39 @@ WIDE = load_any_preset("core", ["core.window=4", "core.prefetch=2", "core.axi_bi
 WIDEST = load_any_preset("core-fp8", ["core.window=4", "core.prefetch=2", "core.axi_bits=512"])
 
 
-def _broken(claim: str, title: str, fault: Fault, depth: int = 10, config: Any = SMALL) -> Broken:
-    return Broken(claim=claim, title=title, kind=CommandQueue, fault=fault, depth=depth, config=config)
+def _variant(claim: str, title: str, fault: Fault, depth: int = 10, config: Any = SMALL) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=CommandQueue, fault=fault, depth=depth, config=config)
 
 
 UNCHANGED = "beats_pass_in_order_and_unchanged"
-BROKEN = (
-    _broken("descriptors_come_from_their_places", "the first place is left out", _one_place_on),
-    _broken("descriptors_come_from_their_places", "the ring does not close", _ring_does_not_close),
-    _broken("each_is_asked_for_whole", "a beat is not read", _half_of_it, config=WIDE),
-    _broken("none_is_asked_for_before_it_is_there", "it reads one ahead of the tail", _one_ahead),
-    _broken("no_more_are_asked_for_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
-    _broken("none_is_lost_and_none_repeated", "each is read twice", _asks_twice),
-    _broken("beats_are_taken_when_they_come", "a beat waits for the sequencer", _drops_a_beat),
-    _broken("none_is_passed_before_it_came", "beats are offered before they come", _offers_at_once),
-    _broken("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
-    _broken(UNCHANGED, "a beat is passed again", _repeats_a_beat, 12),
-    _broken(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
-    _broken(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
-    _broken("what_has_come_is_passed", "nothing is passed", _never_passes, 14, WIDE),
-    _broken("head_counts_those_that_have_come", "it counts beats", _counts_beats),
-    _broken("busy_until_all_are_done", "idle while one waits in the queue", _idle_between_descriptors, 12),
-    _broken("busy_until_all_are_done", "of 256 bits, idle while one waits", _idle_between_descriptors, 12, WIDE),
-    _broken("busy_until_all_are_done", "of 512 bits, idle while one waits", _idle_between_descriptors, 12, WIDEST),
-    _broken("busy_until_all_are_done", "idle as soon as it is disabled", _idle_while_disabled),
-    _broken("busy_while_one_waits_in_the_ring", "busy once one has come", _busy_once_it_passed),
-    _broken("not_busy_otherwise", "busy though it is disabled", _busy_while_disabled),
+BROKEN_VARIANTS = (
+    _variant("descriptors_come_from_their_places", "the first place is left out", _one_place_on),
+    _variant("descriptors_come_from_their_places", "the ring does not close", _ring_does_not_close),
+    _variant("each_is_asked_for_whole", "a beat is not read", _half_of_it, config=WIDE),
+    _variant("none_is_asked_for_before_it_is_there", "it reads one ahead of the tail", _one_ahead),
+    _variant("no_more_are_asked_for_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
+    _variant("none_is_lost_and_none_repeated", "each is read twice", _asks_twice),
+    _variant("beats_are_taken_when_they_come", "a beat waits for the sequencer", _drops_a_beat),
+    _variant("none_is_passed_before_it_came", "beats are offered before they come", _offers_at_once),
+    _variant("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
+    _variant(UNCHANGED, "a beat is passed again", _repeats_a_beat, 12),
+    _variant(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
+    _variant(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
+    _variant("what_has_come_is_passed", "nothing is passed", _never_passes, 14, WIDE),
+    _variant("head_counts_those_that_have_come", "it counts beats", _counts_beats),
+    _variant("busy_until_all_are_done", "idle while one waits in the queue", _idle_between_descriptors, 12),
+    _variant("busy_until_all_are_done", "of 256 bits, idle while one waits", _idle_between_descriptors, 12, WIDE),
+    _variant("busy_until_all_are_done", "of 512 bits, idle while one waits", _idle_between_descriptors, 12, WIDEST),
+    _variant("busy_until_all_are_done", "idle as soon as it is disabled", _idle_while_disabled),
+    _variant("busy_while_one_waits_in_the_ring", "busy once one has come", _busy_once_it_passed),
+    _variant("not_busy_otherwise", "busy though it is disabled", _busy_while_disabled),
 )
 
 PROOF = Proof(
     name="command_queue",
     build=Fetching,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=SMALL,
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=SMALL,
     cover_depth=30,
 )

@@ -17,9 +17,9 @@ from tensordash.movers.load import Load
 from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash_axi import Axi4Rules
 
-from ..core_stands import FREE_UNITS
+from ..core_stubs import FREE_UNITS
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "PortHarness"]
 
@@ -45,7 +45,7 @@ class PortHarness(Harness):
         self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None, *, claimed: bool = True
     ) -> None:
         self.dut = Core(config)
-        super().__init__(self.dut, stands=FREE_UNITS, fault=fault, hollow=True)
+        super().__init__(self.dut, stubs=FREE_UNITS, fault=fault, black_box=True)
         self.config = config
         axi = self.dut.m_axi
         self.rules = rules = Axi4Rules(
@@ -299,55 +299,55 @@ def _resets_at_once(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.restart.eq(outer.halt)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block], depth: int = 14, **how: Any) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=depth, **how)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block], depth: int = 14, **how: Any) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth, **how)
 
 
 FEW_READS = load_any_preset("core", ["core.outstanding=4", "core.prefetch=2"])
 """More reads than the preset counts need more cycles than a search has."""
 
 
-BROKEN = (
-    _broken("ar_reset", "ARVALID in reset", _in_reset("ar"), AxiReader),
-    _broken("ar_stays", "ARVALID is taken back", _gives_up("ar"), AxiReader),
-    _broken("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
-    _broken("ar_stable", "ARADDR changes while it waits", _moves("ar"), AxiReader),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant("ar_reset", "ARVALID in reset", _in_reset("ar"), AxiReader),
+    _variant("ar_stays", "ARVALID is taken back", _gives_up("ar"), AxiReader),
+    _variant("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
+    _variant("ar_stable", "ARADDR changes while it waits", _moves("ar"), AxiReader),
+    _variant(
         "ar_stable", "a descriptor's address takes the place of a load's that waits", _first_pushes_in, ReadArbiter
     ),
-    _broken("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
-    _broken("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
-    _broken("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),
-    _broken("ar_limit", "reads are not counted", _asks_without_end("ar"), AxiReader, config=FEW_READS),
-    _broken("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
-    _broken("bursts_are_whole_and_incr", "AWPROT is privileged", _port("awprot", 1), Core),
-    _broken("ar_is_not_below_the_base", "descriptors are read below the base", _sees_no_base, CommandQueue, 18),
-    _broken("ar_is_not_above_the_limit", "loads have no limit", _sees_no_limit, Load),
-    _broken("ar_is_not_below_the_base", "a reader's base is a page too low", _base_is_lower, AxiReader),
-    _broken("aw_is_not_below_the_base", "a writer has no base", _sees_no_base, AxiWriter),
-    _broken("aw_is_not_above_the_limit", "a writer has no limit", _sees_no_limit, AxiWriter),
-    _broken("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
-    _broken("aw_stays", "AWVALID is taken back", _gives_up("aw"), AxiWriter),
-    _broken("aw_stable", "AWADDR changes while it waits", _moves("aw"), AxiWriter),
-    _broken("aw_burst_type", "AWBURST is reserved", _port("awburst", 3), Core),
-    _broken("aw_size", "AWSIZE is wider than the bus", _port("awsize", 7), Core),
-    _broken("aw_page", "writes cross 4 KiB", _longer("awlen"), AxiWriter),
-    _broken("aw_length", "AWLEN changes after data were sent", _length_changes, AxiWriter),
-    _broken("aw_limit", "bursts are not counted", _asks_without_end("aw"), AxiWriter),
-    _broken("w_reset", "WVALID in reset", _in_reset("w"), AxiWriter),
-    _broken("w_stays", "WVALID is taken back", _gives_up("w"), AxiWriter),
-    _broken("w_stable", "a soft reset clears the strobes of a beat that waits", _strobes_fall, AxiWriter),
-    _broken("w_last", "WLAST is dropped", lambda m, sound, outer: outer.axi.wlast.eq(0), AxiWriter),
-    _broken("w_last", "there are more beats than AWLEN says", _one_too_few, AxiWriter),
-    _broken("w_strobes", "AWSIZE is narrower than the strobes", _port("awsize", 1), Core),
-    _broken("w_limit", "data are sent without an address", _data_without_address, AxiWriter),
+    _variant("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
+    _variant("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
+    _variant("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),
+    _variant("ar_limit", "reads are not counted", _asks_without_end("ar"), AxiReader, config=FEW_READS),
+    _variant("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
+    _variant("bursts_are_whole_and_incr", "AWPROT is privileged", _port("awprot", 1), Core),
+    _variant("ar_is_not_below_the_base", "descriptors are read below the base", _sees_no_base, CommandQueue, 18),
+    _variant("ar_is_not_above_the_limit", "loads have no limit", _sees_no_limit, Load),
+    _variant("ar_is_not_below_the_base", "a reader's base is a page too low", _base_is_lower, AxiReader),
+    _variant("aw_is_not_below_the_base", "a writer has no base", _sees_no_base, AxiWriter),
+    _variant("aw_is_not_above_the_limit", "a writer has no limit", _sees_no_limit, AxiWriter),
+    _variant("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
+    _variant("aw_stays", "AWVALID is taken back", _gives_up("aw"), AxiWriter),
+    _variant("aw_stable", "AWADDR changes while it waits", _moves("aw"), AxiWriter),
+    _variant("aw_burst_type", "AWBURST is reserved", _port("awburst", 3), Core),
+    _variant("aw_size", "AWSIZE is wider than the bus", _port("awsize", 7), Core),
+    _variant("aw_page", "writes cross 4 KiB", _longer("awlen"), AxiWriter),
+    _variant("aw_length", "AWLEN changes after data were sent", _length_changes, AxiWriter),
+    _variant("aw_limit", "bursts are not counted", _asks_without_end("aw"), AxiWriter),
+    _variant("w_reset", "WVALID in reset", _in_reset("w"), AxiWriter),
+    _variant("w_stays", "WVALID is taken back", _gives_up("w"), AxiWriter),
+    _variant("w_stable", "a soft reset clears the strobes of a beat that waits", _strobes_fall, AxiWriter),
+    _variant("w_last", "WLAST is dropped", lambda m, sound, outer: outer.axi.wlast.eq(0), AxiWriter),
+    _variant("w_last", "there are more beats than AWLEN says", _one_too_few, AxiWriter),
+    _variant("w_strobes", "AWSIZE is narrower than the strobes", _port("awsize", 1), Core),
+    _variant("w_limit", "data are sent without an address", _data_without_address, AxiWriter),
 )
 
 PROOF = Proof(
     name="core_axi",
     build=PortHarness,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

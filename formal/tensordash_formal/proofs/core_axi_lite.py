@@ -11,9 +11,9 @@ from tensordash.core.core import Core
 from tensordash.core.registers import ADDRESS_BITS, Registers
 from tensordash_axi import AxiLiteRules
 
-from ..core_stands import ALL_BUT_REGISTERS
+from ..core_stubs import ALL_BUT_REGISTERS
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -27,7 +27,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     Source: docs/core.md, "Registers"; ARM IHI 0022E.
     """
     dut = Core(config)
-    harness = Harness(dut, stands=ALL_BUT_REGISTERS, fault=fault, hollow=True)
+    harness = Harness(dut, stubs=ALL_BUT_REGISTERS, fault=fault, black_box=True)
     rules = AxiLiteRules(address_bits=ADDRESS_BITS, limit=1, within=WITHIN)
     harness.m.submodules.rules = rules
     for name in rules.bus.signature.members:
@@ -73,8 +73,8 @@ def _no_response(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.bvalid.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault, depth: int = 8) -> Broken:
-    return Broken(claim=claim, title=title, kind=Registers, fault=fault, depth=depth)
+def _variant(claim: str, title: str, fault: Fault, depth: int = 8) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Registers, fault=fault, depth=depth)
 
 
 def _in_reset(channel: str) -> Fault:
@@ -129,33 +129,33 @@ def _answers_anything(channel: str) -> Fault:
     return lambda m, sound, outer: getattr(outer.axi, f"{channel}valid").eq(1)
 
 
-BROKEN = (
-    _broken("r_reset", "RVALID in reset", _in_reset("r")),
-    _broken("b_reset", "BVALID in reset", _in_reset("b")),
-    _broken("r_stays", "an answer that is not taken at once is taken back", _takes_back_reads),
-    _broken("b_stays", "a response that is not taken at once is taken back", _takes_back_responses),
-    _broken("r_stable", "a read that waits becomes an error", _changes("r")),
-    _broken("b_stable", "a response that waits becomes an error", _changes("b")),
-    _broken("r_requested", "reads are answered without a request", _answers_anything("r")),
-    _broken("b_requested", "a write is answered twice", _answers_twice),
-    _broken("b_requested", "writes are answered without a request", _answers_anything("b")),
-    _broken("r_okay", "reads are answered with EXOKAY", _says("r")),
-    _broken("b_okay", "writes are answered with EXOKAY", _says("b")),
-    _broken("ar_limit", "a read is taken while an answer waits", _always_ready("ar")),
-    _broken("aw_limit", "an address is always taken", _always_ready("aw")),
-    _broken("w_limit", "data are always taken", _always_ready("w")),
-    _broken("ar_within", "reads are never taken", _never_ready("ar")),
-    _broken("aw_within", "addresses are never taken", _never_ready("aw")),
-    _broken("w_within", "data are never taken", _never_ready("w")),
-    _broken("r_within", "RVALID waits for RREADY", _forgets("r")),
-    _broken("b_within", "a write has no response", _no_response),
-    _broken("b_within", "BVALID waits for BREADY", _forgets("b")),
+BROKEN_VARIANTS = (
+    _variant("r_reset", "RVALID in reset", _in_reset("r")),
+    _variant("b_reset", "BVALID in reset", _in_reset("b")),
+    _variant("r_stays", "an answer that is not taken at once is taken back", _takes_back_reads),
+    _variant("b_stays", "a response that is not taken at once is taken back", _takes_back_responses),
+    _variant("r_stable", "a read that waits becomes an error", _changes("r")),
+    _variant("b_stable", "a response that waits becomes an error", _changes("b")),
+    _variant("r_requested", "reads are answered without a request", _answers_anything("r")),
+    _variant("b_requested", "a write is answered twice", _answers_twice),
+    _variant("b_requested", "writes are answered without a request", _answers_anything("b")),
+    _variant("r_okay", "reads are answered with EXOKAY", _says("r")),
+    _variant("b_okay", "writes are answered with EXOKAY", _says("b")),
+    _variant("ar_limit", "a read is taken while an answer waits", _always_ready("ar")),
+    _variant("aw_limit", "an address is always taken", _always_ready("aw")),
+    _variant("w_limit", "data are always taken", _always_ready("w")),
+    _variant("ar_within", "reads are never taken", _never_ready("ar")),
+    _variant("aw_within", "addresses are never taken", _never_ready("aw")),
+    _variant("w_within", "data are never taken", _never_ready("w")),
+    _variant("r_within", "RVALID waits for RREADY", _forgets("r")),
+    _variant("b_within", "a write has no response", _no_response),
+    _variant("b_within", "BVALID waits for BREADY", _forgets("b")),
 )
 
 PROOF = Proof(
     name="core_axi_lite",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

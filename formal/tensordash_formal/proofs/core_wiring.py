@@ -21,9 +21,9 @@ from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
 
-from ..core_stands import ALL_BUT_REGISTERS, INSTANCES
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..core_stubs import ALL_BUT_REGISTERS, INSTANCES
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
 from .soft_reset import RESET
 
 __all__ = ["PROOF"]
@@ -62,7 +62,7 @@ class Wired(Harness):
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Core(config)
-        super().__init__(dut, stands=(*ALL_BUT_REGISTERS, Stand(Registers, Anything)), fault=fault, hollow=True)
+        super().__init__(dut, stubs=(*ALL_BUT_REGISTERS, Stub(Registers, FreeOutputs)), fault=fault, black_box=True)
         self._blocks: dict[str, Block] = {
             **{name: getattr(dut, name) for name in ("registers", "command_queue", "sequencer", "read_arbiter")},
             **{name: getattr(dut, name) for name in ("unit_counters", "buffer", "tile")},
@@ -179,46 +179,46 @@ def _stuck(bit: int, value: int = 0) -> Callable[[Any], Any]:
     return lambda bits: bits | 1 << bit if value else bits & ~(1 << bit)
 
 
-def _broken(claim: str, title: str, kind: type[Block], fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=3)
+def _variant(claim: str, title: str, kind: type[Block], fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=3)
 
 
-BROKEN = (
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(
         "descriptors",
         "the last bit of a descriptor's beat is lost",
         Store,
         _given(lambda unit: unit.command.descriptor.payload, _stuck(127)),
     ),
-    _broken(
+    _variant(
         "descriptors",
         "a load's error has no top bit",
         Load,
         _taken(lambda unit: unit.command.error, _stuck(3)),
     ),
-    _broken("memory", "responses are always taken", Store, _taken(lambda unit: unit.axi.bready, _stuck(0, 1))),
-    _broken("memory", "a load's data lack a bit", ReadArbiter, _taken(lambda unit: unit.second.rdata, _stuck(99))),
-    _broken("registers", "WREADY is always there", Registers, _taken(lambda unit: unit.axi.wready, _stuck(0, 1))),
-    _broken("buffer", "layouts never wait", Layout, _given(lambda unit: unit.read.ready, _stuck(0, 1))),
-    _broken("buffer", "stores read in every cycle", Store, _taken(lambda unit: unit.buffer.valid, _stuck(0, 1))),
-    _broken("streams", "a bank is never written", StreamBuffer, _given(lambda unit: unit.write.bank, _stuck(2))),
-    _broken("sums", "the first bit of all sums is lost", Tile, _taken(lambda unit: unit.out.payload, _stuck(0))),
-    _broken("steps", "a step's last bit is lost", Tile, _given(lambda unit: unit.a[3].steps, _stuck(255))),
-    _broken("steps", "a row never sees the last step", Tile, _given(lambda unit: unit.b[1].last, _stuck(0))),
-    _broken("counts", "a count goes no further than 2^17", Store, _given(lambda unit: unit.overflow, _stuck(17))),
-    _broken("counters", "steps are counted up to 2^28", Tile, _taken(lambda unit: unit.steps, _stuck(28))),
-    _broken("counters", "a tile's counters are no copies", Tile, _given(lambda unit: unit.snapshot, _stuck(0, 1))),
-    _broken("control", "a load does not halt", Load, _given(lambda unit: unit.halt, _stuck(0))),
-    _broken("control", "the limit of stores lacks a bit", Store, _given(lambda unit: unit.bounds, _stuck(45, 1))),
-    _broken("control", "the tail has 12 bits", CommandQueue, _given(lambda unit: unit.tail, _stuck(12))),
-    _broken("resets", "a soft reset begins at once", Registers, _taken(lambda unit: unit.restart, _stuck(0, 1))),
+    _variant("memory", "responses are always taken", Store, _taken(lambda unit: unit.axi.bready, _stuck(0, 1))),
+    _variant("memory", "a load's data lack a bit", ReadArbiter, _taken(lambda unit: unit.second.rdata, _stuck(99))),
+    _variant("registers", "WREADY is always there", Registers, _taken(lambda unit: unit.axi.wready, _stuck(0, 1))),
+    _variant("buffer", "layouts never wait", Layout, _given(lambda unit: unit.read.ready, _stuck(0, 1))),
+    _variant("buffer", "stores read in every cycle", Store, _taken(lambda unit: unit.buffer.valid, _stuck(0, 1))),
+    _variant("streams", "a bank is never written", StreamBuffer, _given(lambda unit: unit.write.bank, _stuck(2))),
+    _variant("sums", "the first bit of all sums is lost", Tile, _taken(lambda unit: unit.out.payload, _stuck(0))),
+    _variant("steps", "a step's last bit is lost", Tile, _given(lambda unit: unit.a[3].steps, _stuck(255))),
+    _variant("steps", "a row never sees the last step", Tile, _given(lambda unit: unit.b[1].last, _stuck(0))),
+    _variant("counts", "a count goes no further than 2^17", Store, _given(lambda unit: unit.overflow, _stuck(17))),
+    _variant("counters", "steps are counted up to 2^28", Tile, _taken(lambda unit: unit.steps, _stuck(28))),
+    _variant("counters", "a tile's counters are no copies", Tile, _given(lambda unit: unit.snapshot, _stuck(0, 1))),
+    _variant("control", "a load does not halt", Load, _given(lambda unit: unit.halt, _stuck(0))),
+    _variant("control", "the limit of stores lacks a bit", Store, _given(lambda unit: unit.bounds, _stuck(45, 1))),
+    _variant("control", "the tail has 12 bits", CommandQueue, _given(lambda unit: unit.tail, _stuck(12))),
+    _variant("resets", "a soft reset begins at once", Registers, _taken(lambda unit: unit.restart, _stuck(0, 1))),
 )
 
 PROOF = Proof(
     name="core_wiring",
     build=Wired,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
-    quick=True,
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
+    is_quick=True,
 )

@@ -10,7 +10,7 @@ from tensordash.block import Block
 from tensordash.tile.counters import COUNTER_BITS, COUNTERS, Counters
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -82,8 +82,8 @@ def _keeps_all(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.clear.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Counters, fault=fault, depth=10)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Counters, fault=fault, depth=10)
 
 
 INPUTS = {
@@ -96,11 +96,11 @@ INPUTS = {
     "row_wait": "row_advance",
 }
 
-BROKEN = (
-    *(_broken(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
-    _broken("row_wait_grows", "a row's counter has two bits", _row_wraps),
-    *(_broken(f"{name}_stays", "grows in every cycle", partial(_runs_on, port)) for name, port in INPUTS.items()),
-    _broken("clear_zeroes_counters", "nothing is cleared", _keeps_all),
+BROKEN_VARIANTS = (
+    *(_variant(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
+    _variant("row_wait_grows", "a row's counter has two bits", _row_wraps),
+    *(_variant(f"{name}_stays", "grows in every cycle", partial(_runs_on, port)) for name, port in INPUTS.items()),
+    _variant("clear_zeroes_counters", "nothing is cleared", _keeps_all),
 )
 
-PROOF = Proof(name="counters", build=build, applies=lambda config: config.counts, broken=BROKEN)
+PROOF = Proof(name="counters", build=build, applies=lambda config: config.counts, broken_variants=BROKEN_VARIANTS)

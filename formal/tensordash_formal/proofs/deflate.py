@@ -10,7 +10,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.movers.deflate import Deflate
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "assume_what_stores_keep_to"]
 
@@ -35,7 +35,7 @@ def assume_what_stores_keep_to(harness: Harness, dut: Deflate) -> Signal:
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """What the proof `core_axi` counts on (`AnyBeats`); that proof shows what is assumed here.
+    """What the proof `core_axi` counts on (`DeflateAbstraction`); that proof shows what is assumed here.
 
     Source: the docstring of `Deflate`.
     """
@@ -84,22 +84,22 @@ def _is_never_mute(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.mute.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("offers_a_beat_while_there_is_one", "valid waits for ready", _waits_for_ready),
-    _broken("offers_nothing_else", "it always offers a beat", _always_offers),
-    _broken("a_beat_stays_until_it_is_taken", "strobes follow the bus", _strobes_follow_the_bus),
-    _broken("what_a_beat_is_made_of_stays", "it does not wait for the bus", _goes_on),
-    _broken("data_are_zero_where_it_is_mute", "it is never mute", _is_never_mute),
+BROKEN_VARIANTS = (
+    _variant("offers_a_beat_while_there_is_one", "valid waits for ready", _waits_for_ready),
+    _variant("offers_nothing_else", "it always offers a beat", _always_offers),
+    _variant("a_beat_stays_until_it_is_taken", "strobes follow the bus", _strobes_follow_the_bus),
+    _variant("what_a_beat_is_made_of_stays", "it does not wait for the bus", _goes_on),
+    _variant("data_are_zero_where_it_is_mute", "it is never mute", _is_never_mute),
 )
 
 PROOF = Proof(
     name="deflate",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

@@ -11,13 +11,13 @@ from tensordash.movers.deflate import Deflate
 
 from ..group_units import GroupUnits, proven_shape
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .deflate import assume_what_stores_keep_to
 
 __all__ = ["PROOF"]
 
-PIECES = 5
-"""Questions: more, and easier ones."""
+PARTITIONS = 5
+"""Number of queries: more of them are each easier."""
 
 
 class Deflated(Harness):
@@ -33,7 +33,7 @@ class Deflated(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Deflate(**proven_shape(config))
         width = dut.width
-        super().__init__(dut, fault=fault, pieces=PIECES)
+        super().__init__(dut, fault=fault, partitions=PARTITIONS)
         started = assume_what_stores_keep_to(self, dut)
         m, beat, shift = self.m, dut.beat, dut.shift
         groups, beats = dut.groups, dut.beats
@@ -162,29 +162,29 @@ def _forgets_what_is_left(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += outer.beats.payload.data[: outer.width].eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("every_unit_leaves_at_its_place", "the first two units of a beat are swapped", _swaps_units),
-    _broken("every_unit_leaves_at_its_place", "the first mask has all bits set", _marks_all_values),
-    _broken("every_unit_leaves_at_its_place", "-0 is no value", _loses_minus_zero),
-    _broken("every_unit_leaves_at_its_place", "a unit is lost while the bus stalls", _loses_a_unit_in_a_stall),
-    _broken("what_is_left_of_a_group_leaves_at_its_place", "the last beat has lost a unit", _forgets_what_is_left),
-    _broken("offers_beats_that_are_whole_and_the_last", "valid waits for ready", _waits_for_ready),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant("every_unit_leaves_at_its_place", "the first two units of a beat are swapped", _swaps_units),
+    _variant("every_unit_leaves_at_its_place", "the first mask has all bits set", _marks_all_values),
+    _variant("every_unit_leaves_at_its_place", "-0 is no value", _loses_minus_zero),
+    _variant("every_unit_leaves_at_its_place", "a unit is lost while the bus stalls", _loses_a_unit_in_a_stall),
+    _variant("what_is_left_of_a_group_leaves_at_its_place", "the last beat has lost a unit", _forgets_what_is_left),
+    _variant("offers_beats_that_are_whole_and_the_last", "valid waits for ready", _waits_for_ready),
+    _variant(
         "offers_beats_that_are_whole_and_the_last", "units stay though all begins anew", _keeps_what_was_before_a_start
     ),
-    _broken("takes_a_group_with_its_last_whole_beat", "a group is taken at once", _takes_at_once),
-    _broken("strobes_are_those_of_units", "whole beats are written", _writes_whole_beats),
+    _variant("takes_a_group_with_its_last_whole_beat", "a group is taken at once", _takes_at_once),
+    _variant("strobes_are_those_of_units", "whole beats are written", _writes_whole_beats),
 )
 
 PROOF = Proof(
     name="deflate_units",
     build=Deflated,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -9,8 +9,8 @@ from tensordash.block import Block
 from tensordash.tile.drain import Drain
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
-from ..stands import STANDS, TAGS
+from ..proof import BrokenVariant, Proof
+from ..stubs import ARITHMETIC_STUBS, TAG_BITS
 
 __all__ = ["PROOF"]
 
@@ -21,7 +21,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     Source: docs/tile.md, "State" and "One cycle", step 1; the docstring of `Drain`.
     """
     dut = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, numerics=config.numerics)
-    harness = Harness(dut, stands=STANDS, fault=fault)
+    harness = Harness(dut, stubs=ARITHMETIC_STUBS, fault=fault)
     # The PEs take a block only while there is room, and hold it until they take the next.
     harness.assume(dut.free | ~dut.take)
     taken_blocks = harness.free(dut.sums.shape(), "taken_blocks")
@@ -55,7 +55,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("last_marks_the_final_beat", out.payload.last, when=out.valid & final)
     if beats.each > 1:
         harness.claim("last_marks_the_final_beat", ~out.payload.last, when=out.valid & ~final)
-    value = Array(Value.cast(each)[:TAGS] for row in out.payload.values for each in row)[watch.place]
+    value = Array(Value.cast(each)[:TAG_BITS] for row in out.payload.values for each in row)[watch.place]
     harness.claim(
         "value_comes_out_in_its_turn", value == watch.value, when=out.valid & watch.watched & (watch.ahead == 0)
     )
@@ -132,7 +132,7 @@ class Watch:
         self.places = places = dut.out_rows * dut.columns
         self.watched = Signal()
         self.ahead = Signal(range(beats.each + 4))  # beats that leave before it
-        self.value = Signal(TAGS)
+        self.value = Signal(TAG_BITS)
         self.beat = harness.constant(range(beats.each + 1), "beat")
         self.place = harness.constant(range(places + 1), "place")
         harness.assume((self.beat < beats.each) & (self.place < places))
@@ -152,7 +152,7 @@ class Watch:
 
     def of(self, blocks: Any) -> Any:
         """The watched value's tags in a block."""
-        tags = Array(Value.cast(each)[:TAGS] for row in blocks for each in row)
+        tags = Array(Value.cast(each)[:TAG_BITS] for row in blocks for each in row)
         return tags[self.beat * self.places + self.place]
 
 
@@ -169,7 +169,7 @@ def _inside(harness: Harness, dut: Drain, beats: Beats, watch: Watch, blocks: An
         final = (beats.leaving + beats.out_full == each - 1) | (beats.leaving + beats.out_full == 2 * each - 1)
         harness.lemma(harness.probe("sum_final", 1) == final, when=beats.sum_full)
         sums = Array(
-            harness.probe(f"initial_adder_{row}_{column}.held", TAGS)
+            harness.probe(f"initial_adder_{row}_{column}.held", TAG_BITS)
             for row in range(dut.out_rows)
             for column in range(dut.columns)
         )
@@ -236,25 +236,27 @@ def _loses_c(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.c.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> Broken:
-    return Broken(claim=claim, title=title, kind=Drain, fault=fault, depth=8, config=config)
+def _variant(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Drain, fault=fault, depth=8, config=config)
 
 
-BROKEN = (
-    _broken("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
-    _broken("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
-    _broken("valid_while_a_beat_is_there", "valid waits for ready", _waits_for_ready),
-    _broken("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
-    _broken("free_when_the_block_has_left", "the drain is always free", _free_always),
-    _broken("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
-    _broken("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
-    _broken("empty_when_every_beat_has_left", "the output register does not count", _empty_with_its_block),
-    _broken("infinities_and_nans_are_reported", "none is reported", _reports_none),
-    _broken("infinities_and_nans_are_reported", "every beat is reported, also while it waits", _reports_while_it_waits),
-    _broken("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
-    _broken("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
-    _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),
-    _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True, format="int8")),
+BROKEN_VARIANTS = (
+    _variant("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
+    _variant("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
+    _variant("valid_while_a_beat_is_there", "valid waits for ready", _waits_for_ready),
+    _variant("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
+    _variant("free_when_the_block_has_left", "the drain is always free", _free_always),
+    _variant("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
+    _variant("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
+    _variant("empty_when_every_beat_has_left", "the output register does not count", _empty_with_its_block),
+    _variant("infinities_and_nans_are_reported", "none is reported", _reports_none),
+    _variant(
+        "infinities_and_nans_are_reported", "every beat is reported, also while it waits", _reports_while_it_waits
+    ),
+    _variant("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
+    _variant("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
+    _variant("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),
+    _variant("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True, format="int8")),
 )
 
-PROOF = Proof(name="drain", build=build, applies=lambda config: True, broken=BROKEN, cover_depth=24)
+PROOF = Proof(name="drain", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=24)

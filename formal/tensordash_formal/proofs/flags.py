@@ -9,7 +9,7 @@ from tensordash.block import Block
 from tensordash.tile.flags import FLAGS, Flags
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -47,15 +47,15 @@ def _raises_two(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.raised[0].eq(outer.raised[:2].any())
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Flags, fault=fault, depth=6)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Flags, fault=fault, depth=6)
 
 
-BROKEN = (
-    _broken("flags_rise", "the last flag never rises", _drops_the_last),
-    _broken("flags_stay", "flags fall when nothing raises one", _keeps_nothing),
-    _broken("flags_stay", "a flag rises with another one's cause", _raises_two),
-    _broken("clear_zeroes_flags", "nothing is cleared", _keeps_all),
+BROKEN_VARIANTS = (
+    _variant("flags_rise", "the last flag never rises", _drops_the_last),
+    _variant("flags_stay", "flags fall when nothing raises one", _keeps_nothing),
+    _variant("flags_stay", "a flag rises with another one's cause", _raises_two),
+    _variant("clear_zeroes_flags", "nothing is cleared", _keeps_all),
 )
 
-PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken=BROKEN)
+PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS)

@@ -13,8 +13,8 @@ from tensordash.core.group_writer import GroupWriter
 from tensordash.core.row_store import RowStore
 from tensordash.movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
 
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -33,7 +33,7 @@ class Written(Harness):
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config, self.dut = config, GroupWriter(config)
-        super().__init__(self.dut, stands=(Stand(RowStore, Anything),), fault=fault, hollow=True)
+        super().__init__(self.dut, stubs=(Stub(RowStore, FreeOutputs),), fault=fault, black_box=True)
         self.lanes = config.tile.lanes
         self._fields()
         self._place()
@@ -119,23 +119,23 @@ def _all_is_fp32(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.fp32.eq(Const(1))
 
 
-def _broken(title: str, fault: Fault, kind: type[Block] = GroupWriter) -> Broken:
-    return Broken(claim="a_bank_is_written_where_a_position_is", title=title, kind=kind, fault=fault, depth=14)
+def _variant(title: str, fault: Fault, kind: type[Block] = GroupWriter) -> BrokenVariant:
+    return BrokenVariant(claim="a_bank_is_written_where_a_position_is", title=title, kind=kind, fault=fault, depth=14)
 
 
-BROKEN = (
-    _broken("a bank is written one place further on", _bank_is_one_further),
-    _broken("all banks are written", _writes_all_banks),
-    _broken("a position behind the last is written", _has_a_position_more, Placement),
-    _broken("positions below zero are written", _negative_ones_count, Placement),
-    _broken("a group has the place of an FP32 one", _all_is_fp32),
+BROKEN_VARIANTS = (
+    _variant("a bank is written one place further on", _bank_is_one_further),
+    _variant("all banks are written", _writes_all_banks),
+    _variant("a position behind the last is written", _has_a_position_more, Placement),
+    _variant("positions below zero are written", _negative_ones_count, Placement),
+    _variant("a group has the place of an FP32 one", _all_is_fp32),
 )
 
 PROOF = Proof(
     name="group_writer",
     build=Written,
     applies=lambda config: isinstance(config, CoreConfig) and config.parts("a") == 1,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=12,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -12,12 +12,12 @@ from tensordash.movers.inflate import Inflate
 
 from ..group_units import GroupUnits, proven_shape
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-PIECES = 7
-"""Questions: more, and easier ones."""
+PARTITIONS = 7
+"""Number of queries: more of them are each easier."""
 
 
 class Inflated(Harness):
@@ -33,7 +33,7 @@ class Inflated(Harness):
         shape = proven_shape(config)
         self.width = shape["width"]
         self.dut = dut = Inflate(**shape, count_bits=unit_bits(shape["lanes"], self.width))
-        super().__init__(dut, fault=fault, pieces=PIECES)
+        super().__init__(dut, fault=fault, partitions=PARTITIONS)
         self.assume(dut.start | ~dut.plain | self.past(dut.plain))
         self.assume((dut.groups != 0) | dut.plain | ~dut.start)
         self._state()
@@ -240,32 +240,32 @@ def _tells_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.wrong.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Inflate, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Inflate, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("every_value_is_its_unit", "the first two units of a beat are swapped", _swaps_units),
-    _broken("every_value_is_its_unit", "the first two values are swapped", _swaps_values),
-    _broken("every_value_is_its_unit", "nothing is looked for behind a mask", _has_no_mask),
-    _broken("every_value_is_its_unit", "units before the first are not passed over", _begins_with_a_whole_beat),
-    _broken("every_value_is_its_unit", "a start is not seen while groups come", _keeps_beats_from_before_a_start),
-    _broken("takes_no_beat_without_room", "a beat is lost in a stall", _loses_a_beat_in_a_stall),
-    _broken("gives_nothing_but_groups_that_come", "there is a group more", _a_group_more),
-    _broken("parts_are_given_in_order", "the first part is not told", _tells_no_first_part),
-    _broken("a_part_is_given_when_all_of_it_has_come", "the bus is not waited for", _uses_what_has_not_come),
-    _broken("last_marks_the_end_of_a_group", "no part is the last", _never_last),
-    _broken("gives_what_has_come", "valid waits for ready", _waits_for_ready),
-    _broken("takes_a_beat_while_there_is_room", "none is taken while there is no group", _waits_for_groups),
-    _broken("is_active_while_groups_come", "it is always active", _is_always_active),
-    _broken("tells_units_that_are_not_those_of_so_many_groups", "nothing is told", _tells_nothing),
+BROKEN_VARIANTS = (
+    _variant("every_value_is_its_unit", "the first two units of a beat are swapped", _swaps_units),
+    _variant("every_value_is_its_unit", "the first two values are swapped", _swaps_values),
+    _variant("every_value_is_its_unit", "nothing is looked for behind a mask", _has_no_mask),
+    _variant("every_value_is_its_unit", "units before the first are not passed over", _begins_with_a_whole_beat),
+    _variant("every_value_is_its_unit", "a start is not seen while groups come", _keeps_beats_from_before_a_start),
+    _variant("takes_no_beat_without_room", "a beat is lost in a stall", _loses_a_beat_in_a_stall),
+    _variant("gives_nothing_but_groups_that_come", "there is a group more", _a_group_more),
+    _variant("parts_are_given_in_order", "the first part is not told", _tells_no_first_part),
+    _variant("a_part_is_given_when_all_of_it_has_come", "the bus is not waited for", _uses_what_has_not_come),
+    _variant("last_marks_the_end_of_a_group", "no part is the last", _never_last),
+    _variant("gives_what_has_come", "valid waits for ready", _waits_for_ready),
+    _variant("takes_a_beat_while_there_is_room", "none is taken while there is no group", _waits_for_groups),
+    _variant("is_active_while_groups_come", "it is always active", _is_always_active),
+    _variant("tells_units_that_are_not_those_of_so_many_groups", "nothing is told", _tells_nothing),
 )
 
 PROOF = Proof(
     name="inflate_units",
     build=Inflated,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

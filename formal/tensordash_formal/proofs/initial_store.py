@@ -12,7 +12,7 @@ from tensordash.layouts import RESULT_BITS
 from tensordash.tile.initial_store import InitialStore
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -210,31 +210,31 @@ def _reports_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.wrong_last.eq(0), outer.non_finite.eq(0)]
 
 
-def _broken(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> Broken:
-    return Broken(claim=claim, title=title, kind=InitialStore, fault=fault, depth=12, config=config)
+def _variant(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=InitialStore, fault=fault, depth=12, config=config)
 
 
 FUSED = TileConfig(initial=True, accumulator="volta")
 
-BROKEN = (
-    _broken("ready_while_there_is_room", "a full store is ready", _ready_always),
-    _broken("ready_while_there_is_room", "ready waits for valid", _ready_waits),
-    _broken("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
-    _broken("empty_while_there_is_no_c", "the store is always empty", _always_empty),
-    _broken("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
-    _broken("available_while_a_block_is_complete", "one block serves many streams", _starts_twice),
-    _broken("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
-    _broken("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
-    _broken("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
-    _broken("wrong_last_is_reported", "nothing is reported", _reports_nothing),
-    _broken("infinities_and_nans_are_reported", "nothing is reported", _reports_nothing),
+BROKEN_VARIANTS = (
+    _variant("ready_while_there_is_room", "a full store is ready", _ready_always),
+    _variant("ready_while_there_is_room", "ready waits for valid", _ready_waits),
+    _variant("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
+    _variant("empty_while_there_is_no_c", "the store is always empty", _always_empty),
+    _variant("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
+    _variant("available_while_a_block_is_complete", "one block serves many streams", _starts_twice),
+    _variant("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
+    _variant("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
+    _variant("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
+    _variant("wrong_last_is_reported", "nothing is reported", _reports_nothing),
+    _variant("infinities_and_nans_are_reported", "nothing is reported", _reports_nothing),
 )
 
 PROOF = Proof(
     name="initial_store",
     build=build,
     applies=lambda config: config.initial,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=40,
-    breaks=TileConfig(initial=True, rows=2, columns=2),
+    broken_config=TileConfig(initial=True, rows=2, columns=2),
 )

@@ -11,7 +11,7 @@ from tensordash.configuration.registers import named
 from tensordash.core.registers import Registers
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -71,22 +71,22 @@ def _never(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.irq.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Registers, fault=fault, depth=10)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Registers, fault=fault, depth=10)
 
 
-BROKEN = (
-    _broken("irq_is_an_enabled_cause", "no interrupt", _never),
-    _broken("end_raises_irq", "no interrupt", _never),
-    _broken("error_raises_irq", "no interrupt", _never),
-    _broken("end_is_not_cleared_by_then", "an end in the cycle of the clear is lost", _loses("ended", 0)),
-    _broken("error_is_not_cleared_by_then", "an error in the cycle of the clear is lost", _loses("failed", 1)),
+BROKEN_VARIANTS = (
+    _variant("irq_is_an_enabled_cause", "no interrupt", _never),
+    _variant("end_raises_irq", "no interrupt", _never),
+    _variant("error_raises_irq", "no interrupt", _never),
+    _variant("end_is_not_cleared_by_then", "an end in the cycle of the clear is lost", _loses("ended", 0)),
+    _variant("error_is_not_cleared_by_then", "an error in the cycle of the clear is lost", _loses("failed", 1)),
 )
 
 PROOF = Proof(
     name="interrupts",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

@@ -12,10 +12,10 @@ from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.load import Load
 
-from ..given import changed_word
-from ..harness import Fault, Harness, Stand
+from ..harness import Fault, Harness, Stub
 from ..move_nest import MoveNest
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import corrupt_word
 
 __all__ = ["PROOF"]
 
@@ -24,7 +24,7 @@ COUNT_BITS, WORD = 24, 32
 """Of groups and beats that are counted beside the hardware."""
 
 
-class AnyGroups(Elaboratable):
+class InflateAbstraction(Elaboratable):
     """Any inflate at all that gives no group that has not come: of plain ones as many as the beats that it was given
     are, otherwise no more than it was told.
 
@@ -84,7 +84,7 @@ class Bounded(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config = config
         self.dut = dut = Load(config=config)
-        super().__init__(dut, stands=(Stand(Inflate, AnyGroups),), fault=fault, hollow=True)
+        super().__init__(dut, stubs=(Stub(Inflate, InflateAbstraction),), fault=fault, black_box=True)
         self.given = MoveNest(self.m, dut.command, OPERATIONS["load"], config)
         self.assume(self.given.legal(dut.command.descriptor.payload))
         self.assume(dut.halt | ~self.past(dut.halt))
@@ -221,18 +221,18 @@ def _beats_come_unasked(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.valid.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=12)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=12)
 
 
-BROKEN = (
-    _broken("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
-    _broken("group_n_goes_n_places_on", "a bank is written one place further on", _bank_is_one_further),
-    _broken("nothing_is_written_beyond_the_buffer", "the buffer goes round", changed_word(3, lambda word: word & 0xF)),
-    _broken("no_group_is_written_that_was_not_asked_for", "beats come unasked", _beats_come_unasked, AxiReader),
-    _broken("runs_are_those_of_the_loops", "loop 1 runs once more", changed_word(4, lambda word: word + (1 << 16))),
-    _broken(
-        "a_run_has_the_groups_that_stand_together", "a run has a group more", changed_word(4, lambda word: word + 1)
+BROKEN_VARIANTS = (
+    _variant("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
+    _variant("group_n_goes_n_places_on", "a bank is written one place further on", _bank_is_one_further),
+    _variant("nothing_is_written_beyond_the_buffer", "the buffer goes round", corrupt_word(3, lambda word: word & 0xF)),
+    _variant("no_group_is_written_that_was_not_asked_for", "beats come unasked", _beats_come_unasked, AxiReader),
+    _variant("runs_are_those_of_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
+    _variant(
+        "a_run_has_the_groups_that_stand_together", "a run has a group more", corrupt_word(4, lambda word: word + 1)
     ),
 )
 
@@ -240,7 +240,7 @@ PROOF = Proof(
     name="load_bounds",
     build=Bounded,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -11,7 +11,7 @@ from tensordash.block import Block
 from tensordash.configuration.formats import FloatFormat, IntegerFormat
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "is_eight_bit_exact", "is_exact", "magnitude"]
 
@@ -171,22 +171,22 @@ def _one_too_few(m: Module, sound: IntegerMultiplier, outer: IntegerMultiplier) 
         m.d.comb += outer.product.eq((1 << 14) - 1)
 
 
-def _broken(fmt: str, claim: str, title: str, fault: Fault) -> Broken:
+def _variant(fmt: str, claim: str, title: str, fault: Fault) -> BrokenVariant:
     kind = IntegerMultiplier if fmt == "int8" else Multiplier
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=2, config=TileConfig(format=fmt))
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=2, config=TileConfig(format=fmt))
 
 
-BROKEN = (
-    _broken("fp8_e4m3", "product_is_exact", "subnormals of A count as zero", _no_subnormals),
-    _broken("fp8_e5m2", "product_is_exact", "subnormals of B have their own binade", _binade_of_subnormals),
-    _broken("int8", "product_is_exact", "A is unsigned", _unsigned_a),
-    _broken("int8", "product_is_exact", "-128 times -128 is one too few", _one_too_few),
-    _broken("fp8_e4m3", "sign_is_that_of_the_product", "the sign is A's", _sign_of_a),
-    _broken("fp8_e4m3", "nan_where_the_product_is_none", "a NaN of B is a number", _nan_of_a_only),
-    _broken("fp8_e5m2", "nan_where_the_product_is_none", "infinity times zero is an infinity", _infinity_times_zero),
-    _broken("fp8_e4m3", "nan_nowhere_else", "e4m3's top binade is all NaN", _nan_in_all_of_the_top_binade),
-    _broken("fp8_e5m2", "infinite_where_the_product_is", "no product is a negative infinity", _no_negative_infinity),
-    _broken("fp8_e5m2", "infinite_nowhere_else", "a NaN is marked as an infinity too", _nan_is_infinite),
+BROKEN_VARIANTS = (
+    _variant("fp8_e4m3", "product_is_exact", "subnormals of A count as zero", _no_subnormals),
+    _variant("fp8_e5m2", "product_is_exact", "subnormals of B have their own binade", _binade_of_subnormals),
+    _variant("int8", "product_is_exact", "A is unsigned", _unsigned_a),
+    _variant("int8", "product_is_exact", "-128 times -128 is one too few", _one_too_few),
+    _variant("fp8_e4m3", "sign_is_that_of_the_product", "the sign is A's", _sign_of_a),
+    _variant("fp8_e4m3", "nan_where_the_product_is_none", "a NaN of B is a number", _nan_of_a_only),
+    _variant("fp8_e5m2", "nan_where_the_product_is_none", "infinity times zero is an infinity", _infinity_times_zero),
+    _variant("fp8_e4m3", "nan_nowhere_else", "e4m3's top binade is all NaN", _nan_in_all_of_the_top_binade),
+    _variant("fp8_e5m2", "infinite_where_the_product_is", "no product is a negative infinity", _no_negative_infinity),
+    _variant("fp8_e5m2", "infinite_nowhere_else", "a NaN is marked as an infinity too", _nan_is_infinite),
 )
 
-PROOF = Proof(name="multiplier", build=build, applies=is_eight_bit_exact, broken=BROKEN)
+PROOF = Proof(name="multiplier", build=build, applies=is_eight_bit_exact, broken_variants=BROKEN_VARIANTS)

@@ -13,7 +13,7 @@ from tensordash.layouts import steps_layout
 from tensordash.schedule.operand_mux import OperandMux
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -77,13 +77,17 @@ def _selects_first_option(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += inner.eq(select | ~select.any())
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=OperandMux, fault=fault, depth=4)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=OperandMux, fault=fault, depth=4)
 
 
-BROKEN = (
-    _broken("operand_is_the_selected_value", "a lane takes the value of its neighbour", _takes_from_next_lane),
-    _broken("operand_is_zero_without_a_selection", "a lane without a selection takes its first", _selects_first_option),
+BROKEN_VARIANTS = (
+    _variant("operand_is_the_selected_value", "a lane takes the value of its neighbour", _takes_from_next_lane),
+    _variant(
+        "operand_is_zero_without_a_selection", "a lane without a selection takes its first", _selects_first_option
+    ),
 )
 
-PROOF = Proof(name="operand_mux", build=build, applies=lambda config: config.sparsity != "none", broken=BROKEN)
+PROOF = Proof(
+    name="operand_mux", build=build, applies=lambda config: config.sparsity != "none", broken_variants=BROKEN_VARIANTS
+)

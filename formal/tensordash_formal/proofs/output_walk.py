@@ -17,9 +17,9 @@ from tensordash.core.row_adder import RowAdder
 from tensordash.memory.memory import Memory
 from tensordash.movers.walk import Walk
 
-from ..given import GivenDescriptor, changed_word
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 
 __all__ = ["PROOF"]
 
@@ -30,11 +30,11 @@ FIELDS = ("transposed", "fp32", "stride", "x_size")
 
 
 class LoopNest:
-    """Where a walk stands: docs/core.md, "Loops", with counters from 0 on.
+    """Where a walk stubs: docs/core.md, "Loops", with counters from 0 on.
 
     Parameters
     ----------
-    given : GivenDescriptor
+    given : ReferenceDescriptor
         Of which it is; it begins when the descriptor is whole.
     name : str
         Of its registers.
@@ -42,7 +42,7 @@ class LoopNest:
         It goes on to the next group.
     """
 
-    def __init__(self, given: GivenDescriptor, name: str, step: Value) -> None:
+    def __init__(self, given: ReferenceDescriptor, name: str, step: Value) -> None:
         m = given.m
         self.turns = [Signal(COUNT_BITS, name=f"{name}_turn_{k}", reset_less=True) for k in range(LOOPS - 1)]
         self.place = {each: Signal(16, name=f"{name}_{each}", reset_less=True) for each in PLACES}
@@ -66,8 +66,8 @@ class Walked(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config, self.dut = config, Output(config)
         free = (RowAdder, ResultPipeline, GroupWriter, BiasFetch, Memory)
-        super().__init__(self.dut, stands=tuple(Stand(kind, Anything) for kind in free), fault=fault, hollow=True)
-        self.given = given = GivenDescriptor(self.m, self.dut.command, OPERATIONS["multiply"])
+        super().__init__(self.dut, stubs=tuple(Stub(kind, FreeOutputs) for kind in free), fault=fault, black_box=True)
+        self.given = given = ReferenceDescriptor(self.m, self.dut.command, OPERATIONS["multiply"])
         self.assume(given.legal(self.dut.command.descriptor.payload) | ~self.dut.command.descriptor.valid)
         nest = LoopNest(given, "nest", self.port("writer.step", 1))
         for name, shape in (("address", 16), ("x", signed(16))):
@@ -137,21 +137,21 @@ def _never_says_that_it_is_done(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.command.done.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=16)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=16)
 
 
 PLACE, BIAS = "results_go_where_the_loops_stand", "biases_are_where_the_loops_stand"
-BROKEN = (
-    _broken(PLACE, "loop 1 runs once more", _counts_one_turn_more),
-    _broken(PLACE, "loop 2 moves no position", _stands_still_in_loop_2),
-    _broken(PLACE, "the first group is group 0", _begins_at_0),
-    _broken(BIAS, "y is never negative", _loses_a_bit_of_y),
-    _broken("all_begin_with_the_descriptor", "it never says that it is done", _never_says_that_it_is_done, Output),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(PLACE, "loop 1 runs once more", _counts_one_turn_more),
+    _variant(PLACE, "loop 2 moves no position", _stands_still_in_loop_2),
+    _variant(PLACE, "the first group is group 0", _begins_at_0),
+    _variant(BIAS, "y is never negative", _loses_a_bit_of_y),
+    _variant("all_begin_with_the_descriptor", "it never says that it is done", _never_says_that_it_is_done, Output),
+    _variant(
         "all_have_the_descriptors_fields",
         "there is a position more",
-        changed_word(4, lambda word: word + 1),
+        corrupt_word(4, lambda word: word + 1),
         Output,
     ),
 )
@@ -160,7 +160,7 @@ PROOF = Proof(
     name="output_walk",
     build=Walked,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=12,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

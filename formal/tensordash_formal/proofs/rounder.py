@@ -10,7 +10,7 @@ from tensordash.block import Block
 from tensordash.layouts import accumulator_shape
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .multiplier import is_exact
 
 __all__ = ["PROOF"]
@@ -175,30 +175,30 @@ def _carry(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
     m.d.comb += outer.overflow.eq((outer.sum.as_unsigned() + outer.c.as_unsigned())[32])
 
 
-def _broken(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, initial: bool = False) -> Broken:
+def _variant(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, initial: bool = False) -> BrokenVariant:
     kind = IntegerResult if fmt == "int8" else Rounder
-    return Broken(
+    return BrokenVariant(
         claim=claim, title=title, kind=kind, fault=fault, depth=4, config=TileConfig(format=fmt, initial=initial)
     )
 
 
-BROKEN = (
-    _broken("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
-    _broken("nan_is_one_pattern", "NaN is that of a fused accumulator", _another_nan),
-    _broken("infinities_pass", "infinities have no sign", _infinity_without_sign),
-    _broken("infinities_and_nans_are_reported", "NaN is not reported", _one_nan_is_missed),
-    _broken("infinities_and_nans_are_reported", "the largest sums are reported as infinite", _large_is_infinite),
-    _broken("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
-    _broken("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
-    _broken("the_sign_is_the_sums", "results have no sign", _magnitude),
-    _broken("the_result_is_a_normal_number", "the least sum is flushed to zero", _flushes_one),
-    _broken("no_neighbour_is_nearer", "the least bit is not looked at", _no_least_bit),
-    _broken("ties_go_to_even", "the least bit counts as one, so that ties go away from zero", _jammed_least_bit),
-    _broken("a_result_stays_until_the_next", "int8: every sum is loaded", _always_loads, "int8"),
-    _broken("the_result_is_the_sum_as_int", "int8: the sum loses its sign", _no_extension, "int8"),
-    _broken("the_result_is_the_sum_as_int", "int8: C is not added", _no_c, "int8", initial=True),
-    _broken("overflow_where_the_sum_leaves_int", "sums below are not seen", _no_overflow_below, "int8", initial=True),
-    _broken("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
+BROKEN_VARIANTS = (
+    _variant("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
+    _variant("nan_is_one_pattern", "NaN is that of a fused accumulator", _another_nan),
+    _variant("infinities_pass", "infinities have no sign", _infinity_without_sign),
+    _variant("infinities_and_nans_are_reported", "NaN is not reported", _one_nan_is_missed),
+    _variant("infinities_and_nans_are_reported", "the largest sums are reported as infinite", _large_is_infinite),
+    _variant("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
+    _variant("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
+    _variant("the_sign_is_the_sums", "results have no sign", _magnitude),
+    _variant("the_result_is_a_normal_number", "the least sum is flushed to zero", _flushes_one),
+    _variant("no_neighbour_is_nearer", "the least bit is not looked at", _no_least_bit),
+    _variant("ties_go_to_even", "the least bit counts as one, so that ties go away from zero", _jammed_least_bit),
+    _variant("a_result_stays_until_the_next", "int8: every sum is loaded", _always_loads, "int8"),
+    _variant("the_result_is_the_sum_as_int", "int8: the sum loses its sign", _no_extension, "int8"),
+    _variant("the_result_is_the_sum_as_int", "int8: C is not added", _no_c, "int8", initial=True),
+    _variant("overflow_where_the_sum_leaves_int", "sums below are not seen", _no_overflow_below, "int8", initial=True),
+    _variant("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
 )
 
-PROOF = Proof(name="rounder", build=build, applies=is_exact, broken=BROKEN, cover_depth=3)
+PROOF = Proof(name="rounder", build=build, applies=is_exact, broken_variants=BROKEN_VARIANTS, cover_depth=3)

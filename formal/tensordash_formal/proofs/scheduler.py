@@ -10,7 +10,7 @@ from tensordash.configuration.connectivity import Connectivity, Position
 from tensordash.schedule.scheduler import Scheduler
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -133,20 +133,22 @@ def _always_advances(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.advance[0].eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Scheduler, fault=fault, depth=2)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Scheduler, fault=fault, depth=2)
 
 
-BROKEN = (
-    _broken("one_option_per_lane", "a lane with a selection also selects its second option", _two_options),
-    _broken("only_effectual_and_eligible", "steps beyond the end of the stream are eligible", _ignores_eligible),
-    _broken("first_available_is_taken", "lane 0 never takes its first option", _skips_first_option),
-    _broken("nothing_else_is_taken", "a lane with a selection also selects its second option", _two_options),
-    _broken("no_position_twice", "other lanes take what lane 0 took", _takes_what_another_took),
-    _broken("remaining_is_what_was_not_taken", "what was taken remains", _keeps_what_was_taken),
-    _broken("advance_is_the_leading_drained_steps", "the window advances by one step at most", _advances_by_one),
-    _broken("advance_is_at_least_one", "the window never advances", _holds),
-    _broken("nothing_without_eligible_steps", "the window advances without a step in it", _always_advances),
+BROKEN_VARIANTS = (
+    _variant("one_option_per_lane", "a lane with a selection also selects its second option", _two_options),
+    _variant("only_effectual_and_eligible", "steps beyond the end of the stream are eligible", _ignores_eligible),
+    _variant("first_available_is_taken", "lane 0 never takes its first option", _skips_first_option),
+    _variant("nothing_else_is_taken", "a lane with a selection also selects its second option", _two_options),
+    _variant("no_position_twice", "other lanes take what lane 0 took", _takes_what_another_took),
+    _variant("remaining_is_what_was_not_taken", "what was taken remains", _keeps_what_was_taken),
+    _variant("advance_is_the_leading_drained_steps", "the window advances by one step at most", _advances_by_one),
+    _variant("advance_is_at_least_one", "the window never advances", _holds),
+    _variant("nothing_without_eligible_steps", "the window advances without a step in it", _always_advances),
 )
 
-PROOF = Proof(name="scheduler", build=build, applies=lambda config: config.sparsity != "none", broken=BROKEN)
+PROOF = Proof(
+    name="scheduler", build=build, applies=lambda config: config.sparsity != "none", broken_variants=BROKEN_VARIANTS
+)

@@ -11,9 +11,9 @@ from tensordash.core.registers import Registers
 from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.axi_writer import AxiWriter
 
-from ..core_stands import INSTANCES
+from ..core_stubs import INSTANCES
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .core_axi import PortHarness
 
 __all__ = ["PROOF"]
@@ -111,30 +111,30 @@ def _stays_enabled(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.enable.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block]) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block]) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14)
 
 
-BROKEN = (
-    _broken("no_read_begins", "readers know nothing of it", _forgets_halt, AxiReader),
-    _broken("no_write_begins", "the writer knows nothing of it", _forgets_halt, AxiWriter),
-    _broken("data_that_are_still_sent_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
-    _broken("data_that_come_are_taken", "RREADY waits for the unit that has asked", _waits_for_the_unit, AxiReader),
-    _broken("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
-    _broken("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
-    _broken("ends_when_no_transaction_is_on_its_way", "it ends at once", _at_once, Registers),
-    _broken("ends_once_none_is_on_its_way", "it never ends", _never, Registers),
-    _broken("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
-    _broken("no_unit_is_reset_before", "units are reset as it begins", _resets_from_the_begin, Registers),
-    _broken("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),
-    _broken("registers_are_as_after_reset", "the queue stays enabled", _stays_enabled, Registers),
+BROKEN_VARIANTS = (
+    _variant("no_read_begins", "readers know nothing of it", _forgets_halt, AxiReader),
+    _variant("no_write_begins", "the writer knows nothing of it", _forgets_halt, AxiWriter),
+    _variant("data_that_are_still_sent_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
+    _variant("data_that_come_are_taken", "RREADY waits for the unit that has asked", _waits_for_the_unit, AxiReader),
+    _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
+    _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
+    _variant("ends_when_no_transaction_is_on_its_way", "it ends at once", _at_once, Registers),
+    _variant("ends_once_none_is_on_its_way", "it never ends", _never, Registers),
+    _variant("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
+    _variant("no_unit_is_reset_before", "units are reset as it begins", _resets_from_the_begin, Registers),
+    _variant("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),
+    _variant("registers_are_as_after_reset", "the queue stays enabled", _stays_enabled, Registers),
 )
 
 PROOF = Proof(
     name="soft_reset",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

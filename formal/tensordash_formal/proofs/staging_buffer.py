@@ -12,7 +12,7 @@ from tensordash.schedule.staging_buffer import StagingBuffer, refill_layout
 from tensordash.schedule.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "Windows"]
 
@@ -117,15 +117,17 @@ def _sticks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [lines[0].eq(1) for lines in sound.refill]
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=StagingBuffer, fault=fault, depth=4)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=StagingBuffer, fault=fault, depth=4)
 
 
-BROKEN = (
-    _broken("held_in_order_until_it_leaves", "lanes enter in reverse", _reverses_lanes),
-    _broken("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
-    _broken("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
-    _broken("stays_by_its_first_line", "a step that stays is lost", _forgets),
+BROKEN_VARIANTS = (
+    _variant("held_in_order_until_it_leaves", "lanes enter in reverse", _reverses_lanes),
+    _variant("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
+    _variant("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
+    _variant("stays_by_its_first_line", "a step that stays is lost", _forgets),
 )
 
-PROOF = Proof(name="staging_buffer", build=build, applies=lambda config: not config.ring, broken=BROKEN)
+PROOF = Proof(
+    name="staging_buffer", build=build, applies=lambda config: not config.ring, broken_variants=BROKEN_VARIANTS
+)

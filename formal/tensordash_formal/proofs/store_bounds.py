@@ -13,11 +13,11 @@ from tensordash.movers.axi_writer import AxiWriter
 from tensordash.movers.deflate import Deflate
 from tensordash.movers.store import Store
 
-from ..core_stands import AnyBeats
-from ..given import WORD, beat_of, changed_word
-from ..harness import Fault, Harness, Stand
+from ..core_stubs import DeflateAbstraction
+from ..harness import Fault, Harness, Stub
 from ..move_nest import MoveNest
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import WORD, corrupt_word, next_beat
 
 __all__ = ["PROOF"]
 
@@ -33,7 +33,7 @@ class Bounded(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config = config
         self.dut = dut = Store(config=config)
-        super().__init__(dut, stands=(Stand(Deflate, AnyBeats),), fault=fault, hollow=True)
+        super().__init__(dut, stubs=(Stub(Deflate, DeflateAbstraction),), fault=fault, black_box=True)
         self.given = given = MoveNest(self.m, dut.command, OPERATIONS["store"], config)
         payload = dut.command.descriptor.payload
         self.records = given.bits[:4] == OPERATIONS["record"].code
@@ -163,29 +163,29 @@ def _is_done_at_once(m: Module, sound: Any, outer: Any) -> None:
     """It says so as soon as it has a descriptor, and goes on with it."""
     has = Signal()
     taken = outer.command.descriptor.valid & outer.command.descriptor.ready
-    m.d.sync += has.eq(taken & (beat_of(m, outer) == 3))
+    m.d.sync += has.eq(taken & (next_beat(m, outer) == 3))
     m.d.comb += outer.command.done.eq(has)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Store) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Store) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14)
 
 
-BROKEN = (
-    _broken("a_burst_is_of_what_was_asked_for", "a burst begins a beat later", _is_one_further, AxiWriter),
-    _broken("a_burst_is_of_what_was_asked_for", "a burst has a beat more", _is_longer, AxiWriter),
-    _broken("nothing_is_asked_for_without_a_descriptor", "it says too early that it is done", _is_done_at_once),
-    _broken("runs_are_those_of_the_loops", "loop 1 runs once more", changed_word(4, lambda word: word + (1 << 16))),
-    _broken("a_run_is_where_the_loops_say", "a stride is one longer", changed_word(6, lambda word: word + 1)),
-    _broken(
-        "a_run_has_the_groups_that_stand_together", "a run has a group more", changed_word(4, lambda word: word + 1)
+BROKEN_VARIANTS = (
+    _variant("a_burst_is_of_what_was_asked_for", "a burst begins a beat later", _is_one_further, AxiWriter),
+    _variant("a_burst_is_of_what_was_asked_for", "a burst has a beat more", _is_longer, AxiWriter),
+    _variant("nothing_is_asked_for_without_a_descriptor", "it says too early that it is done", _is_done_at_once),
+    _variant("runs_are_those_of_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
+    _variant("a_run_is_where_the_loops_say", "a stride is one longer", corrupt_word(6, lambda word: word + 1)),
+    _variant(
+        "a_run_has_the_groups_that_stand_together", "a run has a group more", corrupt_word(4, lambda word: word + 1)
     ),
-    _broken("a_burst_begins_within_the_bounds", "the limit is ignored", _has_no_limit, AxiWriter),
-    _broken("no_run_follows_one_above_all_addresses", "requests are taken after a refusal", _goes_on, AxiWriter),
-    _broken(
+    _variant("a_burst_begins_within_the_bounds", "the limit is ignored", _has_no_limit, AxiWriter),
+    _variant("no_run_follows_one_above_all_addresses", "requests are taken after a refusal", _goes_on, AxiWriter),
+    _variant(
         "a_record_is_written_once_where_it_shall_be",
         "a record is a beat further",
-        changed_word(1, lambda word: word + 32),
+        corrupt_word(1, lambda word: word + 32),
     ),
 )
 
@@ -193,7 +193,7 @@ PROOF = Proof(
     name="store_bounds",
     build=Bounded,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=12,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

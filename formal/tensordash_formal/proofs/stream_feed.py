@@ -12,19 +12,19 @@ from tensordash.configuration.registers import ERRORS
 from tensordash.core.multiply import Multiply
 from tensordash.movers.unit import COMMAND_BITS
 
-from ..given import GivenDescriptor, changed_word
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import ReferenceDescriptor, corrupt_word
 
 __all__ = ["PROOF"]
 
-PIECES = 6
-"""Questions: more, and easier ones."""
+PARTITIONS = 6
+"""Number of queries: more of them are each easier."""
 PLACE_BITS = 30
 """Of a word's place, streams that are beyond the end of the stream buffer among them."""
 
 
-class Passes(GivenDescriptor):
+class Passes(ReferenceDescriptor):
     """Which step of which pass comes next (docs/core.md, "Multiply").
 
     Attributes
@@ -97,7 +97,7 @@ class Fed(Harness):
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Multiply(config)
-        super().__init__(dut, fault=fault, pieces=PIECES)
+        super().__init__(dut, fault=fault, partitions=PARTITIONS)
         self.passes = passes = Passes(self.m, dut)
         self.assume(passes.legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
         self.assume(dut.taken <= dut.available)
@@ -265,36 +265,36 @@ def _always_an_error(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.command.error.eq(ERRORS["range"])
 
 
-def _broken(claim: str, title: str, fault: Fault, depth: int = 12) -> Broken:
-    return Broken(claim=claim, title=title, kind=Multiply, fault=fault, depth=depth)
+def _variant(claim: str, title: str, fault: Fault, depth: int = 12) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Multiply, fault=fault, depth=depth)
 
 
-BROKEN = (
-    _broken("nothing_is_offered_but_steps_of_passes", "a step is offered at any time", _always_offers),
-    _broken("no_step_of_the_next_pass_is_offered", "a step more is offered", _offers_one_more),
-    _broken("last_marks_the_end_of_a_pass", "`last` is dropped", _never_last),
-    _broken("last_marks_the_end_of_a_pass", "`last` comes with every full offer", _last_too_early),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant("nothing_is_offered_but_steps_of_passes", "a step is offered at any time", _always_offers),
+    _variant("no_step_of_the_next_pass_is_offered", "a step more is offered", _offers_one_more),
+    _variant("last_marks_the_end_of_a_pass", "`last` is dropped", _never_last),
+    _variant("last_marks_the_end_of_a_pass", "`last` comes with every full offer", _last_too_early),
+    _variant(
         "every_step_is_offered_from_its_word", "a bank that is written is not waited for", _looks_away_from_late_banks
     ),
-    _broken("every_step_is_offered_from_its_word", "bank 0 of side B shows its first word only", _no_streams_of_rows),
-    _broken(
+    _variant("every_step_is_offered_from_its_word", "bank 0 of side B shows its first word only", _no_streams_of_rows),
+    _variant(
         "every_step_is_offered_from_its_word",
         "sides have each other's first words",
-        changed_word(11, lambda word: word.rotate_left(16)),
+        corrupt_word(11, lambda word: word.rotate_left(16)),
     ),
-    _broken("all_that_can_be_read_is_offered", "one step is offered of several", _half_of_it),
-    _broken("done_after_the_last_step", "it is done with the first step", _done_at_once),
-    _broken("the_error_is_the_descriptors", "errors are not told", _no_error),
-    _broken("the_error_is_the_descriptors", "there is always one", _always_an_error),
+    _variant("all_that_can_be_read_is_offered", "one step is offered of several", _half_of_it),
+    _variant("done_after_the_last_step", "it is done with the first step", _done_at_once),
+    _variant("the_error_is_the_descriptors", "errors are not told", _no_error),
+    _variant("the_error_is_the_descriptors", "there is always one", _always_an_error),
 )
 
 PROOF = Proof(
     name="stream_feed",
     build=Fed,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=16,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

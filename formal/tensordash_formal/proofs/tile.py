@@ -18,8 +18,8 @@ from tensordash.tile.initial_store import InitialStore
 from tensordash.tile.scheduled_pe import ScheduledPE
 
 from ..harness import Fault
-from ..proof import Broken, Proof
-from ..stands import TAGS
+from ..proof import BrokenVariant, Proof
+from ..stubs import TAG_BITS
 from ..tile_harness import TileHarness, element
 from ..tile_state import count, thermometer
 
@@ -41,12 +41,12 @@ class WatchedTile(TileHarness):
         self.assume((self.row < config.rows) & (self.column < config.columns) & (self.lane < config.lanes))
         self.place = Signal(range(config.rows * config.columns))
         self.row_beat = Signal(range(self.state.beats))
-        self.result = Signal(TAGS)
+        self.result = Signal(TAG_BITS)
         values = self.tile.out.payload.values
         self.m.d.comb += [
             self.place.eq(self.row * config.columns + self.column),
             self.row_beat.eq(self.row // config.out_rows),
-            self.result.eq(self._of_pe(lambda row, column: values[row % config.out_rows][column][:TAGS])),
+            self.result.eq(self._of_pe(lambda row, column: values[row % config.out_rows][column][:TAG_BITS])),
         ]
         self._pair()
         places = self._places()
@@ -135,9 +135,9 @@ class WatchedTile(TileHarness):
         pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
 
         def at(path: str) -> Value:
-            value = Signal(TAGS, name=f"here_{path}")
+            value = Signal(TAG_BITS, name=f"here_{path}")
             self.m.d.comb += value.eq(
-                self._of_pe(lambda row, column: self.probe(f"{pe.format(row, column)}.{path}", TAGS))
+                self._of_pe(lambda row, column: self.probe(f"{pe.format(row, column)}.{path}", TAG_BITS))
             )
             return value
 
@@ -154,7 +154,7 @@ class WatchedTile(TileHarness):
         self.finished = [(state.open, at("sums"), block + 1), (in_block, at("block_tags"), block)]
         if state.has_sum:
             total = self._of_pe(
-                lambda row, column: self.probe(f"drain.initial_adder_{row % config.out_rows}_{column}.total", TAGS)
+                lambda row, column: self.probe(f"drain.initial_adder_{row % config.out_rows}_{column}.total", TAG_BITS)
             )
             self.finished.append((self.in_sum, total, block - 1))
         for ahead, (full, beat, path) in enumerate(self.registers):
@@ -167,8 +167,10 @@ class WatchedTile(TileHarness):
         """The tags of the watched pair's PE in a beat."""
         config = self.config
         beat = self.probe(path, len(Value.cast(self.tile.out.payload)))
-        tags = Signal(TAGS, name=f"here_{path}")
-        places = self._of_pe(lambda row, column: beat[32 * (row % config.out_rows * config.columns + column) :][:TAGS])
+        tags = Signal(TAG_BITS, name=f"here_{path}")
+        places = self._of_pe(
+            lambda row, column: beat[32 * (row % config.out_rows * config.columns + column) :][:TAG_BITS]
+        )
         self.m.d.comb += tags.eq(places)
         return tags
 
@@ -295,114 +297,114 @@ ONCE = "every_effectual_pair_is_consumed_once"
 OTHER = "no_pair_meets_another_stream"
 
 
-def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig = SMALL) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14, config=config)
+def _variant(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig = SMALL) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14, config=config)
 
 
-BROKEN = (
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(
         ONCE,
         "the window advances by one step more than is drained",
         Scheduler,
         lambda m, sound, outer: outer.advance.eq(sound.advance | (sound.advance << 1) & outer.eligible),
     ),
-    _broken(
+    _variant(
         ONCE,
         "the tile advances with its first row",
         Control,
         lambda m, sound, outer: sound.advances[1].eq(outer.advances[0]),
     ),
-    _broken(
+    _variant(
         ONCE,
         "what was consumed is forgotten",
         Scheduler,
         lambda m, sound, outer: outer.remaining.eq(outer.effectual),
     ),
-    _broken(
+    _variant(
         ONCE,
         "steps that stay are not kept",
         StagingBuffer,
         lambda m, sound, outer: [lines[0].eq(0) for lines in sound.refill],
     ),
-    _broken(
+    _variant(
         ONCE,
         "a ring's selections are not turned",
         Control,
         lambda m, sound, outer: outer.motion.oldest.eq(1),
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a ring's steps go one slot too far",
         Control,
         lambda m, sound, outer: outer.write.eq(sound.write.rotate_left(1)),
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a ring takes all that is offered",
         StagingRing,
         lambda m, sound, outer: sound.write.eq(~0),
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a ring's zeros are those of the line before",
         OperandFlags,
         lambda m, sound, outer: [outer.nonzero[line].eq(sound.nonzero[line - 1]) for line in range(outer.depth)],
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a lane's selection is another lane's",
         ScheduledPE,
         lambda m, sound, outer: sound.select[0].eq(outer.select[1]),
     ),
-    _broken(
+    _variant(
         OTHER,
         "a stream does not start from zero",
         Control,
         lambda m, sound, outer: outer.starts.eq(0),
     ),
-    _broken(
+    _variant(
         OTHER,
         "steps of the next stream are eligible",
         Scheduler,
         lambda m, sound, outer: sound.eligible.eq(outer.eligible[0].replicate(len(outer.eligible))),
     ),
-    _broken(
+    _variant(
         OTHER,
         "a result leaves twice",
         Drain,
         lambda m, sound, outer: sound.take.eq(outer.take | sound.moves & sound.out.payload.last),
     ),
-    _broken(
+    _variant(
         "no_other_pair_is_consumed",
         "every value counts as not zero",
         OperandFlags,
         lambda m, sound, outer: outer.nonzero.as_value().eq(~0),
     ),
-    _broken(
+    _variant(
         "nothing_is_consumed_before_it_enters",
         "one step more enters than is offered",
         Control,
         lambda m, sound, outer: [sound.available[port].eq(outer.available[port] + 1) for port in range(outer.ports)],
     ),
-    _broken(
+    _variant(
         "every_c_is_added_once",
         "beats of C leave in another order",
         InitialStore,
         lambda m, sound, outer: outer.values[0].eq(0),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "every_c_is_added_once",
         "a stream does not start from its C",
         Control,
         lambda m, sound, outer: outer.starts.eq(0),
         FROM_C,
     ),
-    _broken(
+    _variant(
         "no_c_is_added_to_another_stream",
         "C stays in its store",
         InitialStore,
@@ -411,4 +413,6 @@ BROKEN = (
     ),
 )
 
-PROOF = Proof(name="tile", build=WatchedTile, applies=lambda config: True, broken=BROKEN, cover_depth=14)
+PROOF = Proof(
+    name="tile", build=WatchedTile, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=14
+)

@@ -28,18 +28,18 @@ from tensordash.core.sequencer import CODES, Sequencer
 from tensordash.memory.memory import Memory
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-from ..harness import Fault, Harness, Stand
+from ..harness import Fault, Harness, Stub
 from ..program_order import MOST_TOKENS, ProgramOrder, has_reserved, has_unfit, token_fields
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-PIECES = 6
+PARTITIONS = 6
 WINDOW = 4
 """Descriptors in the window: a model of the presets' 16 takes too long to build."""
 
 
-class KeptTokens(Elaboratable):
+class WindowAbstraction(Elaboratable):
     """The window's memory: it keeps tokens of all descriptors, and one word, which may be any. All else is any value.
 
     What is read stays until another read.
@@ -138,7 +138,9 @@ class Told(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         config = replace(config, window=WINDOW)
         self.dut = dut = Sequencer(config=config)
-        super().__init__(dut, stands=(Stand(Memory, KeptTokens),), fault=fault, hollow=True, pieces=PIECES)
+        super().__init__(
+            dut, stubs=(Stub(Memory, WindowAbstraction),), fault=fault, black_box=True, partitions=PARTITIONS
+        )
         m = self.m
         self.taker = self.constant(range(len(UNITS)), "taker")
         self.assume(self.taker < len(UNITS))
@@ -476,34 +478,34 @@ def _never_fails(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.failed.eq(0), outer.error.eq(0)]
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Sequencer, depth: int = 12) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Sequencer, depth: int = 12) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
 
 
 IN_ORDER = "a_descriptor_is_sent_once_in_order_to_its_unit"
-BROKEN = (
-    _broken(IN_ORDER, "what breaks the rule is let through", _lets_it_through, DescriptorCheck, 14),
-    _broken(IN_ORDER, "loads go to the store unit", _sends_loads_to_the_store),
-    _broken("it_is_sent_unchanged", "a bit is another", _changes_a_bit),
-    _broken("a_descriptor_begins_with_its_tokens", "a layout is sent as soon as it has come", _sends_what_has_come),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(IN_ORDER, "what breaks the rule is let through", _lets_it_through, DescriptorCheck, 14),
+    _variant(IN_ORDER, "loads go to the store unit", _sends_loads_to_the_store),
+    _variant("it_is_sent_unchanged", "a bit is another", _changes_a_bit),
+    _variant("a_descriptor_begins_with_its_tokens", "a layout is sent as soon as it has come", _sends_what_has_come),
+    _variant(
         "the_oldest_has_its_tokens", "a descriptor is done when the next one is there", _done_when_the_next_one_is_there
     ),
-    _broken("done_counts_what_its_units_have_done", "it counts what is there", _counts_what_is_there),
-    _broken("an_end_is_told_when_all_before_it_is_done", "every beat is told", _ends_with_a_beat),
-    _broken(
+    _variant("done_counts_what_its_units_have_done", "it counts what is there", _counts_what_is_there),
+    _variant("an_end_is_told_when_all_before_it_is_done", "every beat is told", _ends_with_a_beat),
+    _variant(
         "the_error_is_the_first_descriptors", "tokens are told as a field", _says_it_is_a_field, DescriptorCheck, 10
     ),
-    _broken("the_oldest_begins_unless_another_moves", "the store unit is forgotten", _store_is_held_back, depth=14),
-    _broken("an_error_is_told_when_all_is_quiet", "it is not told", _never_fails),
+    _variant("the_oldest_begins_unless_another_moves", "the store unit is forgotten", _store_is_held_back, depth=14),
+    _variant("an_error_is_told_when_all_is_quiet", "it is not told", _never_fails),
 )
 
 PROOF = Proof(
     name="tokens",
     build=Told,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=10,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

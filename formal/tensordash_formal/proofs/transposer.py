@@ -9,7 +9,7 @@ from tensordash.block import Block
 from tensordash.streams.transposer import Transposer
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -188,20 +188,22 @@ def _takes_one_group_at_a_time(m: Module, sound: Any, outer: Any) -> None:
     ]
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Transposer, fault=fault, depth=40)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Transposer, fault=fault, depth=40)
 
 
-BROKEN = (
-    _broken("valid_while_a_group_is_left", "valid waits for ready", _waits_for_ready),
-    _broken("valid_while_a_group_is_left", "blocks are lost while there is no room", _loses_blocks),
-    _broken("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
-    _broken("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
-    _broken("value_comes_out_at_its_place", "lanes leave in reverse", _reverses_lanes),
-    _broken("value_comes_out_at_its_place", "the other groups are transposed", _turns_the_wrong_groups),
-    _broken("takes_a_block_while_there_is_room", "no block enters while one leaves", _takes_one_group_at_a_time),
-    _broken("takes_no_block_without_room", "blocks are lost while there is no room", _loses_blocks),
-    _broken("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),
+BROKEN_VARIANTS = (
+    _variant("valid_while_a_group_is_left", "valid waits for ready", _waits_for_ready),
+    _variant("valid_while_a_group_is_left", "blocks are lost while there is no room", _loses_blocks),
+    _variant("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
+    _variant("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
+    _variant("value_comes_out_at_its_place", "lanes leave in reverse", _reverses_lanes),
+    _variant("value_comes_out_at_its_place", "the other groups are transposed", _turns_the_wrong_groups),
+    _variant("takes_a_block_while_there_is_room", "no block enters while one leaves", _takes_one_group_at_a_time),
+    _variant("takes_no_block_without_room", "blocks are lost while there is no room", _loses_blocks),
+    _variant("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),
 )
 
-PROOF = Proof(name="transposer", build=build, applies=lambda config: True, broken=BROKEN, cover_depth=40)
+PROOF = Proof(
+    name="transposer", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=40
+)

@@ -22,15 +22,15 @@ from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
 
-from .harness import Anything, Stand
+from .harness import FreeOutputs, Stub
 
-__all__ = ["ALL_BUT_REGISTERS", "ANYTHING", "FREE_UNITS", "INSTANCES", "AnyBeats"]
+__all__ = ["ALL_BUT_REGISTERS", "FREE_DATAPATH", "FREE_UNITS", "INSTANCES", "DeflateAbstraction"]
 
 INSTANCES = {unit: "output_unit" if unit == "output" else unit for unit in UNITS}
 """What each unit is called in the Verilog: `output` is a word of it."""
 
 
-class AnyBeats(Elaboratable):
+class DeflateAbstraction(Elaboratable):
     """Any deflate at all of which a beat stays until it is taken or all begins anew, and is zero where it is mute.
 
     The proof `deflate` shows that it is like that.
@@ -68,9 +68,16 @@ class AnyBeats(Elaboratable):
         return m
 
 
-ANYTHING = tuple(Stand(kind, Anything) for kind in (Tile, Layout, Multiply, Output, Buffer, StreamBuffer, UnitCounters))
+FREE_DATAPATH = tuple(
+    Stub(kind, FreeOutputs) for kind in (Tile, Layout, Multiply, Output, Buffer, StreamBuffer, UnitCounters)
+)
 """What is inside of a core and not at its ports."""
-FREE_UNITS = (*ANYTHING, Stand(Sequencer, Anything), Stand(Inflate, Anything), Stand(Deflate, AnyBeats))
+FREE_UNITS = (
+    *FREE_DATAPATH,
+    Stub(Sequencer, FreeOutputs),
+    Stub(Inflate, FreeOutputs),
+    Stub(Deflate, DeflateAbstraction),
+)
 """All but registers, command queue, loads and stores, and what brings them to the bus."""
-ALL_BUT_REGISTERS = (*FREE_UNITS, *(Stand(kind, Anything) for kind in (CommandQueue, Load, Store, ReadArbiter)))
+ALL_BUT_REGISTERS = (*FREE_UNITS, *(Stub(kind, FreeOutputs) for kind in (CommandQueue, Load, Store, ReadArbiter)))
 """All that registers are connected to."""

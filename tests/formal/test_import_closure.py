@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import tensordash_sim
-from tensordash_formal.imported import imported_files
+from tensordash_formal.import_closure import imported_files
 
 FILES = {
     "__init__.py": "",

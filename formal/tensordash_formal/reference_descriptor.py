@@ -10,13 +10,13 @@ from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from .harness import Fault, Harness
 
-__all__ = ["MOST_STRIDE", "WORD", "GivenDescriptor", "beat_of", "changed_word"]
+__all__ = ["MOST_STRIDE", "WORD", "ReferenceDescriptor", "corrupt_word", "next_beat"]
 
 MOST_STRIDE = 4
 WORD = 32
 
 
-class GivenDescriptor:
+class ReferenceDescriptor:
     """Collects the beats that a unit takes at its port, until it says that it is done.
 
     Parameters
@@ -121,7 +121,7 @@ class GivenDescriptor:
         return bits.as_signed() if field.signed else bits
 
 
-def beat_of(m: Module, unit: Any) -> Signal:
+def next_beat(m: Module, unit: Any) -> Signal:
     """For faults: which beat of a descriptor a unit takes next."""
     beat = Signal(range(COMMAND_BEATS), name="beat_of_descriptor")
     with m.If(unit.command.descriptor.valid & unit.command.descriptor.ready):
@@ -129,14 +129,14 @@ def beat_of(m: Module, unit: Any) -> Signal:
     return beat
 
 
-def changed_word(number: int, change: Callable[[Value], Value]) -> Fault:
+def corrupt_word(number: int, change: Callable[[Value], Value]) -> Fault:
     """A fault: a unit gets another word of its descriptors, of 32 bits, than it was given."""
     low = WORD * number % COMMAND_BITS
 
     def fault(m: Module, sound: Any, outer: Any) -> None:
         payload = outer.command.descriptor.payload
         changed = Cat(payload[:low], change(payload[low : low + WORD])[:WORD], payload[low + WORD :])
-        now = beat_of(m, outer) == WORD * number // COMMAND_BITS
+        now = next_beat(m, outer) == WORD * number // COMMAND_BITS
         m.d.comb += sound.command.descriptor.payload.eq(Mux(now, changed, payload))
 
     return fault

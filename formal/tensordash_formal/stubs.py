@@ -17,11 +17,11 @@ from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.block import Block
 from tensordash.tile.pe import PE
 
-from .harness import Stand
+from .harness import Stub
 
-__all__ = ["STANDS", "TAGS"]
+__all__ = ["ARITHMETIC_STUBS", "TAG_BITS"]
 
-TAGS = 3
+TAG_BITS = 3
 """Bits of a sum that stand for it: `one`, `wrong`, and C's tag."""
 
 
@@ -53,18 +53,18 @@ class _TagPE(Elaboratable):
         for lane in range(pe.lanes):
             a, b = pe.a[lane][-1], pe.b[lane][-1]
             pairs.append((pe.active[lane] & a & b, pe.active[lane] & (a ^ b)))
-        entering = Signal(TAGS)
+        entering = Signal(TAG_BITS)
         m.d.comb += entering.eq(Cat(*_added(pairs)))
         # As in the components, of which some have no reset.
         for stage in range(pe.stages - 1):
-            held = Signal(TAGS, name=f"stage_{stage}", reset_less=True)
+            held = Signal(TAG_BITS, name=f"stage_{stage}", reset_less=True)
             with m.If(~pe.sum.hold):
                 m.d.sync += held.eq(entering)
             entering = held
-        start = Signal(TAGS)
-        total = Signal(TAGS)
-        sums = Signal(TAGS, reset_less=True)
-        block = Signal(TAGS, name="block_tags", reset_less=True)
+        start = Signal(TAG_BITS)
+        total = Signal(TAG_BITS)
+        sums = Signal(TAG_BITS, reset_less=True)
+        block = Signal(TAG_BITS, name="block_tags", reset_less=True)
         c = pe.sum.c[-1] if starts_from_c(pe.numerics) else Const(0)
         m.d.comb += [
             start.eq(Mux(pe.sum.start, Cat(Const(0, 2), c), sums)),
@@ -88,8 +88,8 @@ class _TagResult(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         result = self.result
-        held = Signal(TAGS, reset_less=True)
-        tags = Value.cast(result.sum)[:TAGS]
+        held = Signal(TAG_BITS, reset_less=True)
+        tags = Value.cast(result.sum)[:TAG_BITS]
         c = result.c[-1] if hasattr(result, "c") else Const(0)
         with m.If(result.load):
             m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
@@ -102,7 +102,7 @@ class _TagResult(Elaboratable):
         return m
 
 
-STANDS = (
-    Stand(PE, _TagPE),
-    *(Stand(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)),
+ARITHMETIC_STUBS = (
+    Stub(PE, _TagPE),
+    *(Stub(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)),
 )
