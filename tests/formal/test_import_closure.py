@@ -1,4 +1,4 @@
-"""What a file of a package imports, directly or through others."""
+"""Transitive imports of files of a package."""
 
 from pathlib import Path
 

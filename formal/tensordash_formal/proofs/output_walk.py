@@ -30,7 +30,7 @@ FIELDS = ("transposed", "fp32", "stride", "x_size")
 
 
 class LoopNest:
-    """Where a walk stubs: docs/core.md, "Loops", with counters from 0 on.
+    """Reference position of a walk: docs/core.md, "Loops", with counters from 0 on.
 
     Parameters
     ----------
