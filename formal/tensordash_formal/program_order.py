@@ -13,11 +13,11 @@ from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-from .reference_descriptor import MOST_STRIDE, WORD
+from .reference_descriptor import MAX_STRIDE, WORD
 
-__all__ = ["MOST_TOKENS", "ProgramOrder", "has_reserved", "has_unfit", "token_fields"]
+__all__ = ["MAX_TOKENS", "ProgramOrder", "has_reserved", "has_unfit", "token_fields"]
 
-MOST_TOKENS = 15
+MAX_TOKENS = 15
 FEATURES = {
     "bias": "bias",
     "scale": "scale",
@@ -49,7 +49,7 @@ def _unfit(config: CoreConfig, operation: Operation, bits: Value, upto: int) -> 
     fields = {each.name: bits[each.low : each.low + each.width] for each in operation.fields if each.low < upto}
     rules = [fields[each.name] < each.least for each in operation.fields if each.least and each.name in fields]
     if "stride" in fields:
-        rules.append(fields["stride"] > MOST_STRIDE)
+        rules.append(fields["stride"] > MAX_STRIDE)
     compressed = fields.get("compressed")
     if "memory" in fields:
         plain = 32 if compressed is None else config.group_bytes
@@ -153,13 +153,13 @@ class ProgramOrder:
         self.bits = Signal(BITS - COMMAND_BITS, name="program_bits", reset_less=True)
         self.entries = [self._entry(slot) for slot in range(config.window)]
         # One bit more than the sequencer's counts need, so that none below 0 looks like one that is allowed.
-        self.token_bits = (MOST_TOKENS + config.window).bit_length() + 1
+        self.token_bits = (MAX_TOKENS + config.window).bit_length() + 1
         self.total = {name: [self._tokens(f"{name}_{unit}") for unit in UNITS] for name in ("given", "taken")}
         self.before = {
             name: [[self._tokens(f"{name}_{unit}_before_{k}", True) for k in range(config.window)] for unit in UNITS]
             for name in self.total
         }
-        self.counts = [[Signal(range(MOST_TOKENS + 1), name=f"order_{i}_{j}") for j in UNITS] for i in UNITS]
+        self.counts = [[Signal(range(MAX_TOKENS + 1), name=f"order_{i}_{j}") for j in UNITS] for i in UNITS]
         self.comes, self.arrives = Signal(name="program_comes"), Signal(name="program_arrives")
         m.d.comb += [
             self.comes.eq(beats.valid & ~self.refused),
@@ -217,7 +217,7 @@ class ProgramOrder:
         for i, _ in enumerate(UNITS):
             for j, _ in enumerate(UNITS):
                 count, gives, takes = self.counts[i][j], self.new.gives(i, j), self.new.takes(i, j)
-                rules += [takes & (count == 0), count + gives - takes > MOST_TOKENS, ends & (count != 0)]
+                rules += [takes & (count == 0), count + gives - takes > MAX_TOKENS, ends & (count != 0)]
         rules.append(ends & (self.new.tokens["wait"].any() | self.new.tokens["signal"].any()))
         return Cat(*rules).any()
 

@@ -1,4 +1,4 @@
-"""A unit's descriptor as it was given, beside the hardware: what proofs about units are written in."""
+"""Reference model of a unit's descriptor: ghost registers that proofs about units compare with the hardware."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -10,96 +10,96 @@ from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from .harness import Fault, Harness
 
-__all__ = ["MOST_STRIDE", "WORD", "ReferenceDescriptor", "corrupt_word", "next_beat"]
+__all__ = ["MAX_STRIDE", "WORD", "ReferenceDescriptor", "corrupt_word", "next_beat"]
 
-MOST_STRIDE = 4
+MAX_STRIDE = 4
 WORD = 32
 
 
 class ReferenceDescriptor:
-    """Collects the beats that a unit takes at its port, until it says that it is done.
+    """Collects the beats that a unit takes at its command port, until the unit is done.
 
     Parameters
     ----------
     m : Module
-        Where it is built.
+        Module of the ghost registers.
     command : CommandSignature, as the unit has it
-        The port.
+        The command port.
     operation : Operation
-        Gives the fields.
+        Defines the fields.
 
     Attributes
     ----------
-    whole, begun : Signal
-        There is a descriptor; it was there a cycle ago.
-    loads : Signal
-        In the cycle between the two.
-    beat : Signal
-        Beats that were taken.
+    complete, active : Signal
+        The descriptor is complete; it has been complete for at least one cycle.
+    starting : Signal
+        The descriptor is complete and not yet active.
+    beat_count : Signal
+        Number of beats taken.
     """
 
     def __init__(self, m: Module, command: Any, operation: Operation) -> None:
         self.m = m
         self._fields = {field.name: field for field in operation.fields}
-        self.bits = Signal(BITS, name="given", reset_less=True)
-        self.beat = Signal(range(COMMAND_BEATS + 1), name="given_beats")
-        self.whole, self.begun = Signal(name="given_whole"), Signal(name="nest_begun")
-        self.loads = Signal(name="nest_loads")
+        self.bits = Signal(BITS, name="descriptor_bits", reset_less=True)
+        self.beat_count = Signal(range(COMMAND_BEATS + 1), name="descriptor_beats")
+        self.complete, self.active = Signal(name="descriptor_complete"), Signal(name="descriptor_active")
+        self.starting = Signal(name="descriptor_starting")
         taken = command.descriptor.valid & command.descriptor.ready
-        m.d.comb += [self.whole.eq(self.beat == COMMAND_BEATS), self.loads.eq(self.whole & ~self.begun)]
+        m.d.comb += [self.complete.eq(self.beat_count == COMMAND_BEATS), self.starting.eq(self.complete & ~self.active)]
         with m.If(taken):
-            m.d.sync += [self.beat.eq(self.beat + 1), *self._kept(command.descriptor.payload)]
-        with m.If(self.loads):
-            m.d.sync += self.begun.eq(1)
+            m.d.sync += [self.beat_count.eq(self.beat_count + 1), *self._store_beat(command.descriptor.payload)]
+        with m.If(self.starting):
+            m.d.sync += self.active.eq(1)
         with m.If(command.done):
-            m.d.sync += [self.begun.eq(0), self.beat.eq(0)]
+            m.d.sync += [self.active.eq(0), self.beat_count.eq(0)]
 
-    def _kept(self, payload: Value) -> list[Any]:
+    def _store_beat(self, payload: Value) -> list[Any]:
         places = [slice(COMMAND_BITS * k, COMMAND_BITS * (k + 1)) for k in range(COMMAND_BEATS)]
-        return [self.bits[at].eq(Mux(self.beat == k, payload, self.bits[at])) for k, at in enumerate(places)]
+        return [self.bits[at].eq(Mux(self.beat_count == k, payload, self.bits[at])) for k, at in enumerate(places)]
 
-    def legal(self, payload: Value) -> Value:
-        """Whether a beat that comes now keeps every field within what is allowed (docs/core.md, "Descriptors")."""
+    def is_legal(self, payload: Value) -> Value:
+        """Check that the next beat has legal values in all of its fields (docs/core.md, "Descriptors")."""
         rules: list[Value] = []
         for field in self._fields.values():
             beat, low = divmod(field.low, COMMAND_BITS)
             value = payload[low : low + field.width]
             if field.least:
-                rules.append((self.beat != beat) | (value >= field.least))
+                rules.append((self.beat_count != beat) | (value >= field.least))
             if field.name == "stride":
-                rules.append((self.beat != beat) | (value <= MOST_STRIDE))
+                rules.append((self.beat_count != beat) | (value <= MAX_STRIDE))
         return Cat(*rules).all()
 
-    def follow(self, harness: Harness) -> None:
-        """The unit's own register of descriptors goes along."""
-        harness.lemma(harness.probe("present", 1) == self.whole)
-        harness.lemma(self.whole, when=self.begun)
-        harness.lemma(self.beat <= COMMAND_BEATS)
+    def add_lemmas(self, harness: Harness) -> None:
+        """State the lemmas about the beats that the unit has."""
+        harness.lemma(harness.probe("present", 1) == self.complete)
+        harness.lemma(self.complete, when=self.active)
+        harness.lemma(self.beat_count <= COMMAND_BEATS)
         beat = harness.probe("next_beat", COMMAND_BEATS)
-        harness.lemma(beat == Mux(self.whole, 1, Const(1, COMMAND_BEATS) << self.beat[:2]))
+        harness.lemma(beat == Mux(self.complete, 1, Const(1, COMMAND_BEATS) << self.beat_count[:2]))
 
-    def follow_fields(self, harness: Harness) -> None:
-        """What the unit keeps of it is what was given, and as it may be."""
+    def add_field_lemmas(self, harness: Harness) -> None:
+        """State the lemmas about the fields that the unit stores: unchanged and legal."""
         for k in range(COMMAND_BEATS):
-            used = self.used() >> COMMAND_BITS * k & ((1 << COMMAND_BITS) - 1)
+            used = self.used_mask() >> COMMAND_BITS * k & ((1 << COMMAND_BITS) - 1)
             if used:
-                mine = harness.probe(f"descriptor_{k}", COMMAND_BITS)
-                harness.lemma(((mine ^ self.bits.word_select(k, COMMAND_BITS)) & used) == 0, when=self.beat > k)
+                stored = harness.probe(f"descriptor_{k}", COMMAND_BITS)
+                harness.lemma(((stored ^ self.bits.word_select(k, COMMAND_BITS)) & used) == 0, when=self.beat_count > k)
         for name, field in self._fields.items():
             if field.least:
-                harness.lemma(self[name] >= field.least, when=self.beat > field.low // COMMAND_BITS)
+                harness.lemma(self[name] >= field.least, when=self.beat_count > field.low // COMMAND_BITS)
 
-    def stepped(self, turns: Sequence[Value], places: Mapping[str, Value]) -> tuple[list[Value], dict[str, Value]]:
-        """Where its loops stand a group on (docs/core.md, "Loops").
+    def advanced(self, turns: Sequence[Value], places: Mapping[str, Value]) -> tuple[list[Value], dict[str, Value]]:
+        """Advance the loops by one group (docs/core.md, "Loops").
 
         Parameters
         ----------
         turns : sequence of Value
-            Of each loop but the outermost, from 0 on, the innermost first.
+            Counters of all loops but the outermost, innermost first, from 0.
         places : mapping of str to Value
-            Of address, x and y those that are wanted.
+            The position: any of address, x and y.
         """
-        # The innermost loop that has turns left, or the outermost.
+        # The innermost loop with turns left steps, or else the outermost.
         left = [turn < self[f"count_{k}"] - 1 for k, turn in enumerate(turns)]
         after: list[Value] = [Mux(Cat(left[:k]).any(), turn, Mux(left[k], turn + 1, 0)) for k, turn in enumerate(turns)]
         moved: dict[str, Value] = {}
@@ -110,27 +110,27 @@ class ReferenceDescriptor:
             moved[name] = place + change
         return after, moved
 
-    def used(self) -> int:
-        """The bits of a descriptor that have a field."""
+    def used_mask(self) -> int:
+        """Return a mask of the bits that belong to a field."""
         return sum(field.mask for field in self._fields.values())
 
     def __getitem__(self, name: str) -> Value:
-        """A field of the descriptor."""
+        """Return a field of the descriptor."""
         field = self._fields[name]
         bits = self.bits[field.low : field.low + field.width]
         return bits.as_signed() if field.signed else bits
 
 
 def next_beat(m: Module, unit: Any) -> Signal:
-    """For faults: which beat of a descriptor a unit takes next."""
-    beat = Signal(range(COMMAND_BEATS), name="beat_of_descriptor")
+    """Return the index of the next beat of a descriptor, for use in faults."""
+    beat = Signal(range(COMMAND_BEATS), name="next_beat")
     with m.If(unit.command.descriptor.valid & unit.command.descriptor.ready):
         m.d.sync += beat.eq(beat + 1)
     return beat
 
 
 def corrupt_word(number: int, change: Callable[[Value], Value]) -> Fault:
-    """A fault: a unit gets another word of its descriptors, of 32 bits, than it was given."""
+    """Build a fault that changes one 32-bit word of the descriptors that a unit receives."""
     low = WORD * number % COMMAND_BITS
 
     def fault(m: Module, sound: Any, outer: Any) -> None:

@@ -80,7 +80,7 @@ class Deflated(Harness):
         self.assume(which < dut.most)
         contents = [mask.word_select(k, width) for k in range(dut.masks)] + values
         places = [before + k for k in range(dut.masks)] + units.place[:-1]
-        theres = [~dut.plain] * dut.masks + units.there
+        theres = [~dut.plain] * dut.masks + units.has_unit
         content, place, there = Signal(width), Signal(range(beat + dut.most)), Signal()
         m.d.comb += [content.eq(Array(contents)[which]), place.eq(Array(places)[which]), there.eq(Array(theres)[which])]
         here = beats.valid & ~dut.mute

@@ -64,9 +64,9 @@ class Inflated(Harness):
             self.known.eq(begun | dut.plain | (self.at + dut.masks <= self.count * beat)),
             self.mask.eq(Mux(begun, self.kept_mask, masks)),
         ]
-        given = Cat((self.part > k).replicate(dut.part) for k in range(number))
+        sent = Cat((self.part > k).replicate(dut.part) for k in range(number))
         self.units = units = GroupUnits(
-            m, begin=self.at, mask=self.mask, plain=dut.plain, width=self.width, places=beat + dut.most, given=given
+            m, begin=self.at, mask=self.mask, plain=dut.plain, width=self.width, places=beat + dut.most, sent=sent
         )
         self.ends = [units.place[(k + 1) * dut.part] for k in range(number)]
         self.short = Signal(name="units_are_short")
@@ -127,7 +127,7 @@ class Inflated(Harness):
             self.claim("a_part_is_given_when_all_of_it_has_come", there, when=out.valid & dut.parts[k])
         self.claim("last_marks_the_end_of_a_group", dut.last == dut.parts[-1], when=given)
 
-        for j, (there, place) in enumerate(zip(self.units.there, self.units.place[:-1], strict=True)):
+        for j, (there, place) in enumerate(zip(self.units.has_unit, self.units.place[:-1], strict=True)):
             value = out.payload.word_select(j, self.width)
             self.claim(
                 "every_value_is_its_unit", value == Mux(there, self._unit(place), 0), when=given & dut.parts[j // part]

@@ -68,10 +68,10 @@ class Passes(ReferenceDescriptor):
         reached = self.bank + dut.taken
         self.passes = Signal(name="word_is_passed")
         m.d.comb += self.passes.eq(reached >= dut.depth)
-        with m.If(self.loads):
+        with m.If(self.starting):
             m.d.sync += [self.word.eq(0), self.bank.eq(0), self.column.eq(0), self.row.eq(0), self.ended.eq(0)]
             m.d.sync += [far.eq(0) for far in self.far.values()]
-        with m.Elif(self.begun & ~self.ended):
+        with m.Elif(self.active & ~self.ended):
             m.d.sync += self.bank.eq(reached)
             with m.If(self.passes):
                 m.d.sync += [self.word.eq(self.word + 1), self.ended.eq(self.ends["row"])]
@@ -99,7 +99,7 @@ class Fed(Harness):
         self.dut = dut = Multiply(config)
         super().__init__(dut, fault=fault, partitions=PARTITIONS)
         self.passes = passes = Passes(self.m, dut)
-        self.assume(passes.legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
+        self.assume(passes.is_legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
         self.assume(dut.taken <= dut.available)
         self.shown = {side: self._shown(side) for side in "ab"}
         self.refused = self.past(Cat(self._refused(side) for side in "ab"), init=0)
@@ -126,7 +126,7 @@ class Fed(Harness):
 
     def _claims(self) -> None:
         dut, passes, depth = self.dut, self.passes, self.dut.depth
-        going = passes.begun & ~passes.ended
+        going = passes.active & ~passes.ended
         available = dut.available
         offered = available != 0
         self.claim("nothing_is_offered_but_steps_of_passes", going, when=offered)
@@ -138,9 +138,9 @@ class Fed(Harness):
         for side in "ab":
             beyond = self.beyond[side]
             words = self.dut.words[side]
-            with self.m.If(passes.loads):
+            with self.m.If(passes.starting):
                 self.m.d.sync += beyond.eq(passes[f"{side}_base"] >= words)
-            with self.m.Elif(passes.begun & ~passes.ends["row"] & (passes.following[side] >= words)):
+            with self.m.Elif(passes.active & ~passes.ends["row"] & (passes.following[side] >= words)):
                 self.m.d.sync += beyond.eq(1)
             for k in range(depth):
                 at = passes.bank + k
@@ -148,9 +148,9 @@ class Fed(Harness):
                 shows = Array(self.shown[side])[at[: (depth - 1).bit_length()]]
                 here = going & (available > k) & (place < words) & ~beyond
                 self.claim("every_step_is_offered_from_its_word", shows == place, when=here)
-        free = going & ~self.refused.any() & ~self.past(passes.loads)
+        free = going & ~self.refused.any() & ~self.past(passes.starting)
         self.claim("all_that_can_be_read_is_offered", available == limit, when=free)
-        done = passes.begun & self.past(passes.ends["row"] & passes.passes & going)
+        done = passes.active & self.past(passes.ends["row"] & passes.passes & going)
         self.claim("done_after_the_last_step", dut.command.done == done)
         error = Mux(self.beyond["a"] | self.beyond["b"], ERRORS["range"], 0)
         self.claim("the_error_is_the_descriptors", dut.command.error == error, when=dut.command.done)
@@ -158,16 +158,16 @@ class Fed(Harness):
     def _follow(self) -> None:
         """What makes it inductive: how far the hardware's walk, and each bank, is ahead."""
         dut, passes, depth = self.dut, self.passes, self.dut.depth
-        begun, going = passes.begun, passes.begun & ~passes.ended
-        passes.follow(self)
+        begun, going = passes.active, passes.active & ~passes.ended
+        passes.add_lemmas(self)
         names = ("steps", "a_streams", "b_streams", "a_base", "b_base")
         for name in names:
             field = passes._fields[name]
             beat, low = divmod(field.low, COMMAND_BITS)
             bits = self.probe(f"descriptor_{beat}", COMMAND_BITS)[low : low + field.width]
-            self.lemma(bits == passes[name], when=passes.beat > beat)
+            self.lemma(bits == passes[name], when=passes.beat_count > beat)
             if field.least:
-                self.lemma(passes[name] >= field.least, when=passes.beat > beat)
+                self.lemma(passes[name] >= field.least, when=passes.beat_count > beat)
         self.lemma(self.probe("running", 1) == going)
         self.lemma(dut.command.done == (begun & passes.ended))
         self.lemma(passes.column < passes["a_streams"], when=going)
@@ -188,14 +188,14 @@ class Fed(Harness):
         self.lemma(self.probe("steps_left", 16) == left, when=going & ~final)
         first = {"column_stream": 1, "row_stream": 1, "steps_left": passes["steps"]}
         for name, value in first.items():
-            self.lemma(self.probe(name, 16 if name == "steps_left" else 12) == value, when=passes.loads)
+            self.lemma(self.probe(name, 16 if name == "steps_left" else 12) == value, when=passes.starting)
         late = {side: self.probe(f"{side}_late", depth) for side in "ab"}
         for side in "ab":
             words = self.dut.words[side]
             bits = (words - 1).bit_length()
             fits = going & ~self.beyond[side]
             word, base = self.probe(f"{side}_word", bits), passes[f"{side}_base"]
-            self.lemma((word == base) | (base >= words), when=passes.loads)
+            self.lemma((word == base) | (base >= words), when=passes.starting)
             self.lemma((passes.place[side] < words) & (passes.far[side] < words), when=fits)
             self.lemma((word == passes.following[side]) | (passes.following[side] >= words), when=fits & ~final)
             self.lemma(self.probe(f"{side}_current", bits) == passes.place[side], when=fits)
@@ -209,7 +209,7 @@ class Fed(Harness):
                 self.lemma(~late[side][k], when=going & ahead & final)
         self.lemma(~Cat(*late.values()).any(), when=~going)
         stream = self.probe("b_begin", (self.dut.words["b"] - 1).bit_length())
-        self.lemma((stream == passes["b_base"]) | (passes["b_base"] >= self.dut.words["b"]), when=passes.loads)
+        self.lemma((stream == passes["b_base"]) | (passes["b_base"] >= self.dut.words["b"]), when=passes.starting)
         begins = passes["b_base"] + passes.far["b"] + Mux(passes.ends["column"], passes.words, 0)
         self.lemma((stream == begins) | (begins >= self.dut.words["b"]), when=going & ~self.beyond["b"] & ~final)
         reaches = [going & ~final & (passes.following[side] >= self.dut.words[side]) for side in "ab"]

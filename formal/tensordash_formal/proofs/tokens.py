@@ -29,7 +29,7 @@ from tensordash.memory.memory import Memory
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
 from ..harness import Fault, Harness, Stub
-from ..program_order import MOST_TOKENS, ProgramOrder, has_reserved, has_unfit, token_fields
+from ..program_order import MAX_TOKENS, ProgramOrder, has_reserved, has_unfit, token_fields
 from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
@@ -282,7 +282,7 @@ class Told(Harness):
             chosen = self.of_taker(order.counts[i])
             total = (order.total["given"][i] - order.total["taken"][i])[: order.token_bits]
             self.lemma(chosen == total, when=alive)
-            self.lemma(total <= MOST_TOKENS)
+            self.lemma(total <= MAX_TOKENS)
         self.lemma(order.code != 0, when=order.refused)
 
     def _follow_units(self) -> None:
@@ -402,7 +402,7 @@ class Told(Harness):
             )
             self.lemma(self.passed[i][0] == given_now)
             self.lemma(self.passed[i][1] == taken_now[: order.token_bits])
-            self.lemma(tokens <= MOST_TOKENS + order.window)
+            self.lemma(tokens <= MAX_TOKENS + order.window)
             for k, entry in enumerate(order.entries):
                 last = self.distance[k] + 1 == self.ahead(order.count)
                 following = [
@@ -413,13 +413,13 @@ class Told(Harness):
                 self.lemma(following[0] == (given[i][k] + gives)[: order.token_bits], when=here)
                 self.lemma(following[1] == (taken[i][k] + takes)[: order.token_bits], when=here)
                 between = (given[i][k] - taken[i][k])[: order.token_bits]
-                self.lemma((between <= MOST_TOKENS) & (between >= takes), when=here)
+                self.lemma((between <= MAX_TOKENS) & (between >= takes), when=here)
                 passed = here & (self.distance[k] <= self.ahead(giver.at))
                 self.lemma((given_now - given[i][k])[: order.token_bits] <= order.window, when=passed)
                 begun = here & (self.distance[k] <= self.ahead(taken_to))
                 self.lemma((taken_now - taken[i][k])[: order.token_bits] <= order.window, when=begun)
             hardware = [
-                self.probe(f"{giver.name}_to_{taker}", (MOST_TOKENS + order.window).bit_length())
+                self.probe(f"{giver.name}_to_{taker}", (MAX_TOKENS + order.window).bit_length())
                 if taker != giver.name
                 else tokens
                 for taker in UNITS
