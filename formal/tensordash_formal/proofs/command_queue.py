@@ -217,7 +217,7 @@ class Fetching(Harness):
         # Sums, so that no difference has wrapped.
         ahead = _less(chosen, self.asked) + _less(self.asked, self.came) + _less(self.came, self.passed)
         self.lemma(ahead <= config.prefetch)
-        self.lemma(rules.came[0] == self.came_words, when=~self.halted)
+        self.lemma(rules.read_beats[0] == self.came_words, when=~self.halted)
         self.lemma(self.came_words == 0, when=~self.halted & (on_way == 0))
         for index, read in enumerate(rules.reads[0].entries):
             self.lemma(read.len == dut.beats - 1, when=~self.halted & (on_way > index))

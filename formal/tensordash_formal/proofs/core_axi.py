@@ -160,9 +160,9 @@ class PortHarness(Harness):
         self.lemma(left != 0, when=offered)
         writes, leading = rules.writes, rules.leading
         answers: Any = Const(0)
-        for queue in rules.answers:
+        for queue in rules.responses:
             answers += queue.count
-        self.lemma(rules.answers[1].count == 0)
+        self.lemma(rules.responses[1].count == 0)
         self.lemma(writes.count + offered == incomplete + leading.count)
         self.lemma(leading.count == (offered & (incomplete == 0)))
         self.lemma(probe["on_way"] == answers + incomplete + leading.count)

@@ -48,7 +48,10 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     left = harness.probe("store.writer.left", harness.dut.units["store"]._writer.count_bits)
     harness.lemma((left == 0) | harness.probe("store.writer.offered", 1), when=still)
     on_way = Cat(
-        *(queue.count for queue in (*rules.reads, *rules.answers)), rules.writes.count, rules.leading.count, rules.sent
+        *(queue.count for queue in (*rules.reads, *rules.responses)),
+        rules.writes.count,
+        rules.leading.count,
+        rules.sent,
     ).any()
     offered = Cat(*offers, axi.arvalid, axi.awvalid, axi.wvalid).any()
     harness.claim("no_write_begins", ~new(axi.awvalid, axi.awready), when=still)
