@@ -1,4 +1,4 @@
-"""The counters: saturating sums, and a clear that zeroes all of them."""
+"""Counters: saturating sums with a common clear."""
 
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ LARGEST = 2**COUNTER_BITS - 1
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's counters.
+    """Build the claims about a tile's counters.
 
     Source: docs/tile.md, "Counters and flags"; the docstring of `Counters`.
     """
@@ -61,7 +61,7 @@ def _thermometer(number: Any, depth: int) -> Any:
 
 
 def _ones(bits: list[Any]) -> Any:
-    """How many there are, as a sum of sums: solvers cannot tell that two orders of addition agree."""
+    """Count set bits in the hardware's order of additions, because solvers are slow to prove orders equal."""
     half = len(bits) // 2
     return _ones(bits[:half]) + _ones(bits[half:]) if half else bits[0]
 
@@ -74,7 +74,7 @@ def _row_wraps(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.counts.row_wait[0].eq(sound.counts.row_wait[0][:2])
 
 
-def _runs_on(name: str, m: Module, sound: Any, outer: Any) -> None:
+def _grows_always(name: str, m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += getattr(sound, name).eq(~0)
 
 
@@ -99,7 +99,7 @@ INPUTS = {
 BROKEN_VARIANTS = (
     *(_variant(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
     _variant("row_wait_grows", "a row's counter has two bits", _row_wraps),
-    *(_variant(f"{name}_stays", "grows in every cycle", partial(_runs_on, port)) for name, port in INPUTS.items()),
+    *(_variant(f"{name}_stays", "grows in every cycle", partial(_grows_always, port)) for name, port in INPUTS.items()),
     _variant("clear_zeroes_counters", "nothing is cleared", _keeps_all),
 )
 

@@ -1,4 +1,4 @@
-"""The sticky flags: each rises with its cause and no other, stays, and is cleared."""
+"""Sticky flags: each is set by its own cause only, stays, and is cleared."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's flags.
+    """Build the claims about a tile's flags.
 
     Source: docs/tile.md, "Counters and flags"; the docstring of `Flags`.
     """
@@ -24,9 +24,9 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     cleared = harness.past(dut.clear)
     for index, name in enumerate(FLAGS):
         flag = getattr(dut, name)
-        raised, stood = harness.past(dut.raised[index]), harness.past(flag)
+        raised, past_flag = harness.past(dut.raised[index]), harness.past(flag)
         harness.claim("flags_rise", flag, when=raised & ~cleared)
-        harness.claim("flags_stay", flag == stood, when=~raised & ~cleared)
+        harness.claim("flags_stay", flag == past_flag, when=~raised & ~cleared)
         harness.claim("clear_zeroes_flags", ~flag, when=cleared)
     return harness
 
@@ -53,7 +53,7 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 BROKEN_VARIANTS = (
     _variant("flags_rise", "the last flag never rises", _drops_the_last),
-    _variant("flags_stay", "flags fall when nothing raises one", _keeps_nothing),
+    _variant("flags_stay", "flags fall without a cause", _keeps_nothing),
     _variant("flags_stay", "a flag rises with another one's cause", _raises_two),
     _variant("clear_zeroes_flags", "nothing is cleared", _keeps_all),
 )

@@ -1,4 +1,4 @@
-"""The interrupt: each event raises it, though software clears its cause in the same cycle."""
+"""Interrupts: each event raises `irq`, even if software clears its cause in the same cycle."""
 
 from typing import Any
 
@@ -19,14 +19,14 @@ EVENTS = ("end", "error")
 
 
 def _written(dut: Any, name: str) -> tuple[Value, Value]:
-    """Whether a register's two bits are written in this cycle, and the data."""
+    """Return whether a register's two bits are written in this cycle, and the data."""
     axi = dut.axi
     here = axi.awready & (axi.awaddr[2:] == named(name).offset >> 2) & axi.wstrb[0]
     return here, axi.wdata[: len(EVENTS)]
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Compare `irq` with causes and enables that are written a second time.
+    """Build the claims: `irq` equals a reference model of causes and enables.
 
     Source: docs/core.md, "Registers" (`interrupt_enable`, `cause`).
     """
@@ -46,14 +46,16 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.lemma(harness.probe("was_failed", 1) == had_failed)
     harness.claim("irq_is_an_enabled_cause", dut.irq == (cause & enable).any())
     for k, name in enumerate(EVENTS):
-        came = harness.past(happens[k] & ~dut.restart)
-        harness.claim(f"{name}_raises_irq", dut.irq, when=came & enable[k])
-        harness.claim(f"{name}_is_not_cleared_by_then", dut.irq, when=came & harness.past(clears & ones[k]) & enable[k])
+        happened = harness.past(happens[k] & ~dut.restart)
+        harness.claim(f"{name}_raises_irq", dut.irq, when=happened & enable[k])
+        harness.claim(
+            f"{name}_is_not_cleared_by_then", dut.irq, when=happened & harness.past(clears & ones[k]) & enable[k]
+        )
     return harness
 
 
 def _loses(port: str, bit: int) -> Fault:
-    """An event in the cycle in which its cause is cleared is lost."""
+    """Build a fault that loses an event in the cycle in which its cause is cleared."""
 
     def fault(m: Module, sound: Any, outer: Any) -> None:
         clears, ones = _written(sound, "cause")

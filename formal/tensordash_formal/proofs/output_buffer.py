@@ -1,4 +1,4 @@
-"""The output buffer: a queue of two beats whose ready is a register."""
+"""Output buffer: a queue of two beats whose `ready` is a register."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's output buffer; beats may come and go as they like.
+    """Build the claims about a tile's output buffer, with free handshakes on both sides.
 
     Source: docs/tile.md, "One cycle", step 1; the docstring of `OutputBuffer`.
     """
@@ -48,8 +48,8 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.lemma(harness.probe("behind_valid", 1) == (held == 2))
     harness.lemma(out.valid == (held != 0))
     harness.lemma(ahead < held, when=watched)
-    behind = harness.probe("behind", len(payload))
-    harness.lemma(Mux(ahead == 0, payload, behind) == value, when=watched)
+    second = harness.probe("behind", len(payload))
+    harness.lemma(Mux(ahead == 0, payload, second) == value, when=watched)
     return harness
 
 

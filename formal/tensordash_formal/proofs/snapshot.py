@@ -1,4 +1,4 @@
-"""The snapshot: all counters of one cycle, until the next one is taken."""
+"""Snapshot: copies of all counters in one cycle, stable until the next snapshot."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's copy of its counters.
+    """Build the claims about a tile's copies of its counters.
 
     Source: docs/tile.md, "Counters and flags"; the docstring of `Snapshot`.
     """

@@ -1,4 +1,4 @@
-"""The staging rings: a slot holds what stood on its line when it was last written."""
+"""Staging rings: a slot holds the value of its line in the cycle in which it was last written."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's rings; that control writes the right slots is `tile`'s business.
+    """Build the claims about a tile's rings. The proof `tile` covers which slots are written.
 
     Source: docs/tile.md, "Ports"; the docstring of `StagingRing`.
     """
@@ -32,7 +32,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
             harness.m.d.comb += value.eq(window[slot][lane])
             offered, before = harness.past(steps[slot][lane]), harness.past(value)
             written = harness.past(dut.write[slot])
-            harness.claim("takes_what_stands_on_its_line", value == offered, when=running & written)
+            harness.claim("takes_the_value_of_its_line", value == offered, when=running & written)
             harness.claim("stays_while_it_is_not_written", value == before, when=running & ~written)
     return harness
 
@@ -51,7 +51,7 @@ def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
 
 RING = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), staging="ring")
 BROKEN_VARIANTS = (
-    _variant("takes_what_stands_on_its_line", "slots show what their neighbours hold", _turns),
+    _variant("takes_the_value_of_its_line", "slots have their neighbours' values", _turns),
     _variant("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
 )
 

@@ -1,4 +1,4 @@
-"""The unit counters: sums that saturate, copies of one cycle, and a clear."""
+"""Unit counters: saturating sums, copies of one cycle, and a clear."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ LARGEST = 2**BITS - 1
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Compare the copies with those of counters that are written a second time.
+    """Build the claims: the copies equal those of reference counters.
 
     Source: docs/core.md, "Registers" (`snapshot`).
     """
@@ -36,7 +36,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 
 def _copies_zeros(m: Module, sound: Any, outer: Any) -> None:
-    """Where counters are cleared as they are copied."""
+    """Copy zero if the counters are cleared in the same cycle."""
     both = Signal()
     m.d.sync += both.eq(outer.take & outer.clear)
     m.d.comb += outer.counters.cycles.eq(Mux(both, 0, sound.counters.cycles))
