@@ -111,8 +111,8 @@ BROKEN_VARIANTS = [
 REFUTED_OF_CORES = (
     "control",
     "counts",
-    "what_is_left_of_a_group_leaves_at_its_place",
-    "a_part_is_given_when_all_of_it_has_come",
+    "the_rest_of_a_group_leaves_at_its_place",
+    "a_part_is_sent_after_its_units",
     "ar_burst_type",
     "r_within",
     "none_is_lost_and_none_repeated",
