@@ -59,7 +59,7 @@ class LayoutHarness(Harness):
         self.claim("every_step_is_written_once_and_in_order", write.word == nest.place(at), when=writes)
         parts = Cat(at.part == part for part in range(nest.parts))
         self.claim("every_step_is_written_once_and_in_order", write.part == parts, when=writes)
-        self.claim("nothing_is_written_behind_the_last_step", nest.active & nest.is_left(at), when=writes)
+        self.claim("nothing_is_written_after_the_last_step", nest.active & nest.is_left(at), when=writes)
         self.claim("nothing_is_written_beyond_the_stream_buffer", ~nest.is_beyond(at), when=writes)
         lanes, width = nest.lanes, self.dut.config.value_bits
         # If transposed, ports are channels (lanes of the read values), and lanes are positions.
@@ -98,7 +98,7 @@ class LayoutHarness(Harness):
         with self.m.Elif(~waits):
             self.m.d.sync += idle.eq(idle + 1)
         self.idle = idle
-        self.claim("goes_on_unless_the_buffer_lets_it_wait", idle < MAX_IDLE_CYCLES, when=nest.active)
+        self.claim("advances_unless_the_buffer_stalls", idle < MAX_IDLE_CYCLES, when=nest.active)
         waited = self.past(waits)
         payload = Cat(read.enable, *(Value.cast(each) for each in read.address))
         self.claim("a_read_stays_until_it_is_taken", read.valid & (payload == self.past(payload)), when=waited)

@@ -1,4 +1,4 @@
-"""The proofs, in a part that CI has the time for: `make prove` makes them all."""
+"""A sample of the proofs for CI; `make prove` runs all of them."""
 
 import os
 import re
@@ -16,14 +16,14 @@ from tensordash_formal.solver import Solver
 from tensordash_formal.suite import CORNER_CONFIGS, full_suite
 from tensordash_formal.tile_harness import TileHarness
 
-# The paper's tile, and for each proof what is least like it.
+# The paper's tile, and for each proof the tiles that differ most from it.
 TILES = {"paper": load_preset("paper")} | {
     name: CORNER_CONFIGS[name] for name in ("two-lanes", "dense-one-stage", "with-c-fused", "int8-with-c", "fp8-e4m3")
 }
-# What fp8 changes of the paper's tile is its arithmetic; the rest of it is a night's.
-NOT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
-# Long, and much of it is proven of other tiles here: a night's as well.
-LONG = (
+# fp8 changes only the arithmetic of the paper's tile; the other proofs run at night.
+INDEPENDENT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
+# Long proofs that other tiles mostly cover. They run at night.
+LONG_PROOFS = (
     "tile-paper",
     "tile_control-paper",
     "axi_stream-with-c-fused",
@@ -44,21 +44,21 @@ CASES = [
         config,
         id=f"{proof.name}-{name}",
         marks=pytest.mark.slow
-        if (name == "fp8-e4m3" and proof.name in NOT_OF_FP8) or f"{proof.name}-{name}" in LONG
+        if (name == "fp8-e4m3" and proof.name in INDEPENDENT_OF_FP8) or f"{proof.name}-{name}" in LONG_PROOFS
         else (),
     )
     for name, config in TILES.items()
     for proof in PROOFS
     if proof.applies(config) and not (proof.name == "rounder" and name in ("two-lanes", "dense-one-stage"))
 ]
-"""The rounder of those two is the paper's."""
-# Of a ring, what it changes.
+"""The rounder of the excluded two equals the paper's."""
+# For a ring, only the proofs that depend on it.
 CASES += [
     pytest.param(
         proof,
         CORNER_CONFIGS["ring"],
         id=f"{proof.name}-ring",
-        marks=pytest.mark.slow if f"{proof.name}-ring" in LONG else (),
+        marks=pytest.mark.slow if f"{proof.name}-ring" in LONG_PROOFS else (),
     )
     for proof in PROOFS
     if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
@@ -69,7 +69,7 @@ CASES += [
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
-# Of a core, its wires and the port of its registers; at night all proofs of all presets.
+# For a core, the proofs of its wires and its register port; at night all proofs of all presets.
 CASES += [
     pytest.param(
         proof,
@@ -82,17 +82,17 @@ CASES += [
     if proof.applies(load_any_preset(name))
 ]
 LONG_TO_REFUTE = ("row_wait_grows", "a_finished_block_is_offered", "overflow_is_right")
-# Of each proof the first variants that break a property each; all of them at night, as in `make prove`.
-FIRST = 3
+# For each proof, one variant of each of the first claims; at night all variants, as in `make prove`.
+CLAIMS_PER_PROOF = 3
 
 
 def _first_claims(proof, index):
-    """The first few claims, if this variant is the first one of its own."""
+    """Return the first claims if this is the first variant of its claim."""
     claims = list(
         dict.fromkeys(variant.claim for variant in proof.broken_variants if variant.claim not in LONG_TO_REFUTE)
     )
-    again = proof.broken_variants[index].claim in [variant.claim for variant in proof.broken_variants[:index]]
-    return () if again else claims[:FIRST]
+    is_repeated = proof.broken_variants[index].claim in [variant.claim for variant in proof.broken_variants[:index]]
+    return () if is_repeated else claims[:CLAIMS_PER_PROOF]
 
 
 BROKEN_VARIANTS = [
@@ -108,7 +108,7 @@ BROKEN_VARIANTS = [
     for index, variant in enumerate(proof.broken_variants)
 ]
 
-REFUTED_OF_CORES = (
+REFUTED_CORE_CLAIMS = (
     "control",
     "counts",
     "the_rest_of_a_group_leaves_at_its_place",
@@ -119,14 +119,14 @@ REFUTED_OF_CORES = (
     "nothing_is_written_beyond_the_stream_buffer",
     "no_step_of_the_next_pass_is_offered",
     "the_error_is_the_first_descriptors",
-    "runs_are_those_of_the_loops",
+    "runs_follow_the_loops",
 )
 BROKEN_VARIANTS += [
     pytest.param(
         proof,
         variant,
         id=f"{proof.name}-{variant.claim}-{index}",
-        marks=() if variant.claim in REFUTED_OF_CORES else pytest.mark.slow,
+        marks=() if variant.claim in REFUTED_CORE_CLAIMS else pytest.mark.slow,
     )
     for proof in CORE_PROOFS
     for index, variant in enumerate(proof.broken_variants)
@@ -135,14 +135,14 @@ BROKEN_VARIANTS += [
 
 @pytest.fixture(scope="session")
 def solver(tmp_path_factory) -> Solver:
-    """One for all processes: of tiles whose modules are the same, the same query is asked once."""
+    """A solver whose cache all processes share, so that equal modules are proven once."""
     folder = tmp_path_factory.getbasetemp()
     return Solver((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "answers")
 
 
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize(("proof", "config"), CASES)
-def test_every_property_holds_and_says_something(proof: Proof, config: TileConfig, solver):
+def test_every_property_holds_and_is_covered(proof: Proof, config: TileConfig, solver):
     results = proof.prove(config, solver)
     assert results
     assert {result.name: result.result for result in results} == {result.name: "proven" for result in results}
@@ -158,7 +158,7 @@ def test_no_property_holds_for_a_broken_variant(proof: Proof, variant: BrokenVar
     assert refutation.cycle is not None, variant.title
 
 
-def test_what_is_proven_is_what_is_generated(tmp_path):
+def test_proven_verilog_is_generated_verilog(tmp_path):
     config = TileConfig(rows=2, columns=1)
     generate(config, tmp_path)
     generated = (tmp_path / "tensordash.v").read_text()
@@ -169,24 +169,24 @@ def test_what_is_proven_is_what_is_generated(tmp_path):
     assert proven == body
 
 
-def test_what_is_proven_of_a_core_is_what_is_generated():
-    """Except for the reset of deflate: it has none, but its stand-in in a store has one."""
+def test_proven_core_is_generated_core():
+    """Except for the reset of deflate, which only its stub has."""
     config = load_any_preset("core")
     generated, proven = Library(), PortHarness(config)._library
     generated.module(Core(config))
-    whole = {"registers", "command_queue", "load", "store", "read_arbiter", "axi_writer", "axi_reader__32_beats"}
-    for name in whole:
+    modules = {"registers", "command_queue", "load", "store", "read_arbiter", "axi_writer", "axi_reader__32_beats"}
+    for name in modules:
         assert _without_reset_of_deflate(proven.texts[f"tensordash_{name}"]) == _without_reset_of_deflate(
             generated.texts[f"tensordash_{name}"]
         ), name
 
 
 def _without_reset_of_deflate(text: str) -> str:
-    """A module on one line, without the reset of its instance of deflate."""
+    """Return a module on one line without the reset of its instance of deflate."""
     return re.sub(r"(tensordash_deflate\w* \w+ \( [^;]*?)\.rst\(rst\), ", r"\1", " ".join(text.split()))
 
 
-def test_the_full_suite_is_full():
+def test_the_full_suite_is_complete():
     suite = full_suite()
     named = {(proof.name, name) for proof, name, _ in suite.proofs}
     for tile in ("paper", "paper-16lane", "paper-bf16", "recommended", "recommended-2x8", "with-c"):

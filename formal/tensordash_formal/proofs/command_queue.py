@@ -1,4 +1,4 @@
-"""The command queue: every descriptor of the ring reaches the sequencer once, whole and in order; `busy` is exact."""
+"""Command queue: every descriptor of the ring reaches the sequencer once, complete and in order; `busy` is exact."""
 
 from dataclasses import replace
 from typing import Any
@@ -165,8 +165,8 @@ class CommandQueueHarness(Harness):
         dut, out, config = self.dut, self.dut.descriptors, self.config
         self.claim("beats_are_taken_when_they_arrive", dut.axi.rready, when=dut.axi.rvalid & ~ResetSignal())
         words = self._words_of(self.beats)
-        whole = (self.received != self.passed) | (self.received_words >= words)
-        self.claim("none_is_passed_before_it_arrived", whole, when=out.valid)
+        is_received = (self.received != self.passed) | (self.received_words >= words)
+        self.claim("none_is_passed_before_it_arrived", is_received, when=out.valid)
         room = _difference(self.passed, dut.done) < config.window
         self.claim("none_is_passed_that_the_window_has_no_room_for", room, when=out.valid)
         data, failed = self._beat()
@@ -211,7 +211,7 @@ class CommandQueueHarness(Harness):
         """Lemmas for the induction: the registers of requests equal the proof's own."""
         dut, config, on_way, rules = self.dut, self.config, self.on_way, self.rules
         left = self.probe("reader.left", dut.beats.bit_length())
-        chosen = self.probe("asked", 32)  # those that the reader was asked for
+        chosen = self.probe("asked", 32)  # descriptors that the reader was asked to fetch
         beat = self.probe("reader.beat", config.address_bits - dut._reader.skipped + 1)
         self.lemma(~self.port("reader.outside", 1) & ~self.probe("refuses", 1))
         waits = left != 0
@@ -251,7 +251,7 @@ class CommandQueueHarness(Harness):
         wraps = len(written)
         come = Signal(wraps)  # words that have come
         first = Signal(wraps)  # the first word of the descriptor that passes
-        within = Signal(range(beats + 1))  # words of it that are used up
+        within = Signal(range(beats + 1))  # its words that were passed on
         stored = Signal(range(words + beats + 1))  # words from `first` on
         self.m.d.comb += [
             come.eq(self.received * beats + self.received_words),

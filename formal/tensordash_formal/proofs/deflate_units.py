@@ -50,9 +50,9 @@ class DeflateHarness(Harness):
             offset = Cat(Const(0, shift - dut.offset_bits), dut.offset)
         units = GroupUnits(m, begin=before, mask=mask, plain=dut.plain, width=width, places=beat + dut.most)
         end = units.place[-1]
-        whole = Signal(range(dut.most_beats + 1))
+        whole_beats = Signal(range(dut.most_beats + 1))
         leaves, taken = beats.valid & beats.ready, groups.valid & groups.ready
-        m.d.comb += whole.eq(end >> shift)
+        m.d.comb += whole_beats.eq(end >> shift)
         with m.If(leaves):
             m.d.sync += [sent.eq(sent + 1), first.eq(0)]
         with m.If(taken):
@@ -62,11 +62,11 @@ class DeflateHarness(Harness):
         with m.If(dut.start):
             m.d.sync += [before.eq(offset), sent.eq(0), first.eq(1)]
 
-        more = groups.valid & (sent < whole)
+        more = groups.valid & (sent < whole_beats)
         rest = ~groups.valid & dut.flush & (before != 0)
         self.claim("offers_beats_that_are_whole_and_the_last", beats.valid == (more | rest))
         self.claim(
-            "takes_a_group_with_its_last_whole_beat", groups.ready == (sent + leaves == whole), when=groups.valid
+            "takes_a_group_with_its_last_whole_beat", groups.ready == (sent + leaves == whole_beats), when=groups.valid
         )
         for p in range(beat):
             has_unit = (groups.valid | (p < before)) & ~(first & (p < offset))
@@ -95,7 +95,7 @@ class DeflateHarness(Harness):
         stored, stored_place, stored_content = Signal(), Signal(shift), Signal(width)
         with m.If(leaves):
             m.d.sync += stored.eq(0)
-        with m.If(taken & has_unit & (place >> shift == whole) & (pick | ~stored | leaves)):
+        with m.If(taken & has_unit & (place >> shift == whole_beats) & (pick | ~stored | leaves)):
             m.d.sync += [stored.eq(1), stored_place.eq(place), stored_content.eq(content)]
         with m.If(dut.start):
             m.d.sync += stored.eq(0)
@@ -107,7 +107,7 @@ class DeflateHarness(Harness):
 
         self.lemma(self.probe("filled", shift) == before, when=started, first=True)
         self.lemma(self.probe("sent", (dut.most_beats - 1).bit_length()) == sent, when=started, first=True)
-        self.lemma((sent == 0) | (groups.valid & (sent < whole)), when=~ResetSignal(), first=True)
+        self.lemma((sent == 0) | (groups.valid & (sent < whole_beats)), when=~ResetSignal(), first=True)
         self.lemma((stored_place < before) & (sent == 0), when=stored, first=True)
         rests = Array([self.probe(f"rest_{p}", width) for p in range(beat - 1)] + [Const(0, width)])
         self.lemma(rests[stored_place] == stored_content, when=stored, first=True)

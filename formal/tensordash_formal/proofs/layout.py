@@ -104,7 +104,7 @@ BROKEN_VARIANTS = (
         _repeats_the_first_word,
         depth=16,
     ),
-    _variant("nothing_is_written_behind_the_last_step", "the last step is written twice", _writes_once_more),
+    _variant("nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more),
     _variant("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
     _variant("a_position_has_its_value", "the outermost loop does not step", _outermost_stands, Walk),
     _variant("a_position_has_its_value", "loop 1 has one turn too few", _loop_is_short, Walk, 15),
@@ -115,7 +115,7 @@ BROKEN_VARIANTS = (
     _variant("done_when_all_is_written", "`done` comes with the first step", _done_with_the_first),
     _variant("the_error_is_the_descriptors", "no error is reported", _no_error),
     _variant("the_error_is_the_descriptors", "an error is always reported", _always_an_error),
-    _variant("goes_on_unless_the_buffer_lets_it_wait", "`ready` of the buffer is ignored", _never_ready, depth=30),
+    _variant("advances_unless_the_buffer_stalls", "`ready` of the buffer is ignored", _never_ready, depth=30),
     _variant("a_read_stays_until_it_is_taken", "a read is withdrawn", _withdraws),
     _variant("takes_a_descriptor_while_it_has_none", "a descriptor is always taken", _always_takes),
 )

@@ -145,11 +145,11 @@ class LoadBoundsHarness(Harness):
             place = write.address[bank]
             self.claim("group_n_goes_n_places_on", place == (first + written)[: len(place)], when=write.valid)
         self.claim("nothing_is_written_beyond_the_buffer", first + written < self.config.groups, when=write.valid)
-        self.claim("no_group_is_written_that_was_not_asked_for", written < self.requested, when=write.valid)
-        self.claim("runs_are_those_of_the_loops", ~descriptor.over & descriptor.active, when=descriptor.runs)
+        self.claim("no_unrequested_group_is_written", written < self.requested, when=write.valid)
+        self.claim("runs_follow_the_loops", ~descriptor.over & descriptor.active, when=descriptor.runs)
         shift = self.dut.beats.bit_length() - 1
         self.claim(
-            "a_run_has_the_groups_that_stand_together",
+            "a_run_has_the_adjacent_groups",
             self.count == descriptor["count_0"] << shift,
             when=descriptor.runs,
         )
@@ -241,13 +241,9 @@ BROKEN_VARIANTS = (
     _variant("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
     _variant("group_n_goes_n_places_on", "a bank's address is one too high", _bank_is_one_further),
     _variant("nothing_is_written_beyond_the_buffer", "addresses wrap at 16", corrupt_word(3, lambda word: word & 0xF)),
-    _variant(
-        "no_group_is_written_that_was_not_asked_for", "beats arrive without a request", _beats_come_unasked, AxiReader
-    ),
-    _variant("runs_are_those_of_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
-    _variant(
-        "a_run_has_the_groups_that_stand_together", "a run has one more group", corrupt_word(4, lambda word: word + 1)
-    ),
+    _variant("no_unrequested_group_is_written", "beats arrive without a request", _beats_come_unasked, AxiReader),
+    _variant("runs_follow_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
+    _variant("a_run_has_the_adjacent_groups", "a run has one more group", corrupt_word(4, lambda word: word + 1)),
 )
 
 PROOF = Proof(

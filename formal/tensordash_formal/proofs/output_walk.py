@@ -71,9 +71,11 @@ class OutputWalkHarness(Harness):
         self.assume(descriptor.is_legal(self.dut.command.descriptor.payload) | ~self.dut.command.descriptor.valid)
         nest = LoopNest(descriptor, "nest", self.port("writer.step", 1))
         for name, shape in (("address", 16), ("x", signed(16))):
-            place = self.port(f"writer.{name}", shape)
+            place = self.port(f"writer.{name}", shape).as_unsigned()
             self.claim(
-                "results_go_where_the_loops_stand", place.as_unsigned() == nest.place[name], when=descriptor.active
+                "results_are_written_at_the_loops_position",
+                place == nest.place[name],
+                when=descriptor.active,
             )
         self._claim_fields()
         descriptor.add_lemmas(self)
@@ -87,7 +89,7 @@ class OutputWalkHarness(Harness):
                 self._add_lemmas("bias_walk", bias_nest, ("y",))
             y = self.port("bias_fetch.y", signed(16))
             self.claim(
-                "biases_are_where_the_loops_stand", y.as_unsigned() == bias_nest.place["y"], when=descriptor.active
+                "biases_are_read_at_the_loops_position", y.as_unsigned() == bias_nest.place["y"], when=descriptor.active
             )
 
     def _claim_fields(self) -> None:
@@ -148,7 +150,7 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Walk) -> 
     return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=16)
 
 
-PLACE, BIAS = "results_go_where_the_loops_stand", "biases_are_where_the_loops_stand"
+PLACE, BIAS = "results_are_written_at_the_loops_position", "biases_are_read_at_the_loops_position"
 BROKEN_VARIANTS = (
     _variant(PLACE, "loop 1 runs once more", _counts_one_turn_more),
     _variant(PLACE, "loop 2 moves no position", _stands_still_in_loop_2),

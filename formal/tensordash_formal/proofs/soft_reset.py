@@ -55,12 +55,12 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     ).any()
     offered = Cat(*offers, axi.arvalid, axi.awvalid, axi.wvalid).any()
     harness.claim("no_write_begins", ~begins(axi.awvalid, axi.awready), when=stays)
-    harness.claim("data_that_are_still_sent_write_nothing", axi.wstrb == 0, when=halt & begins(axi.wvalid, axi.wready))
-    harness.claim("data_that_come_are_taken", axi.rready, when=halt & axi.rvalid)
+    harness.claim("remaining_data_write_nothing", axi.wstrb == 0, when=halt & begins(axi.wvalid, axi.wready))
+    harness.claim("arriving_data_are_taken", axi.rready, when=halt & axi.rvalid)
     harness.claim("data_are_sent_without_waiting", axi.wvalid, when=stays & (rules.writes.count != 0))
     harness.claim("responses_are_taken", axi.bready, when=halt)
-    harness.claim("ends_when_no_transaction_is_on_its_way", ~on_way & ~offered, when=restart)
-    harness.claim("ends_once_none_is_on_its_way", restart, when=stays & ~on_way & ~offered)
+    harness.claim("ends_when_no_transaction_is_outstanding", ~on_way & ~offered, when=restart)
+    harness.claim("ends_once_none_is_outstanding", restart, when=stays & ~on_way & ~offered)
     resets = Cat(harness.port(f"{unit}.rst", 1) for unit in RESET)
     harness.claim("all_units_are_reset_at_its_end", past(resets.all()), when=ends)
     harness.claim("no_unit_is_reset_before", ~resets.any(), when=halt & on_way)
@@ -121,12 +121,12 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block]) -> BrokenV
 BROKEN_VARIANTS = (
     _variant("no_read_begins", "readers ignore it", _ignores_halt, AxiReader),
     _variant("no_write_begins", "the writer ignores it", _ignores_halt, AxiWriter),
-    _variant("data_that_are_still_sent_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
-    _variant("data_that_come_are_taken", "RREADY waits for the unit that has asked", _waits_for_the_unit, AxiReader),
+    _variant("remaining_data_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
+    _variant("arriving_data_are_taken", "RREADY waits for the unit that has asked", _waits_for_the_unit, AxiReader),
     _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
     _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
-    _variant("ends_when_no_transaction_is_on_its_way", "it ends at once", _at_once, Registers),
-    _variant("ends_once_none_is_on_its_way", "it never ends", _never, Registers),
+    _variant("ends_when_no_transaction_is_outstanding", "it ends at once", _at_once, Registers),
+    _variant("ends_once_none_is_outstanding", "it never ends", _never, Registers),
     _variant("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
     _variant("no_unit_is_reset_before", "units are reset as it begins", _resets_at_its_start, Registers),
     _variant("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),

@@ -83,24 +83,24 @@ class StoreBoundsHarness(Harness):
         dut, axi, descriptor = self.dut, self.dut.axi, self.descriptor
         shift = dut.beats.bit_length() - 1
         writes = axi.awvalid
-        there = Cat(axi.awaddr[dut.skipped :], Const(0, 1)) == self.next
-        self.claim("a_burst_is_of_what_was_asked_for", there, when=writes)
+        is_next = Cat(axi.awaddr[dut.skipped :], Const(0, 1)) == self.next
+        self.claim("a_burst_is_within_the_request", is_next, when=writes)
         pages = axi.awaddr[PAGE_BITS:]
         inside = (dut.bounds.base <= pages) & (pages <= dut.bounds.limit)
         self.claim("a_burst_begins_within_the_bounds", inside, when=writes & ~self.past(writes & ~axi.awready))
-        self.claim("a_burst_is_of_what_was_asked_for", axi.awlen < self.left, when=writes)
-        self.claim("nothing_is_asked_for_without_a_descriptor", descriptor.active, when=self.requests)
+        self.claim("a_burst_is_within_the_request", axi.awlen < self.left, when=writes)
+        self.claim("nothing_is_requested_without_a_descriptor", descriptor.active, when=self.requests)
         runs = descriptor.runs
-        self.claim("runs_are_those_of_the_loops", ~descriptor.over, when=runs)
+        self.claim("runs_follow_the_loops", ~descriptor.over, when=runs)
         place = Cat(Const(0, shift), descriptor.places[0]) if shift else descriptor.places[0]
         where = Mux(descriptor.outside, self.beat[-1], self.beat == place[: self.bits])
-        self.claim("a_run_is_where_the_loops_say", where, when=runs)
+        self.claim("a_run_is_at_the_loops_position", where, when=runs)
         self.claim("no_run_follows_one_above_all_addresses", ~descriptor.outside_requested, when=runs)
-        self.claim("a_run_has_the_groups_that_stand_together", self.count == descriptor["count_0"] << shift, when=runs)
+        self.claim("a_run_has_the_adjacent_groups", self.count == descriptor["count_0"] << shift, when=runs)
         record = self.requests & self.records
-        self.claim("a_record_is_written_once_where_it_shall_be", ~self.record_requested, when=record)
-        there = (self.beat == descriptor.memory(dut.skipped)) & (self.count == dut.record_beats)
-        self.claim("a_record_is_written_once_where_it_shall_be", there, when=record)
+        self.claim("a_record_is_written_once_at_its_address", ~self.record_requested, when=record)
+        is_record = (self.beat == descriptor.memory(dut.skipped)) & (self.count == dut.record_beats)
+        self.claim("a_record_is_written_once_at_its_address", is_record, when=record)
 
     def _add_lemmas(self) -> None:
         """State the lemmas: the unit's registers equal the ghost registers."""
@@ -181,18 +181,16 @@ def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Store) ->
 
 
 BROKEN_VARIANTS = (
-    _variant("a_burst_is_of_what_was_asked_for", "a burst begins a beat later", _is_one_further, AxiWriter),
-    _variant("a_burst_is_of_what_was_asked_for", "a burst has one more beat", _is_longer, AxiWriter),
-    _variant("nothing_is_asked_for_without_a_descriptor", "`done` comes too early", _is_done_at_once),
-    _variant("runs_are_those_of_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
-    _variant("a_run_is_where_the_loops_say", "a stride is one too large", corrupt_word(6, lambda word: word + 1)),
-    _variant(
-        "a_run_has_the_groups_that_stand_together", "a run has one more group", corrupt_word(4, lambda word: word + 1)
-    ),
+    _variant("a_burst_is_within_the_request", "a burst begins a beat later", _is_one_further, AxiWriter),
+    _variant("a_burst_is_within_the_request", "a burst has one more beat", _is_longer, AxiWriter),
+    _variant("nothing_is_requested_without_a_descriptor", "`done` comes too early", _is_done_at_once),
+    _variant("runs_follow_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
+    _variant("a_run_is_at_the_loops_position", "a stride is one too large", corrupt_word(6, lambda word: word + 1)),
+    _variant("a_run_has_the_adjacent_groups", "a run has one more group", corrupt_word(4, lambda word: word + 1)),
     _variant("a_burst_begins_within_the_bounds", "the limit is ignored", _has_no_limit, AxiWriter),
     _variant("no_run_follows_one_above_all_addresses", "requests are taken after a refusal", _goes_on, AxiWriter),
     _variant(
-        "a_record_is_written_once_where_it_shall_be",
+        "a_record_is_written_once_at_its_address",
         "a record is one beat too high",
         corrupt_word(1, lambda word: word + 32),
     ),

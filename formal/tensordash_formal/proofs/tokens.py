@@ -343,9 +343,9 @@ class SequencerHarness(Harness):
         refused_here = order.refused & (limit == order.refused_at)
         self.lemma(self.ahead(limit) < count, when=limited)
         self.lemma(limited, when=order.refused)
-        behind = [each.wrong & (limit == each.at) for each in self.monitors]
-        self.lemma(refused_here | Cat(*behind).any(), when=limited)
-        found_code = [at & (each.error == code) for at, each in zip(behind, self.monitors, strict=True)]
+        at_failed_unit = [each.wrong & (limit == each.at) for each in self.monitors]
+        self.lemma(refused_here | Cat(*at_failed_unit).any(), when=limited)
+        found_code = [at & (each.error == code) for at, each in zip(at_failed_unit, self.monitors, strict=True)]
         self.lemma(Mux(refused_here, code == order.code, Cat(*found_code).any()), when=limited)
         self.lemma(self.ahead(limit) <= self.ahead(order.refused_at), when=order.refused)
         self.lemma(limited & (limit == self.done), when=dut.failed)
