@@ -123,7 +123,7 @@ class LayoutHarness(Harness):
         last_turn = nest.turns() - 1
         asked_leaves = bits["asked_valid"] & (~read.valid | read.ready)
         moves = bits["walked_valid"] & (~bits["asked_valid"] | asked_leaves)
-        goes = bits["walking"] & (~bits["walked_valid"] | (moves & (turn == last_turn)))
+        advances = bits["walking"] & (~bits["walked_valid"] | (moves & (turn == last_turn)))
         front, walked, asked, came = (nest.state(name) for name in ("front", "walked_at", "asked_at", "came_at"))
         # The successor of each iteration, in registers: solvers are slow to prove that sums are equal.
         successors = {name: nest.state(f"{name}_successor") for name in ("walked", "asked", "came", "turned")}
@@ -135,7 +135,7 @@ class LayoutHarness(Harness):
         after_front = nest.after(front)
         with m.If(nest.starting):
             m.d.sync += front.eq(nest.begin)
-        with m.Elif(goes):
+        with m.Elif(advances):
             m.d.sync += [walked.eq(front), successors["walked"].eq(after_front), front.eq(after_front)]
             m.d.sync += self.outside["walked"].eq(self._outside(front))
         with m.If(moves):

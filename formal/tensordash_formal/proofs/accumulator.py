@@ -180,8 +180,8 @@ class SumModel:
             if self.dut.stages == 1:
                 lemma(probed[1] == value)
             else:
-                kept = probed[1] & ~resets if probed is self.counting else probed[1]
-                lemma(probed[0] == Mux(self.hold[1], kept, value))
+                unreset = probed[1] & ~resets if probed is self.counting else probed[1]
+                lemma(probed[0] == Mux(self.hold[1], unreset, value))
 
         addend, loaded = Signal(signed(self.total_bits), reset_less=True), Signal()
         next_active, *next_marks = (Signal(name=f"next_{i}", reset_less=True) for i in range(3))

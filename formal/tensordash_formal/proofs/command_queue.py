@@ -170,9 +170,9 @@ class CommandQueueHarness(Harness):
         room = _difference(self.passed, dut.done) < config.window
         self.claim("none_is_passed_that_the_window_has_no_room_for", room, when=out.valid)
         data, failed = self._beat()
-        mine = self._slot(self.passed) == self.watched
-        self.claim("beats_pass_in_order_and_unchanged", out.payload.data == data, when=self.passes & mine)
-        self.claim("beats_pass_in_order_and_unchanged", out.payload.error == failed, when=self.passes & mine)
+        is_watched = self._slot(self.passed) == self.watched
+        self.claim("beats_pass_in_order_and_unchanged", out.payload.data == data, when=self.passes & is_watched)
+        self.claim("beats_pass_in_order_and_unchanged", out.payload.error == failed, when=self.passes & is_watched)
         self.claim("beats_pass_in_order_and_unchanged", ~out.payload.outside, when=self.passes)
         self.claim("head_counts_received_descriptors", dut.head == self.received)
         # One cycle to read the FIFO, then one for each word of a beat but the last.
@@ -280,13 +280,13 @@ class CommandQueueHarness(Harness):
         for k, word in enumerate(self.shadow):
             same = self.probe(f"fifo.word_{k}", bits + 1) == word
             self.lemma(same, when=distance * beats + k < stored)
-        mine = distance == 0
+        is_watched = distance == 0
         output = self.probe("fifo.read", bits + 1)
-        self.lemma(output == Array(self.shadow)[within], when=present & mine)
+        self.lemma(output == Array(self.shadow)[within], when=present & is_watched)
         if bits < COMMAND_BITS:
-            self._add_narrow_bus_lemmas(index, within, mine)
+            self._add_narrow_bus_lemmas(index, within, is_watched)
 
-    def _add_narrow_bus_lemmas(self, index: Value, within: Value, mine: Value) -> None:
+    def _add_narrow_bus_lemmas(self, index: Value, within: Value, is_watched: Value) -> None:
         """Words that wait for the last one of their beat."""
         bits = self.config.axi_bits
         count = COMMAND_BITS // bits
@@ -294,7 +294,7 @@ class CommandQueueHarness(Harness):
         words = Array(self.shadow)
         for held in range(count):
             seen = [words[within - held + k] for k in range(held)]
-            at = mine & (index == held)
+            at = is_watched & (index == held)
             self.lemma(failed == Cat(word[bits] for word in seen).any() if seen else ~failed, when=at)
             for k, word in enumerate(seen):
                 low = (count - 1 - held + k) * bits
@@ -367,11 +367,11 @@ def _counts_beats(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.head.eq(beats)
 
 
-def _asks_twice(m: Module, sound: Any, outer: Any) -> None:
-    twice = Signal()
+def _requests_twice(m: Module, sound: Any, outer: Any) -> None:
+    is_second = Signal()
     with m.If(outer.axi.arvalid & outer.axi.arready):
-        m.d.sync += twice.eq(~twice)
-    m.d.comb += sound.axi.arready.eq(outer.axi.arready & twice)
+        m.d.sync += is_second.eq(~is_second)
+    m.d.comb += sound.axi.arready.eq(outer.axi.arready & is_second)
 
 
 def _idle_between_descriptors(m: Module, sound: Any, outer: Any) -> None:
@@ -411,11 +411,11 @@ BROKEN_VARIANTS = (
     _variant("each_is_requested_in_one_burst", "a beat is not read", _drops_a_beat_of_a_request, config=WIDE),
     _variant("none_is_requested_beyond_the_tail", "it reads one ahead of the tail", _one_ahead),
     _variant("no_more_are_requested_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
-    _variant("none_is_lost_and_none_repeated", "each is read twice", _asks_twice),
+    _variant("none_is_lost_and_none_repeated", "each is read is_second", _requests_twice),
     _variant("beats_are_taken_when_they_arrive", "a beat waits for the sequencer", _drops_a_beat),
     _variant("none_is_passed_before_it_arrived", "beats are offered before they arrive", _offers_at_once),
     _variant("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
-    _variant(UNCHANGED, "a beat is passed again", _repeats_a_beat, 12),
+    _variant(UNCHANGED, "a beat is passed twice", _repeats_a_beat, 12),
     _variant(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
     _variant(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
     _variant("received_descriptors_are_passed", "nothing is passed", _never_passes, 14, WIDE),

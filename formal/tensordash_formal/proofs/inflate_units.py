@@ -165,12 +165,12 @@ class InflateHarness(Harness):
 
     def _add_lemmas(self) -> None:
         """State the lemmas: the hardware's registers equal the ghost registers."""
-        dut, goes = self.dut, self.expects_group
+        dut, expecting = self.dut, self.expects_group
         self.lemma(self.probe("counts", 1) == self.running, first=True)
         self.lemma(~(self.running & self.past(dut.plain)), first=True)
         self.lemma(self.count <= dut.slots, first=True)
         self.lemma(self.probe("held", dut.slots.bit_length()) == self.count, first=True)
-        self.lemma(self.probe("head", dut.shift) == self.at, when=goes & ~dut.start, first=True)
+        self.lemma(self.probe("head", dut.shift) == self.at, when=expecting & ~dut.start, first=True)
         self.lemma(self.probe("limit_left", len(dut.limit)) == self.limit, when=self.running, first=True)
         self.lemma(self.probe("groups_left", 16) == self.left, when=self.running, first=True)
         for k in range(dut.slots):
@@ -184,7 +184,9 @@ class InflateHarness(Harness):
             max_reach = Mux(self.count == dut.slots, dut.slots + 1, self.count)
             complete = self.known & (Array(self.ends)[self.part] <= earlier_reach * dut.beat)
             self.lemma(
-                (earlier_reach <= max_reach) & complete & ~self.short, when=waits & goes & ~dut.start, first=True
+                (earlier_reach <= max_reach) & complete & ~self.short,
+                when=waits & expecting & ~dut.start,
+                first=True,
             )
 
 

@@ -122,7 +122,7 @@ BROKEN_VARIANTS = (
     _variant("no_read_begins", "readers ignore it", _ignores_halt, AxiReader),
     _variant("no_write_begins", "the writer ignores it", _ignores_halt, AxiWriter),
     _variant("remaining_data_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
-    _variant("arriving_data_are_taken", "RREADY waits for the unit that has asked", _waits_for_the_unit, AxiReader),
+    _variant("arriving_data_are_taken", "RREADY waits for the unit", _waits_for_the_unit, AxiReader),
     _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
     _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
     _variant("ends_when_no_transaction_is_outstanding", "it ends at once", _at_once, Registers),

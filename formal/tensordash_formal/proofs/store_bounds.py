@@ -146,8 +146,8 @@ class StoreBoundsHarness(Harness):
         memory = Cat(self.probe(f"descriptor_{k}", WORD) for k in (1, 2))[: self.config.address_bits]
         self.lemma(memory[descriptor.shift :] == descriptor.places[2][: descriptor.group_bits], when=walks)
         # Address bits below a beat are not registers in every configuration.
-        still = (descriptor.beat_count > 0) & (~active | self.records)
-        self.lemma(memory[dut.skipped :] == descriptor.memory(dut.skipped), when=still)
+        unchanged = (descriptor.beat_count > 0) & (~active | self.records)
+        self.lemma(memory[dut.skipped :] == descriptor.memory(dut.skipped), when=unchanged)
         self.lemma(self.probe("descriptor_0", WORD) == descriptor.bits[:WORD], when=descriptor.beat_count > 0)
         descriptor.add_word_lemmas(self, (4, 5, 6, 7, 8), when=self.plain)
 

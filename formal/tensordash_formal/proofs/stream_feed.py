@@ -126,10 +126,10 @@ class StreamFeedHarness(Harness):
 
     def _claims(self) -> None:
         dut, passes, depth = self.dut, self.passes, self.dut.depth
-        going = passes.active & ~passes.ended
+        in_passes = passes.active & ~passes.ended
         available = dut.available
         offered = available != 0
-        self.claim("only_steps_of_passes_are_offered", going, when=offered)
+        self.claim("only_steps_of_passes_are_offered", in_passes, when=offered)
         of_word = passes.left()
         limit = Mux(passes.ends["word"], of_word, depth)
         self.claim("no_step_of_the_next_pass_is_offered", available <= limit, when=offered)
@@ -146,11 +146,11 @@ class StreamFeedHarness(Harness):
                 at = passes.bank + k
                 place = Mux(at >= depth, passes.next_place[side], passes.place[side])
                 shows = Array(self.shown[side])[at[: (depth - 1).bit_length()]]
-                here = going & (available > k) & (place < words) & ~beyond
+                here = in_passes & (available > k) & (place < words) & ~beyond
                 self.claim("every_step_is_offered_from_its_word", shows == place, when=here)
-        free = going & ~self.late_banks.any() & ~self.past(passes.starting)
+        free = in_passes & ~self.late_banks.any() & ~self.past(passes.starting)
         self.claim("all_that_can_be_read_is_offered", available == limit, when=free)
-        done = passes.active & self.past(passes.ends["row"] & passes.word_done & going)
+        done = passes.active & self.past(passes.ends["row"] & passes.word_done & in_passes)
         self.claim("done_after_the_last_step", dut.command.done == done)
         error = Mux(self.beyond["a"] | self.beyond["b"], ERRORS["range"], 0)
         self.claim("the_error_is_the_descriptors", dut.command.error == error, when=dut.command.done)
@@ -158,7 +158,7 @@ class StreamFeedHarness(Harness):
     def _add_lemmas(self) -> None:
         """State the lemmas about the hardware's walk, which is ahead, and about each bank."""
         dut, passes, depth = self.dut, self.passes, self.dut.depth
-        begun, going = passes.active, passes.active & ~passes.ended
+        active, in_passes = passes.active, passes.active & ~passes.ended
         passes.add_lemmas(self)
         names = ("steps", "a_streams", "b_streams", "a_base", "b_base")
         for name in names:
@@ -168,24 +168,24 @@ class StreamFeedHarness(Harness):
             self.lemma(bits == passes[name], when=passes.beat_count > beat)
             if field.least:
                 self.lemma(passes[name] >= field.least, when=passes.beat_count > beat)
-        self.lemma(self.probe("running", 1) == going)
-        self.lemma(dut.command.done == (begun & passes.ended))
-        self.lemma(passes.column < passes["a_streams"], when=going)
-        self.lemma(passes.row < passes["b_streams"], when=going)
-        self.lemma(passes.word < passes.words, when=going)
+        self.lemma(self.probe("running", 1) == in_passes)
+        self.lemma(dut.command.done == (active & passes.ended))
+        self.lemma(passes.column < passes["a_streams"], when=in_passes)
+        self.lemma(passes.row < passes["b_streams"], when=in_passes)
+        self.lemma(passes.word < passes.words, when=in_passes)
         if depth > 1:
             self.lemma(self.probe("head", depth) == Const(1) << passes.bank)
-            self.lemma(passes.bank == 0, when=~going)
-        self.lemma(self.probe("word_ends", 1) == passes.ends["word"], when=going)
-        self.lemma(self.probe("word_is_final", 1) == passes.ends["row"], when=going)
+            self.lemma(passes.bank == 0, when=~in_passes)
+        self.lemma(self.probe("word_ends", 1) == passes.ends["word"], when=in_passes)
+        self.lemma(self.probe("word_is_final", 1) == passes.ends["row"], when=in_passes)
         final = passes.ends["row"]
         next_column = Mux(passes.ends["word"], Mux(passes.ends["column"], 0, passes.column + 1), passes.column)
         next_row = passes.row + passes.ends["column"]
         next_word = Mux(passes.ends["word"], 0, passes.word + 1)
         left = (passes["steps"] - next_word * depth)[:16]
-        self.lemma(self.probe("column_stream", 12) == (next_column + 1)[:12], when=going & ~final)
-        self.lemma(self.probe("row_stream", 12) == (next_row + 1)[:12], when=going & ~final)
-        self.lemma(self.probe("steps_left", 16) == left, when=going & ~final)
+        self.lemma(self.probe("column_stream", 12) == (next_column + 1)[:12], when=in_passes & ~final)
+        self.lemma(self.probe("row_stream", 12) == (next_row + 1)[:12], when=in_passes & ~final)
+        self.lemma(self.probe("steps_left", 16) == left, when=in_passes & ~final)
         first = {"column_stream": 1, "row_stream": 1, "steps_left": passes["steps"]}
         for name, value in first.items():
             self.lemma(self.probe(name, 16 if name == "steps_left" else 12) == value, when=passes.starting)
@@ -193,7 +193,7 @@ class StreamFeedHarness(Harness):
         for side in "ab":
             words = self.dut.words[side]
             bits = (words - 1).bit_length()
-            fits = going & ~self.beyond[side]
+            fits = in_passes & ~self.beyond[side]
             word, base = self.probe(f"{side}_word", bits), passes[f"{side}_base"]
             self.lemma((word == base) | (base >= words), when=passes.starting)
             self.lemma((passes.place[side] < words) & (passes.offset[side] < words), when=fits)
@@ -206,27 +206,27 @@ class StreamFeedHarness(Harness):
                 place = Mux(ahead, passes.next_place[side], passes.place[side])
                 known = fits & ~late[side][k] & (place < words) & ~(ahead & final)
                 self.lemma(self.shown[side][k] == place, when=known)
-                self.lemma(~late[side][k], when=going & ahead & final)
-        self.lemma(~Cat(*late.values()).any(), when=~going)
+                self.lemma(~late[side][k], when=in_passes & ahead & final)
+        self.lemma(~Cat(*late.values()).any(), when=~in_passes)
         stream = self.probe("b_begin", (self.dut.words["b"] - 1).bit_length())
         self.lemma((stream == passes["b_base"]) | (passes["b_base"] >= self.dut.words["b"]), when=passes.starting)
         begins = passes["b_base"] + passes.offset["b"] + Mux(passes.ends["column"], passes.words, 0)
-        self.lemma((stream == begins) | (begins >= self.dut.words["b"]), when=going & ~self.beyond["b"] & ~final)
-        reaches = [going & ~final & (passes.next_place[side] >= self.dut.words[side]) for side in "ab"]
+        self.lemma((stream == begins) | (begins >= self.dut.words["b"]), when=in_passes & ~self.beyond["b"] & ~final)
+        reaches = [in_passes & ~final & (passes.next_place[side] >= self.dut.words[side]) for side in "ab"]
         known = Cat(*reaches, self.beyond["a"], self.beyond["b"]).any()
-        self.lemma(self.probe("beyond", 1) == known, when=begun)
+        self.lemma(self.probe("beyond", 1) == known, when=active)
 
 
 def _no_streams_of_rows(m: Module, sound: Any, outer: Any) -> None:
     """Read the first stream of side B in every pass."""
     read = outer.b_read
     first = Signal.like(Value.cast(read.address[0]), name="first_word")
-    begun = Signal()
+    active = Signal()
     with m.If(outer.command.done):
-        m.d.sync += begun.eq(0)
-    with m.Elif(sound.b_read.enable[0] & ~begun):
-        m.d.sync += [begun.eq(1), first.eq(sound.b_read.address[0])]
-    m.d.comb += read.address[0].eq(Mux(begun, first, sound.b_read.address[0]))
+        m.d.sync += active.eq(0)
+    with m.Elif(sound.b_read.enable[0] & ~active):
+        m.d.sync += [active.eq(1), first.eq(sound.b_read.address[0])]
+    m.d.comb += read.address[0].eq(Mux(active, first, sound.b_read.address[0]))
 
 
 def _ignores_late_banks(m: Module, sound: Any, outer: Any) -> None:
