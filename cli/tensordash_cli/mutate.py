@@ -23,8 +23,8 @@ from .console import (
 )
 
 if TYPE_CHECKING:
-    from tensordash_formal.fates import MutationReport
     from tensordash_formal.fault_campaign import FaultReport
+    from tensordash_formal.mutant_results import MutationReport
 
 __all__ = ["command"]
 
@@ -122,7 +122,7 @@ def command(
         )
     _show(report, output / "mutate.json", as_json)
     if report.survivors:
-        raise CheckError(f"{len(report.survivors)} of {len(report.fates)} mutants survive (seed {seed})")
+        raise CheckError(f"{len(report.survivors)} of {len(report.results)} mutants survive (seed {seed})")
 
 
 def _show(report: "FaultReport | MutationReport", path: Path, as_json: bool) -> None:

@@ -43,7 +43,7 @@ def command(
         [str(context.params["config_file"] or context.params["preset"] or "paper"), *context.params["settings"]]
     )
     suite = full_suite() if everything else suite_of(config, name)
-    total = len(suite.proofs) + len(suite.broken)
+    total = len(suite.proofs) + len(suite.broken_variants)
     done = 0
 
     def show(line: str) -> None:
@@ -64,9 +64,9 @@ def command(
         of = " and ".join(f"{count} {kind}{'s' * (count > 1)}" for kind, count in counts.items() if count)
         click.echo(
             f"{len(report.properties)} properties of {of}, "
-            f"{len(report.broken)} broken variants: {output / 'prove.json'}"
+            f"{len(report.refutations)} broken variants: {output / 'prove.json'}"
         )
         for line in report.failures():
             click.echo(f"    {line}")
     if failures := report.failures():
-        raise CheckError(f"{len(failures)} of {len(report.properties) + len(report.broken)} failed: {failures[0]}")
+        raise CheckError(f"{len(failures)} of {len(report.properties) + len(report.refutations)} failed: {failures[0]}")

@@ -1,4 +1,4 @@
-"""Rules of AXI4 and AXI4-Lite as Amaranth components, for any design: docs/axi.md. Needs Amaranth alone."""
+"""Rules of AXI4 and AXI4-Lite as Amaranth components, for any design (docs/axi.md). Depends only on Amaranth."""
 
 from .axi4 import Axi4Rules
 from .lite import AxiLiteRules

@@ -2,7 +2,7 @@
 
 from amaranth.hdl import Module, Signal
 
-from .monitor import Monitor, require
+from .monitor import Monitor, check_integer
 from .rules import lite_rules
 
 __all__ = ["AxiLiteRules"]
@@ -11,7 +11,7 @@ EXOKAY = 1
 
 
 class AxiLiteRules(Monitor):
-    """Looks at an AXI4-Lite port.
+    """Checks an AXI4-Lite port.
 
     Parameters
     ----------
@@ -20,9 +20,9 @@ class AxiLiteRules(Monitor):
     address_bits : int
         1 to 64.
     limit : int
-        Reads, write addresses and write data on their way that can be counted, 1 to 255.
+        Maximum number of outstanding reads, write addresses and write data, 1 to 255.
     within : int
-        Cycles within which a slave takes what is offered and answers; 0: any number.
+        Maximum time in which a slave accepts a transfer or responds, in cycles; 0: unbounded.
 
     Members
     -------
@@ -30,7 +30,7 @@ class AxiLiteRules(Monitor):
         All signals of the port by their names in lower case (`araddr`, ...); `awprot` and `arprot` need not be
         connected.
     applies, holds : Out
-        As of `Monitor`: a bit for each of `lite_rules`.
+        As in `Monitor`, with one bit for each of `lite_rules`.
 
     Raises
     ------
@@ -43,8 +43,8 @@ class AxiLiteRules(Monitor):
     def __init__(self, *, data_bits: int = 32, address_bits: int = 32, limit: int = 15, within: int = 0) -> None:
         if data_bits not in (32, 64):
             raise ValueError(f"data_bits must be 32 or 64, not {data_bits!r}")
-        require("address_bits", address_bits, 1, 64)
-        self.limit = require("limit", limit, 1, 255)
+        check_integer("address_bits", address_bits, 1, 64)
+        self.limit = check_integer("limit", limit, 1, 255)
         bus = {
             **{f"{c}addr": (address_bits, 0) for c in ("ar", "aw")},
             **{f"{c}prot": (3, 0) for c in ("ar", "aw")},
@@ -55,15 +55,15 @@ class AxiLiteRules(Monitor):
             "bresp": (2, 0),
             **{f"{c}{name}": (1, 0) for c in ("ar", "r", "aw", "w", "b") for name in ("valid", "ready")},
         }
-        super().__init__(bus, lite_rules(bounded=within > 0), require("within", within, 0, 1 << 16))
+        super().__init__(bus, lite_rules(bounded=within > 0), check_integer("within", within, 0, 1 << 16))
         self.counts = {channel: Signal(range(limit + 1), name=f"{channel}_count") for channel in ("ar", "aw", "w")}
-        """Reads, write addresses, and write data that were taken and have no answer."""
+        """Accepted reads, write addresses and write data without a response."""
 
     def elaborate(self, platform):
-        """Three counts, and what they say of answers."""
+        """Add the rules, with counters of outstanding transfers."""
         m = Module()
         bus, counts = self.bus, self.counts
-        self.handshakes(
+        self.add_handshake_rules(
             m,
             {
                 "ar": ("araddr", "arprot"),
@@ -73,30 +73,30 @@ class AxiLiteRules(Monitor):
                 "b": ("bresp",),
             },
         )
-        answered = {channel: Signal(name=f"{channel}_answered") for channel in ("r", "b")}
-        for channel, signal in answered.items():
+        responded = {channel: Signal(name=f"{channel}_responded") for channel in ("r", "b")}
+        for channel, signal in responded.items():
             m.d.comb += signal.eq(getattr(bus, f"{channel}valid") & getattr(bus, f"{channel}ready"))
         for channel, count in counts.items():
             taken = getattr(bus, f"{channel}valid") & getattr(bus, f"{channel}ready")
-            m.d.sync += count.eq(count + taken - answered["r" if channel == "ar" else "b"])
-            self.state(m, f"{channel}_limit", count != self.limit, when=taken)
-        due = {"r": counts["ar"] != 0, "b": (counts["aw"] != 0) & (counts["w"] != 0)}
-        for channel, there in due.items():
+            m.d.sync += count.eq(count + taken - responded["r" if channel == "ar" else "b"])
+            self.define_rule(m, f"{channel}_limit", count != self.limit, when=taken)
+        pending = {"r": counts["ar"] != 0, "b": (counts["aw"] != 0) & (counts["w"] != 0)}
+        for channel, is_pending in pending.items():
             valid = getattr(bus, f"{channel}valid")
-            self.state(m, f"{channel}_requested", there, when=valid)
-            self.state(m, f"{channel}_okay", getattr(bus, f"{channel}resp") != EXOKAY, when=valid)
-        # A slave may wait for address and data both before it takes either.
+            self.define_rule(m, f"{channel}_requested", is_pending, when=valid)
+            self.define_rule(m, f"{channel}_okay", getattr(bus, f"{channel}resp") != EXOKAY, when=valid)
+        # A slave may wait for both address and data before it accepts either.
         data = bus.wvalid | (counts["w"] > counts["aw"])
         address = bus.awvalid | (counts["aw"] > counts["w"])
         r_waits, b_waits = bus.rvalid & ~bus.rready, bus.bvalid & ~bus.bready
-        self.patience(
+        self.add_response_rules(
             m,
             {
                 "ar": (bus.arvalid & ~r_waits, bus.arready),
                 "aw": (bus.awvalid & ~b_waits & data, bus.awready),
                 "w": (bus.wvalid & ~b_waits & address, bus.wready),
-                "r": (due["r"], bus.rvalid),
-                "b": (due["b"], bus.bvalid),
+                "r": (pending["r"], bus.rvalid),
+                "b": (pending["b"], bus.bvalid),
             },
         )
         return m

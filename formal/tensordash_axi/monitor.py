@@ -1,4 +1,4 @@
-"""What both checkers are made of: ports that only look, and rules as a pair of outputs each."""
+"""Base class of both checkers: passive ports, and a pair of outputs for each rule."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -9,16 +9,16 @@ from amaranth.lib.wiring import In, Out, Signature
 
 from .rules import CHANNELS, Rule
 
-__all__ = ["Monitor", "require"]
+__all__ = ["Monitor", "check_integer"]
 
 
-def require(name: str, value: Any, low: int, high: int) -> int:
-    """The value, an integer in a range.
+def check_integer(name: str, value: Any, low: int, high: int) -> int:
+    """Return the value if it is an integer in a range.
 
     Raises
     ------
     TypeError, ValueError
-        Naming the parameter, what is allowed and what was given.
+        With the parameter, its value and the allowed range.
     """
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be an integer from {low} to {high}, not {value!r}")
@@ -28,26 +28,26 @@ def require(name: str, value: Any, low: int, high: int) -> int:
 
 
 class Monitor(wiring.Component):
-    """A component that looks at a bus and says of each rule whether it says something, and whether it is kept.
+    """A component that observes a bus and reports for each rule whether it applies and whether it holds.
 
     Parameters
     ----------
     bus : dict of str to (width, init)
-        Signals by name, without those that are 0 bits wide; what is not connected has its init.
+        Signals by name. Signals of 0 bits are left out; unconnected signals have their init value.
     rules : tuple of Rule
-        What it looks for.
+        The rules to check.
     within : int
-        Cycles that a slave may take; 0: any number.
+        Maximum response time of a slave in cycles; 0: unbounded.
 
     Members
     -------
     bus : In
         The signals.
     applies, holds : Out
-        A bit for each rule: in this cycle it says something; it is kept (or says nothing).
+        One bit for each rule: the rule applies in this cycle; the rule holds (or does not apply).
     """
 
-    # One whose rules are only listed is never elaborated: Amaranth would warn of it.
+    # A checker whose rules are only listed is never elaborated, which Amaranth would report.
     _MustUse__silence = True
 
     def __init__(self, bus: dict[str, tuple[int, int]], rules: tuple[Rule, ...], within: int) -> None:
@@ -61,32 +61,37 @@ class Monitor(wiring.Component):
             }
         )
         self.was_reset = Signal(init=1, reset_less=True)
-        """The cycle before was one of reset."""
+        """Reset was active in the previous cycle."""
 
-    def state(self, m: Module, name: str, then: Any, *, when: Any = 1, in_reset: bool = False) -> None:
-        """Drive a rule's outputs; in reset it says nothing, unless it is about reset."""
+    def define_rule(self, m: Module, name: str, then: Any, *, when: Any = 1, in_reset: bool = False) -> None:
+        """Drive a rule's outputs. In reset, only rules with `in_reset` apply."""
         applies = getattr(self.applies, name)
         m.d.comb += applies.eq(Value.cast(when).bool() & (1 if in_reset else ~ResetSignal()))
         m.d.comb += getattr(self.holds, name).eq(~applies | Value.cast(then).bool())
 
-    def handshakes(self, m: Module, payloads: dict[str, Iterable[str]]) -> None:
-        """Rules of each channel's VALID, READY and payload."""
+    def add_handshake_rules(self, m: Module, payloads: dict[str, Iterable[str]]) -> None:
+        """Add the rules of each channel's VALID, READY and payload."""
         bus = self.bus
         m.d.sync += self.was_reset.eq(ResetSignal())
         for channel in CHANNELS:
             valid, ready = getattr(bus, f"{channel}valid"), getattr(bus, f"{channel}ready")
             payload = Cat(getattr(bus, name) for name in payloads[channel] if hasattr(bus, name))
             waited = Signal(name=f"{channel}_waited")
-            before = Signal(len(payload), name=f"{channel}_before", reset_less=True)
-            m.d.sync += [waited.eq(valid & ~ready), before.eq(payload)]
-            self.state(m, f"{channel}_reset", ~valid, when=self.was_reset, in_reset=True)
-            self.state(m, f"{channel}_stays", valid, when=waited)
-            self.state(m, f"{channel}_stable", payload == before, when=waited & valid)
+            past_payload = Signal(len(payload), name=f"{channel}_past_payload", reset_less=True)
+            m.d.sync += [waited.eq(valid & ~ready), past_payload.eq(payload)]
+            self.define_rule(m, f"{channel}_reset", ~valid, when=self.was_reset, in_reset=True)
+            self.define_rule(m, f"{channel}_stays", valid, when=waited)
+            self.define_rule(m, f"{channel}_stable", payload == past_payload, when=waited & valid)
 
-    def patience(self, m: Module, due: dict[str, tuple[Any, Any]]) -> None:
-        """Of each channel: while something is due, it comes within so many cycles."""
-        for channel, (when, comes) in due.items() if self.within else ():
+    def add_response_rules(self, m: Module, pending: dict[str, tuple[Any, Any]]) -> None:
+        """Add the rules of response times: a pending transfer completes within the bound.
+
+        `pending` has for each channel the condition of a pending transfer and that of its completion.
+        """
+        for channel, (when, completes) in pending.items() if self.within else ():
             waits = Signal(range(self.within + 1), name=f"{channel}_waits")
-            late = Value.cast(when).bool() & ~Value.cast(comes).bool()
+            late = Value.cast(when).bool() & ~Value.cast(completes).bool()
             m.d.sync += waits.eq(Mux(late, Mux(waits == self.within, waits, waits + 1), 0))
-            self.state(m, f"{channel}_within", Value.cast(comes).bool() | (waits + 1 < self.within), when=when)
+            self.define_rule(
+                m, f"{channel}_within", Value.cast(completes).bool() | (waits + 1 < self.within), when=when
+            )

@@ -1,4 +1,4 @@
-"""A queue that a checker keeps of what is on its way, the oldest in front."""
+"""A queue of a checker's outstanding transfers."""
 
 from typing import Any
 
@@ -8,23 +8,23 @@ __all__ = ["Queue"]
 
 
 class Queue:
-    """Entries from place 0 on.
+    """A shift queue whose oldest entry is at place 0.
 
     Parameters
     ----------
     shape : ShapeLike
-        Of an entry.
+        Shape of an entry.
     depth : int
-        Places.
+        Number of places.
     name : str
-        What its signals begin with.
+        Prefix of its signals' names.
 
     Attributes
     ----------
     count : Signal
-        Entries.
+        Number of entries.
     entries : list of Signal
-        By age, the oldest first; those from `count` on say nothing.
+        All places, the oldest entry first; places from `count` on are undefined.
     """
 
     def __init__(self, shape: Any, depth: int, name: str) -> None:
@@ -39,11 +39,11 @@ class Queue:
         return self.entries[0]
 
     def fits(self, pop: Any) -> Any:
-        """There is a place for one more."""
+        """Whether there is room for another entry."""
         return (self.count != self.depth) | pop
 
-    def move(self, m: Module, *, push: Any, entry: Any, pop: Any) -> None:
-        """What happens in a cycle. What does not fit, or is not there, is as if it were not offered."""
+    def update(self, m: Module, *, push: Any, entry: Any, pop: Any) -> None:
+        """Push and pop in this cycle. A push to a full queue and a pop from an empty one are ignored."""
         enters, leaves = (Signal(name=f"{self.name}_{what}") for what in ("enters", "leaves"))
         place = Signal(range(self.depth + 1), name=f"{self.name}_place")
         m.d.comb += [leaves.eq(pop & (self.count != 0)), enters.eq(push & self.fits(leaves))]

@@ -1,4 +1,4 @@
-"""The rules: names, who has to keep them, and where the specification says so."""
+"""The rules of AXI4 and AXI4-Lite: names, responsible sides, and sections of the specification."""
 
 from dataclasses import dataclass
 
@@ -12,14 +12,14 @@ class Rule:
     Parameters
     ----------
     name : str
-        Begins with the channel.
+        Name, which starts with the channel.
     side : str
-        Who keeps it: "master", "slave", or "limit": nobody has to, but beyond it a checker loses count. A limit is a
-        claim about the master as long as it is asserted, and leaves runs out if it is assumed.
+        The side that must follow the rule: "master" or "slave". A "limit" is no rule of the specification: beyond it,
+        the checker's counters overflow. Assert a limit for a master, or assume it to exclude such runs.
     section : str
-        Of AMBA AXI and ACE Protocol Specification, ARM IHI 0022E.
+        Section of AMBA AXI and ACE Protocol Specification, ARM IHI 0022E.
     text : str
-        What it says.
+        Statement of the rule.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Rule:
 
 
 CHANNELS = {"ar": "master", "r": "slave", "aw": "master", "w": "master", "b": "slave"}
-"""Channels, and who drives VALID on each."""
+"""Channels, and the side that drives VALID on each."""
 
 
 def _handshake(channel: str) -> list[Rule]:
@@ -45,8 +45,8 @@ def _burst(channel: str) -> list[Rule]:
     upper = "AR" if channel == "ar" else "AW"
     texts = {
         "burst_type": ("A3.4.1", f"{upper}BURST is FIXED, INCR or WRAP"),
-        "size": ("A3.4.1", f"{upper}SIZE is not above the bus's bytes"),
-        "page": ("A3.4.1", "an INCR burst does not cross a boundary of 4 KiB"),
+        "size": ("A3.4.1", f"{upper}SIZE is at most the width of the bus"),
+        "page": ("A3.4.1", "an INCR burst does not cross a 4 KiB boundary"),
         "wrap_length": ("A3.4.1", "a WRAP burst has 2, 4, 8 or 16 beats"),
         "wrap_aligned": ("A3.4.1", f"a WRAP burst's {upper}ADDR is a multiple of its beats' size"),
         "fixed_length": ("A3.4.1", "a FIXED burst has at most 16 beats"),
@@ -55,61 +55,59 @@ def _burst(channel: str) -> list[Rule]:
             "an exclusive access has at most 16 beats, and a power of two of at most 128 bytes",
         ),
         "exclusive_aligned": ("A7.2.4", f"an exclusive access's {upper}ADDR is a multiple of its bytes"),
-        "cache": ("A4.4", f"{upper}CACHE asks for no allocation where it is not modifiable"),
+        "cache": ("A4.4", f"{upper}CACHE requests allocation only if it is modifiable"),
     }
     return [Rule(f"{channel}_{name}", "master", section, text) for name, (section, text) in texts.items()]
 
 
 def _within(bounded: bool) -> list[Rule]:
     texts = {
-        "ar": ("A3.3.1", "ARREADY comes within the bound, unless R waits for the master"),
-        "aw": ("A3.3.1", "AWREADY comes within the bound, unless B or data wait for the master"),
-        "w": ("A3.3.1", "WREADY comes within the bound, unless B or an address wait for the master"),
-        "r": ("A3.3.1", "RVALID comes within the bound while an answer is due, whatever RREADY does"),
-        "b": ("A3.3.1", "BVALID comes within the bound while an answer is due, whatever BREADY does"),
+        "ar": ("A3.3.1", "ARREADY is high within the bound, unless R waits for the master"),
+        "aw": ("A3.3.1", "AWREADY is high within the bound, unless B or data wait for the master"),
+        "w": ("A3.3.1", "WREADY is high within the bound, unless B or an address wait for the master"),
+        "r": ("A3.3.1", "RVALID is high within the bound while a response is pending, independently of RREADY"),
+        "b": ("A3.3.1", "BVALID is high within the bound while a response is pending, independently of BREADY"),
     }
     return [Rule(f"{c}_within", "slave", section, text) for c, (section, text) in texts.items() if bounded]
 
 
 def lite_rules(*, bounded: bool = False) -> tuple[Rule, ...]:
-    """Rules of AXI4-Lite.
+    """List the rules of AXI4-Lite.
 
     Parameters
     ----------
     bounded : bool
-        Those with a bound on what a slave takes, too. The specification asks for an answer and has no bound.
+        Include the rules of response times. The specification requires a response but sets no bound.
     """
     return (
         *(rule for channel in CHANNELS for rule in _handshake(channel)),
-        Rule("r_requested", "slave", "A3.3.1", "RVALID only after a read address was taken that has no answer"),
+        Rule("r_requested", "slave", "A3.3.1", "RVALID only after an accepted read address without a response"),
         Rule("r_okay", "slave", "B1.1.1", "RRESP is not EXOKAY"),
-        Rule("b_requested", "slave", "A3.3.1", "BVALID only after address and data were taken that have no answer"),
+        Rule("b_requested", "slave", "A3.3.1", "BVALID only after accepted address and data without a response"),
         Rule("b_okay", "slave", "B1.1.1", "BRESP is not EXOKAY"),
-        Rule("ar_limit", "limit", "-", "no more reads are on their way than can be counted"),
-        Rule("aw_limit", "limit", "-", "no more write addresses are on their way than can be counted"),
-        Rule("w_limit", "limit", "-", "no more write data are on their way than can be counted"),
+        Rule("ar_limit", "limit", "-", "the number of outstanding reads is within the limit"),
+        Rule("aw_limit", "limit", "-", "the number of outstanding write addresses is within the limit"),
+        Rule("w_limit", "limit", "-", "the number of outstanding write data is within the limit"),
         *_within(bounded),
     )
 
 
 def axi4_rules(*, bounded: bool = False) -> tuple[Rule, ...]:
-    """Rules of AXI4; `bounded` as of `lite_rules`."""
+    """List the rules of AXI4; `bounded` as in `lite_rules`."""
     return (
         *(rule for channel in CHANNELS for rule in _handshake(channel)),
         *_burst("ar"),
         *_burst("aw"),
-        Rule("w_last", "master", "A3.4.1", "WLAST in the last beat that AWLEN says, and in no other"),
-        Rule("aw_length", "master", "A3.4.1", "AWLEN is what data that came before the address say"),
+        Rule("w_last", "master", "A3.4.1", "WLAST is high in the last beat, as given by AWLEN, and in no other"),
+        Rule("aw_length", "master", "A3.4.1", "AWLEN matches the data that preceded the address"),
         Rule("w_strobes", "master", "A3.4.3", "WSTRB is high only in lanes that the beat transfers"),
-        Rule(
-            "r_requested", "slave", "A3.3.1", "RVALID only for an ID with a read address that was taken, not answered"
-        ),
-        Rule("r_last", "slave", "A3.4.1", "RLAST in the last beat of the ID's oldest read, and in no other"),
+        Rule("r_requested", "slave", "A3.3.1", "RVALID only for an ID with an accepted read without a response"),
+        Rule("r_last", "slave", "A3.4.1", "RLAST is high in the last beat of the ID's oldest read, and in no other"),
         Rule("r_exokay", "slave", "A7.2.3", "EXOKAY only to exclusive reads"),
-        Rule("b_requested", "slave", "A3.3.1", "BVALID only for an ID of which address and all data were taken"),
+        Rule("b_requested", "slave", "A3.3.1", "BVALID only for an ID with accepted address and data"),
         Rule("b_exokay", "slave", "A7.2.3", "EXOKAY only to exclusive writes"),
-        Rule("ar_limit", "limit", "-", "no more reads of an ID are on their way than can be counted"),
-        Rule("aw_limit", "limit", "-", "no more write bursts are on their way than can be counted"),
-        Rule("w_limit", "limit", "-", "no more bursts of data are ahead of their addresses than can be counted"),
+        Rule("ar_limit", "limit", "-", "the number of outstanding reads of an ID is within the limit"),
+        Rule("aw_limit", "limit", "-", "the number of outstanding write bursts is within the limit"),
+        Rule("w_limit", "limit", "-", "the number of data bursts ahead of their addresses is within the limit"),
         *_within(bounded),
     )

@@ -1,4 +1,4 @@
-"""Rules as statements that a solver reads: asserted of one side, assumed of the other; in Verilog, too."""
+"""Rules as statements for a solver: asserted for one side, assumed for the other; also as Verilog."""
 
 from collections.abc import Collection
 from typing import Any
@@ -14,15 +14,15 @@ SIDES = ("master", "slave", "limit")
 
 
 class Statements(Elaboratable):
-    """A checker whose rules are asserted or assumed; of each one a cover says that it can say something.
+    """A checker whose rules are asserted or assumed; each asserted rule has a cover of the cycles in which it applies.
 
     Parameters
     ----------
     checker : Monitor
-        Its `bus` is connected by whoever uses it.
+        The checker. The user connects its `bus`.
     asserted : collection of str
-        Sides whose rules are asserted, of "master", "slave" and "limit"; all others are assumed. Beside a master that
-        is ("master", "limit"), beside a slave ("slave",), and between two designs ("master", "slave", "limit").
+        Sides whose rules are asserted: some of "master", "slave" and "limit". Rules of other sides are assumed. Use
+        ("master", "limit") for a master, ("slave",) for a slave, and all three for a bus between two designs.
 
     Raises
     ------
@@ -39,27 +39,27 @@ class Statements(Elaboratable):
         self.asserted = frozenset(asserted)
 
     def elaborate(self, platform: Any) -> Module:
-        """One statement for each rule, and its cover."""
+        """Add one statement for each rule, and the covers."""
         m = Module()
         m.submodules.rules = checker = self.checker
         for rule in checker.rules:
             holds, applies = getattr(checker.holds, rule.name), getattr(checker.applies, rule.name)
             if rule.side in self.asserted:
-                m.d.comb += [Assert(holds, f"{rule.name}: {rule.text}"), Cover(applies, f"{rule.name} says something")]
+                m.d.comb += [Assert(holds, f"{rule.name}: {rule.text}"), Cover(applies, f"{rule.name} applies")]
             else:
                 m.d.comb += Assume(holds)
         return m
 
 
 def to_verilog(checker: Monitor, asserted: Collection[str], name: str = "axi_rules") -> str:
-    """A checker as a Verilog module with clk, rst (high: reset) and all signals of the bus as inputs.
+    """Convert a checker to a Verilog module with inputs clk, rst (active high) and all signals of the bus.
 
     Parameters
     ----------
     checker, asserted
         As of `Statements`.
     name : str
-        The module.
+        Name of the module.
 
     Returns
     -------

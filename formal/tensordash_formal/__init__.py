@@ -1,4 +1,4 @@
-"""Proofs: what holds for a tile in every cycle of every run, shown on its emitted Verilog."""
+"""Formal proofs of tiles and cores, on their emitted Verilog."""
 
 from .solver import ProofError
 from .suite import Report, Suite, full_suite, suite_of

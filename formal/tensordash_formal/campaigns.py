@@ -1,4 +1,4 @@
-"""Campaigns: which mutants are made of which tiles."""
+"""Mutation campaigns: configurations, components and numbers of mutants."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ __all__ = ["KINDS", "Campaign", "campaign_of", "full_campaigns"]
 KINDS: Mapping[str, type[BitMutants] | type[WiringMutants]] = MappingProxyType(
     {"bits": BitMutants, "wires": WiringMutants}
 )
-"""What is wrong: a bit of an operator, or a connection of an instance."""
+"""Kinds of mutants: of a bit of an operator, or of a connection of an instance."""
 
-WIRED_UNITS = ("sequencer", "buffer", "stream_buffer", "layout", "load", "output", "store")
-WIRED = ("pe", "tile", "axi_stream", *WIRED_UNITS, "core")
-"""Components with instances in them."""
+UNITS_WITH_INSTANCES = ("sequencer", "buffer", "stream_buffer", "layout", "load", "output", "store")
+COMPONENTS_WITH_INSTANCES = ("pe", "tile", "axi_stream", *UNITS_WITH_INSTANCES, "core")
+"""Components that contain instances, so that they have wiring mutants."""
 
 SMALL_CORE = load_any_preset("core", ("core.buffer=8", "core.stream_buffer=4", "core.partial_sums=9"))
-"""The core whose parts are mutated: the preset's, with memories that programs fill sooner."""
+"""The mutated core: the preset's, with memories so small that test programs fill them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +35,13 @@ class Campaign:
     Parameters
     ----------
     name : str
-        What reports call it.
+        Name in reports.
     config : TileConfig or CoreConfig
         The tile or the core.
     kind : str
         One of `KINDS`.
     parts : tuple of (str, int)
-        Components, and how many mutants of each.
+        Components, and the number of mutants of each.
     """
 
     name: str
@@ -50,61 +50,61 @@ class Campaign:
     parts: tuple[tuple[str, int], ...]
 
     def mutants(self, component: str, seed: int, folder: Path) -> Mutants:
-        """The mutants of one component; temporary files go to a folder that exists."""
+        """Build the mutants of one component, with an existing folder for temporary files."""
         return KINDS[self.kind](subject_of(self.config, component), dict(self.parts)[component], seed, folder)
 
 
 def campaign_of(
     config: TileConfig | CoreConfig, name: str, kind: str = "bits", count: int = 300, components: tuple[str, ...] = ()
 ) -> Campaign:
-    """As many mutants of each component.
+    """Build a campaign that distributes mutants evenly over components.
 
     Parameters
     ----------
     config : TileConfig or CoreConfig
         The tile or the core.
     name : str
-        What reports call it.
+        Name in reports.
     kind : str
         One of `KINDS`.
     count : int
-        Mutants, in all.
+        Total number of mutants.
     components : tuple of str
-        Of those that there are; all of them if empty.
+        Components to mutate; all of them if empty.
 
     Raises
     ------
     ValueError
         If there is no such component.
     """
-    there = tuple(each for each in components_of(config) if kind == "bits" or each in WIRED)
-    if unknown := set(components) - set(there):
-        raise ValueError(f"must be one of {', '.join(there)}, not {min(unknown)!r}")
-    chosen = components or there
+    known = tuple(each for each in components_of(config) if kind == "bits" or each in COMPONENTS_WITH_INSTANCES)
+    if unknown := set(components) - set(known):
+        raise ValueError(f"must be one of {', '.join(known)}, not {min(unknown)!r}")
+    chosen = components or known
     return Campaign(
         name=name, config=config, kind=kind, parts=tuple((each, -(-count // len(chosen))) for each in chosen)
     )
 
 
 def full_campaigns() -> tuple[Campaign, ...]:
-    """What `make mutate` makes: of a small tile, of the 16-bit presets' own modules, of a core, and of their wires."""
+    """Build the campaigns of `make mutate`: a small tile, modules of the 16-bit presets, a core, and their wires."""
     # 8 bits, so that the proofs of the PE apply; little headroom, so that sums overflow.
     small = TileConfig(rows=2, columns=1, format="fp8_e5m2", headroom_bits=4)
     paper, recommended, bf16 = (load_preset(name) for name in ("paper", "recommended", "paper-bf16"))
-    more = load_preset("paper", ("tile.initial=true", "tile.out_rows=2", "tile.registered_ready=true"))
+    paper_with_c = load_preset("paper", ("tile.initial=true", "tile.out_rows=2", "tile.registered_ready=true"))
     bits = {
         "paper": (paper, (("staging_buffer", 20), ("pe", 60), ("tile", 40))),
         "recommended": (recommended, (("staging_ring", 20), ("tile", 40), ("axi_stream", 20))),
         "paper-bf16": (bf16, (("pe", 60),)),
     }
-    # No fewer than there are ports of kinds of instances, so that each is drawn.
+    # At least one mutant for each port of each kind of instance.
     wires = {
         "paper": (paper, (("pe", 20), ("tile", 110), ("axi_stream", 70))),
         "recommended": (recommended, (("tile", 110),)),
         "paper-bf16": (bf16, (("pe", 20),)),
-        "paper, C, registered ready": (more, (("tile", 140),)),
+        "paper, C, registered ready": (paper_with_c, (("tile", 140),)),
     }
-    wires_of_units = tuple(zip(WIRED_UNITS, (20, 20, 12, 30, 35, 140, 43), strict=True))
+    wires_of_units = tuple(zip(UNITS_WITH_INSTANCES, (20, 20, 12, 30, 35, 140, 43), strict=True))
     return (
         campaign_of(small, "2x1 fp8_e5m2", "bits", 360),
         *(_campaign(name, "bits", *each) for name, each in bits.items()),

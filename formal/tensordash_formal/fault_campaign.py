@@ -1,4 +1,4 @@
-"""Apply faults made by hand, one at a time, and run the checks that must find them."""
+"""Apply handwritten faults, one at a time, and run the checks that must find them."""
 
 import hashlib
 import json
@@ -121,7 +121,7 @@ def run_faults(
     folder : Path
         Folder for answers. An answer for the same sources and the same entry is read from there.
     root : Path, optional
-        Root of the repository; that of this checkout if left out.
+        Root of the repository; the root of this checkout if left out.
     jobs : int, optional
         Checks at a time; one per core if left out.
     progress : callable

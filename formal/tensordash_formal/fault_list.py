@@ -1,4 +1,4 @@
-"""Load the faults made by hand: one TOML file each for tile, core and software, in `faults/`.
+"""Load the handwritten faults: one TOML file each for tile, core and software, in `faults/`.
 
 An entry of a file::
 

@@ -1,4 +1,4 @@
-"""The units of a group in memory, as docs/core.md has them: what proofs about inflate and deflate are written in."""
+"""Reference model of the units of a group in memory (docs/core.md), for the proofs of inflate and deflate."""
 
 from amaranth.hdl import Module, Mux, Signal, Value
 
@@ -6,60 +6,60 @@ from tensordash.configuration.core_config import CoreConfig
 
 __all__ = ["GroupUnits", "proven_shape"]
 
-MOST_LANES = 4
-MOST_UNITS = 8
-"""Of a beat: what solvers answer within minutes; both as those of the preset `core`."""
+MAX_LANES = 4
+MAX_UNITS = 8
+"""Lanes, and units of a beat, that solvers handle within minutes: those of the preset `core`."""
 
 
 def proven_shape(config: CoreConfig) -> dict[str, int]:
-    """Parameters of inflate and deflate that are proven for a core: its own, or those of a smaller one.
+    """Return the parameters of inflate and deflate to prove for a core: its own, limited to a provable size.
 
     The width of a unit is always the core's.
     """
-    lanes, width = min(config.tile.lanes, MOST_LANES), config.value_bits
-    return {"lanes": lanes, "width": width, "data_bits": min(config.axi_bits, MOST_UNITS * width)}
+    lanes, width = min(config.tile.lanes, MAX_LANES), config.value_bits
+    return {"lanes": lanes, "width": width, "data_bits": min(config.axi_bits, MAX_UNITS * width)}
 
 
 class GroupUnits:
-    """Where the units of a group stand: first its mask, then the values whose bit is set, the lowest first.
+    """Places of a group's units: first its mask, then the values whose mask bit is set, lowest first.
 
-    A plain group is all of its values, without a mask.
+    A plain group consists of all its values, without a mask.
 
     Parameters
     ----------
     m : Module
-        Where it is built.
+        Module of the ghost signals.
     begin : Value
-        The place of its first unit, or of the first that is left.
+        Place of its first unit, or of the first remaining one.
     mask : Value
-        Bit j: value j is not +0. As many as there are values.
+        Bit j: value j is not +0. One bit for each value.
     plain : Value
         Whether the group is plain.
     width : int
-        Bits of a unit, and bits of the mask in each.
+        Bits of a unit, and bits of the mask in each unit.
     places : int
-        There are so many places.
-    given : Value
-        Of a group that is given in parts: bit j, value j has left. With the first one the mask has.
+        Number of places.
+    sent : Value
+        For a group that is sent in parts: bit j is set after value j was sent. The mask is sent with the first value.
 
     Attributes
     ----------
-    there : list of Value
+    has_unit : list of Value
         For each value, whether it has a unit.
     place : list of Signal
-        Of each value's unit, and of the one behind them all.
+        Place of each value's unit, and the place after the last one.
 
     Source: docs/core.md, "Tensors" (compressed in memory).
     """
 
     def __init__(
-        self, m: Module, *, begin: Value, mask: Value, plain: Value, width: int, places: int, given: Value | int = 0
+        self, m: Module, *, begin: Value, mask: Value, plain: Value, width: int, places: int, sent: Value | int = 0
     ) -> None:
         count = len(mask)
-        given = Value.cast(given)
-        self.there = [bit | plain for bit in mask]
+        sent = Value.cast(sent)
+        self.has_unit = [bit | plain for bit in mask]
         self.place = [Signal(range(places), name=f"unit_place_{j}") for j in range(count + 1)]
-        m.d.comb += self.place[0].eq(begin + Mux(plain | given.any(), 0, count // width))
-        for j, there in enumerate(self.there):
-            left = ~given[j] if j < len(given) else 1
-            m.d.comb += self.place[j + 1].eq(self.place[j] + (there & left))
+        m.d.comb += self.place[0].eq(begin + Mux(plain | sent.any(), 0, count // width))
+        for j, has_unit in enumerate(self.has_unit):
+            remains = ~sent[j] if j < len(sent) else 1
+            m.d.comb += self.place[j + 1].eq(self.place[j] + (has_unit & remains))

@@ -1,4 +1,4 @@
-"""Harness: a component's emitted Verilog, what is assumed of its inputs, and what is claimed of it."""
+"""Harness: a component's emitted Verilog with assumptions about its inputs and claims about its outputs."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,44 +13,47 @@ from tensordash.block import Block
 from tensordash.emission.library import Library, members, ports
 from tensordash.emission.printer.printer import Printed
 
-__all__ = ["Anything", "Fault", "Harness", "Stand"]
+__all__ = ["Fault", "FreeOutputs", "Harness", "Stub"]
 
 Fault = Callable[[Module, Any, Any], Any]
-"""Breaks a component at its ports: gets the module, the sound component and the one seen from outside, whose outputs
-are those of the sound one and whose inputs reach it, unless the fault says otherwise (the last assignment wins)."""
+"""Breaks a component at its ports.
+
+Arguments: the wrapper's module, the sound component and the wrapper's interface. The wrapper connects both; assignments
+of the fault override these connections.
+"""
 
 
 @dataclass(frozen=True)
-class Stand:
-    """A component that takes the place of every instance of a kind, with the same ports."""
+class Stub:
+    """An abstraction that replaces every instance of a kind of component, with the same ports."""
 
     kind: type[Block]
     make: Callable[[Block], Elaboratable]
 
 
-class Anything(Elaboratable):
-    """Any component at all with the ports of one: outputs that may be anything in every cycle."""
+class FreeOutputs(Elaboratable):
+    """A stub whose outputs are unconstrained in every cycle."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
 
     def elaborate(self, platform: Any) -> Module:
-        """Free outputs."""
+        """Drive every output with a free value."""
         m = Module()
         for name, value, is_input in members(self.block):
             if not is_input:
-                m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
-        m.d.sync += Signal(name="clocked").eq(1)  # for the ports of clock and reset
+                m.submodules[f"free_{name}"] = Instance("$anyseq", p_WIDTH=len(value), o_Y=value)
+        m.d.sync += Signal(name="clocked").eq(1)  # keeps the ports of clock and reset
         return m
 
 
-class HollowLibrary(Library):
-    """Emits modules without anything in them for components of some kinds; all others as they are.
+class BlackBoxLibrary(Library):
+    """A library that emits black boxes (modules without a body) for components of some kinds.
 
     Parameters
     ----------
     kinds : set of type of Block
-        Those kinds.
+        The kinds to emit without a body.
     """
 
     def __init__(self, kinds: set[type[Block]]) -> None:
@@ -66,65 +69,65 @@ class HollowLibrary(Library):
 
 
 class Harness:
-    """Statements about a component whose Verilog lies below.
+    """Assumptions, claims and lemmas about a component, beside its emitted Verilog.
 
-    Every claim has the form "whenever `when`, then `then`"; that `when` can happen is its cover. Claims speak of ports
-    and of the state that docs/tile.md defines. A lemma is what a claim needs to be inductive: it is proven along with
-    the claims, and is the only place that may look inside.
+    Every claim has the form "whenever `when`, then `then`". Its cover is a run in which `when` is true. Claims refer to
+    ports and to the state that docs/tile.md defines. Lemmas make claims inductive and are proven with them. Only lemmas
+    may refer to registers inside the component.
 
-    The first cycle is a reset; later ones come at any time.
+    The first cycle is a reset. Further resets may follow in any cycle.
 
     Parameters
     ----------
     block : Block
         The component. Its inputs are free in every cycle unless the harness drives them.
-    within : Block, optional
-        Emit this one, which holds the component, so that what is proven is its file.
-    stands : iterable of Stand
-        What takes the place of components below it.
+    enclosing : Block, optional
+        A component that contains `block`. Its Verilog is emitted, so that the proof reads the file users get.
+    stubs : tuple of Stub
+        Stubs that replace components below `block`.
     fault : tuple of (type of Block, Fault), optional
-        What is broken in every component of that type.
-    hollow : bool
-        Emit nothing of what stands take the place of, nor of what is inside of it: of a core, that is most of it.
-    pieces : int
-        Questions that claims and lemmas are shared out to. In each, what the others are asked for is assumed of the
-        cycle before: no first cycle is left in which one of them could fail.
+        A fault, applied to every component of that type.
+    black_box : bool
+        Emit black boxes for stubbed components, and nothing below them. This omits most of a core.
+    partitions : int
+        Number of queries that claims and lemmas are distributed over. Each query assumes all claims and lemmas in the
+        previous cycle. This is sound: no claim can be the first to fail.
 
     Attributes
     ----------
     m : Module
-        Ghost state goes here: registers that only the statements read.
+        Module for ghost state: registers that only claims, lemmas and assumptions read.
     """
 
     def __init__(
         self,
         block: Block,
         *,
-        within: Block | None = None,
-        stands: tuple[Stand, ...] = (),
+        enclosing: Block | None = None,
+        stubs: tuple[Stub, ...] = (),
         fault: tuple[type[Block], Fault] | None = None,
-        hollow: bool = False,
-        pieces: int = 1,
+        black_box: bool = False,
+        partitions: int = 1,
     ) -> None:
         self.m = Module()
-        self.pieces = pieces
-        self.m._MustUse__silence = True  # one whose claims are only listed is never converted
+        self.partitions = partitions
+        self.m._MustUse__silence = True  # a harness whose claims are only listed is never converted
         self.block = block
         self.claims: dict[str, list[str]] = {}
-        self._library = HollowLibrary({each.kind for each in stands}) if hollow else Library()
-        if within is not None:
-            self._library.module(within)
+        self._library = BlackBoxLibrary({each.kind for each in stubs}) if black_box else Library()
+        if enclosing is not None:
+            self._library.module(enclosing)
         self._ports: dict[str, Signal] = {}
         self._inner_ports: dict[str, str] = {}
         self._probes: dict[str, str] = {}
         self._lemmas: list[str] = []
         self._first: list[str] = []
         self.cuts: list[str] = []
-        """Names of the cells that state what is cut."""
+        """Names of the cells that assert the values of cut signals."""
         self._cut_values: dict[str, str] = {}
         self._statements = 0
         self._fault = fault
-        self._stands = stands
+        self._stubs = stubs
         self.started = Signal(reset_less=True)
         self.m.d.sync += self.started.eq(1)
         self.m.submodules.dut = self._library.place(block)
@@ -135,31 +138,34 @@ class Harness:
         self.assume(self.started | ResetSignal())
 
     def drive(self, port: Any, value: Any) -> None:
-        """Give an input of the component a value, instead of any."""
+        """Drive an input of the component, which is free otherwise."""
         signal = Value.cast(port)
         self._ports = {name: each for name, each in self._ports.items() if each is not signal}
         self.m.d.comb += signal.eq(value)
 
     def free(self, shape: Any, name: str) -> Signal:
-        """A value that may be another one in every cycle."""
+        """Create an unconstrained value, which may change in every cycle."""
         signal = Signal(shape, name=name)
         if len(Value.cast(signal)):  # Yosys has no traces of inputs without bits
             self._ports[name] = Value.cast(signal)
         return signal
 
     def constant(self, shape: Any, name: str) -> Signal:
-        """Any value, the same in all cycles."""
+        """Create an unconstrained value that is the same in all cycles."""
         signal = Signal(shape, name=name)
         if len(Value.cast(signal)):
             self._cell("anyconst", f"{name}_cell", p_WIDTH=len(Value.cast(signal)), o_Y=signal)
         return signal
 
     def port(self, path: str, shape: Any) -> Signal:
-        """A port of a component inside, by its name in the flattened Verilog."""
+        """Read a port of an inner component, by its name in the flattened Verilog."""
         return self._inside(path, shape, self._inner_ports)
 
     def probe(self, path: str, shape: Any) -> Signal:
-        """Any signal inside, likewise; lemmas alone may read it. Where they are left out, it has no meaning."""
+        """Read any inner signal, by its name in the flattened Verilog. Only lemmas may read it.
+
+        Queries without lemmas leave it undriven.
+        """
         return self._inside(path, shape, self._probes)
 
     def _inside(self, path: str, shape: Any, group: dict[str, str]) -> Signal:
@@ -170,11 +176,11 @@ class Harness:
         return signal
 
     def assume(self, condition: Any) -> None:
-        """Leave out every run in which the condition is ever false."""
+        """Assume a condition in every cycle."""
         self._cell("assume", f"assumption_{self._statements}", i_A=condition, i_EN=Const(1))
 
     def claim(self, name: str, then: Any, *, when: Any = 1) -> None:
-        """What must hold in every cycle that `when` is true in. Claims of one name are one property."""
+        """Claim that `then` holds in every cycle in which `when` is true. Claims with one name form one property."""
         cells = self.claims.setdefault(name, [])
         cell = f"{name}_{len(cells)}" if cells else name
         cells.append(cell)
@@ -183,10 +189,10 @@ class Harness:
         self._cell("cover", f"cover_{cell}", i_A=when, i_EN=Const(1))
 
     def lemma(self, then: Any, *, when: Any = 1, first: bool = False) -> None:
-        """What the claims need to be inductive.
+        """State a lemma: `then` holds in every cycle in which `when` is true.
 
-        With `first`, and of a harness of several pieces, it is proven in a piece with others like it, and assumed in
-        all others of the same cycle too: they need not find out again what follows from the cycle before.
+        Lemmas with `first` are proven in a query of their own if the harness has several partitions. The other queries
+        assume them in the current cycle too.
         """
         when = Value.cast(when).bool() & self.started
         name = f"lemma_{len(self._lemmas)}"
@@ -197,7 +203,7 @@ class Harness:
 
     def _assert(self, name: str, holds: Value) -> None:
         self._cell("assert", name, i_A=holds, i_EN=Const(1))
-        if self.pieces > 1:
+        if self.partitions > 1:
             if name in self._first:
                 self._cell("assume", f"now_{name}", i_A=holds, i_EN=Const(1))
             held = Signal(name=f"held_{name}", init=1, reset_less=True)
@@ -205,10 +211,10 @@ class Harness:
             self._cell("assume", f"before_{name}", i_A=held, i_EN=Const(1))
 
     def cut(self, path: str, value: Any) -> None:
-        """Let a signal inside be a value, which is proven by itself.
+        """Cut an inner signal: replace its driver by an equal value, and prove the equality separately.
 
-        Claims and lemmas are proven of a model in which the value drives the signal: the solver need not find out that
-        both are the same. Counterexamples are searched without.
+        Claims and lemmas are proven on a model in which the value drives the signal. So the solver need not show that
+        both are equal. Queries for counterexamples keep the original driver.
         """
         signal = Signal.like(Value.cast(value), name=f"cut_{len(self.cuts)}_value")
         self.m.d.comb += signal.eq(value)
@@ -219,7 +225,7 @@ class Harness:
         self._cell("assert", name, i_A=(inside == signal) | ~self.started, i_EN=Const(1))
 
     def past(self, value: Any, *, init: int = 0) -> Signal:
-        """A value one cycle ago; `init` after a reset."""
+        """Delay a value by one cycle; it is `init` after a reset."""
         value = Value.cast(value)
         signal = Signal(len(value), name=f"past_{self._statements}", init=init)
         self._statements += 1
@@ -228,28 +234,32 @@ class Harness:
 
     def _cell(self, kind: str, name: str, **ports: Any) -> None:
         self._statements += 1
-        # Kept, or Yosys would make one of two statements that say the same.
+        # Without `keep`, Yosys merges equal statements.
         self.m.submodules[name] = Instance(f"${kind}", a_keep=1, **ports)
 
     @cached_property
     def files(self) -> dict[str, str]:
-        """What Yosys reads: the harness, the Verilog, and what takes the place of components in it."""
+        """Input files of Yosys: the harness, the Verilog, stubs and faulty wrappers."""
         ports: dict[str, Any] = {name: (value, PortDirection.Input) for name, value in self._ports.items()}
-        return {"harness.il": _rtlil(self.m, "harness", ports), "dut.v": self._library.verilog(), **self._replaced()}
+        return {
+            "harness.il": _rtlil(self.m, "harness", ports),
+            "dut.v": self._library.verilog(),
+            **self._replacements(),
+        }
 
-    def _replaced(self) -> dict[str, str]:
+    def _replacements(self) -> dict[str, str]:
         files = {}
         for name, block in self._library.blocks.items():
-            for stand in self._stands:
-                if type(block) is stand.kind:
-                    files[f"{name}.stand.il"] = _module(stand.make(block), name, block)
+            for stub in self._stubs:
+                if type(block) is stub.kind:
+                    files[f"{name}.stub.il"] = _module(stub.make(block), name, block)
             if self._fault and type(block) is self._fault[0]:
-                broken = self._broken(name, block, self._fault[1])
-                files[f"{name}.fault.il"] = _module(broken, name, block)
+                wrapper = self._faulty_wrapper(name, block, self._fault[1])
+                files[f"{name}.fault.il"] = _module(wrapper, name, block)
         return files
 
-    def _broken(self, name: str, block: Block, fault: Fault) -> Module:
-        """The module that takes the name of a sound one, and holds it."""
+    def _faulty_wrapper(self, name: str, block: Block, fault: Fault) -> Module:
+        """Build the wrapper that takes a sound module's name and contains it."""
         m = Module()
         sound = block.signature.create(path=("sound",))
         ports: dict[str, Any] = {}
@@ -266,59 +276,59 @@ class Harness:
 
     @property
     def covers(self) -> list[str]:
-        """Names of the cells that state when claims say something."""
+        """Names of the cover cells of all claims."""
         return [f"cover_{cell}" for cells in self.claims.values() for cell in cells]
 
     @property
     def assertions(self) -> list[str]:
-        """Names of the cells that state claims and lemmas."""
+        """Names of the assert cells of all claims and lemmas."""
         return [f"claim_{cell}" for cells in self.claims.values() for cell in cells] + self._lemmas
 
-    def questions(self) -> list[list[str]]:
-        """Assertions of each question."""
-        if self.pieces == 1:
+    def assertion_groups(self) -> list[list[str]]:
+        """Distribute the assertions over the partitions: one group per query."""
+        if self.partitions == 1:
             return [self.assertions]
         rest = [name for name in self.assertions if name not in self._first]
-        pieces = self.pieces - bool(self._first)
-        # Those that follow each other are often alike, and hard together.
-        return [self._first] * bool(self._first) + [rest[k::pieces] for k in range(pieces)]
+        count = self.partitions - bool(self._first)
+        # Consecutive assertions are often alike and hard to prove together.
+        return [self._first] * bool(self._first) + [rest[k::count] for k in range(count)]
 
-    def script(self, keep: Iterable[str], before: bool = False) -> list[str]:
-        """Yosys commands that build the model from the files, with no other claims, lemmas and covers than `keep`.
+    def script(self, keep: Iterable[str], assume_past: bool = False) -> list[str]:
+        """List the Yosys commands that build the model with only the claims, lemmas and covers in `keep`.
 
-        With `before`, all claims and lemmas are assumed of the cycle before, and lemmas that come first of the same one
-        unless they are asked for.
+        With `assume_past`, all claims and lemmas are assumed in the previous cycle. Lemmas with `first` are assumed in
+        the current cycle too unless `keep` has them.
         """
-        kept = sorted(keep)
-        lemmas, cuts = (bool(set(kept) & set(names)) or before for names in (self._lemmas, self.cuts))
+        names = sorted(keep)
+        lemmas, cuts = (bool(set(names) & set(group)) or assume_past for group in (self._lemmas, self.cuts))
         commands = ["read_verilog dut.v"]
         for file in self.files:
             module, _, rest = file.partition(".")
-            if rest == "stand.il":
+            if rest == "stub.il":
                 commands += [f"delete {module}", f"read_rtlil {file}"]
             elif rest == "fault.il":
                 commands += [f"rename {module} {module}_sound", f"read_rtlil {file}"]
         commands += ["read_rtlil harness.il", "hierarchy -top harness", "proc -norom", "flatten", "cd harness"]
-        # Without lemmas, a component may be another one, with other registers.
+        # A query without lemmas may read a faulty component, which has other registers.
         probes = self._probes if lemmas or cuts else {}
         commands += [f"delete {name}_cell" for name in (*self._inner_ports, *self._probes)]
-        # The component itself lies one level deeper where it is the one that is broken.
+        # A faulty wrapper around the component adds a level of hierarchy.
         top = "dut.sound" if self._fault and type(self.block) is self._fault[0] else "dut"
         if lemmas and not cuts:
             commands += [f"connect -nomap -set \\{top}.{path} {name}" for name, path in self._cut_values.items()]
         commands += [
             f"connect -nounset -set {name} \\{top}.{path}" for name, path in (self._inner_ports | probes).items()
         ]
-        # `select` fails where nothing is left to prove.
+        # `select` fails if nothing is left to prove.
         commands += [
-            "select -set stated t:$assert t:$cover",
-            f"select -set kept {' '.join(f'c:{name}' for name in kept)}",
+            "select -set statements t:$assert t:$cover",
+            f"select -set keep {' '.join(f'c:{name}' for name in names)}",
         ]
-        if self.pieces > 1 and not before:
+        if self.partitions > 1 and not assume_past:
             commands += ["delete c:before_*"]
-        if self.pieces > 1 and self._first and (not before or set(kept) & set(self._first)):
+        if self.partitions > 1 and self._first and (not assume_past or set(names) & set(self._first)):
             commands += ["delete c:now_*"]
-        commands += ["delete @stated @kept %d", f"select -assert-count {len(kept)} t:$assert t:$cover"]
+        commands += ["delete @statements @keep %d", f"select -assert-count {len(names)} t:$assert t:$cover"]
         return [*commands, "cd ..", "opt_clean"]
 
 
@@ -331,5 +341,5 @@ def _module(design: Elaboratable, name: str, block: Block) -> str:
 
 
 def _rtlil(design: Any, name: str, ports: dict[str, Any]) -> str:
-    # Amaranth writes the type of an instance as a name of the user's: a cell of Yosys' own has none of the backslash.
+    # Amaranth escapes the type of an instance with a backslash, which Yosys' own cells do not have.
     return rtlil.convert(design, name=name, ports=ports, emit_src=False).replace("cell \\$", "cell $")

@@ -1,4 +1,4 @@
-"""A layout unit with its claims, and what makes them inductive: which group of the nest each stage has."""
+"""Claims about a layout unit, and the lemmas that map its pipeline stages to iterations of the loop nest."""
 
 from typing import Any
 
@@ -9,33 +9,33 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.layout import Layout
 
-from .given import MOST_STRIDE
 from .harness import Fault, Harness
 from .layout_nest import LOOPS, LayoutNest
+from .reference_descriptor import MAX_STRIDE
 
-__all__ = ["LaidOut"]
+__all__ = ["LayoutHarness"]
 
-PIECES = 12
-"""Questions: more, and easier ones."""
-IDLE = 20
-"""Cycles, without those in which it waits for the buffer, within which something is written or the descriptor done."""
+PARTITIONS = 12
+"""Number of queries: more of them are each easier."""
+MAX_IDLE_CYCLES = 20
+"""Cycles without a write or `done`, not counting those in which the unit waits for the buffer."""
 
 
-class LaidOut(Harness):
-    """A layout unit between a sequencer, a buffer that is ready when it likes, and a stream buffer.
+class LayoutHarness(Harness):
+    """A layout unit between a sequencer, a buffer with free `ready`, and a stream buffer.
 
-    Descriptors are any that the sequencer lets through, one after the other. Of the buffer one value is watched: any
-    lane of any group's position in any bank; what it holds is the same whenever it is read. Of what is written one
-    value is looked at, of any port and lane. All these are free constants, so that every value is.
+    Descriptors are arbitrary legal ones, in sequence. One value in the buffer is watched, at an arbitrary lane, bank
+    and group. It is the same in every read. One value of each write is checked, at an arbitrary port and lane. Since
+    these places are free constants, the claims cover every value.
 
     Source: docs/core.md, "Loops", "Layout", "Errors".
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Layout(config, "a")
-        super().__init__(dut, fault=fault, pieces=PIECES)
+        super().__init__(dut, fault=fault, partitions=PARTITIONS)
         self.nest = LayoutNest(self.m, dut)
-        self.assume(self.nest.legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
+        self.assume(self.nest.is_legal(dut.command.descriptor.payload) | ~dut.command.descriptor.valid)
         lanes, width = dut.lanes, config.value_bits
         self.watched, self.lane = (self.constant(range(lanes), name) for name in ("port", "lane"))
         self.bank = self.constant(range(lanes), "bank")
@@ -43,26 +43,26 @@ class LaidOut(Harness):
         self.value = self.constant(width, "value")
         read = dut.read
         hit = read.enable.bit_select(self.bank, 1) & (Array(read.address)[self.bank] == self.group)
-        self.shown = self.past(read.valid & read.ready & hit)
+        self.watched_read = self.past(read.valid & read.ready & hit)
         data = Array(dut.read.data)[self.bank].word_select(self.lane, width)
-        self.assume(~self.shown | (data == self.value))
-        self.seen_outside = Signal()
+        self.assume(~self.watched_read | (data == self.value))
+        self.read_outside = Signal()
         self._claim_writes()
         self._claim_end()
-        self._follow()
+        self._add_lemmas()
 
     def _claim_writes(self) -> None:
-        """Every write is the nest's next one."""
+        """Claim that every write is the nest's next iteration."""
         nest, write, at = self.nest, self.dut.write, self.nest.at
         writes = nest.writes
         self.claim("every_step_is_written_once_and_in_order", write.bank == nest.banks(at), when=writes)
         self.claim("every_step_is_written_once_and_in_order", write.word == nest.place(at), when=writes)
         parts = Cat(at.part == part for part in range(nest.parts))
         self.claim("every_step_is_written_once_and_in_order", write.part == parts, when=writes)
-        self.claim("nothing_is_written_behind_the_last_step", nest.begun & nest.is_left(at), when=writes)
+        self.claim("nothing_is_written_after_the_last_step", nest.active & nest.is_left(at), when=writes)
         self.claim("nothing_is_written_beyond_the_stream_buffer", ~nest.is_beyond(at), when=writes)
         lanes, width = nest.lanes, self.dut.config.value_bits
-        # Transposed, ports are channels, which are lanes of what was read, and lanes are positions.
+        # If transposed, ports are channels (lanes of the read values), and lanes are positions.
         first, second = (
             Mux(nest["transposed"], self.lane, self.watched),
             Mux(nest["transposed"], self.watched, self.lane),
@@ -74,49 +74,47 @@ class LaidOut(Harness):
         self.claim("zeros_where_no_position_is", written == 0, when=writes & ~nest.reads(at, self.watched))
 
     def _is_watched(self, at: Any) -> Value:
-        """The watched port's position is the watched one of the buffer."""
+        """Whether the watched port's position is the watched one of the buffer."""
         nest, port = self.nest, self.watched
         return nest.reads(at, port) & (nest.bank_of(at, port) == self.bank) & (nest.group(at, port) == self.group)
 
     def _claim_end(self) -> None:
-        """Done, its error, and that it comes to it."""
+        """Claim when `done` comes, its error, and progress."""
         nest, command, at, read = self.nest, self.dut.command, self.nest.at, self.dut.read
         self.stuck = Signal()
         self.m.d.comb += self.stuck.eq(nest.is_left(at) & nest.is_beyond(at))
-        with self.m.If(nest.loads):
-            self.m.d.sync += self.seen_outside.eq(0)
+        with self.m.If(nest.starting):
+            self.m.d.sync += self.read_outside.eq(0)
         with self.m.Elif(nest.writes & self._outside(at).any()):
-            self.m.d.sync += self.seen_outside.eq(1)
+            self.m.d.sync += self.read_outside.eq(1)
         done = command.done
-        self.claim("done_when_all_is_written", nest.begun & (~nest.is_left(at) | self.stuck), when=done)
-        error = Mux(self.stuck, ERRORS["range"], Mux(self.seen_outside, ERRORS["address"], 0))
+        self.claim("done_when_all_is_written", nest.active & (~nest.is_left(at) | self.stuck), when=done)
+        error = Mux(self.stuck, ERRORS["range"], Mux(self.read_outside, ERRORS["address"], 0))
         self.claim("the_error_is_the_descriptors", command.error == error, when=done)
         waits = read.valid & ~read.ready
-        idle = Signal(range(IDLE + 2))
-        with self.m.If(nest.writes | done | ~nest.begun):
+        idle = Signal(range(MAX_IDLE_CYCLES + 2))
+        with self.m.If(nest.writes | done | ~nest.active):
             self.m.d.sync += idle.eq(0)
         with self.m.Elif(~waits):
             self.m.d.sync += idle.eq(idle + 1)
         self.idle = idle
-        self.claim("goes_on_unless_the_buffer_lets_it_wait", idle < IDLE, when=nest.begun)
-        asked = self.past(waits)
+        self.claim("advances_unless_the_buffer_stalls", idle < MAX_IDLE_CYCLES, when=nest.active)
+        waited = self.past(waits)
         payload = Cat(read.enable, *(Value.cast(each) for each in read.address))
-        self.claim("a_read_stays_until_it_is_taken", read.valid & (payload == self.past(payload)), when=asked)
+        self.claim("a_read_stays_until_it_is_taken", read.valid & (payload == self.past(payload)), when=waited)
         beat = command.descriptor
-        self.claim("takes_a_descriptor_while_it_has_none", beat.ready == ~nest.whole)
+        self.claim("takes_a_descriptor_while_it_has_none", beat.ready == ~nest.complete)
 
     def _outside(self, at: Any) -> Value:
-        """Ports whose positions count and are in no group of the buffer."""
+        """Return the ports whose positions are valid and outside the buffer."""
         return Cat(self.nest.lies_outside(at, port) for port in range(self.nest.lanes))
 
     def _before(self, turn: Any) -> Value:
-        """Ports of turns before one."""
+        """Return the ports of earlier turns."""
         return Cat(self.nest.turn_of(port) < turn for port in range(self.nest.lanes))
 
-    # What makes it inductive: which group each stage has.
-
-    def _follow(self) -> None:
-        """Places in the nest that go along with the hardware's stages, and what each stage says of its own."""
+    def _add_lemmas(self) -> None:
+        """Track the iteration in each pipeline stage, and state the lemmas about the stages."""
         nest, m, read = self.nest, self.m, self.dut.read
         bits = {name: self.probe(name, 1) for name in ("walking", "walked_valid", "asked_valid", "came_valid")}
         bits |= {name: self.probe(name, 1) for name in ("turned_valid", "beyond", "outside", "running")}
@@ -125,69 +123,69 @@ class LaidOut(Harness):
         last_turn = nest.turns() - 1
         asked_leaves = bits["asked_valid"] & (~read.valid | read.ready)
         moves = bits["walked_valid"] & (~bits["asked_valid"] | asked_leaves)
-        goes = bits["walking"] & (~bits["walked_valid"] | (moves & (turn == last_turn)))
+        advances = bits["walking"] & (~bits["walked_valid"] | (moves & (turn == last_turn)))
         front, walked, asked, came = (nest.state(name) for name in ("front", "walked_at", "asked_at", "came_at"))
-        # What follows each of them, found once: solvers do not find again that sums are equal.
-        follows = {name: nest.state(f"{name}_follows") for name in ("walked", "asked", "came", "turned")}
-        # Which ports' positions lie outside, likewise.
+        # The successor of each iteration, in registers: solvers are slow to prove that sums are equal.
+        successors = {name: nest.state(f"{name}_successor") for name in ("walked", "asked", "came", "turned")}
+        # The ports outside the buffer, also in registers.
         self.outside = {
             name: Signal(nest.lanes, name=f"{name}_lies_outside", reset_less=True)
             for name in ("walked", "asked", "came")
         }
-        following = nest.after(front)
-        with m.If(nest.loads):
+        after_front = nest.after(front)
+        with m.If(nest.starting):
             m.d.sync += front.eq(nest.begin)
-        with m.Elif(goes):
-            m.d.sync += [walked.eq(front), follows["walked"].eq(following), front.eq(following)]
+        with m.Elif(advances):
+            m.d.sync += [walked.eq(front), successors["walked"].eq(after_front), front.eq(after_front)]
             m.d.sync += self.outside["walked"].eq(self._outside(front))
         with m.If(moves):
-            m.d.sync += [asked.eq(walked), follows["asked"].eq(follows["walked"])]
+            m.d.sync += [asked.eq(walked), successors["asked"].eq(successors["walked"])]
             m.d.sync += [self.outside["asked"].eq(self.outside["walked"])]
         with m.If(asked_leaves):
-            m.d.sync += [came.eq(asked), follows["came"].eq(follows["asked"])]
+            m.d.sync += [came.eq(asked), successors["came"].eq(successors["asked"])]
             m.d.sync += [self.outside["came"].eq(self.outside["asked"])]
-        # The turn of the group that is being collected, and who is next in the stages before.
-        passed = Signal(2, name="turns_passed")
+        # Turns of the group that is being collected, and the iterations of the earlier stages.
+        collected = Signal(2, name="turns_collected")
         with m.If(bits["came_valid"]):
-            m.d.sync += follows["turned"].eq(follows["came"])
-            m.d.sync += passed.eq(Mux(passed == last_turn, 0, passed + 1))
+            m.d.sync += successors["turned"].eq(successors["came"])
+            m.d.sync += collected.eq(Mux(collected == last_turn, 0, collected + 1))
         self._descriptor()
         self._front(front)
-        calm = nest.begun & ~bits["beyond"]
-        at_came = self._chosen(bits["turned_valid"], follows["turned"], nest.at)
-        came_last = passed == last_turn
-        at_asked = self._chosen(bits["came_valid"] & came_last, follows["came"], at_came)
-        asked_turn = Mux(bits["came_valid"], Mux(came_last, 0, passed + 1), passed)
+        valid = nest.active & ~bits["beyond"]
+        at_came = self._chosen(bits["turned_valid"], successors["turned"], nest.at)
+        came_last = collected == last_turn
+        at_asked = self._chosen(bits["came_valid"] & came_last, successors["came"], at_came)
+        asked_turn = Mux(bits["came_valid"], Mux(came_last, 0, collected + 1), collected)
         asked_last = asked_turn == last_turn
-        at_walked = self._chosen(bits["asked_valid"] & asked_last, follows["asked"], at_asked)
+        at_walked = self._chosen(bits["asked_valid"] & asked_last, successors["asked"], at_asked)
         walked_turn = Mux(bits["asked_valid"], Mux(asked_last, 0, asked_turn + 1), asked_turn)
-        at_front = self._chosen(bits["walked_valid"], follows["walked"], at_walked)
-        self._same(front, at_front, calm)
-        self._same(walked, at_walked, calm & bits["walked_valid"])
-        self._same(asked, at_asked, calm & bits["asked_valid"])
-        self._same(came, at_came, calm & bits["came_valid"])
+        at_front = self._chosen(bits["walked_valid"], successors["walked"], at_walked)
+        self._same(front, at_front, valid)
+        self._same(walked, at_walked, valid & bits["walked_valid"])
+        self._same(asked, at_asked, valid & bits["asked_valid"])
+        self._same(came, at_came, valid & bits["came_valid"])
         stages = {"walked": walked, "asked": asked, "came": came, "turned": nest.at}
         for stage, at in stages.items():
-            self.lemma(nest.is_left(at), when=calm & bits[f"{stage}_valid"])
-            after = nest.following if stage == "turned" else nest.after(at)
-            self._same(follows[stage], after, calm & bits[f"{stage}_valid"])
-        self.lemma(turn == walked_turn, when=nest.begun)
-        self.lemma((passed <= last_turn) & (asked_turn <= last_turn) & (turn <= last_turn), when=nest.begun)
-        self.lemma(bits["walked_valid"], when=nest.begun & (turn != 0))
-        self.lemma(bits["asked_valid"], when=nest.begun & (asked_turn != 0))
-        self.lemma(passed == 0, when=nest.begun & bits["turned_valid"])
+            self.lemma(nest.is_left(at), when=valid & bits[f"{stage}_valid"])
+            after = nest.next_at if stage == "turned" else nest.after(at)
+            self._same(successors[stage], after, valid & bits[f"{stage}_valid"])
+        self.lemma(turn == walked_turn, when=nest.active)
+        self.lemma((collected <= last_turn) & (asked_turn <= last_turn) & (turn <= last_turn), when=nest.active)
+        self.lemma(bits["walked_valid"], when=nest.active & (turn != 0))
+        self.lemma(bits["asked_valid"], when=nest.active & (asked_turn != 0))
+        self.lemma(collected == 0, when=nest.active & bits["turned_valid"])
         self.lemma(
             ~Cat(bits[f"{each}_valid"] for each in ("walked", "asked", "came", "turned")).any()
             & (turn == 0)
-            & (passed == 0),
-            when=~nest.begun,
+            & (collected == 0),
+            when=~nest.active,
         )
         self._walked(walked)
         self._asked(asked, asked_turn, asked_last)
-        self._came(came, passed, came_last)
-        self._turned(passed)
-        self._errors(walked, asked, came, (turn, asked_turn, passed))
-        self._distance(turn, asked_turn, passed, last_turn)
+        self._came(came, collected, came_last)
+        self._turned(collected)
+        self._errors(walked, asked, came, (turn, asked_turn, collected))
+        self._distance(turn, asked_turn, collected, last_turn)
 
     def _chosen(self, which: Any, one: Any, other: Any) -> Any:
         chosen = Signal(self.nest.layout, name=f"chosen_{self._statements}")
@@ -201,17 +199,17 @@ class LaidOut(Harness):
                 self.lemma(one[name] == other[name], when=when)
 
     def _descriptor(self) -> None:
-        """What the unit has is what was given."""
+        """State the lemmas about the descriptor."""
         nest, bits = self.nest, self.bits
-        nest.follow(self)
-        self.lemma(bits["running"] == nest.begun)
-        nest.follow_fields(self)
-        self.lemma(nest["stride"] <= MOST_STRIDE, when=nest.beat > 0)
+        nest.add_lemmas(self)
+        self.lemma(bits["running"] == nest.active)
+        nest.add_field_lemmas(self)
+        self.lemma(nest["stride"] <= MAX_STRIDE, when=nest.beat_count > 0)
 
     def _front(self, front: Any) -> None:
-        """Where the walk stands."""
+        """State the lemmas about the walk."""
         nest, bits = self.nest, self.bits
-        begun = nest.begun
+        begun = nest.active
         for name in ("address", "x", "y"):
             self.lemma(self.probe(f"walk.{name}", 16) == front[name], when=begun)
         ends = self.probe("walk.ends", LOOPS - 1)
@@ -237,7 +235,7 @@ class LaidOut(Harness):
             self.lemma(self.probe("walked_part", nest.parts) == Const(1) << front.part, when=begun)
 
     def _stage(self, name: str, at: Any, when: Any) -> None:
-        """What goes along with a group."""
+        """State the lemmas about the fields that every stage has."""
         nest = self.nest
         self.lemma(self.probe(f"{name}_banks", nest.depth) == nest.banks(at), when=when)
         if nest.parts > 1:
@@ -245,7 +243,7 @@ class LaidOut(Harness):
 
     def _walked(self, at: Any) -> None:
         nest = self.nest
-        when = nest.begun & self.bits["walked_valid"]
+        when = nest.active & self.bits["walked_valid"]
         self._stage("walked", at, when)
         low = (nest.lanes - 1).bit_length()
         place, address = self.probe("walked_low", low), self.probe("walked_address", 16)
@@ -254,7 +252,7 @@ class LaidOut(Harness):
         first, limit = self.probe("walked_first", 5), self.probe("walked_limit", 5)
         for port in range(nest.lanes):
             distance = nest.distance(port)
-            self.lemma(((distance >= first) & (distance < limit)) == nest.counts(at, port), when=when)
+            self.lemma(((distance >= first) & (distance < limit)) == nest.is_valid(at, port), when=when)
             group = (address + ((place + distance) >> low))[:16]
             lies_outside = (distance >= first) & (distance < limit) & (group >= nest.groups)
             self.lemma(lies_outside == self.outside["walked"][port], when=when)
@@ -262,14 +260,14 @@ class LaidOut(Harness):
     def _asked(self, at: Any, turn: Any, last: Any) -> None:
         nest, read, port = self.nest, self.dut.read, self.watched
         valid = self.bits["asked_valid"]
-        when = nest.begun & valid
+        when = nest.active & valid
         self._stage("asked", at, when)
         self._turn_of("asked", at, turn, last, when)
         self.lemma(read.valid == (valid & read.enable.any()))
-        mine = when & (nest.turn_of(port) == turn)
+        in_turn = when & (nest.turn_of(port) == turn)
         bank = nest.bank_of(at, port)
-        self.lemma(read.enable.bit_select(bank, 1) == nest.reads(at, port), when=mine)
-        self.lemma(Array(read.address)[bank] == nest.group(at, port), when=mine & nest.reads(at, port))
+        self.lemma(read.enable.bit_select(bank, 1) == nest.reads(at, port), when=in_turn)
+        self.lemma(Array(read.address)[bank] == nest.group(at, port), when=in_turn & nest.reads(at, port))
 
     def _turn_of(self, name: str, at: Any, turn: Any, last: Any, when: Any) -> None:
         nest = self.nest
@@ -281,68 +279,68 @@ class LaidOut(Harness):
 
     def _came(self, at: Any, turn: Any, last: Any) -> None:
         nest, port = self.nest, self.watched
-        when = nest.begun & self.bits["came_valid"]
+        when = nest.active & self.bits["came_valid"]
         self._stage("came", at, when)
         self._turn_of("came", at, turn, last, when)
-        mine = when & (nest.turn_of(port) == turn)
+        in_turn = when & (nest.turn_of(port) == turn)
         bank = nest.bank_of(at, port)
         reads = nest.reads(at, port)
-        self.lemma(self.probe("came_enable", nest.lanes).bit_select(bank, 1) == reads, when=mine)
-        here = mine & reads & (bank == self.bank)
-        self.lemma(self.shown == (nest.group(at, port) == self.group), when=here)
+        self.lemma(self.probe("came_enable", nest.lanes).bit_select(bank, 1) == reads, when=in_turn)
+        here = in_turn & reads & (bank == self.bank)
+        self.lemma(self.watched_read == (nest.group(at, port) == self.group), when=here)
 
-    def _turned(self, passed: Any) -> None:
-        """What the watched port has, of a group that is complete or being collected; and where it goes."""
+    def _turned(self, collected: Any) -> None:
+        """State the lemmas about the watched port's value in the collected group, and about its place."""
         nest, bits, at = self.nest, self.bits, self.nest.at
-        calm = nest.begun & ~bits["beyond"]
-        self._stage("turned", at, calm & bits["turned_valid"])
+        valid = nest.active & ~bits["beyond"]
+        self._stage("turned", at, valid & bits["turned_valid"])
         ports = Array(self.probe(f"port_{k}", self.dut.position_bits) for k in range(nest.lanes))
         value = ports[self.watched].word_select(self.lane, self.dut.config.value_bits)
-        collected = calm & (bits["turned_valid"] | (nest.turn_of(self.watched) < passed))
-        self.lemma(value == self.value, when=collected & self._is_watched(at))
-        self.lemma(value == 0, when=collected & ~nest.reads(at, self.watched))
+        has_value = valid & (bits["turned_valid"] | (nest.turn_of(self.watched) < collected))
+        self.lemma(value == self.value, when=has_value & self._is_watched(at))
+        self.lemma(value == 0, when=has_value & ~nest.reads(at, self.watched))
         word_bits = nest.words.bit_length()
-        self.lemma(self.probe("word", word_bits) == nest.place(at), when=calm)
-        self.lemma(nest.place(at) <= nest.words, when=calm)
-        self.lemma(at.begin <= nest.words, when=calm)
-        self.lemma(self.stuck, when=nest.begun & bits["beyond"])
-        self.lemma(at.step <= nest["steps"], when=nest.begun)
-        self.lemma(at.step == at.word * nest.depth + at.bank, when=nest.begun)
-        self.lemma((at.bank != 0) | nest.is_group(at), when=nest.begun)
-        self.lemma(at.stream <= nest["streams"], when=nest.begun)
-        self.lemma(at.part < nest.parts, when=nest.begun)
+        self.lemma(self.probe("word", word_bits) == nest.place(at), when=valid)
+        self.lemma(nest.place(at) <= nest.words, when=valid)
+        self.lemma(at.begin <= nest.words, when=valid)
+        self.lemma(self.stuck, when=nest.active & bits["beyond"])
+        self.lemma(at.step <= nest["steps"], when=nest.active)
+        self.lemma(at.step == at.word * nest.depth + at.bank, when=nest.active)
+        self.lemma((at.bank != 0) | nest.is_group(at), when=nest.active)
+        self.lemma(at.stream <= nest["streams"], when=nest.active)
+        self.lemma(at.part < nest.parts, when=nest.active)
         if nest.parts > 1:
-            self.lemma(self.dut.write.part == Const(1) << at.part, when=calm)
-            self.lemma(self.probe("stream_begin", word_bits) == at.begin, when=calm)
+            self.lemma(self.dut.write.part == Const(1) << at.part, when=valid)
+            self.lemma(self.probe("stream_begin", word_bits) == at.begin, when=valid)
 
     def _errors(self, walked: Any, asked: Any, came: Any, turns: tuple[Any, Any, Any]) -> None:
-        """A position that lies outside was found as it was asked for."""
+        """State the lemmas about the error flag, which is set in the turn that reads the position."""
         nest, bits = self.nest, self.bits
-        turn, asked_turn, passed = turns
+        turn, asked_turn, collected = turns
         outside = self.outside
         for stage, at in {"walked": walked, "asked": asked, "came": came}.items():
             for port in range(nest.lanes):
-                here = nest.begun & bits[f"{stage}_valid"]
+                here = nest.active & bits[f"{stage}_valid"]
                 self.lemma(outside[stage][port] == nest.lies_outside(at, port), when=here)
-        found = [
+        known_by_stage = [
             bits["turned_valid"] & self._outside(nest.at).any(),
-            bits["came_valid"] & (outside["came"] & self._before(passed + 1)).any(),
+            bits["came_valid"] & (outside["came"] & self._before(collected + 1)).any(),
             bits["asked_valid"] & (outside["asked"] & self._before(asked_turn + 1)).any(),
             bits["walked_valid"] & (outside["walked"] & self._before(turn)).any(),
         ]
-        known = self.seen_outside | Cat(*found).any()
-        self.lemma(bits["outside"] == known, when=nest.begun & ~bits["beyond"])
+        known = self.read_outside | Cat(*known_by_stage).any()
+        self.lemma(bits["outside"] == known, when=nest.active & ~bits["beyond"])
 
-    def _distance(self, turn: Any, asked_turn: Any, passed: Any, last_turn: Any) -> None:
-        """How many cycles the oldest group is from being written, or all from being done."""
+    def _distance(self, turn: Any, asked_turn: Any, collected: Any, last_turn: Any) -> None:
+        """State the lemmas about the remaining cycles until the next write or `done`."""
         nest, bits = self.nest, self.bits
-        left = {"walked": 3 + last_turn - turn, "asked": 2 + last_turn - asked_turn, "came": 1 + last_turn - passed}
+        left = {"walked": 3 + last_turn - turn, "asked": 2 + last_turn - asked_turn, "came": 1 + last_turn - collected}
         oldest: Value = Mux(bits["walking"], 4 + last_turn, 0)
         youngest: Value = bits["turned_valid"] | bits["walking"]
-        for stage, far in left.items():
-            oldest = Mux(bits[f"{stage}_valid"], far, oldest)
+        for stage, cycles in left.items():
+            oldest = Mux(bits[f"{stage}_valid"], cycles, oldest)
         oldest = Mux(bits["turned_valid"], 0, oldest)
-        for stage, far in reversed(left.items()):
-            youngest = Mux(bits[f"{stage}_valid"], far + 1, youngest)
-        self.lemma(self.idle + oldest + 10 < IDLE, when=nest.begun & ~bits["beyond"])
-        self.lemma(self.idle + youngest < IDLE, when=nest.begun & bits["beyond"])
+        for stage, cycles in reversed(left.items()):
+            youngest = Mux(bits[f"{stage}_valid"], cycles + 1, youngest)
+        self.lemma(self.idle + oldest + 10 < MAX_IDLE_CYCLES, when=nest.active & ~bits["beyond"])
+        self.lemma(self.idle + youngest < MAX_IDLE_CYCLES, when=nest.active & bits["beyond"])

@@ -1,6 +1,6 @@
-"""A layout's loop nest and where its positions are, written from docs/core.md, as registers beside the hardware.
+"""Reference model of a layout's loop nest and of its positions (docs/core.md), as ghost registers.
 
-Of the hardware it reads the ports: the descriptor that was given, and what is written.
+It reads only the hardware's ports: descriptors and writes.
 """
 
 from math import gcd
@@ -12,32 +12,32 @@ from amaranth.lib.data import StructLayout
 from tensordash.configuration.descriptors import OPERATIONS
 from tensordash.movers.layout import Layout
 
-from .given import MOST_STRIDE, GivenDescriptor
+from .reference_descriptor import MAX_STRIDE, ReferenceDescriptor
 
 __all__ = ["LOOPS", "LayoutNest"]
 
 LOOPS = 6
 WORD_BITS = 18
-"""Of a word's place: it goes on for less than a stream beyond the end of the stream buffer."""
+"""Bits of a word's place, which may exceed the stream buffer by less than a stream."""
 
 
-class LayoutNest(GivenDescriptor):
-    """The nest of "Loops" and "Layout": which group, or which zeros behind a run, are written next.
+class LayoutNest(ReferenceDescriptor):
+    """The nest of "Loops" and "Layout": the group, or the zeros after a run, that are written next.
 
     Parameters
     ----------
     m : Module
-        Where it is built.
+        Module of the ghost registers.
     dut : Layout
-        Whose descriptors and writes it follows.
+        The unit whose descriptors and writes it follows.
 
     Attributes
     ----------
-    whole, begun : Signal
-        There is a descriptor; the nest stands at `at`.
+    complete, active : Signal
+        The descriptor is complete; `at` is valid.
     at : Signal
-        What is written next: counters of the loops, address, x, y, step, bank and word of the step, part, stream and
-        where the stream begins.
+        The next write: loop counters, address, x, y, step, the step's bank and word, part, stream, and the stream's
+        first word.
     """
 
     def __init__(self, m: Module, dut: Layout) -> None:
@@ -54,34 +54,34 @@ class LayoutNest(GivenDescriptor):
                 "begin": WORD_BITS,
             }
         )
-        self._made_so_far = 0
+        self._signal_count = 0
         super().__init__(m, dut.command, OPERATIONS[f"layout_{dut.side}"])
         self.at = self.state("nest")
         self.writes = Signal(name="nest_writes")
         m.d.comb += self.writes.eq(dut.write.bank.any())
         self.begin = self.first()
-        self.following = self.after(self.at)
-        with m.If(self.loads):
+        self.next_at = self.after(self.at)
+        with m.If(self.starting):
             m.d.sync += self.at.eq(self.begin)
         with m.Elif(self.writes):
-            m.d.sync += self.at.eq(self.following)
+            m.d.sync += self.at.eq(self.next_at)
 
     def state(self, name: str) -> Any:
-        """A register for a place in the nest."""
+        """Create a register that holds one iteration of the nest."""
         return Signal(self.layout, name=name, reset_less=True)
 
     def first(self) -> Any:
-        """Where the nest begins."""
+        """Return the first iteration."""
         begins = {"address": self["address"], "x": self["x"], "y": self["y"], "begin": self["base"]}
-        return self._made("first", begins)
+        return self._iteration("first", begins)
 
     def after(self, at: Any) -> Any:
-        """What follows a group, or the zeros behind a run."""
+        """Return the iteration that follows `at`."""
         group = self.is_group(at)
         last_bank = at.bank == self.depth - 1
         ends = self.ends(at)
-        ends_step = ends & (at.part == self.parts - 1)  # ... with the word's last part
-        turns, places = self.stepped(
+        ends_step = ends & (at.part == self.parts - 1)  # the run ends with the last part of its word
+        turns, places = self.advanced(
             [at[f"count_{k}"] for k in range(LOOPS - 1)], {name: at[name] for name in ("address", "x", "y")}
         )
         stepped = {**{f"count_{k}": turn for k, turn in enumerate(turns)}, **places}
@@ -94,66 +94,66 @@ class LayoutNest(GivenDescriptor):
             "stream": at.stream + ends_step,
             "begin": at.begin + Mux(ends_step, self.stream_words(), 0),
         }
-        return self._made("after", moved)
+        return self._iteration("after", moved)
 
-    def _made(self, name: str, values: dict[str, Any]) -> Any:
-        made = Signal(self.layout, name=f"nest_{name}_{self._made_so_far}")
-        self._made_so_far += 1
+    def _iteration(self, name: str, values: dict[str, Any]) -> Any:
+        made = Signal(self.layout, name=f"nest_{name}_{self._signal_count}")
+        self._signal_count += 1
         self.m.d.comb += [made[each].eq(value) for each, value in values.items()]
         return made
 
     def stream_words(self) -> Value:
-        """W: words that a stream takes in each bank."""
+        """Return W, the words of a stream in each bank."""
         shift = (self.depth - 1).bit_length()
         assert self.depth == 1 << shift
         return (self["steps"] + self.depth - 1) >> shift
 
     def is_group(self, at: Any) -> Value:
-        """A group is written, and not the zeros behind a run's last one."""
+        """Whether the iteration writes a group, and not the zeros after a run."""
         return at.step < self["steps"]
 
     def ends(self, at: Any) -> Value:
-        """With this a run is complete."""
+        """Whether the iteration completes a run."""
         return ~self.is_group(at) | ((at.step + 1 == self["steps"]) & (at.bank == self.depth - 1))
 
     def is_left(self, at: Any) -> Value:
-        """There is something to be written."""
+        """Whether the iteration is one of the nest: the last stream is not complete."""
         return at.stream != self["streams"]
 
     def place(self, at: Any) -> Value:
-        """The word."""
+        """Return the word to write."""
         return at.begin + at.word
 
     def is_beyond(self, at: Any) -> Value:
-        """The word is beyond the end of the stream buffer."""
+        """Whether the word is beyond the stream buffer."""
         return self.place(at) >= self.words
 
     def banks(self, at: Any) -> Value:
-        """The step's bank; the zeros behind a run go to all banks from theirs on."""
+        """Return the banks to write: the step's, or for zeros after a run all from the step's on."""
         group = self.is_group(at)
         return Cat((at.bank == bank) | (~group & (at.bank <= bank)) for bank in range(self.depth))
 
     def distance(self, port: Any) -> Value:
-        """Positions from port 0 to a port."""
+        """Return the distance from port 0 to a port, in positions."""
         return (self["stride"] * port)[:5]
 
     def position(self, at: Any, port: Any) -> Value:
-        """A port's position in a group."""
+        """Return a port's position."""
         return at.x.as_signed() + self.distance(port)
 
-    def counts(self, at: Any, port: Any) -> Value:
-        """A port's position is one that there is."""
+    def is_valid(self, at: Any, port: Any) -> Value:
+        """Whether a port's position lies in the tensor."""
         position = self.position(at, port)
         y = at.y.as_signed()
         row = ~self["checked"] | ((y >= 0) & (y < self["y_size"]))
         return self.is_group(at) & (position >= 0) & (position < self["x_size"]) & row
 
     def group(self, at: Any, port: Any) -> Value:
-        """The group that a port's position is in."""
+        """Return the group that contains a port's position."""
         return (at.address + (self.position(at, port) >> self._shift))[:16]
 
     def bank_of(self, at: Any, port: Any) -> Value:
-        """The bank of the buffer that a port's position is in."""
+        """Return the bank of the buffer that contains a port's position."""
         return self.position(at, port).as_unsigned()[: self._shift]
 
     @property
@@ -161,24 +161,24 @@ class LayoutNest(GivenDescriptor):
         return (self.lanes - 1).bit_length()
 
     def reads(self, at: Any, port: Any) -> Value:
-        """A port has a value of the buffer, and not zero."""
-        return self.counts(at, port) & (self.group(at, port) < self.groups)
+        """Whether a port gets a value of the buffer, and not zero."""
+        return self.is_valid(at, port) & (self.group(at, port) < self.groups)
 
     def lies_outside(self, at: Any, port: Any) -> Value:
-        """A position that counts is in no group of the buffer."""
-        return self.counts(at, port) & (self.group(at, port) >= self.groups)
+        """Whether a valid position lies outside the buffer."""
+        return self.is_valid(at, port) & (self.group(at, port) >= self.groups)
 
     def turns(self) -> Value:
-        """Cycles that a group takes: the greatest common divisor of `stride` and L."""
+        """Return the cycles of a group: the greatest common divisor of `stride` and L."""
         number: Value = Const(1, 3)
-        for stride in range(2, MOST_STRIDE + 1):
+        for stride in range(2, MAX_STRIDE + 1):
             number = Mux(self["stride"] == stride, gcd(stride, self.lanes), number)
         return number
 
     def turn_of(self, port: Any) -> Value:
-        """The turn in which a port has its position: ports whose positions are in different banks share one."""
+        """Return the turn in which a port is read. Ports whose positions are in different banks share a turn."""
         turn: Value = Const(0, 2)
-        for stride in range(2, MOST_STRIDE + 1):
-            together = self.lanes // gcd(stride, self.lanes)
-            turn = Mux(self["stride"] == stride, Value.cast(port) >> (together.bit_length() - 1), turn)
+        for stride in range(2, MAX_STRIDE + 1):
+            ports_per_turn = self.lanes // gcd(stride, self.lanes)
+            turn = Mux(self["stride"] == stride, Value.cast(port) >> (ports_per_turn.bit_length() - 1), turn)
         return turn

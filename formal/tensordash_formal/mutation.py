@@ -1,4 +1,4 @@
-"""Mutation: which wrong bits in the emitted Verilog benches and proofs find, and which of the rest change nothing."""
+"""Mutation testing: run benches and proofs on mutants of the emitted Verilog, and prove survivors equivalent."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ from tensordash_synth.equivalence import same_logic
 from tensordash_synth.sequential import same_runs
 
 from .campaigns import Campaign
-from .fates import Fate, MutationReport
+from .mutant_results import MutantResult, MutationReport
 from .mutants import PLUSARG, Mutant, Mutants
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import ProofError, Solver
@@ -31,11 +31,15 @@ from .subjects import UNITS, Subject, subject_of
 
 __all__ = ["mutate"]
 
-# A bench ends at its first failure; a mutant that keeps it running for longer is caught by that.
-CPU_SECONDS = 300
-AT_ONCE = 20  # mutants that one run looks at
-LOOK_SECONDS = 100  # each of them, at most
-LOOK = 0.1  # the effort of a look; what passes it meets the bench with all of it
+BENCH_CPU_SECONDS = 300
+"""Limit of a bench, which ends at its first failure. A mutant that exceeds the limit counts as killed."""
+BATCH_SIZE = 20
+"""Mutants of one screening run."""
+SCREEN_CPU_SECONDS = 100
+"""Limit of each mutant in a screening run."""
+SCREEN_EFFORT = 0.1
+"""Effort of a screening run. Mutants that pass it run the bench with full effort."""
+NEVER_ENDED = "the simulation did not end"
 
 
 def mutate(
@@ -48,63 +52,63 @@ def mutate(
     proofs: bool = True,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> MutationReport:
-    """Make mutants and find out what becomes of each.
+    """Build mutants and determine the result of each.
 
     Parameters
     ----------
     campaigns : sequence of Campaign
-        Which mutants.
+        Campaigns that define the mutants.
     folder : Path
-        For models and answers: what is answered there is not asked again.
+        Cache of results. A mutant that has a result there is not run again.
     seed : int
-        Of mutants and benches.
+        Seed of mutants and benches.
     effort : float
-        Of the benches; as in `Job`.
+        Effort of the benches; as in `Job`.
     jobs : int, optional
-        Processes; as many as there are cores.
+        Number of processes; by default, one per CPU core.
     proofs : bool
-        Ask proofs about mutants that a bench lets pass and that are not equivalent.
+        Run proofs on mutants that pass the bench and are not equivalent.
     progress : callable
-        Is called with the number of mutants that are done, and of all.
+        Called with the numbers of finished mutants and of all mutants.
 
     Raises
     ------
     SimulatorError
-        If Icarus, or for a core Verilator, cannot run here, or a bench does not pass without a mutant.
+        If Icarus or, for a core, Verilator cannot run, or if a bench fails without a mutant.
     SynthesisError
         If Yosys fails.
     """
-    works = [
-        _Work(campaign=campaign, component=name, seed=seed, effort=effort, proofs=proofs)
+    tasks = [
+        _Task(campaign=campaign, component=name, seed=seed, effort=effort, proofs=proofs)
         for campaign in campaigns
         for name, _ in campaign.parts
     ]
-    places = [folder / work.digest for work in works]
-    parts = [dict(work.campaign.parts)[work.component] for work in works]
-    total, done, fates = sum(parts), 0, []
+    folders = [folder / task.digest for task in tasks]
+    parts = [dict(task.campaign.parts)[task.component] for task in tasks]
+    total, done, results = sum(parts), 0, []
     with ProcessPoolExecutor(jobs or os.cpu_count() or 1) as pool:
         try:
             pending: dict[Future[Any], int] = {}
-            for i, (work, place, part) in enumerate(zip(works, places, parts, strict=True)):
-                pending[pool.submit(_sound, work, place, _look(work))] = i
-                for first in range(1, part + 1, AT_ONCE):
-                    numbers = range(first, min(first + AT_ONCE, part + 1))
-                    pending[pool.submit(_fates, work, place, numbers)] = i
+            for i, (task, task_folder, part) in enumerate(zip(tasks, folders, parts, strict=True)):
+                pending[pool.submit(_check_baseline, task, task_folder, task.screen_effort)] = i
+                for first in range(1, part + 1, BATCH_SIZE):
+                    numbers = range(first, min(first + BATCH_SIZE, part + 1))
+                    pending[pool.submit(_evaluate_batch, task, task_folder, numbers)] = i
             for future in as_completed(pending):
-                answers = future.result() or []
-                done += len(answers)
+                finished = future.result() or []
+                done += len(finished)
                 progress(done, total)
-                fates += [(pending[future], each) for each in answers if each]
+                results += [(pending[future], each) for each in finished if each]
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-    fates.sort(key=lambda each: (each[0], each[1].number))
-    return MutationReport(seed=seed, fates=tuple(fate for _, fate in fates))
+    results.sort(key=lambda each: (each[0], each[1].number))
+    return MutationReport(seed=seed, results=tuple(result for _, result in results))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Work:
-    """A component's mutants in a campaign, and how they are looked for."""
+class _Task:
+    """The mutants of one component in a campaign, and the settings of their benches and proofs."""
 
     campaign: Campaign
     component: str
@@ -114,138 +118,144 @@ class _Work:
 
     @property
     def subject(self) -> Subject:
-        """What is mutated."""
+        """The component to mutate."""
         return subject_of(self.campaign.config, self.component)
 
     @property
     def has_quick_proof(self) -> bool:
-        """Whether a proof that takes seconds looks at what is mutated: of a core that is what is between its units."""
+        """Whether a proof that takes seconds covers the mutants: only the wires between a core's units have one."""
         return self.component == "core"
 
     @property
+    def screen_effort(self) -> float:
+        """Effort of screening runs."""
+        return min(self.effort, SCREEN_EFFORT)
+
+    @property
     def digest(self) -> str:
-        """The same for the same Verilog, mutants, benches and golden model."""
+        """Digest of the Verilog, the mutants, the benches and the golden model."""
         import tensordash_sim
 
-        golden, here = Path(tensordash_sim.__file__ or "").parent / "golden", Path(__file__).parent
+        golden, package = Path(tensordash_sim.__file__ or "").parent / "golden", Path(__file__).parent
         campaign, subject = self.campaign, self.subject
-        makers = [here / name for name in ("mutants.py", "wiring.py", "subjects.py", "first_look.py")]
-        code = code_digest(golden, *subject.code, *makers)
+        generators = [package / name for name in ("mutants.py", "wiring.py", "subjects.py", "screening.py")]
+        code = code_digest(golden, *subject.code, *generators)
         emitted = hashlib.sha256(subject.emitted.encode()).hexdigest()
         count = dict(campaign.parts)[self.component]
-        asked = (campaign.config.digest, campaign.kind, count, self.seed, self.effort, version("pyosys"), code, emitted)
-        return f"{campaign.kind}-{self.component}-{hashlib.sha256(repr(asked).encode()).hexdigest()[:12]}"
+        key = (campaign.config.digest, campaign.kind, count, self.seed, self.effort, version("pyosys"), code, emitted)
+        return f"{campaign.kind}-{self.component}-{hashlib.sha256(repr(key).encode()).hexdigest()[:12]}"
 
 
-def _look(work: _Work) -> float:
-    return min(work.effort, LOOK)
-
-
-def _sound(work: _Work, folder: Path, effort: float) -> None:
-    """See that the bench passes on the model as long as no mutant is chosen."""
-    answer = folder / f"sound-{effort:g}.json"
+def _check_baseline(task: _Task, folder: Path, effort: float) -> None:
+    """Check that the bench passes on the model while no mutant is selected."""
+    answer = folder / f"baseline-{effort:g}.json"
     if answer.exists():
         return
-    _, simulation = _prepared(work)
-    if said := _whole(work, simulation, effort):
-        raise SimulatorError(f"bench {work.component} of {work.campaign.name} fails without a mutant: {said}")
+    _, simulation = _build_model(task)
+    if failure := _run_benches(task, simulation, effort):
+        raise SimulatorError(f"bench {task.component} of {task.campaign.name} fails without a mutant: {failure}")
     atomic_write(answer, "{}\n")
 
 
-def _fates(work: _Work, folder: Path, numbers: Sequence[int]) -> list[Fate | None]:
-    """What becomes of some mutants; None for those that there are not.
+def _evaluate_batch(task: _Task, folder: Path, numbers: Sequence[int]) -> list[MutantResult | None]:
+    """Evaluate some mutants; the result is None for a number without a mutant.
 
-    All of them see the bench's tests in two runs, and what passes goes through everything on its own.
+    Two screening runs of the bench's tests cover the whole batch. Mutants that pass are evaluated one by one.
     """
-    waiting = [number for number in numbers if not (folder / f"{number}.json").exists()]
+    pending = [number for number in numbers if not (folder / f"{number}.json").exists()]
     known: dict[int, tuple[str, str]] = {}
-    if len(waiting) > 1:
-        mutants, _ = _prepared(work)
-        known = _looked_at(work, [number for number in waiting if number <= len(mutants.mutants)])
-        for mutant in mutants.mutants if not work.has_quick_proof else ():
-            if mutant.number in waiting and mutant.number not in known:
+    if len(pending) > 1:
+        mutants, _ = _build_model(task)
+        known = _screen(task, [number for number in pending if number <= len(mutants.mutants)])
+        for mutant in mutants.mutants if not task.has_quick_proof else ():
+            if mutant.number in pending and mutant.number not in known:
                 first, *_ = mutants.cuts(mutant.module)
-                if equal := _equivalent(mutants, mutant, first, mutant.module):
-                    known[mutant.number] = "equivalent", equal
-        left = [number for number in waiting if number <= len(mutants.mutants) and number not in known]
-        known |= _looked_at(work, left, others=True) if left else {}
-    return [_fate(work, folder, number, known.get(number)) for number in numbers]
+                if proof := _prove_equivalent(mutants, mutant, first, mutant.module):
+                    known[mutant.number] = "equivalent", proof
+        left = [number for number in pending if number <= len(mutants.mutants) and number not in known]
+        known |= _screen(task, left, others=True) if left else {}
+    return [_evaluate(task, folder, number, known.get(number)) for number in numbers]
 
 
-def _looked_at(work: _Work, numbers: Sequence[int], *, others: bool = False) -> dict[int, tuple[str, str]]:
-    """Fates of mutants that do not pass the first test of a component's bench, or all others."""
-    _, simulation = _prepared(work)
+def _screen(task: _Task, numbers: Sequence[int], *, others: bool = False) -> dict[int, tuple[str, str]]:
+    """Return the outcomes of mutants that fail the first test of a component's bench or, with `others`, another."""
+    _, simulation = _build_model(task)
     answers = simulation.folder / "answers"
-    waiting, never_end = list(numbers), dict[int, tuple[str, str]]()
+    pending, never_ended = list(numbers), dict[int, tuple[str, str]]()
     while True:
         answers.unlink(missing_ok=True)
-        # No mutant at last: if that does not pass, mutants leave something behind that a reset does not take away.
-        options = {"benches": work.subject.benches, "numbers": [*waiting, 0], "others": others, "seconds": LOOK_SECONDS}
-        told = {**options, "answers": str(answers)}
-        ended = not _simulate(work, simulation, f"{__package__}.first_look", _look(work), options=told)
+        # The last run has no mutant. If it fails, a mutant left state behind that a reset does not clear.
+        options: dict[str, Any] = {
+            "benches": task.subject.benches,
+            "numbers": [*pending, 0],
+            "others": others,
+            "seconds": SCREEN_CPU_SECONDS,
+            "answers": str(answers),
+        }
+        ended = not _simulate(task, simulation, f"{__package__}.screening", task.screen_effort, options=options)
         lines = answers.read_text(encoding="utf-8").splitlines() if answers.exists() else []
-        said = dict(json.loads(line) for line in lines)
+        failures = dict(json.loads(line) for line in lines)
         if ended:
-            found = {number: ("bench", by) for number, by in said.items() if by}
-            return never_end | ({} if said[0] else found)
-        # One of them has stopped the simulator, and is the first that there is no word of.
-        if (number := next(each for each in [*waiting, 0] if each not in said)) == 0:
+            killed = {number: ("bench", failure) for number, failure in failures.items() if failure}
+            return never_ended | ({} if failures[0] else killed)
+        # The first mutant without a line has stopped the simulator.
+        if (number := next(each for each in [*pending, 0] if each not in failures)) == 0:
             return {}
-        never_end[number] = "bench", "the simulation did not end"
-        waiting.remove(number)
+        never_ended[number] = "bench", NEVER_ENDED
+        pending.remove(number)
 
 
-def _fate(work: _Work, folder: Path, number: int, known: tuple[str, str] | None = None) -> Fate | None:
-    """What becomes of one mutant, unless it is known, and what says so; None if there is none of this number."""
+def _evaluate(task: _Task, folder: Path, number: int, known: tuple[str, str] | None = None) -> MutantResult | None:
+    """Evaluate one mutant unless its outcome is `known`; return None if there is no mutant of this number."""
     answer = folder / f"{number}.json"
     if answer.exists():
-        kept = json.loads(answer.read_text(encoding="utf-8"))
-        return Fate(**{**kept, "campaign": work.campaign.name}) if kept else None
-    mutants, simulation = _prepared(work)
+        cached = json.loads(answer.read_text(encoding="utf-8"))
+        return MutantResult(**{**cached, "campaign": task.campaign.name}) if cached else None
+    mutants, simulation = _build_model(task)
     if number > len(mutants.mutants):
         atomic_write(answer, "null\n")
         return None
     mutant = mutants.mutants[number - 1]
-    fate, by = known or _judged(work, mutants, simulation, mutant, folder)
-    found = Fate(
-        campaign=work.campaign.name,
-        component=work.component,
+    outcome, detail = known or _classify(task, mutants, simulation, mutant, folder)
+    result = MutantResult(
+        campaign=task.campaign.name,
+        component=task.component,
         module=mutant.module,
         number=number,
         kind=mutant.kind,
         change=mutant.title,
         line=mutants.source(mutant),
-        fate=fate,
-        by=by,
+        outcome=outcome,
+        detail=detail,
     )
-    if fate == "survives" and not work.proofs:
-        return found  # not the last word
-    atomic_write(answer, json.dumps(asdict(found), indent=2) + "\n")
-    return found
+    if outcome == "survives" and not task.proofs:
+        return result  # not cached: a proof may still kill it
+    atomic_write(answer, json.dumps(asdict(result), indent=2) + "\n")
+    return result
 
 
 @cache
-def _prepared(work: _Work) -> tuple[Mutants, Simulation]:
-    """A component's mutants and their model, built once in each process; the folder goes with the process."""
+def _build_model(task: _Task) -> tuple[Mutants, Simulation]:
+    """Build a component's mutants and their model, once per process. The folder is removed when the process ends."""
     scratch = tempfile.TemporaryDirectory(prefix="tensordash-mutate-")
-    _kept.append(scratch)
+    _model_folders.append(scratch)
     folder = Path(scratch.name)
-    mutants = work.campaign.mutants(work.component, work.seed, folder)
+    mutants = task.campaign.mutants(task.component, task.seed, folder)
     (folder / "all.v").write_text(mutants.model(), encoding="utf-8")
-    return mutants, Simulation(work.subject.simulator, mutants.top, [folder / "all.v"], folder / "run")
+    return mutants, Simulation(task.subject.simulator, mutants.top, [folder / "all.v"], folder / "run")
 
 
-_kept: list[tempfile.TemporaryDirectory] = []
+_model_folders: list[tempfile.TemporaryDirectory] = []
 
 
-def _whole(work: _Work, simulation: Simulation, effort: float, number: int = 0) -> str:
-    """Run all tests of a component, with a mutant chosen or none (0); what fails first, empty if nothing does."""
-    runs = (_simulate(work, simulation, bench, effort, number) for bench in work.subject.benches)
+def _run_benches(task: _Task, simulation: Simulation, effort: float, number: int = 0) -> str:
+    """Run all benches of a component on a mutant, or none (0); return the first failure, or an empty string."""
+    runs = (_simulate(task, simulation, bench, effort, number) for bench in task.subject.benches)
     return next(filter(None, runs), "")
 
 
 def _simulate(
-    work: _Work,
+    task: _Task,
     simulation: Simulation,
     bench: str,
     effort: float,
@@ -254,107 +264,107 @@ def _simulate(
     testcase: str | None = None,
     options: dict[str, Any] | None = None,
 ) -> str:
-    """Run a module of tests on the model, with a mutant chosen or none (0); what fails first, empty if nothing does."""
+    """Run one bench on a mutant, or none (0); return the first failure, or an empty string."""
     job = simulation.folder / "job.json"
-    effort *= work.subject.effort
-    told = {**work.subject.options, **(options or {})}
-    Job(config=work.campaign.config, seed=work.seed, effort=effort, options=told).write(job)
+    effort *= task.subject.effort
+    all_options = {**task.subject.options, **(options or {})}
+    Job(config=task.campaign.config, seed=task.seed, effort=effort, options=all_options).write(job)
     environment = {JOB_VARIABLE: str(job), "COCOTB_MAX_FAILURES": "1"}
-    chosen = [f"+{PLUSARG}={number}"]
-    looked = (options or {}).get("numbers", [])
-    # Only what is started from here on: the limit of this process stays.
+    plusargs = [f"+{PLUSARG}={number}"]
+    screened = (options or {}).get("numbers", [])
+    # The simulator inherits the soft limit, which is restored for this process afterwards.
     soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
     used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + CPU_SECONDS * max(1, len(looked)), hard))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(used) + BENCH_CPU_SECONDS * max(1, len(screened)), hard))
     try:
-        tests, failures = read_results(simulation.run(bench, environment, work.seed, testcase, plusargs=chosen))
+        tests, failures = read_results(simulation.run(bench, environment, task.seed, testcase, plusargs=plusargs))
     except SimulatorError:
         if number == 0 and options is None:
             raise
-        return "the simulation did not end"
+        return NEVER_ENDED
     finally:
         resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
     return failures[0] if failures else "" if tests else "no test ran"
 
 
-def _judged(work: _Work, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
-    """Fate of a mutant, and what says so."""
+def _classify(task: _Task, mutants: Mutants, simulation: Simulation, mutant: Mutant, folder: Path) -> tuple[str, str]:
+    """Classify a mutant by benches, equivalence checks and proofs; return its outcome and detail."""
 
-    def refuted(*, quick: bool) -> str:
+    def failing_proof(*, quick: bool) -> str:
         text, solver = mutants.verilog(mutant), Solver(folder / "proofs")
-        return next(_refuting(work.campaign.config, mutant.module, text, solver, quick=quick), "")
+        return next(_failing_proofs(task.campaign.config, mutant.module, text, solver, quick=quick), "")
 
-    if work.proofs and work.has_quick_proof and (name := refuted(quick=True)):
+    if task.proofs and task.has_quick_proof and (name := failing_proof(quick=True)):
         return "proof", name
-    if by := _whole(work, simulation, work.effort, mutant.number):
-        _sound(work, folder, work.effort)
-        return "bench", by
-    *cheap, whole = mutants.cuts(mutant.module)
-    # What a module gives and nothing takes, or never is given, shows where the module stands: in a unit or a PE, all of
-    # which can be compared.
-    around = mutant.module != mutants.top and (work.component == "pe" or work.component in UNITS)
-    questions: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in cheap]
-    late: list[tuple[Sequence[str], str]] = [(whole, mutant.module)]
-    if around:
-        (questions if work.component in UNITS else late).append((mutants.subject.opaque, mutants.top))
-    if equal := _first_equal(mutants, mutant, questions):
-        return "equivalent", equal
-    if work.proofs and (name := refuted(quick=False)):
+    if failure := _run_benches(task, simulation, task.effort, mutant.number):
+        _check_baseline(task, folder, task.effort)
+        return "bench", failure
+    *quick_cuts, last_cut = mutants.cuts(mutant.module)
+    # Outputs that nothing reads and inputs that never occur are seen only in the module's context. A unit or a PE is
+    # small enough to be compared as a whole.
+    in_context = mutant.module != mutants.top and (task.component == "pe" or task.component in UNITS)
+    checks: list[tuple[Sequence[str], str]] = [(cut, mutant.module) for cut in quick_cuts]
+    slow_checks: list[tuple[Sequence[str], str]] = [(last_cut, mutant.module)]
+    if in_context:
+        (checks if task.component in UNITS else slow_checks).append((mutants.subject.opaque_modules, mutants.top))
+    if proof := _first_equivalence(mutants, mutant, checks):
+        return "equivalent", proof
+    if task.proofs and (name := failing_proof(quick=False)):
         return "proof", name
-    # Minutes where there are PEs below: last.
-    if equal := _first_equal(mutants, mutant, late):
-        return "equivalent", equal
-    # All states that the unit can come to, not all that there are.
-    if work.component in UNITS and _compared(same_runs, mutants, mutant, mutants.subject.opaque, mutants.top):
+    # These checks take minutes if there are PEs below the module.
+    if proof := _first_equivalence(mutants, mutant, slow_checks):
+        return "equivalent", proof
+    # Compare in the unit's reachable states only.
+    if task.component in UNITS and _is_same(same_runs, mutants, mutant, mutants.subject.opaque_modules, mutants.top):
         return "equivalent", f"runs of the {mutants.subject.name} from reset on"
     return "survives", ""
 
 
-def _first_equal(mutants: Mutants, mutant: Mutant, questions: Sequence[tuple[Sequence[str], str]]) -> str:
-    """The first of (what is cut off, module that is compared) in which a mutant is equivalent, in words, or nothing."""
-    return next(filter(None, (_equivalent(mutants, mutant, *question) for question in questions)), "")
+def _first_equivalence(mutants: Mutants, mutant: Mutant, checks: Sequence[tuple[Sequence[str], str]]) -> str:
+    """Run checks, given as pairs of cut modules and compared module; describe the first that proves equivalence."""
+    return next(filter(None, (_prove_equivalent(mutants, mutant, *check) for check in checks)), "")
 
 
-def _equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str) -> str:
-    """How a mutant is proven to do what was emitted does, with modules below it cut off; empty if it is not.
+def _prove_equivalent(mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str) -> str:
+    """Prove a mutant equivalent to the emitted Verilog, with modules cut off; describe the check, or return "".
 
-    `module`: that is the mutant's or has it somewhere in it, and is compared.
+    `module` is compared. It is the mutant's module or contains it.
     """
-    if not _compared(same_logic, mutants, mutant, cut, module):
+    if not _is_same(same_logic, mutants, mutant, cut, module):
         return ""
     where = "its module" if module == mutant.module else f"the {mutants.subject.name}"
     return f"cec of {where}{' without what is in it' if cut else ''}"
 
 
-def _compared(
+def _is_same(
     same: Callable[..., bool | None], mutants: Mutants, mutant: Mutant, cut: Sequence[str], module: str
 ) -> bool:
     with tempfile.TemporaryDirectory(prefix="tensordash-mutate-") as scratch:
         return bool(same(mutants.verilog(None), mutants.verilog(mutant), module, Path(scratch), cut))
 
 
-def _refuting(
+def _failing_proofs(
     config: TileConfig | CoreConfig, module: str, text: str, solver: Solver, *, quick: bool = False
 ) -> Iterator[str]:
-    """Proofs, quick ones or the others, of the components that a module is part of, that fail with a mutant."""
+    """Yield the names of proofs that fail with a changed module: the quick proofs, or all others."""
     changed = _module(text, module)
     for proof in CORE_PROOFS if isinstance(config, CoreConfig) else PROOFS:
-        if proof.quick is not quick or not proof.applies(config):
+        if proof.is_quick is not quick or not proof.applies(config):
             continue
         harness = proof.build(config)
         emitted = harness.files["dut.v"]
-        if changed is None or (original := _module(emitted, module)) is None or f"{module}.stand.il" in harness.files:
+        if changed is None or (original := _module(emitted, module)) is None or f"{module}.stub.il" in harness.files:
             continue
         harness.files["dut.v"] = emitted.replace(original, changed)
         try:
-            fails = any(solver.solve(question).status != "pass" for question in proof.questions(harness))
-        except ProofError:  # a mutant that the proof's lemmas cannot look into
+            fails = any(solver.solve(query).status != "pass" for query in proof.queries(harness))
+        except ProofError:  # the lemmas refer to signals that the mutant lacks
             continue
         if fails:
             yield proof.name
 
 
 def _module(text: str, name: str) -> str | None:
-    """A module of a text, but for what it is instantiated with."""
+    """Return the text of a module, up to but without `endmodule`."""
     begin = text.find(f"module {name}(")
     return None if begin < 0 else text[begin : text.index("endmodule", begin)]

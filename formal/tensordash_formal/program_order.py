@@ -1,6 +1,6 @@
-"""A program's descriptors in their order: what is wrong with each, and which tokens were given and taken before it.
+"""Reference model of a program: the error of each descriptor, and the tokens produced and consumed before it.
 
-Written from docs/core.md, "Tokens" and "Errors", as registers beside the hardware. Of the hardware it reads ports.
+It follows docs/core.md, "Tokens" and "Errors", with ghost registers, and reads only the hardware's ports.
 """
 
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS
 from tensordash.configuration.registers import ERRORS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 
-from .given import MOST_STRIDE, WORD
+from .reference_descriptor import MAX_STRIDE, WORD
 
-__all__ = ["MOST_TOKENS", "ProgramOrder", "has_reserved", "has_unfit", "token_fields"]
+__all__ = ["MAX_TOKENS", "ProgramOrder", "has_illegal_field", "has_reserved", "token_fields"]
 
-MOST_TOKENS = 15
+MAX_TOKENS = 15
 FEATURES = {
     "bias": "bias",
     "scale": "scale",
@@ -26,35 +26,37 @@ FEATURES = {
     "stochastic": "stochastic",
     "compressed": "compression",
 }
-"""Fields that only cores with a feature have."""
+"""Fields that depend on an optional feature of the core."""
 
 
-def has_reserved(config: CoreConfig, bits: Value, upto: int = BITS) -> Value:
-    """Whether a bit below `upto` is set that no field of this core has."""
-    return _of_any(bits, lambda operation: Cat(bits[i] for i in _reserved(config, operation) if i < upto).any())
+def has_reserved(config: CoreConfig, bits: Value, below: int = BITS) -> Value:
+    """Whether a reserved bit below bit `below` is set, for the descriptor's operation and this core."""
+    return _for_operation(bits, lambda operation: Cat(bits[i] for i in _reserved(config, operation) if i < below).any())
 
 
 def _reserved(config: CoreConfig, operation: Operation) -> list[int]:
-    there = [field for field in operation.fields if getattr(config, FEATURES.get(field.name, ""), True)]
-    used = sum(field.mask for field in (*HEADER, *there))
+    present = [field for field in operation.fields if getattr(config, FEATURES.get(field.name, ""), True)]
+    used = sum(field.mask for field in (*HEADER, *present))
     return [i for i in range(BITS) if not used >> i & 1]
 
 
-def has_unfit(config: CoreConfig, bits: Value, upto: int = BITS) -> Value:
-    """Whether a field that begins below `upto` has a value that is not allowed, for itself or beside the others."""
-    return _of_any(bits, lambda operation: Cat(*_unfit(config, operation, bits, upto)).any())
+def has_illegal_field(config: CoreConfig, bits: Value, below: int = BITS) -> Value:
+    """Whether a field that starts below bit `below` has an illegal value, by itself or with the other fields."""
+    return _for_operation(bits, lambda operation: Cat(*_illegal_fields(config, operation, bits, below)).any())
 
 
-def _unfit(config: CoreConfig, operation: Operation, bits: Value, upto: int) -> list[Value]:
-    fields = {each.name: bits[each.low : each.low + each.width] for each in operation.fields if each.low < upto}
+def _illegal_fields(config: CoreConfig, operation: Operation, bits: Value, below: int) -> list[Value]:
+    fields = {each.name: bits[each.low : each.low + each.width] for each in operation.fields if each.low < below}
     rules = [fields[each.name] < each.least for each in operation.fields if each.least and each.name in fields]
     if "stride" in fields:
-        rules.append(fields["stride"] > MOST_STRIDE)
+        rules.append(fields["stride"] > MAX_STRIDE)
     compressed = fields.get("compressed")
     if "memory" in fields:
         plain = 32 if compressed is None else config.group_bytes
-        wrong = _no_multiple(fields["memory"], plain)
-        rules.append(wrong if compressed is None else Mux(compressed, _no_multiple(fields["memory"], 16), wrong))
+        misaligned = _is_misaligned(fields["memory"], plain)
+        rules.append(
+            misaligned if compressed is None else Mux(compressed, _is_misaligned(fields["memory"], 16), misaligned)
+        )
     if "memory_high" in fields:
         rules.append(fields["memory_high"][config.address_bits - WORD :].any())
     if compressed is not None:
@@ -62,46 +64,46 @@ def _unfit(config: CoreConfig, operation: Operation, bits: Value, upto: int) -> 
             rules.append(compressed & fields["table_high"][config.address_bits - WORD :].any())
         rules += [compressed & (fields[name] != 1) for name in ("count_1", "count_2", "count_3") if name in fields]
         rules += [compressed & (fields[name] == 0) for name in ("segment",) if name in fields]
-        rules += [compressed & _no_multiple(fields[name], 4) for name in ("table",) if name in fields]
+        rules += [compressed & _is_misaligned(fields[name], 4) for name in ("table",) if name in fields]
     return rules
 
 
-def _no_multiple(value: Value, of: int) -> Value:
-    return value[: of.bit_length() - 1].any()
+def _is_misaligned(value: Value, alignment: int) -> Value:
+    return value[: alignment.bit_length() - 1].any()
 
 
-def _of_any(bits: Value, rule: Any) -> Value:
+def _for_operation(bits: Value, rule: Any) -> Value:
     return Cat(*((bits[:4] == each.code) & rule(each) for each in OPERATIONS.values())).any()
 
 
 def _units_of(code: Value) -> list[Value]:
-    """Of each unit, whether it is given descriptors of an operation."""
+    """For each unit, whether it executes an operation."""
     codes = {unit: [each.code for each in OPERATIONS.values() if each.unit == unit] for unit in UNITS}
     codes["output"] = codes["multiply"]
     return [Cat(*(code == each for each in codes[unit])).any() for unit in UNITS]
 
 
 class Entry:
-    """A descriptor, or one of the window: its operation, 0 if it was refused, and its tokens by unit."""
+    """A descriptor: its operation (0 if it was refused), its tokens and its units."""
 
     def __init__(self, code: Value, tokens: dict[str, Value]) -> None:
         self.code = code
         self.tokens = tokens
-        self.of = _units_of(code)
+        self.units = _units_of(code)
 
-    def gives(self, giver: int, taker: Any) -> Value:
-        """Whether a token from one unit to another is given when the first one has done its part."""
-        field = self.tokens["output_signal" if UNITS[giver] == "output" else "signal"]
-        return self.of[giver] & field.bit_select(taker, 1)
+    def signals(self, producer: int, consumer: Any) -> Value:
+        """Whether the producer signals a token to the consumer when it has finished the descriptor."""
+        field = self.tokens["output_signal" if UNITS[producer] == "output" else "signal"]
+        return self.units[producer] & field.bit_select(consumer, 1)
 
-    def takes(self, giver: int, taker: int) -> Value:
-        """Whether a unit takes a token from another one before it begins."""
-        field = self.tokens["output_wait" if UNITS[taker] == "output" else "wait"]
-        return self.of[taker] & field[giver]
+    def waits_for(self, producer: int, consumer: int) -> Value:
+        """Whether the consumer waits for a token of the producer before it begins."""
+        field = self.tokens["output_wait" if UNITS[consumer] == "output" else "wait"]
+        return self.units[consumer] & field[producer]
 
 
 def token_fields() -> dict[str, tuple[int, int]]:
-    """Fields about tokens, all in the first beat: lowest bit and width. Only multiplies have those of `output`."""
+    """Return lowest bit and width of each token field. All are in the first beat; only multiplies use `output_*`."""
     fields = {field.name: field for field in (*HEADER, *OPERATIONS["multiply"].fields)}
     names = ("wait", "signal", "output_wait", "output_signal")
     return {name: (fields[name].low, fields[name].width) for name in names}
@@ -112,69 +114,69 @@ def _tokens_of(bits: Value) -> dict[str, Value]:
 
 
 class ProgramOrder:
-    """Follows descriptors as they come, up to the first that is refused.
+    """Tracks received descriptors, up to the first that is refused.
 
-    Places are numbers of descriptors modulo twice the window's length, slots modulo its length.
+    A place is a descriptor's number modulo twice the window's length, a slot its number modulo the length.
 
     Parameters
     ----------
     m : Module
-        Where it is built.
+        Module of the ghost registers.
     config : CoreConfig
         The core.
     beats : stream of fetched_layout
-        Where they come.
-    taker : Signal
-        The unit whose tokens are counted before each descriptor of the window: one that may be any.
+        The received beats.
+    consumer : Signal
+        The unit whose tokens are counted before each descriptor of the window.
 
     Attributes
     ----------
     count : Signal
-        The place of the next one.
+        The place of the next descriptor.
     refused, refused_at, code : Signal
-        One was refused; its place, and why.
+        A descriptor was refused; its place, and its error code.
     entries : list of Entry
-        The window's.
+        The descriptors of the window, by slot.
     before : dict of str to list of list of Signal
-        `given` and `taken` before the descriptor in a slot: tokens from each unit to the taker.
+        `produced` and `consumed`, before the descriptor in a slot: tokens from each unit to the consumer.
     total : dict of str to list of Signal
-        Likewise, before the next one.
+        The same, before the next descriptor.
     """
 
-    def __init__(self, m: Module, config: CoreConfig, beats: Any, taker: Signal) -> None:
-        self.window, self.taker, self.config = config.window, taker, config
+    def __init__(self, m: Module, config: CoreConfig, beats: Any, consumer: Signal) -> None:
+        self.window, self.consumer, self.config = config.window, consumer, config
         self.place_bits = config.window.bit_length()
         self.count = self.place("program_count")
         self.refused = Signal(name="program_refused")
         self.refused_at = self.place("program_refused_at")
         self.code = Signal(4, name="program_code")
         self.beat = Signal(range(COMMAND_BEATS), name="program_beat")
-        self.unread = Signal(name="program_unread")
+        self.fetch_failed = Signal(name="program_fetch_failed")
         self.bits = Signal(BITS - COMMAND_BITS, name="program_bits", reset_less=True)
         self.entries = [self._entry(slot) for slot in range(config.window)]
-        # One bit more than the sequencer's counts need, so that none below 0 looks like one that is allowed.
-        self.token_bits = (MOST_TOKENS + config.window).bit_length() + 1
-        self.total = {name: [self._tokens(f"{name}_{unit}") for unit in UNITS] for name in ("given", "taken")}
+        # One bit more than the sequencer's counters, so that a negative count is not mistaken for a legal one.
+        self.token_bits = (MAX_TOKENS + config.window).bit_length() + 1
+        self.total = {name: [self._tokens(f"{name}_{unit}") for unit in UNITS] for name in ("produced", "consumed")}
         self.before = {
             name: [[self._tokens(f"{name}_{unit}_before_{k}", True) for k in range(config.window)] for unit in UNITS]
             for name in self.total
         }
-        self.counts = [[Signal(range(MOST_TOKENS + 1), name=f"order_{i}_{j}") for j in UNITS] for i in UNITS]
-        self.comes, self.arrives = Signal(name="program_comes"), Signal(name="program_arrives")
+        self.counts = [[Signal(range(MAX_TOKENS + 1), name=f"order_{i}_{j}") for j in UNITS] for i in UNITS]
+        self.accepts, self.completes = Signal(name="program_accepts"), Signal(name="program_completes")
         m.d.comb += [
-            self.comes.eq(beats.valid & ~self.refused),
-            self.arrives.eq(self.comes & (self.beat == COMMAND_BEATS - 1)),
+            self.accepts.eq(beats.valid & ~self.refused),
+            self.completes.eq(self.accepts & (self.beat == COMMAND_BEATS - 1)),
         ]
         self.new = Entry(self.bits[:4], _tokens_of(self.bits))
         self.new_code = self._verdict(m, beats.payload)
-        self._follow(m, beats)
+        self._track(m, beats)
 
     def place(self, name: str) -> Signal:
-        """A register for a place."""
+        """Create a register for a place."""
         return Signal(self.place_bits, name=name)
 
     def slot(self, place: Value) -> Value:
-        """A place's slot."""
+        """Return the slot of a place."""
         return place[: self.place_bits - 1]
 
     def _tokens(self, name: str, reset_less: bool = False) -> Signal:
@@ -188,70 +190,71 @@ class ProgramOrder:
         return Entry(Signal(4, name=f"code_{slot}", reset_less=True), dict(tokens))
 
     def at(self, values: Iterable[Any], place: Value) -> Value:
-        """What of each slot's values is a place's."""
+        """Select the value of a place's slot."""
         return Array(values)[self.slot(place)]
 
     def _verdict(self, m: Module, payload: Any) -> Signal:
-        """What is wrong with the descriptor that arrives; of several, in this order."""
+        """Return the error code of the completed descriptor; of several errors, the first in this order."""
         bits, new = Cat(self.bits, payload.data), self.new
         known = Cat(*(new.code == each.code for each in OPERATIONS.values())).any()
-        wrong = Signal(4, name="program_verdict")
+        code = Signal(4, name="program_verdict")
         with m.If(payload.outside):
-            m.d.comb += wrong.eq(ERRORS["bounds"])
-        with m.Elif(self.unread | payload.error):
-            m.d.comb += wrong.eq(ERRORS["fetch"])
+            m.d.comb += code.eq(ERRORS["bounds"])
+        with m.Elif(self.fetch_failed | payload.error):
+            m.d.comb += code.eq(ERRORS["fetch"])
         with m.Elif(~known):
-            m.d.comb += wrong.eq(ERRORS["operation"])
+            m.d.comb += code.eq(ERRORS["operation"])
         with m.Elif(has_reserved(self.config, bits)):
-            m.d.comb += wrong.eq(ERRORS["reserved"])
-        with m.Elif(has_unfit(self.config, bits)):
-            m.d.comb += wrong.eq(ERRORS["field"])
-        with m.Elif(self.breaks_the_rule()):
-            m.d.comb += wrong.eq(ERRORS["tokens"])
-        return wrong
+            m.d.comb += code.eq(ERRORS["reserved"])
+        with m.Elif(has_illegal_field(self.config, bits)):
+            m.d.comb += code.eq(ERRORS["field"])
+        with m.Elif(self.violates_token_rule()):
+            m.d.comb += code.eq(ERRORS["tokens"])
+        return code
 
-    def breaks_the_rule(self) -> Value:
-        """Whether the new descriptor waits for what is not given before it, or gives too much; of an `end`, any."""
+    def violates_token_rule(self) -> Value:
+        """Whether the new descriptor waits for a missing token, signals too many, or is an `end` that leaves tokens."""
         rules: list[Value] = []
         ends = self.new.code == OPERATIONS["end"].code
         for i, _ in enumerate(UNITS):
             for j, _ in enumerate(UNITS):
-                count, gives, takes = self.counts[i][j], self.new.gives(i, j), self.new.takes(i, j)
-                rules += [takes & (count == 0), count + gives - takes > MOST_TOKENS, ends & (count != 0)]
+                count = self.counts[i][j]
+                signals, waits = self.new.signals(i, j), self.new.waits_for(i, j)
+                rules += [waits & (count == 0), count + signals - waits > MAX_TOKENS, ends & (count != 0)]
         rules.append(ends & (self.new.tokens["wait"].any() | self.new.tokens["signal"].any()))
         return Cat(*rules).any()
 
-    def _follow(self, m: Module, beats: Any) -> None:
-        arrived = self.arrives & (self.new_code == 0)
+    def _track(self, m: Module, beats: Any) -> None:
+        accepted = self.completes & (self.new_code == 0)
         with m.If(beats.valid):
             m.d.sync += self.beat.eq(self.beat + 1)
-        with m.If(self.comes):
-            m.d.sync += self.unread.eq((self.unread | beats.payload.error) & ~self.arrives)
+        with m.If(self.accepts):
+            m.d.sync += self.fetch_failed.eq((self.fetch_failed | beats.payload.error) & ~self.completes)
             for k in range(COMMAND_BEATS - 1):
                 with m.If(self.beat == k):
                     m.d.sync += self.bits[COMMAND_BITS * k : COMMAND_BITS * (k + 1)].eq(beats.payload.data)
-        with m.If(self.arrives):
+        with m.If(self.completes):
             m.d.sync += self.count.eq(self.count + 1)
             with m.If(self.new_code != 0):
                 m.d.sync += [self.refused.eq(1), self.refused_at.eq(self.count), self.code.eq(self.new_code)]
         for k, entry in enumerate(self.entries):
-            with m.If(self.arrives & (self.slot(self.count) == k)):
+            with m.If(self.completes & (self.slot(self.count) == k)):
                 m.d.sync += entry.code.eq(Mux(self.new_code == 0, self.new.code, 0))
-                m.d.sync += [kept.eq(self.new.tokens[name]) for name, kept in entry.tokens.items()]
+                m.d.sync += [stored.eq(self.new.tokens[name]) for name, stored in entry.tokens.items()]
                 for name, totals in self.total.items():
-                    m.d.sync += [before[k].eq(now) for before, now in zip(self.before[name], totals, strict=True)]
-        with m.If(arrived):
+                    m.d.sync += [before[k].eq(total) for before, total in zip(self.before[name], totals, strict=True)]
+        with m.If(accepted):
             for i, _ in enumerate(UNITS):
-                m.d.sync += self.total["given"][i].eq(self.total["given"][i] + self.gives(self.new, i))
-                m.d.sync += self.total["taken"][i].eq(self.total["taken"][i] + self.takes(self.new, i))
+                m.d.sync += self.total["produced"][i].eq(self.total["produced"][i] + self.signals(self.new, i))
+                m.d.sync += self.total["consumed"][i].eq(self.total["consumed"][i] + self.waits_for(self.new, i))
                 for j, _ in enumerate(UNITS):
                     count = self.counts[i][j]
-                    m.d.sync += count.eq(count + self.new.gives(i, j) - self.new.takes(i, j))
+                    m.d.sync += count.eq(count + self.new.signals(i, j) - self.new.waits_for(i, j))
 
-    def gives(self, entry: Entry, giver: int) -> Value:
-        """Whether a descriptor gives the taker a token from a unit."""
-        return entry.gives(giver, self.taker)
+    def signals(self, entry: Entry, producer: int) -> Value:
+        """Whether a descriptor signals a token from the producer to the consumer."""
+        return entry.signals(producer, self.consumer)
 
-    def takes(self, entry: Entry, giver: int) -> Value:
-        """Whether a descriptor is the taker's, and takes a token from a unit."""
-        return Array(entry.takes(giver, j) for j, _ in enumerate(UNITS))[self.taker]
+    def waits_for(self, entry: Entry, producer: int) -> Value:
+        """Whether a descriptor makes the consumer wait for a token from the producer."""
+        return Array(entry.waits_for(producer, j) for j, _ in enumerate(UNITS))[self.consumer]

@@ -1,4 +1,4 @@
-"""Proof: the claims about a component, for which tiles or cores they are made, and what breaks each of them."""
+"""Proofs: the claims about a component, the configurations that they apply to, and their broken variants."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,24 +9,24 @@ from tensordash.block import Block
 from tensordash.configuration.core_config import CoreConfig
 
 from .harness import Fault, Harness
-from .solver import Answer, ProofError, Question, Solver
+from .solver import Answer, ProofError, Query, Solver
 
-__all__ = ["Broken", "Build", "Proof", "Refutation", "Result"]
+__all__ = ["BrokenVariant", "Build", "Proof", "Refutation", "Result"]
 
 INDUCTION = "induction"
 
 
 class Build(Protocol):
-    """Makes the harness of a component of a tile or of a core, sound or broken."""
+    """A function that builds the harness of a component, sound or broken."""
 
     def __call__(self, config: Any, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-        """The harness for a tile or a core."""
+        """Build the harness for a tile or a core."""
         ...
 
 
 @dataclass(frozen=True, kw_only=True)
-class Broken:
-    """A variant that a property must not hold for.
+class BrokenVariant:
+    """A faulty variant of a component, for which a property must fail.
 
     Parameters
     ----------
@@ -35,13 +35,13 @@ class Broken:
     title : str
         What is wrong with the variant.
     kind : type of Block
-        The component that is broken.
+        The faulty component.
     fault : Fault
-        How.
+        Breaks the component at its ports.
     depth : int
         Cycles within which the property fails.
     config : TileConfig or CoreConfig
-        What is broken; None for the one that `Proof.breaks` names.
+        Configuration of the variant; None for `Proof.broken_config`.
     """
 
     claim: str
@@ -54,20 +54,20 @@ class Broken:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """A property of a tile or a core, proven or not.
+    """The outcome of a property for a tile or a core.
 
     Parameters
     ----------
     name : str
-        Proof and claim.
+        Proof and claim, as "proof.claim".
     bound : int or "induction"
-        Cycles from reset that it is proven for; "induction": all.
+        Cycles from reset for which it is proven; "induction": all cycles.
     result : str
         "proven", "refuted" (a counterexample exists) or "unknown".
     cover : int or None
-        First cycle in which the property says something; None if there is none.
+        First cycle in which the property's condition is true; None if no such cycle was found.
     seconds : float
-        Of the run, which all claims of a proof share.
+        Run time of the proof, shared by all of its claims.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Result:
 
 @dataclass(frozen=True, kw_only=True)
 class Refutation:
-    """A broken variant, and the cycle in which its property fails; None if it does not."""
+    """The outcome of a broken variant: the cycle in which its property fails, or None if it holds."""
 
     name: str
     title: str
@@ -94,80 +94,84 @@ class Proof:
     Parameters
     ----------
     name : str
-        What it is about.
+        Name of the proof, usually the component's.
     build : Build
-        Makes its harness.
+        Builds the harness.
     applies : callable
-        Whether a tile, or a core, has the component.
-    broken : tuple of Broken
+        Returns whether a configuration has the component.
+    broken_variants : tuple of BrokenVariant
         At least one for every claim.
     depth : int
-        Cycles that the induction assumes, or with `bounded` those that are searched.
-    bounded : bool
-        Search counterexamples up to `depth` cycles instead of proving.
+        Cycles that the induction assumes or, with `is_bounded`, the cycles that are searched.
+    is_bounded : bool
+        Search for counterexamples up to `depth` cycles instead of proving by induction.
     engine : str
-        Of the proof; covers and counterexamples are always searched with z3.
+        SymbiYosys engine of the proof. Covers and counterexamples always use z3.
     cover_depth : int
-        Cycles within which every claim says something.
-    breaks : TileConfig or CoreConfig
-        What broken variants are made of.
-    quick : bool
-        Answers come in seconds: mutants meet it before all of a bench.
+        Cycles within which every cover is reached.
+    broken_config : TileConfig or CoreConfig
+        Configuration of the broken variants.
+    is_quick : bool
+        The proof takes seconds. Mutation runs it before the full benches.
     """
 
     name: str
     build: Build
     applies: Callable[[Any], bool]
-    broken: tuple[Broken, ...]
+    broken_variants: tuple[BrokenVariant, ...]
     depth: int = 1
-    bounded: bool = False
+    is_bounded: bool = False
     engine: str = "smtbmc z3"
     cover_depth: int = 8
-    breaks: TileConfig | CoreConfig = field(default_factory=TileConfig)
-    quick: bool = False
+    broken_config: TileConfig | CoreConfig = field(default_factory=TileConfig)
+    is_quick: bool = False
 
     def prove(self, config: TileConfig | CoreConfig, solver: Solver) -> list[Result]:
-        """Prove every claim for a tile or a core, and show that each says something."""
+        """Prove every claim for a tile or a core, and search for the cover of each."""
         harness = self.build(config)
         if not harness.claims:
             raise ProofError(f"{self.name} claims nothing of {config.digest}")
-        answers = [solver.solve(each) for each in self.questions(harness)]
-        cuts = [solver.solve(self.question(harness, [each], "prove", 1)) for each in harness.cuts]
-        covers = solver.solve(self.question(harness, harness.covers, "cover", self.cover_depth))
+        answers = [solver.solve(each) for each in self.queries(harness)]
+        cuts = [solver.solve(self.query(harness, [each], "prove", 1)) for each in harness.cuts]
+        covers = solver.solve(self.query(harness, harness.covers, "cover", self.cover_depth))
         result = "proven" if all(each.status == "pass" for each in (*answers, *cuts)) else "unknown"
         failed = {name for answer in answers for name in answer.failed}
         return [
             Result(
                 name=f"{self.name}.{claim}",
-                bound=self.depth if self.bounded else INDUCTION,
+                bound=self.depth if self.is_bounded else INDUCTION,
                 result="refuted" if any(f"claim_{cell}" in failed for cell in cells) else result,
-                cover=_first(covers, cells),
+                cover=_last_cover(covers, cells),
                 seconds=sum(each.seconds for each in (*answers, *cuts)),
             )
             for claim, cells in harness.claims.items()
         ]
 
-    def refute(self, broken: Broken, solver: Solver, config: TileConfig | CoreConfig | None = None) -> Refutation:
-        """Show that a claim does not hold for a broken variant."""
-        harness = self.build(config or broken.config or self.breaks, fault=(broken.kind, broken.fault))
-        if broken.claim not in harness.claims:
-            raise ProofError(f"{self.name} has no claim {broken.claim!r}: {', '.join(harness.claims)}")
-        wanted = [f"claim_{cell}" for cell in harness.claims[broken.claim]]
-        question = self.question(harness, wanted, "bmc", broken.depth)
-        answer = solver.solve(question)
+    def refute(
+        self, variant: BrokenVariant, solver: Solver, config: TileConfig | CoreConfig | None = None
+    ) -> Refutation:
+        """Search for a counterexample to a claim of a broken variant."""
+        harness = self.build(config or variant.config or self.broken_config, fault=(variant.kind, variant.fault))
+        if variant.claim not in harness.claims:
+            raise ProofError(f"{self.name} has no claim {variant.claim!r}: {', '.join(harness.claims)}")
+        wanted = [f"claim_{cell}" for cell in harness.claims[variant.claim]]
+        query = self.query(harness, wanted, "bmc", variant.depth)
+        answer = solver.solve(query)
         return Refutation(
-            name=f"{self.name}.{broken.claim}",
-            title=broken.title,
+            name=f"{self.name}.{variant.claim}",
+            title=variant.title,
             cycle=min(answer.failed.values(), default=None),
             seconds=answer.seconds,
         )
 
-    def questions(self, harness: Harness) -> list[Question]:
-        """What a solver is asked to prove all claims and lemmas: with all pieces of them, it is proven."""
-        mode, pieces = "bmc" if self.bounded else "prove", harness.questions()
-        return [self.question(harness, each, mode, self.depth, self.engine, before=len(pieces) > 1) for each in pieces]
+    def queries(self, harness: Harness) -> list[Query]:
+        """Build the queries that together prove all claims and lemmas."""
+        mode, groups = "bmc" if self.is_bounded else "prove", harness.assertion_groups()
+        return [
+            self.query(harness, each, mode, self.depth, self.engine, assume_past=len(groups) > 1) for each in groups
+        ]
 
-    def question(
+    def query(
         self,
         harness: Harness,
         keep: list[str],
@@ -175,14 +179,14 @@ class Proof:
         depth: int,
         engine: str = "smtbmc z3",
         *,
-        before: bool = False,
-    ) -> Question:
-        """What a solver is asked about some of a harness' statements; with `before`, given all in the cycle before."""
-        script = tuple(harness.script(keep, before))
-        return Question(mode=mode, engine=engine, depth=depth, script=script, files=harness.files)
+        assume_past: bool = False,
+    ) -> Query:
+        """Build a query about the statements in `keep`; `assume_past` assumes all of them in the previous cycle."""
+        script = tuple(harness.script(keep, assume_past))
+        return Query(mode=mode, engine=engine, depth=depth, script=script, files=harness.files)
 
 
-def _first(covers: Answer, cells: list[str]) -> int | None:
-    """The cycle in which the last of a claim's covers is reached; None if one is not."""
+def _last_cover(covers: Answer, cells: list[str]) -> int | None:
+    """Return the cycle in which the last of a claim's covers is reached, or None if one is unreached."""
     cycles = [covers.reached.get(f"cover_{cell}") for cell in cells]
     return None if None in cycles else max(cycle for cycle in cycles if cycle is not None)

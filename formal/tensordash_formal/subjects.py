@@ -1,4 +1,4 @@
-"""Subjects of mutation: the emitted Verilog of a component, what of it is changed, and the benches that look at it."""
+"""Subjects of mutation: the emitted Verilog of components, the modules to mutate, and the benches that test them."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,21 +18,21 @@ from tensordash_sim.verify.core_run import CORE_BENCHES
 from tensordash_sim.verify.run import BENCHES, applicable
 from tensordash_synth.hierarchy import Hierarchy
 
-from .imported import imported_files
+from .import_closure import imported_files
 
 __all__ = ["UNITS", "Subject", "below", "components_of", "subject_of"]
 
-OF_UNITS = 4.0
-"""Benches of a unit take seconds, and some want to have seen a little of everything."""
+UNIT_EFFORT = 4.0
+"""Factor on the effort of a unit's benches, which take seconds and need this effort to reach their coverage."""
 
 PATIENCE = 0.2
-"""Of a core's benches: many mutants hang, and what does not is done in a fifth of the time in which benches give up."""
+"""Factor on the time limits of a core's benches. Many mutants hang; the others finish within a fifth of the limit."""
 
 VERIFY = Path(tensordash_sim.__file__ or "").parent / "verify"
 TILE_CODE = ("axi_lockstep.py", "lockstep.py", "pins.py", "registers.py", "stimulus.py")
-"""What decides what a tile's benches see, beside their own; the configuration is in the Verilog."""
+"""Files that all benches of a tile depend on. The configuration is part of the Verilog."""
 
-# A module belongs to the first of these that it lies below.
+# A module belongs to the first of these components that contains it.
 TILE_ORDER = ("scheduler", "staging_buffer", "staging_ring", "transposer", "pe", "tile", "axi_stream")
 UNITS = (
     "read_arbiter",
@@ -48,45 +48,45 @@ UNITS = (
     "output",
     "store",
 )
-"""Units of a core, and what is between them, that have a bench."""
+"""Units of a core, and the blocks between them, that have a bench."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Subject:
-    """A component that is mutated.
+    """A component to mutate.
 
     Parameters
     ----------
     name : str
-        One of `components_of` its configuration.
+        Name of the component; see `components_of`.
     top : str
-        Its module.
+        Name of its Verilog module.
     text : str
-        Verilog of all that is in it.
+        Verilog that contains the component.
     modules : tuple of str
-        What is changed: modules in it that no smaller subject has, and no memory.
-    apart : tuple of str
-        Modules in it that are subjects of their own, or memories: what is compared without them may be equal.
-    opaque : tuple of str
-        Those among them that are never looked into: memories, and of a core its tile, whose multipliers take minutes.
+        Modules to mutate: those in no smaller subject, without memories.
+    cut_modules : tuple of str
+        Modules below `top` that are subjects of their own or memories. Equivalence checks may cut them off.
+    opaque_modules : tuple of str
+        Modules that equivalence checks always cut off: memories, and a core's tile, whose multipliers take minutes.
     benches : tuple of str
-        Modules with its tests.
+        Python modules of its benches.
     options : Mapping
-        What the benches are told besides.
+        Options of the benches.
     effort : float
-        Of the benches, as a multiple of what is asked for.
+        Factor on the benches' effort.
     simulator : str
-        What the benches run on.
+        Simulator of the benches.
     code : tuple of Path
-        What decides what the benches see.
+        Source files that the benches depend on.
     """
 
     name: str
     top: str
     text: str
     modules: tuple[str, ...]
-    apart: tuple[str, ...]
-    opaque: tuple[str, ...] = ()
+    cut_modules: tuple[str, ...]
+    opaque_modules: tuple[str, ...] = ()
     benches: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
     effort: float = 1.0
@@ -95,49 +95,49 @@ class Subject:
 
     @property
     def hierarchy(self) -> Hierarchy:
-        """Its modules and what is in each."""
+        """The module hierarchy below `top`."""
         return Hierarchy(self.text, self.top)
 
     @property
     def emitted(self) -> str:
-        """The Verilog of its top and of what is below it, and of nothing else in the file."""
+        """The Verilog of the modules at and below `top`."""
         hierarchy = self.hierarchy
         return "\n".join(hierarchy.modules[name].text for name in sorted(below(hierarchy, self.top)))
 
 
 def below(hierarchy: Hierarchy, top: str) -> set[str]:
-    """A module and all that is in it; nothing if there is no such module."""
+    """Return a module and all modules below it; empty if there is no such module."""
     found: set[str] = set()
-    waiting = [top] if top in hierarchy.modules else []
-    while waiting:
-        name = waiting.pop()
+    pending = [top] if top in hierarchy.modules else []
+    while pending:
+        name = pending.pop()
         found.add(name)
-        waiting += [child for _, child in hierarchy.modules[name].children]
+        pending += [child for _, child in hierarchy.modules[name].children]
     return found
 
 
 def components_of(config: TileConfig | CoreConfig) -> tuple[str, ...]:
-    """The components of a tile or a core that have a bench, what lies in another one before it.
+    """List the components of a tile or a core that have a bench, inner components first.
 
     >>> components_of(CoreConfig())[-3:]
     ('output', 'store', 'core')
     """
     if isinstance(config, CoreConfig):
         return (*UNITS, "core")
-    there = applicable(config)
-    return tuple(name for name in TILE_ORDER if name in there)
+    present = applicable(config)
+    return tuple(name for name in TILE_ORDER if name in present)
 
 
 @cache
 def subject_of(config: TileConfig | CoreConfig, component: str) -> Subject:
-    """What is mutated, of a tile or a core.
+    """Build the mutation subject of a component.
 
     Parameters
     ----------
     config : TileConfig or CoreConfig
-        What is emitted.
+        The tile or the core.
     component : str
-        One of `components_of` it.
+        One of `components_of(config)`.
     """
     return _of_core(config, component) if isinstance(config, CoreConfig) else _of_tile(config, component)
 
@@ -145,14 +145,14 @@ def subject_of(config: TileConfig | CoreConfig, component: str) -> Subject:
 def _of_tile(config: TileConfig, component: str) -> Subject:
     name = "tensordash_transposer" if component == "transposer" else "tensordash"
     text, top = render(config)[f"{name}.v"], _tile_top(component)
-    hierarchy, there = Hierarchy(text, top), components_of(config)
-    apart = tuple(_tile_top(each) for each in there[: there.index(component)])
+    hierarchy, components = Hierarchy(text, top), components_of(config)
+    cut_modules = tuple(_tile_top(each) for each in components[: components.index(component)])
     return Subject(
         name=component,
         top=top,
         text=text,
-        modules=_own(hierarchy, apart),
-        apart=apart,
+        modules=_own_modules(hierarchy, cut_modules),
+        cut_modules=cut_modules,
         benches=(f"{tensordash_sim.__name__}.verify.benches.{component}",),
         code=tuple(VERIFY / each for each in (f"benches/{component}.py", *TILE_CODE)),
     )
@@ -169,38 +169,38 @@ def _of_core(config: CoreConfig, component: str) -> Subject:
     text = library.verilog()
     hierarchy = Hierarchy(text, top)
     memories = tuple(name for name, block in library.blocks.items() if isinstance(block, Memory))
-    apart: tuple[str, ...] = memories
-    opaque: tuple[str, ...] = memories
+    cut_modules: tuple[str, ...] = memories
+    opaque_modules: tuple[str, ...] = memories
     if component == "core":
-        whole = (*(unit for unit, _ in units.values()), core.units["layout_b"], core.streams["b"], core.tile)
-        apart = (*memories, *_names(library, whole))
-        opaque = (*memories, *_names(library, (core.tile,)))
+        blocks = (*(unit for unit, _ in units.values()), core.units["layout_b"], core.streams["b"], core.tile)
+        cut_modules = (*memories, *_module_names(library, blocks))
+        opaque_modules = (*memories, *_module_names(library, (core.tile,)))
     elif component == "sequencer":
-        apart = (*memories, *_names(library, (units["descriptor_check"][0],)))
+        cut_modules = (*memories, *_module_names(library, (units["descriptor_check"][0],)))
     benches = CORE_BENCHES if component == "core" else (component,)
     return Subject(
         name=component,
         top=top,
         text=text,
-        modules=_own(hierarchy, apart),
-        apart=apart,
-        opaque=opaque,
+        modules=_own_modules(hierarchy, cut_modules),
+        cut_modules=cut_modules,
+        opaque_modules=opaque_modules,
         benches=tuple(f"{tensordash_sim.__name__}.verify.units.{each}" for each in benches),
         options={"patience": PATIENCE, **({} if component == "core" else units[component][1])},
-        effort=1.0 if component == "core" else OF_UNITS,
-        # A minute or more to build, and then several times as fast as Icarus.
+        effort=1.0 if component == "core" else UNIT_EFFORT,
+        # Verilator takes a minute or more to build, and then is several times as fast as Icarus.
         simulator="verilator" if component in ("core", "output") else "icarus",
         code=imported_files(VERIFY.parent, *(VERIFY / "units" / f"{each}.py" for each in benches)),
     )
 
 
-def _names(library: Library, blocks: Sequence[Block]) -> Iterator[str]:
-    """Modules of some components."""
+def _module_names(library: Library, blocks: Sequence[Block]) -> Iterator[str]:
+    """Yield the module names of some blocks."""
     return (name for name, block in library.blocks.items() if any(block is each for each in blocks))
 
 
 def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
-    """Units of a core that have a bench, and what it is told; of two that are alike one."""
+    """Map units of a core that have a bench to their block and the bench's options; of two equal units, only one."""
     config, buffer, stream = core.config, core.buffer, core.streams["a"]
     shapes = {
         "buffer": {
@@ -228,6 +228,6 @@ def _units(core: Core) -> dict[str, tuple[Block, dict[str, Any]]]:
     return {name: (block, shapes.get(name, {})) for name, block in blocks.items()}
 
 
-def _own(hierarchy: Hierarchy, apart: tuple[str, ...]) -> tuple[str, ...]:
-    """Modules that belong to no smaller subject."""
-    return tuple(sorted(below(hierarchy, hierarchy.top).difference(*(below(hierarchy, each) for each in apart))))
+def _own_modules(hierarchy: Hierarchy, cut_modules: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the modules that belong to no smaller subject."""
+    return tuple(sorted(below(hierarchy, hierarchy.top).difference(*(below(hierarchy, each) for each in cut_modules))))

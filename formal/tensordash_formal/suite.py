@@ -1,4 +1,4 @@
-"""Suite: which proofs are made for which tiles, several at a time, and what came of them."""
+"""Suites: proofs of many configurations, run in parallel, and their report."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator
@@ -11,13 +11,13 @@ from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset, preset_names
 
-from .proof import Broken, Proof, Refutation, Result
+from .proof import BrokenVariant, Proof, Refutation, Result
 from .proofs import CORE_PROOFS, PROOFS
 from .solver import Solver
 
-__all__ = ["ODD_TILES", "Report", "Suite", "full_suite", "suite_of"]
+__all__ = ["CORNER_CONFIGS", "Report", "Suite", "full_suite", "suite_of"]
 
-ODD_TILES = {
+CORNER_CONFIGS = {
     "one-pe": TileConfig(rows=1, columns=1),
     "odd-shape": TileConfig(
         rows=3, columns=2, lanes=3, depth=3, connectivity=((0, 0), (1, 1), (2, 0), (1, -1)), pipeline=1
@@ -65,7 +65,7 @@ ODD_TILES = {
         counters="snapshot",
     ),
 }
-"""Tiles that no preset is like, by name."""
+"""Small tiles, by name, with parameters that no preset has."""
 
 
 Config = TileConfig | CoreConfig
@@ -73,34 +73,36 @@ Config = TileConfig | CoreConfig
 
 @dataclass(frozen=True)
 class Report:
-    """What a suite found.
+    """The results of a suite.
 
     Parameters
     ----------
     properties : tuple of (str, Result)
-        With the name of the tile or core.
-    broken : tuple of Refutation
-        Broken variants.
-    unbroken : tuple of str
-        Properties that no broken variant is known of.
+        Name of the tile or core, and the property's result.
+    refutations : tuple of Refutation
+        Results of the broken variants.
+    without_variant : tuple of str
+        Properties without a broken variant.
     """
 
     properties: tuple[tuple[str, Result], ...]
-    broken: tuple[Refutation, ...]
-    unbroken: tuple[str, ...]
+    refutations: tuple[Refutation, ...]
+    without_variant: tuple[str, ...]
 
     def failures(self) -> list[str]:
-        """A line for everything that is not as it must be; a report without a proven property is a failure too."""
+        """List every failure, one line each; a report without properties is a failure too."""
         lines = [
             f"{tile}: {result.name} is {result.result}" for tile, result in self.properties if result.result != "proven"
         ]
-        lines += [f"{tile}: {result.name} says nothing" for tile, result in self.properties if result.cover is None]
-        lines += [f"{each.name} holds though {each.title}" for each in self.broken if each.cycle is None]
-        lines += [f"{name} has no broken variant" for name in self.unbroken]
+        lines += [
+            f"{tile}: {result.name} has an unreached cover" for tile, result in self.properties if result.cover is None
+        ]
+        lines += [f"{each.name} holds though {each.title}" for each in self.refutations if each.cycle is None]
+        lines += [f"{name} has no broken variant" for name in self.without_variant]
         return lines if self.properties else ["nothing was proven"]
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON types."""
+        """Convert the report to JSON types."""
         return {
             "passed": not self.failures(),
             "properties": [
@@ -118,39 +120,39 @@ class Report:
             ],
             "broken": [
                 {**asdict(each), "refuted": each.cycle is not None, "seconds": round(each.seconds, 1)}
-                for each in self.broken
+                for each in self.refutations
             ],
         }
 
 
 @dataclass(frozen=True)
 class Suite:
-    """Proofs to make.
+    """Proofs to run, and broken variants to refute.
 
     Parameters
     ----------
     proofs : tuple of (Proof, str, TileConfig or CoreConfig)
-        Each for a tile or a core, with its name.
-    broken : tuple of (Proof, Broken)
+        A proof, the name of the tile or core, and its configuration.
+    broken_variants : tuple of (Proof, BrokenVariant)
         Variants to refute.
     """
 
     proofs: tuple[tuple[Proof, str, Config], ...]
-    broken: tuple[tuple[Proof, Broken], ...] = ()
+    broken_variants: tuple[tuple[Proof, BrokenVariant], ...] = ()
 
     def run(
         self, folder: Path, *, jobs: int | None = None, progress: Callable[[str], None] = lambda line: None
     ) -> Report:
-        """Make the proofs.
+        """Run the proofs.
 
         Parameters
         ----------
         folder : Path
-            Where questions and answers lie; what is answered there is not asked again.
+            Folder of queries and their answers. A query that has an answer there is not run again.
         jobs : int, optional
-            Solvers at a time; as many as there are cores.
+            Number of parallel solvers; by default, one per CPU core.
         progress : callable
-            Is called with a line for each proof that is done.
+            Called with one line for each finished proof.
 
         Raises
         ------
@@ -161,34 +163,36 @@ class Suite:
         with ThreadPoolExecutor(jobs or os.cpu_count() or 1) as pool:
             try:
                 proven = [pool.submit(self._prove, each, solver, progress) for each in self.proofs]
-                refuted = [pool.submit(self._refute, each, solver, progress) for each in self.broken]
+                refuted = [pool.submit(self._refute, each, solver, progress) for each in self.broken_variants]
                 _wait([*proven, *refuted])
             except BaseException:
                 solver.stop()
                 pool.shutdown(cancel_futures=True)
                 raise
         properties = tuple(result for future in proven for result in future.result())
-        known = {f"{proof.name}.{broken.claim}" for proof, _, _ in self.proofs for broken in proof.broken}
+        known = {f"{proof.name}.{variant.claim}" for proof, _, _ in self.proofs for variant in proof.broken_variants}
         return Report(
             properties=properties,
-            broken=tuple(future.result() for future in refuted),
-            unbroken=tuple(sorted({result.name for _, result in properties} - known)),
+            refutations=tuple(future.result() for future in refuted),
+            without_variant=tuple(sorted({result.name for _, result in properties} - known)),
         )
 
     @staticmethod
     def _prove(each: tuple[Proof, str, Config], solver: Solver, progress: Any) -> list[tuple[str, Result]]:
         proof, name, config = each
         results = proof.prove(config, solver)
-        said = sorted({result.result for result in results})
-        progress(f"{proof.name} of {name}: {len(results)} properties, {', '.join(said)}, {results[0].seconds:.1f} s")
+        outcomes = sorted({result.result for result in results})
+        progress(
+            f"{proof.name} of {name}: {len(results)} properties, {', '.join(outcomes)}, {results[0].seconds:.1f} s"
+        )
         return [(name, result) for result in results]
 
     @staticmethod
-    def _refute(each: tuple[Proof, Broken], solver: Solver, progress: Any) -> Refutation:
-        proof, broken = each
-        refutation = proof.refute(broken, solver)
-        said = "holds" if refutation.cycle is None else f"refuted in cycle {refutation.cycle}"
-        progress(f"{refutation.name} if {broken.title}: {said}, {refutation.seconds:.1f} s")
+    def _refute(each: tuple[Proof, BrokenVariant], solver: Solver, progress: Any) -> Refutation:
+        proof, variant = each
+        refutation = proof.refute(variant, solver)
+        outcome = "holds" if refutation.cycle is None else f"refuted in cycle {refutation.cycle}"
+        progress(f"{refutation.name} if {variant.title}: {outcome}, {refutation.seconds:.1f} s")
         return refutation
 
 
@@ -206,21 +210,21 @@ def _applicable(configs: Iterable[tuple[str, Config]]) -> Iterator[tuple[Proof, 
 
 
 def suite_of(config: TileConfig | CoreConfig, name: str) -> Suite:
-    """Every property of one tile or core.
+    """Build the suite of every property of one tile or core.
 
     Parameters
     ----------
     config : TileConfig or CoreConfig
-        The tile, or the core, without its tile: that is a suite of its own.
+        The tile or the core. A core's suite excludes its tile, which has its own.
     name : str
-        What the report calls it.
+        Name in the report.
     """
     return Suite(tuple(_applicable([(name, config)])))
 
 
 def full_suite() -> Suite:
-    """Every property of every preset and of `ODD_TILES`, and every broken variant."""
-    tiles = {name: load_preset(name) for name in preset_names()} | ODD_TILES
+    """Build the suite of every property of every preset and of `CORNER_CONFIGS`, and every broken variant."""
+    tiles = {name: load_preset(name) for name in preset_names()} | CORNER_CONFIGS
     cores = {name: load_any_preset(name) for name in preset_names("core")}
-    broken = tuple((proof, broken) for proof in (*PROOFS, *CORE_PROOFS) for broken in proof.broken)
-    return Suite(tuple(_applicable([*tiles.items(), *cores.items()])), broken)
+    variants = tuple((proof, variant) for proof in (*PROOFS, *CORE_PROOFS) for variant in proof.broken_variants)
+    return Suite(tuple(_applicable([*tiles.items(), *cores.items()])), variants)

@@ -1,4 +1,4 @@
-"""A tile with the state of docs/tile.md beside it, and the proof that its own registers hold that state."""
+"""Harness of a tile: the reference model of docs/tile.md, and lemmas that map the tile's registers to it."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ from tensordash.schedule.scheduler import Scheduler
 from tensordash.streams.axi_stream import AxiStreamTile
 
 from .harness import Fault, Harness
-from .stands import STANDS
+from .stubs import ARITHMETIC_STUBS
 from .tile_state import TileState, count, thermometer
 
 __all__ = ["TileHarness", "element"]
 
 
 def element(signals: list, index: Any) -> Any:
-    """One of them; of a single one, that one (an index of no bits selects nothing in Yosys)."""
+    """Select one of the signals. Yosys cannot select with an index of no bits, so a single signal is returned as is."""
     return Array(signals)[index] if len(signals) > 1 else signals[0]
 
 
 class TileHarness(Harness):
-    """A tile with tags instead of sums, and lemmas that say which register holds what.
+    """A tile with tags instead of sums, and lemmas about its registers.
 
-    This is the only place, with `TagWatch`, that knows names inside a tile: a redesign changes them here.
+    Only this class and its subclasses refer to names inside a tile, so a redesign changes these names here.
 
     Parameters
     ----------
@@ -37,11 +37,11 @@ class TileHarness(Harness):
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.tile = Tile(config)
-        super().__init__(self.tile, within=AxiStreamTile(config), stands=STANDS, fault=fault)
+        super().__init__(self.tile, enclosing=AxiStreamTile(config), stubs=ARITHMETIC_STUBS, fault=fault)
         self.config = config
         self.state = TileState(self, self.tile)
         self.beat = Signal(range(self.state.beats))
-        """Which of a block's beats leaves the tile next."""
+        """Index in its block of the next beat to leave the tile."""
         self.beat_leaves, self.final_leaves = Signal(), Signal()
         self.m.d.comb += [
             self.beat_leaves.eq(self.state.shown_full & self.tile.out.ready),
@@ -68,14 +68,14 @@ class TileHarness(Harness):
             self.lemma(self.probe("control.motion_oldest", depth) == state.oldest)
 
     def _schedulers(self) -> None:
-        """The schedule in a scheduler's registers is the one of its window: what its logic gives for it now.
+        """State the lemmas: a scheduler's registers hold the schedule of its window.
 
-        Ghost registers keep what that logic had last; apart from it, they are shown to be the window and its steps.
+        A second scheduler computes it from ghost registers, which hold the inputs of the previous cycle.
         """
         state, depth, lanes = self.state, self.state.depth, self.config.lanes
         connectivity = Connectivity(self.config.options, lanes=lanes, depth=depth)
         self.windows: list[Value] = []
-        """Each scheduler's window: positions that are effectual and not consumed."""
+        """Each scheduler's window: the effectual positions that are not consumed."""
         held = state.held != 0
         for path, advance in state.schedulers.items():
             scheduler = Scheduler(connectivity)
@@ -86,7 +86,7 @@ class TileHarness(Harness):
                 eligible.eq(self.port(f"{path}.scheduler.eligible", depth)),
             ]
             self.m.d.comb += [Value.cast(scheduler.effectual).eq(window), scheduler.eligible.eq(eligible)]
-            self.lemma(eligible == thermometer(state.drawable, depth), when=held)
+            self.lemma(eligible == thermometer(state.stream_steps, depth), when=held)
             name = "select_by_age" if self.config.ring else "select"
             select = self.probe(f"{path}.{name}", len(self.config.options) * lanes)
             remaining = self.probe(f"{path}.remaining_behind_first", (depth - 1) * lanes)
@@ -96,7 +96,7 @@ class TileHarness(Harness):
             self.windows.append(window)
 
     def _pipeline(self) -> None:
-        """Marks; a stream's first schedule comes exactly where none is open."""
+        """State the lemmas about the marks: a schedule is the first of its stream exactly if no stream is open."""
         state = self.state
         opened = state.open
         for stage in reversed(range(state.latency)):
@@ -107,7 +107,7 @@ class TileHarness(Harness):
         self.lemma(state.first == ~opened)
 
     def _output(self) -> None:
-        """Beats of a block: in the block, in the sum register, in the output register, in the output buffer."""
+        """State the lemmas about beats in the block, the sum register, the output register and the output buffer."""
         state, beats = self.state, self.state.beats
         self.lemma(state.left <= beats)
         self.lemma(self.beat < beats)
@@ -115,27 +115,27 @@ class TileHarness(Harness):
         self.lemma(self.tile.out.valid == state.shown_full)
         self.lemma(self.tile.out.payload.last == state.shown_last, when=state.shown_full)
         self.registers = [(state.shown_full, self.beat, "")]
-        """From the output back: whether there is a beat, which of its block, and where its values are."""
+        """Registers of beats, from the output backwards: full, index of the beat in its block, path of the values."""
         self.ended = [state.shown_full & state.shown_last]
-        """Streams that have ended, likewise and back to the schedule."""
+        """For each register, from the output back to the schedule: it holds the end of a stream."""
         self.lemma(state.shown_last == (self.beat == beats - 1), when=state.shown_full)
         out_beat = self.beat
         if state.buffered:
             bits = len(Value.cast(self.tile.out.payload))
-            self.lemma(self.probe("output_buffer.behind_valid", 1) == state.behind_full)
-            self.lemma(self.probe("output_buffer.behind", bits)[-1] == state.behind_last, when=state.behind_full)
-            self.lemma(state.shown_full, when=state.behind_full)
-            behind_beat = self._modulo(self.beat + state.shown_full, beats)
-            out_beat = self._modulo(behind_beat + state.behind_full, beats)
-            self.lemma(state.behind_last == (behind_beat == beats - 1), when=state.behind_full)
+            self.lemma(self.probe("output_buffer.behind_valid", 1) == state.second_full)
+            self.lemma(self.probe("output_buffer.behind", bits)[-1] == state.second_last, when=state.second_full)
+            self.lemma(state.shown_full, when=state.second_full)
+            second_beat = self._modulo(self.beat + state.shown_full, beats)
+            out_beat = self._modulo(second_beat + state.second_full, beats)
+            self.lemma(state.second_last == (second_beat == beats - 1), when=state.second_full)
             self.lemma(self.probe("drain.out_valid", 1) == state.out_full)
             self.lemma(self.probe("drain.out_payload", bits)[-1] == state.out_last, when=state.out_full)
             self.lemma(state.out_last == (out_beat == beats - 1), when=state.out_full)
             self.registers += [
-                (state.behind_full, behind_beat, "output_buffer.behind"),
+                (state.second_full, second_beat, "output_buffer.behind"),
                 (state.out_full, out_beat, "drain.out_payload"),
             ]
-            self.ended += [state.behind_full & state.behind_last, state.out_full & state.out_last]
+            self.ended += [state.second_full & state.second_last, state.out_full & state.out_last]
         self.sum_beat = self._modulo(out_beat + state.out_full, beats)
         if state.has_sum:
             self.lemma(self.probe("drain.sum_valid", 1) == state.sum_full)
@@ -151,18 +151,18 @@ class TileHarness(Harness):
             *reversed([state.pipe_last[stage] for stage in range(state.latency)]),
         ]
         self.in_block = len(self.registers) + 1
-        """How many of these may be ahead of the block."""
+        """Number of entries of `ended` before the block's."""
 
     def _store(self) -> None:
-        """Beats of C, in a ring (or, where a stream starts from C, in a row)."""
+        """State the lemmas about the store of C: a ring or, if streams start from C, a shift register."""
         state, slots, beats = self.state, self.state.c_slots, self.state.beats
         self.lemma(self.probe("initial_store.held", slots.bit_length()) == state.c_held)
         blocks = self.probe("initial_store.blocks", 2) if state.adds_c else self.probe("initial_store.available", 1)
         self.lemma(blocks == state.c_blocks)
         self.c_read = Signal(range(slots))
-        """The slot of the oldest beat."""
+        """Slot of the oldest beat."""
         if state.adds_c:
-            with self.m.If(state.moves):
+            with self.m.If(state.block_advances):
                 self.m.d.sync += self.c_read.eq(self._modulo(self.c_read + 1, slots))
             self.lemma(self.c_read < slots)
             self.lemma(self.probe("initial_store.reading", slots) == Const(1) << self.c_read)
@@ -171,16 +171,16 @@ class TileHarness(Harness):
         self.lemma(state.c_beat == self._modulo(writing, beats))
         self.lemma(state.c_held <= slots)
         self.lemma(state.c_beat < beats)
-        waiting = (
+        waiting_blocks = (
             count(state.pipe_last) + ~state.first + state.c_blocks
             if state.adds_c
             else state.c_blocks + count(state.pipe_first)
         )
         left = state.left if state.adds_c else 0
-        self.lemma(state.c_held == state.c_beat + beats * waiting + left)
+        self.lemma(state.c_held == state.c_beat + beats * waiting_blocks + left)
 
     def _modulo(self, value: Any, modulus: int) -> Signal:
-        """The value, if it is less than twice the modulus, modulo that."""
+        """Reduce a value below twice the modulus by the modulus."""
         result = Signal(range(modulus), name=f"modulo_{self._statements}")
         self._statements += 1
         self.m.d.comb += result.eq(Mux(value >= modulus, value - modulus, value))

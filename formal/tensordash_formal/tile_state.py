@@ -1,6 +1,6 @@
-"""A tile's state and what becomes of it in a cycle, written from docs/tile.md, as registers beside the hardware.
+"""Reference model of a tile's state and of its steps in a cycle (docs/tile.md), as ghost registers.
 
-Of the hardware it reads the ports, and how far the tile advances (the schedulers' business).
+It reads the hardware's ports, and the advance that control and schedulers compute.
 """
 
 from functools import reduce
@@ -18,7 +18,7 @@ __all__ = ["TileState", "count", "thermometer"]
 
 
 def count(bits):
-    """How many are set; a balanced sum, which solvers find equal to the hardware's sooner."""
+    """Count the set bits with a balanced sum, which solvers compare faster with the hardware's."""
     counts = list(bits) or [Const(0)]
     while len(counts) > 1:
         counts = [reduce(add, counts[i : i + 2]) for i in range(0, len(counts), 2)]
@@ -26,7 +26,7 @@ def count(bits):
 
 
 def thermometer(number, width: int):
-    """The lowest `number` of `width` bits set."""
+    """Set the lowest `number` of `width` bits."""
     return Cat(number > bit for bit in range(width))
 
 
@@ -36,9 +36,9 @@ class TileState:
     Parameters
     ----------
     harness : Harness
-        Of a `Tile`.
+        The harness of the tile.
     tile : Tile
-        It.
+        The tile.
     """
 
     def __init__(self, harness: Harness, tile: Tile) -> None:
@@ -55,22 +55,22 @@ class TileState:
         self.c_slots = self.beats * (1 if self.starts_from_c else 2) if config.initial else 0
 
         self.advance = harness.port("control.advance", self.depth)
-        """How far the tile advances, as a thermometer."""
+        """The tile's advance, as a thermometer."""
         schedulers = {
             "none": [],
             "rows": [f"scheduler_{row}" for row in range(config.rows)],
             "both": [f"pe_{row}_{column}.scheduler" for row in range(config.rows) for column in range(config.columns)],
         }[config.sparsity]
         self.schedulers = {path: harness.port(f"{path}.advance", self.depth) for path in schedulers}
-        """Each scheduler's AS, as a thermometer, if a schedule is made."""
+        """Each scheduler's AS, as a thermometer, in cycles with a schedule."""
         advances, each = list(self.schedulers.values()), len(schedulers) // config.rows
         self.row_advances: list[Value] = [
             reduce(and_, advances[row * each : (row + 1) * each]) if each else Const(1) for row in range(config.rows)
         ]
-        """Each row's (`both`: the least of its PEs)."""
+        """Each row's AS (`both`: the least of its PEs)."""
         self.held = Signal(range(self.depth + 1))
-        self.oldest, self.behind = Signal(self.depth, init=1), Signal(self.depth)
-        """Of a ring: the lines of the oldest step and of the next one to enter, one-hot."""
+        self.oldest, self.entry_line = Signal(self.depth, init=1), Signal(self.depth)
+        """In a ring: the lines of the oldest step and of the next step to enter, one-hot."""
         self.ends = Signal(self.depth)
         self.first = Signal(init=1)
         # One bit per slot, the youngest first.
@@ -84,15 +84,15 @@ class TileState:
         self.out_full, self.out_last = Signal(), Signal()
         self.buffered = config.registered_ready
         self.shown_full, self.shown_last = (Signal(), Signal()) if self.buffered else (self.out_full, self.out_last)
-        """The beat at the output: of the output buffer the oldest, or else the output register's."""
-        self.behind_full, self.behind_last = Signal(), Signal()
-        """Of the output buffer, the other one."""
+        """The beat at the output: the output buffer's oldest or, without a buffer, the output register's."""
+        self.second_full, self.second_last = Signal(), Signal()
+        """The output buffer's second beat."""
         self.out_leaves = Signal()
         self.c_held = Signal(range(self.c_slots + 1))
         self.c_blocks = Signal(range(3))
-        """Complete blocks of C that no stream has started with."""
+        """Complete blocks of C whose stream has not started."""
         self.c_beat = Signal(range(self.beats))
-        """Which of a block's beats of C enters next."""
+        """Index of the next beat of C in its block."""
         self._output(self.m)
         self._schedule(self.m)
         self._accumulate(self.m)
@@ -102,54 +102,54 @@ class TileState:
             self._c(self.m)
 
     def _output(self, m: Module) -> None:
-        """Step 1, and whether the block is free (step 2)."""
-        out_free, sum_moves = Signal(), Signal()
-        self.moves, self.block_free = Signal(), Signal()
+        """Model step 1, and whether the block is free (step 2)."""
+        out_free, sum_advances = Signal(), Signal()
+        self.block_advances, self.block_free = Signal(), Signal()
         m.d.comb += [
-            self.out_leaves.eq(self.out_full & (~self.behind_full if self.buffered else self.tile.out.ready)),
+            self.out_leaves.eq(self.out_full & (~self.second_full if self.buffered else self.tile.out.ready)),
             out_free.eq(~self.out_full | self.out_leaves),
-            sum_moves.eq(self.sum_full & out_free),
-            self.moves.eq((self.left != 0) & (~self.sum_full | sum_moves if self.has_sum else out_free)),
-            self.block_free.eq((self.left == 0) | (self.left == 1) & self.moves),
+            sum_advances.eq(self.sum_full & out_free),
+            self.block_advances.eq((self.left != 0) & (~self.sum_full | sum_advances if self.has_sum else out_free)),
+            self.block_free.eq((self.left == 0) | (self.left == 1) & self.block_advances),
         ]
-        enters_out = sum_moves if self.has_sum else self.moves
+        enters_out = sum_advances if self.has_sum else self.block_advances
         enters_last = self.sum_last if self.has_sum else self.left == 1
         with m.If(out_free):
             m.d.sync += [self.out_full.eq(enters_out), self.out_last.eq(enters_last)]
         if self.has_sum:
-            with m.If(self.moves | sum_moves):
-                m.d.sync += [self.sum_full.eq(self.moves), self.sum_last.eq(self.left == 1)]
+            with m.If(self.block_advances | sum_advances):
+                m.d.sync += [self.sum_full.eq(self.block_advances), self.sum_last.eq(self.left == 1)]
 
         if self.buffered:
             with m.If(~self.shown_full | self.tile.out.ready):
                 m.d.sync += [
-                    self.shown_full.eq(self.behind_full | self.out_leaves),
-                    self.shown_last.eq(Mux(self.behind_full, self.behind_last, self.out_last)),
-                    self.behind_full.eq(0),
+                    self.shown_full.eq(self.second_full | self.out_leaves),
+                    self.shown_last.eq(Mux(self.second_full, self.second_last, self.out_last)),
+                    self.second_full.eq(0),
                 ]
             with m.Elif(self.out_leaves):
-                m.d.sync += [self.behind_full.eq(1), self.behind_last.eq(self.out_last)]
+                m.d.sync += [self.second_full.eq(1), self.second_last.eq(self.out_last)]
 
     @property
     def idle(self) -> Value:
-        """All that has entered has left."""
-        full = Cat(self.sum_full, self.out_full, self.shown_full, self.behind_full, self.pipe_last).any()
+        """Whether everything that has entered has left."""
+        full = Cat(self.sum_full, self.out_full, self.shown_full, self.second_full, self.pipe_last).any()
         return self.first & (self.held == 0) & ~full & (self.left == 0) & (self.c_held == 0)
 
     def _schedule(self, m: Module) -> None:
-        """Steps 2 and 3."""
+        """Model steps 2 and 3."""
         self.may_start = Signal()
         self.possible, self.frozen, self.scheduled = Signal(), Signal(), Signal()
         self.steps = Signal(range(self.depth + 1))
         """The tile's AS."""
         self.last = Signal()
-        """The schedule of this cycle is the last of its stream."""
+        """The schedule of this cycle is the last one of its stream."""
         would_end = (self.ends & reduce(and_, self.row_advances)).any()
         complete = (self.held == self.depth) | self.ends.any() if self.config.needs_full_window else Const(1)
-        due_last = self.pipe_last[-1] if self.latency else self.possible & would_end
+        completes_last = self.pipe_last[-1] if self.latency else self.possible & would_end
         m.d.comb += [
             self.possible.eq((self.held != 0) & complete & (self.may_start | ~self.first)),
-            self.frozen.eq(due_last & ~self.block_free),
+            self.frozen.eq(completes_last & ~self.block_free),
             self.scheduled.eq(self.possible & ~self.frozen),
             self.steps.eq(count(self.advance)),
             self.last.eq((self.ends & thermometer(self.steps, self.depth)).any()),
@@ -157,40 +157,40 @@ class TileState:
         with m.If(self.scheduled):
             m.d.sync += self.first.eq(self.last)
         m.d.comb += self.may_start.eq((self.c_blocks != 0) if self.config.initial else 1)
-        self.drawable, self.eligible = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
-        """How many steps could be drawn from, and how many may."""
+        self.stream_steps, self.eligible = Signal(range(self.depth + 1)), Signal(range(self.depth + 1))
+        """Steps of the current stream in the window, and those that are eligible in this cycle."""
         eligible: Value = self.held
         for step in reversed(range(self.depth)):
             eligible = Mux(self.ends[step], step + 1, eligible)
-        m.d.comb += [self.drawable.eq(eligible), self.eligible.eq(Mux(self.scheduled, eligible, 0))]
+        m.d.comb += [self.stream_steps.eq(eligible), self.eligible.eq(Mux(self.scheduled, eligible, 0))]
 
     def _accumulate(self, m: Module) -> None:
-        """Step 4."""
+        """Model step 4."""
         made = Cat(self.scheduled, self.pipe_made)
         first = Cat(self.scheduled & self.first, self.pipe_first)
         last = Cat(self.scheduled & self.last, self.pipe_last)
-        self.due, self.due_first, self.take = Signal(), Signal(), Signal()
+        self.completes, self.completes_first, self.take = Signal(), Signal(), Signal()
         m.d.comb += [
-            self.due.eq(made[-1] & ~self.frozen),
-            self.due_first.eq(first[-1] & ~self.frozen),
+            self.completes.eq(made[-1] & ~self.frozen),
+            self.completes_first.eq(first[-1] & ~self.frozen),
             self.take.eq(last[-1] & ~self.frozen),
         ]
         if self.latency:
             with m.If(~self.frozen):
                 m.d.sync += [self.pipe_made.eq(made), self.pipe_first.eq(first), self.pipe_last.eq(last)]
-        with m.If(self.due):
+        with m.If(self.completes):
             m.d.sync += self.open.eq(~self.take)
         with m.If(self.take):
             m.d.sync += self.left.eq(self.beats)
-        with m.Elif(self.moves):
+        with m.Elif(self.block_advances):
             m.d.sync += self.left.eq(self.left - 1)
 
     def _refill(self, m: Module) -> None:
-        """Step 5."""
+        """Model step 5."""
         ports = [*self.tile.a, *self.tile.b]
         self.entering = Signal(range(self.depth + 1))
         self.stays = Signal(range(self.depth + 1))
-        self.ends_enter, self.disagree = Signal(), Signal()
+        self.end_enters, self.ends_disagree = Signal(), Signal()
         least: Value = Value.cast(self.depth - self.stays)
         for port in ports:
             least = Mux(port.available < least, port.available, least)
@@ -199,36 +199,37 @@ class TileState:
             port.last & (number == self.entering) & (self.entering != 0)
             for port, number in zip(ports, offered, strict=True)
         )
-        following = Signal(range(self.depth + 1))
+        held_next = Signal(range(self.depth + 1))
         m.d.comb += [
             self.stays.eq(self.held - self.steps),
             self.entering.eq(least),
-            self.ends_enter.eq(ending.any()),
-            self.disagree.eq(ending.any() & ~ending.all()),
-            following.eq(self.stays + self.entering),
+            self.end_enters.eq(ending.any()),
+            self.ends_disagree.eq(ending.any() & ~ending.all()),
+            held_next.eq(self.stays + self.entering),
         ]
-        m.d.sync += self.held.eq(following)
+        m.d.sync += self.held.eq(held_next)
         if self.config.ring:
-            m.d.sync += self.oldest.eq(self._turned(self.oldest, self.steps))
-            m.d.comb += self.behind.eq(self._turned(self.oldest, self.held))
-        kept = self.ends >> self.steps
+            m.d.sync += self.oldest.eq(self._rotate(self.oldest, self.steps))
+            m.d.comb += self.entry_line.eq(self._rotate(self.oldest, self.held))
+        remaining_ends = self.ends >> self.steps
         for step in range(self.depth):
-            m.d.sync += self.ends[step].eq(kept[step] | (self.ends_enter & (following == step + 1)))
+            m.d.sync += self.ends[step].eq(remaining_ends[step] | (self.end_enters & (held_next == step + 1)))
 
-    def _turned(self, line: Value, number: Value) -> Value:
-        """The line that is `number` behind a line."""
-        moves = range(self.depth + 1)
-        return reduce(or_, (line.rotate_left(move) & (number == move).replicate(self.depth) for move in moves))
+    def _rotate(self, line: Value, number: Value) -> Value:
+        """Return the line that is `number` lines after a line."""
+        return reduce(
+            or_, (line.rotate_left(lines) & (number == lines).replicate(self.depth) for lines in range(self.depth + 1))
+        )
 
     def on_lines(self, bits: Value, first: Value) -> Value:
-        """A bit for each of `depth` steps, the oldest of which is on line `first`, by line (docs/tile.md)."""
+        """Reorder one bit per step, the oldest of which is on line `first`, by line (docs/tile.md)."""
         if not self.config.ring:
             return bits
         lines = range(self.depth)
         return reduce(or_, (bits[: self.depth].rotate_left(line) & first[line].replicate(self.depth) for line in lines))
 
     def _c(self, m: Module) -> None:
-        """Step 6, and what leaves the store in steps 1 and 4."""
+        """Model step 6, and the beats that leave the store in steps 1 and 4."""
         started = self.scheduled & self.first
         final = self.c_beat == self.beats - 1
         m.d.comb += [
@@ -236,9 +237,9 @@ class TileState:
             self.c_completes.eq(self.c_enters & final),
         ]
         if self.adds_c:
-            m.d.sync += self.c_held.eq(self.c_held + self.c_enters - self.moves)
+            m.d.sync += self.c_held.eq(self.c_held + self.c_enters - self.block_advances)
         else:
-            m.d.sync += self.c_held.eq(Mux(self.due_first, 0, self.c_held) + self.c_enters)
+            m.d.sync += self.c_held.eq(Mux(self.completes_first, 0, self.c_held) + self.c_enters)
         m.d.sync += self.c_blocks.eq(self.c_blocks + self.c_completes - started)
         with m.If(self.c_enters):
             m.d.sync += self.c_beat.eq(Mux(final, 0, self.c_beat + 1))

@@ -1,4 +1,4 @@
-"""Wiring mutants: an instance's bus dropped, stuck, its neighbour's, or swapped with it; one bit of it stuck."""
+"""Wiring mutants: a port's bus is dropped, stuck, a neighbour's or swapped with it, or has a stuck bit."""
 
 import copy
 import json
@@ -18,10 +18,10 @@ from .subjects import Subject
 __all__ = ["KINDS", "WiringMutant", "WiringMutants"]
 
 KINDS = ("neighbour", "swapped", "dropped", "stuck", "bit stuck")
-"""Kinds of wiring mutants. A bus that is dropped reads as zeros, one that is stuck as ones."""
+"""Kinds of wiring mutants. A dropped bus reads as zeros, a stuck bus as ones."""
 
-CLOCK = "clk"  # there is one clock, and behind a multiplexer it would come after what it samples
-TRIES = 20  # draws in a place before it is given up as exhausted
+CLOCK = "clk"  # a multiplexer would delay the only clock behind the data that it samples
+MAX_DRAWS = 20  # of a new change at a place, before the place counts as exhausted
 
 Bits = list[int | str]
 Place = tuple[str, str, str]
@@ -29,16 +29,16 @@ Place = tuple[str, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class WiringMutant(Mutant):
-    """A wrong connection of one port of one instance; of two, where they are swapped.
+    """A mutant of the connection of one port, or of two if they are swapped.
 
     Parameters
     ----------
     cell, port : str
         The instance and its port.
     other : str
-        The neighbour: the next instance of the same module beside it; empty if the change needs none.
+        The neighbour: the next instance of the same module; empty if the change needs none.
     bit, value : int
-        The bit that is stuck, -1 for all; and at what.
+        The stuck bit, or -1 for all bits, and its value.
     """
 
     cell: str
@@ -49,14 +49,14 @@ class WiringMutant(Mutant):
 
 
 class WiringMutants(Mutants):
-    """Wiring mutants: every port of every kind of instance in every module, over and over with another kind of change.
+    """Wiring mutants. They cycle through every port of every kind of instance, each time with another kind of change.
 
     Parameters
     ----------
     subject, folder
         As in `Mutants`.
     count, seed : int
-        How many, and which. A small component may have fewer.
+        Number of mutants, and seed of the sample. A small component may have fewer.
     """
 
     def __init__(self, subject: Subject, count: int, seed: int, folder: Path) -> None:
@@ -67,10 +67,10 @@ class WiringMutants(Mutants):
             _drop_fields(module)
         self._nets = {name: _Nets(self._design["modules"], name) for name in self.modules}
         places = [(name, *place) for name, nets in self._nets.items() for place in nets.places()]
-        self.mutants: Sequence[WiringMutant] = list(self._drawn(places, count, Random(f"{seed} wiring {subject.name}")))
+        self.mutants: Sequence[WiringMutant] = list(self._draw(places, count, Random(f"{seed} wiring {subject.name}")))
 
-    def _drawn(self, places: list[Place], count: int, random: Random) -> Iterator[WiringMutant]:
-        # What needs a neighbour first: few places have one.
+    def _draw(self, places: list[Place], count: int, random: Random) -> Iterator[WiringMutant]:
+        # Kinds that need a neighbour come first because few places have one.
         kinds = {place: [*random.sample(KINDS[:2], 2), *random.sample(KINDS[2:], 3)] for place in places}
         random.shuffle(places)
         seen: set[tuple[Any, ...]] = set()
@@ -89,11 +89,11 @@ class WiringMutants(Mutants):
     def _change(
         self, place: Place, kinds: list[str], turn: int, seen: set[tuple[Any, ...]], random: Random
     ) -> dict[str, Any] | None:
-        """Another change in a place, of the kind whose turn it is if there is one; None if there is none."""
+        """Draw a new change at a place, preferably of the kind whose turn it is; None if none is left."""
         module, child, port = place
         nets = self._nets[module]
-        for attempt in range(TRIES * len(kinds)):
-            kind = kinds[(turn + attempt // TRIES) % len(kinds)]
+        for attempt in range(MAX_DRAWS * len(kinds)):
+            kind = kinds[(turn + attempt // MAX_DRAWS) % len(kinds)]
             cell = random.choice(nets.instances[child])
             change = nets.change(cell, port, kind, random)
             if change is not None and (key := (module, *change.values())) not in seen:
@@ -102,7 +102,7 @@ class WiringMutants(Mutants):
         return None
 
     def _line(self, module: str, cell: str, port: str) -> int:
-        """The line in which an instance's port is connected; the instance's own if it is not found."""
+        """Return the line in which an instance's port is connected, or the instance's line if it is not found."""
         source = self._design["modules"][module]["cells"][cell]["attributes"]["src"]
         first = int(re.search(r":(\d+)", source)[1])  # type: ignore[index]
         for number, line in enumerate(self.text.splitlines()[first - 1 :], first):
@@ -113,25 +113,25 @@ class WiringMutants(Mutants):
         return first
 
     def model(self) -> str:
-        """As in `Mutants`."""
-        text = self._written(self.mutants, chosen=True)
+        """Return Verilog of all mutants; see `Mutants`."""
+        text = self._write(self.mutants, chosen=True)
         declared = f"  wire [{SELECT_BITS - 1}:0] {SELECT}"
         assert text.count(f"{declared};\n") == len({each.module for each in self.mutants})
-        # Yosys knows no global names: every module but the top, which has it, looks for the choice there.
+        # Yosys has no global names. Every module but the top reads the register of the top by its path.
         head, begin, rest = text.partition(f"module {self.top}(")
         inside, end, rest = rest.partition("endmodule")
         parts = (head, begin, inside.replace(f"{declared};\n", ""), end, rest)
-        return self._choosing("".join(parts).replace(f"{declared};\n", f"{declared} = {self.top}.{SELECT};\n"))
+        return self._with_select("".join(parts).replace(f"{declared};\n", f"{declared} = {self.top}.{SELECT};\n"))
 
     def verilog(self, mutant: Mutant | None) -> str:
-        """As in `Mutants`."""
-        return self._written([mutant] if isinstance(mutant, WiringMutant) else [], chosen=False)
+        """Return Verilog of one mutant; see `Mutants`."""
+        return self._write([mutant] if isinstance(mutant, WiringMutant) else [], chosen=False)
 
-    def _written(self, mutants: Sequence[WiringMutant], *, chosen: bool) -> str:
+    def _write(self, mutants: Sequence[WiringMutant], *, chosen: bool) -> str:
         design = copy.deepcopy(self._design)
         for name, nets in self._nets.items():
-            if here := [each for each in mutants if each.module == name]:
-                nets.rewire(design["modules"][name], here, chosen=chosen)
+            if rewired := [each for each in mutants if each.module == name]:
+                nets.rewire(design["modules"][name], rewired, chosen=chosen)
         (self._folder / "mutant.json").write_text(json.dumps(design), encoding="utf-8")
         run_yosys(["read_json mutant.json", "write_verilog -noattr mutant.v"], self._folder, self.top)
         return (self._folder / "mutant.v").read_text(encoding="utf-8")
@@ -152,21 +152,21 @@ def _title(change: dict[str, Any]) -> str:
     name = f"{change['cell']}.{change['port']}"
     match change["kind"]:
         case "neighbour":
-            return f"{name} is that of {change['other']}"
+            return f"{name} connected to the bus of {change['other']}"
         case "swapped":
-            return f"{name} swapped with that of {change['other']}"
+            return f"{name} swapped with {change['other']}"
         case "bit stuck":
             return f"bit {change['bit']} of {name} stuck at {change['value']}"
     return f"{name} {'dropped' if change['kind'] == 'dropped' else 'stuck at ones'}"
 
 
 class _Nets:
-    """A module's instances and what they are connected to.
+    """A module's instances and their connections.
 
     Parameters
     ----------
     modules : dict
-        All modules of a design, as Yosys writes them (JSON).
+        All modules of a design, as in Yosys' JSON.
     name : str
         The module.
     """
@@ -187,7 +187,7 @@ class _Nets:
             self.read.update(bit for port in inputs for bit in each["connections"].get(port, []))
 
     def places(self) -> list[tuple[str, str]]:
-        """Every module that is instantiated here, with each of its ports that says something here."""
+        """List every pair of an instantiated module and one of its ports that has an effect in this module."""
         return [
             (child, port)
             for child, cells in sorted(self.instances.items())
@@ -199,7 +199,7 @@ class _Nets:
         return self.cells[cell]["connections"].get(port, [])
 
     def _live(self, cell: str, port: str) -> list[int]:
-        """Bits of a connection that make a difference: all of an input's, and an output's that somebody reads."""
+        """Return the bits of a connection that have an effect: all bits of an input, and the read bits of an output."""
         bits, output = self._bits(cell, port), self._output(cell, port)
         return [i for i, bit in enumerate(bits) if not output or (bit in self.read and not isinstance(bit, str))]
 
@@ -207,7 +207,7 @@ class _Nets:
         return (self.cells[cell]["type"], port) in self.outputs
 
     def change(self, cell: str, port: str, kind: str, random: Random) -> dict[str, Any] | None:
-        """A change of a kind in one place: members of a `WiringMutant`; None if it would change nothing."""
+        """Draw a change of a kind at one place, as fields of a `WiringMutant`; None if it would have no effect."""
         bits, live = self._bits(cell, port), self._live(cell, port)
         change = {"kind": kind, "cell": cell, "port": port, "other": "", "bit": -1, "value": 0}
         if not live:
@@ -225,53 +225,53 @@ class _Nets:
         return None if all(bit == str(value) for bit in bits) else {**change, "value": value}
 
     def rewire(self, module: dict[str, Any], mutants: Sequence[WiringMutant], *, chosen: bool) -> None:
-        """Make a module's connections as mutants want them: of the one that is chosen, or of the only one."""
+        """Rewire a module: with `chosen`, the register selects one of the mutants; otherwise there is only one."""
         netlist = _Netlist(module)
         select = netlist.wire(SELECT_BITS, SELECT) if chosen else []
-        wanted: dict[tuple[str, str], list[WiringMutant]] = defaultdict(list)
+        by_port: dict[tuple[str, str], list[WiringMutant]] = defaultdict(list)
         for mutant in mutants:
-            wanted[mutant.cell, mutant.port].append(mutant)
+            by_port[mutant.cell, mutant.port].append(mutant)
             if mutant.kind == "swapped":
-                wanted[mutant.other, mutant.port].append(mutant)
-        # What an instance gives is behind its changes what the module has there: they come in between.
-        given = {
+                by_port[mutant.other, mutant.port].append(mutant)
+        # An output drives new nets; the mutants' multiplexers lie between these and the module's original nets.
+        driven = {
             (cell, port): netlist.wire(len(self._bits(cell, port))) if self._output(cell, port) else []
-            for cell, port in wanted
+            for cell, port in by_port
         }
-        for (cell, port), here in wanted.items():
+        for (cell, port), at_port in by_port.items():
             bits = self._bits(cell, port)
-            now = given[cell, port] or bits
-            for mutant in here:
+            source = driven[cell, port] or bits
+            for mutant in at_port:
                 other = mutant.cell if cell == mutant.other else mutant.other
-                theirs = (given.get((other, port)) or self._bits(other, port)) if other else []
+                other_bits = (driven.get((other, port)) or self._bits(other, port)) if other else []
                 when: Bits = netlist.equal(select, mutant.number) if chosen else ["1"]
-                now = netlist.multiplexer(when, _changed(mutant, now, theirs), now)
+                source = netlist.multiplexer(when, _changed(mutant, source, other_bits), source)
             connections = module["cells"][cell]["connections"]
-            if given[cell, port]:
-                connections[port] = given[cell, port]
-                netlist.connect(now, bits)
+            if driven[cell, port]:
+                connections[port] = driven[cell, port]
+                netlist.connect(source, bits)
             else:
-                connections[port] = now
+                connections[port] = source
 
 
-def _changed(mutant: WiringMutant, bits: Bits, theirs: Bits) -> Bits:
-    """What a mutant makes of a connection."""
+def _changed(mutant: WiringMutant, bits: Bits, other_bits: Bits) -> Bits:
+    """Return a connection as a mutant changes it."""
     if mutant.other:
-        return theirs
+        return other_bits
     return [str(mutant.value) if mutant.bit in (-1, i) else bit for i, bit in enumerate(bits)]
 
 
 class _Netlist:
-    """Adds wires and cells to a module as Yosys writes it (JSON)."""
+    """Adds wires and cells to a module in Yosys' JSON format."""
 
     def __init__(self, module: dict[str, Any]) -> None:
         self._module = module
-        everything = [net["bits"] for net in module["netnames"].values()]
-        everything += [bits for cell in module["cells"].values() for bits in cell["connections"].values()]
-        self._next = 1 + max((bit for bits in everything for bit in bits if isinstance(bit, int)), default=1)
+        all_bits = [net["bits"] for net in module["netnames"].values()]
+        all_bits += [bits for cell in module["cells"].values() for bits in cell["connections"].values()]
+        self._next = 1 + max((bit for bits in all_bits for bit in bits if isinstance(bit, int)), default=1)
 
     def wire(self, width: int, name: str = "") -> Bits:
-        """New nets."""
+        """Create nets."""
         bits: Bits = list(range(self._next, self._next + width))
         self._next += width
         if name:
@@ -279,16 +279,16 @@ class _Netlist:
         return bits
 
     def equal(self, bits: Bits, number: int) -> Bits:
-        """Whether nets carry a number."""
+        """Compare nets with a number."""
         constant: Bits = [str(number >> i & 1) for i in range(len(bits))]
         return self._cell("$eq", A=bits, B=constant, width=1)
 
     def multiplexer(self, when: Bits, one: Bits, other: Bits) -> Bits:
-        """One or the other."""
+        """Select `one` if `when` is true, else `other`."""
         return self._cell("$mux", A=other, B=one, S=when, width=len(one))
 
     def connect(self, source: Bits, target: Bits) -> None:
-        """Drive nets; what is not a net there drives nothing."""
+        """Drive nets, skipping bits of the target that are constants."""
         pairs = [(one, other) for one, other in zip(source, target, strict=True) if isinstance(other, int)]
         self._cell("$pos", A=[one for one, _ in pairs], into=[other for _, other in pairs], width=len(pairs))
 

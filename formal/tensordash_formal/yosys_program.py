@@ -1,4 +1,4 @@
-"""Yosys, from its library, as SymbiYosys calls it: `-ql LOG SCRIPT`. Several times as fast as one in WebAssembly."""
+"""Run Yosys from its library with SymbiYosys' arguments: `-ql LOG SCRIPT`. It is faster than Yosys in WebAssembly."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ from pathlib import Path
 
 
 def main(_quiet: str, log: str, script: str) -> int:
-    """Run a script, and give Yosys' exit code; of an error, the last line of the log is printed."""
-    if os.fork() == 0:  # an error ends the process
+    """Run a script and return Yosys' exit code; on an error, print the last line of the log."""
+    if os.fork() == 0:  # Yosys ends the process on an error
         from pyosys import libyosys
 
         libyosys.run_pass(f"tee -q -o {log} script {script}", libyosys.Design())

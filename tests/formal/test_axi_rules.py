@@ -1,4 +1,4 @@
-"""The rules of AXI stand on their own: each can say something, and no two sides contradict each other."""
+"""The rules of AXI: each can apply, and the sides do not contradict each other."""
 
 import subprocess
 import sys
@@ -9,7 +9,7 @@ from amaranth.hdl import Module
 from amaranth.sim import Simulator
 
 from tensordash_axi import Axi4Rules, AxiLiteRules, Statements, to_verilog
-from tensordash_formal.solver import Question, Solver
+from tensordash_formal.solver import Query, Solver
 
 CHECKERS = {
     "axi4": lambda: Axi4Rules(data_bits=32, address_bits=16, id_bits=1, reads=2, writes=2, addresses=2, within=4),
@@ -19,8 +19,8 @@ CHECKERS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CHECKERS)
-def test_each_rule_can_say_something_while_all_are_kept(name, tmp_path):
-    """The Verilog that others read, its signals free: what is assumed leaves a run for every rule's antecedent."""
+def test_each_rule_can_apply_while_all_rules_hold(name, tmp_path):
+    """In the emitted Verilog with free signals, the assumptions leave a run in which each rule applies."""
     text = to_verilog(CHECKERS[name](), ())
     rules = [rule.name for rule in CHECKERS[name]().rules]
     covers = "\n".join(
@@ -30,15 +30,15 @@ def test_each_rule_can_say_something_while_all_are_kept(name, tmp_path):
     body = text.rindex("endmodule")
     design = text[:body] + f"always @(posedge clk) begin\n{covers}\nend\n" + text[body:]
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules", "chformal -assert -remove")
-    question = Question(mode="cover", engine="smtbmc z3", depth=7, script=script, files={"dut.v": design})
-    assert Solver(tmp_path).solve(question).status == "pass"
+    query = Query(mode="cover", engine="smtbmc z3", depth=7, script=script, files={"dut.v": design})
+    assert Solver(tmp_path).solve(query).status == "pass"
 
 
-def test_what_is_asserted_fails_for_a_bus_that_does_what_it_likes(tmp_path):
+def test_assertions_fail_for_a_free_bus(tmp_path):
     design = to_verilog(CHECKERS["lite"](), ("slave",))
     script = ("read_verilog -formal dut.v", "prep -flatten -top axi_rules")
-    question = Question(mode="bmc", engine="smtbmc z3", depth=4, script=script, files={"dut.v": design})
-    assert Solver(tmp_path).solve(question).status == "fail"
+    query = Query(mode="bmc", engine="smtbmc z3", depth=4, script=script, files={"dut.v": design})
+    assert Solver(tmp_path).solve(query).status == "fail"
 
 
 def test_the_page_has_every_rule():
@@ -48,14 +48,14 @@ def test_the_page_has_every_rule():
     assert [row for row in page.splitlines() if row.startswith("| `") and row.count("|") == 5] == rows
 
 
-def test_the_package_needs_nothing_of_tensordash():
+def test_the_package_does_not_import_tensordash():
     code = "import sys, tensordash_axi; print([name for name in sys.modules if name.startswith('tensordash')])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert all(name.startswith("tensordash_axi") for name in eval(said))
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert all(name.startswith("tensordash_axi") for name in eval(output))
 
 
-def _said(checker, cycles):
-    """Rules that a run breaks, by cycle; signals that a cycle does not name are 0."""
+def _violations(checker, cycles):
+    """Run the checker and list violated rules by cycle. Unnamed signals are 0."""
     broken = []
 
     async def bench(ctx):
@@ -99,7 +99,7 @@ def b(**more):
     return {"bvalid": 1, "bready": 1, **more}
 
 
-# Of the bus above: 4 bytes wide, 2 reads of an ID. The first cycle is silent.
+# The bus is 4 bytes wide and allows 2 reads of an ID. The first cycle is idle.
 RUNS = {
     "a read of two beats": ([{}, ar(arlen=1), r(), r(rlast=1)], []),
     "IDs may overtake each other": ([{}, ar(arid=0), ar(arid=1), r(rid=1, rlast=1), r(rid=0, rlast=1)], []),
@@ -152,9 +152,9 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_a_run_by_hand(name):
+def test_a_handwritten_run(name):
     cycles, expected = RUNS[name]
-    assert _said(CHECKERS["axi4"](), cycles) == expected
+    assert _violations(CHECKERS["axi4"](), cycles) == expected
 
 
 @pytest.mark.parametrize(

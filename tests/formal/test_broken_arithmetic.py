@@ -1,6 +1,6 @@
-"""The proofs look at every bit of the shipped sums: faults inside the accumulator and the rounder of 16-bit formats.
+"""The proofs cover every bit of 16-bit sums: they find faults inside the accumulator and the rounder.
 
-That sound ones pass is in `test_proofs.py`.
+`test_proofs.py` proves the sound components.
 """
 
 import pytest
@@ -23,26 +23,26 @@ PAPER = load_preset("paper")
 
 @pytest.fixture
 def status(tmp_path):
-    """What a solver says of a proof, or what it finds of a claim in the first cycles."""
+    """Return the status of a proof, or of a claim in the first cycles."""
 
-    def ask(proof: Proof, claim: str = "") -> str:
+    def solve(proof: Proof, claim: str = "") -> str:
         harness = proof.build(PAPER)
         if claim:
             wanted = [f"claim_{cell}" for cell in harness.claims[claim]]
-            question = proof.question(harness, wanted, "bmc", 3)
+            query = proof.query(harness, wanted, "bmc", 3)
         else:
-            question = proof.question(harness, harness.assertions, "prove", proof.depth, proof.engine)
-        return Solver(tmp_path).solve(question).status
+            query = proof.query(harness, harness.assertions, "prove", proof.depth, proof.engine)
+        return Solver(tmp_path).solve(query).status
 
-    return ask
+    return solve
 
 
 class TestAccumulator:
-    @pytest.mark.parametrize("kept", [91, 95])
-    def test_upper_bits_are_the_sign(self, kept, status, sabotage):
+    @pytest.mark.parametrize("kept_bits", [91, 95])
+    def test_upper_bits_are_the_sign(self, kept_bits, status, sabotage):
         def assignments(self, inside):
             number = inside["accumulated"].number
-            cut = Cat(number[:kept], number[-1].replicate(self.shape.width - kept))
+            cut = Cat(number[:kept_bits], number[-1].replicate(self.shape.width - kept_bits))
             return inside["basis"].eq(Mux(self.sum.start, 0, cut).as_signed())
 
         sabotage(ExactAccumulator, assignments)
@@ -56,7 +56,7 @@ class TestAccumulator:
         sabotage(ExactAccumulator, assignments)
         assert status(ACCUMULATOR) == "unknown"
 
-    def test_overflow_looks_at_one_bit_too_many(self, status, sabotage):
+    def test_overflow_checks_one_bit_too_many(self, status, sabotage):
         def assignments(self, inside):
             top = inside["grown"][self.shape.width - 2 :]
             return self.sum.overflow.eq(inside["counting"] & ~self.sum.hold & ~(top.all() | ~top.any()))
@@ -66,7 +66,7 @@ class TestAccumulator:
 
 
 def test_upper_bits_of_the_first_shift(status, monkeypatch):
-    """The top four bits behind the normaliser's first stage."""
+    """The top four bits after the normaliser's first stage."""
     original = normalizer.normalize
 
     def wrong(m, bits, *args, **kwargs):

@@ -1,6 +1,6 @@
-"""The proofs see every PE: a fault in one place of a tile, which no fault of a component can be.
+"""The proofs cover every PE: they find a fault of one instance, which a fault of a component cannot model.
 
-That sound tiles pass is in `test_proofs.py`.
+`test_proofs.py` proves the sound tiles.
 """
 
 import pytest
@@ -21,15 +21,15 @@ CLAIM = "overflow_is_right"
 
 @pytest.fixture
 def refuted(tmp_path):
-    """Whether a run exists in which the flag is not as it must be."""
+    """Return whether a run violates the claim about the flag."""
 
-    def ask(config: TileConfig) -> bool:
+    def is_refuted(config: TileConfig) -> bool:
         harness = PROOF.build(config)
         wanted = [f"claim_{cell}" for cell in harness.claims[CLAIM]]
-        answer = Solver(tmp_path).solve(PROOF.question(harness, wanted, "bmc", 8))
+        answer = Solver(tmp_path).solve(PROOF.query(harness, wanted, "bmc", 8))
         return bool(answer.failed)
 
-    return ask
+    return is_refuted
 
 
 @pytest.mark.parametrize(("config", "place"), [(SMALL, 3), (SMALL, 1), (BOTH, 0), (DENSE, 1)])

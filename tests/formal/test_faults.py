@@ -1,4 +1,4 @@
-"""Faults made by hand: their entries fit the sources, and the campaign sorts them by result."""
+"""Handwritten faults: their entries match the sources, and the campaign classifies them."""
 
 import json
 from dataclasses import replace

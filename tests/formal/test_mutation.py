@@ -1,4 +1,4 @@
-"""Mutants: made, found, proven equivalent, and reported where nothing finds them."""
+"""Mutants are built, killed, proven equivalent or reported as survivors."""
 
 import json
 import re
@@ -10,10 +10,9 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.emission.verilog import render
-from tensordash_formal import campaigns, mutation
-from tensordash_formal import subjects as making
+from tensordash_formal import campaigns, mutation, subjects
 from tensordash_formal.campaigns import SMALL_CORE, campaign_of, full_campaigns
-from tensordash_formal.fates import MutationReport
+from tensordash_formal.mutant_results import MutationReport
 from tensordash_formal.mutants import BitMutants
 from tensordash_formal.mutation import mutate
 from tensordash_formal.solver import Solver
@@ -27,9 +26,9 @@ SMALL = TileConfig(rows=1, columns=1, lanes=2, depth=2, format="fp8_e4m3", conne
 PAPER = load_preset("paper")
 
 
-def work_of(config, component, count=2, kind="bits", effort=0.05, proofs=False):
+def task_of(config, component, count=2, kind="bits", effort=0.05, proofs=False):
     campaign = campaign_of(config, "a tile", kind, count, (component,))
-    return mutation._Work(campaign=campaign, component=component, seed=1, effort=effort, proofs=proofs)
+    return mutation._Task(campaign=campaign, component=component, seed=1, effort=effort, proofs=proofs)
 
 
 def test_mutants_are_found(tmp_path):
@@ -47,35 +46,35 @@ def test_mutants_are_found(tmp_path):
     assert report.counts()["total"] == {"bench": 2, "proof": 0, "equivalent": 0, "survives": 0}
     assert report.counts()["bit"] == report.counts()["total"]
     assert seen[-1] == (2, 2)
-    assert all(each.by and each.line for each in report.fates)
+    assert all(each.detail and each.line for each in report.results)
     assert sum(report.finders().values()) == 2
     renamed = replace(campaigns[0], name="the same tile")
-    again = mutate([renamed], tmp_path, seed=1, effort=0.05, jobs=1, proofs=False)
-    assert [replace(each, campaign="a tile") for each in again.fates] == list(report.fates), "answers are kept"
+    cached = mutate([renamed], tmp_path, seed=1, effort=0.05, jobs=1, proofs=False)
+    assert [replace(each, campaign="a tile") for each in cached.results] == list(report.results), "results are cached"
 
 
-def test_what_a_weak_bench_lets_pass_survives_or_is_found_by_a_proof(tmp_path, monkeypatch):
+def test_a_mutant_that_a_weak_bench_misses_survives(tmp_path, monkeypatch):
     """The same mutants, with a bench that never fails."""
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
-    fate = mutation._fate(work_of(SMALL, "scheduler"), tmp_path, 1)
-    assert (fate.fate, fate.by) == ("survives", "")
-    report = MutationReport(seed=1, fates=(fate,))
+    result = mutation._evaluate(task_of(SMALL, "scheduler"), tmp_path, 1)
+    assert (result.outcome, result.detail) == ("survives", "")
+    report = MutationReport(seed=1, results=(result,))
     assert "survives: a tile, scheduler 1, tensordash_scheduler" in report.table()
     assert json.loads(json.dumps(report.to_json()))["counts"]["total"]["survives"] == 1
     assert not report.finders()
 
 
-def test_a_bench_that_fails_without_a_mutant_says_nothing(tmp_path, monkeypatch):
+def test_a_bench_that_fails_without_a_mutant_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "late: 1 is not 2")
     with pytest.raises(mutation.SimulatorError, match="fails without a mutant: late"):
-        mutation._sound(work_of(SMALL, "scheduler"), tmp_path, 0.05)
+        mutation._check_baseline(task_of(SMALL, "scheduler"), tmp_path, 0.05)
 
 
-def test_a_mutant_that_stops_the_simulator_is_found_and_the_others_are_looked_at(tmp_path, monkeypatch):
-    """Of five, the second and the fourth never end, and the third fails."""
+def test_a_mutant_that_stops_the_simulator_is_killed_and_the_others_are_screened(tmp_path, monkeypatch):
+    """Of five mutants, the second and the fourth never end, and the third fails."""
     seen = []
 
-    def simulate(work, simulation, bench, effort, *, options):
+    def simulate(task, simulation, bench, effort, *, options):
         seen.append(options["numbers"])
         with Path(options["answers"]).open("w") as answers:
             for number in options["numbers"]:
@@ -85,25 +84,25 @@ def test_a_mutant_that_stops_the_simulator_is_found_and_the_others_are_looked_at
         return ""
 
     monkeypatch.setattr(mutation, "_simulate", simulate)
-    monkeypatch.setattr(mutation, "_prepared", lambda work: (None, SimpleNamespace(folder=tmp_path)))
-    found = mutation._looked_at(work_of(SMALL, "scheduler"), [1, 2, 3, 4, 5])
+    monkeypatch.setattr(mutation, "_build_model", lambda task: (None, SimpleNamespace(folder=tmp_path)))
+    found = mutation._screen(task_of(SMALL, "scheduler"), [1, 2, 3, 4, 5])
     never = "bench", "the simulation did not end"
     assert found == {2: never, 3: ("bench", "late: 1 is not 2"), 4: never}
     assert seen == [[1, 2, 3, 4, 5, 0], [1, 3, 4, 5, 0], [1, 3, 5, 0]]
 
 
-def test_logic_that_goes_round_and_round_is_stopped(tmp_path, monkeypatch):
-    """A ring of inverters that one mutant closes: the simulation never comes to its next moment."""
-    monkeypatch.setattr(mutation, "LOOK_SECONDS", 2)
-    work = work_of(SMALL, "scheduler")
-    mutants, _ = mutation._prepared.__wrapped__(work)
+def test_a_combinational_loop_is_stopped(tmp_path, monkeypatch):
+    """One mutant closes a ring of inverters, so simulated time never advances."""
+    monkeypatch.setattr(mutation, "SCREEN_CPU_SECONDS", 2)
+    task = task_of(SMALL, "scheduler")
+    mutants, _ = mutation._build_model.__wrapped__(task)
     ring = "  wire [1:0] ring = {ring[0], ~(ring[1] & mutant_select == 2)};\nendmodule"
     text = mutants.model()
     head, begin, rest = text.partition(f"module {mutants.top}(")
     (tmp_path / "all.v").write_text(head + begin + rest.replace("endmodule", ring, 1))
     closed = mutation.Simulation("icarus", mutants.top, [tmp_path / "all.v"], tmp_path / "run")
-    monkeypatch.setattr(mutation, "_prepared", lambda work: (mutants, closed))
-    assert mutation._looked_at(work, [2])[2] == ("bench", "the simulation did not end")
+    monkeypatch.setattr(mutation, "_build_model", lambda task: (mutants, closed))
+    assert mutation._screen(task, [2])[2] == ("bench", "the simulation did not end")
 
 
 UNREACHED = """
@@ -120,7 +119,7 @@ endmodule
 
 
 def with_dead_logic(config):
-    """A tile whose PE holds when something does that never happens."""
+    """A tile whose PE holds in a state that is never reached."""
     files = render(config)
     text = files["tensordash.v"]
     module = re.search(r"^module tensordash_pe\b.*?^endmodule", text, re.MULTILINE | re.DOTALL)[0]
@@ -137,53 +136,53 @@ def with_dead_logic(config):
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("kind", ["bits", "wires"])
 def test_a_mutant_in_dead_logic_survives(kind, tmp_path, monkeypatch):
-    """No run shows it and no proof speaks of it, and from a state that is never reached it makes a difference."""
-    monkeypatch.setattr(making, "render", with_dead_logic)
-    monkeypatch.setattr(mutation, "subject_of", making.subject_of.__wrapped__)
-    monkeypatch.setattr(campaigns, "subject_of", making.subject_of.__wrapped__)
-    work = work_of(SMALL, "pe", 300 if kind == "bits" else 60, kind)
-    mutants, _ = mutation._prepared(work)
+    """No run and no proof covers it, and it differs from an unreachable state."""
+    monkeypatch.setattr(subjects, "render", with_dead_logic)
+    monkeypatch.setattr(mutation, "subject_of", subjects.subject_of.__wrapped__)
+    monkeypatch.setattr(campaigns, "subject_of", subjects.subject_of.__wrapped__)
+    task = task_of(SMALL, "pe", 300 if kind == "bits" else 60, kind)
+    mutants, _ = mutation._build_model(task)
     at_the_gate = "assign out" if kind == "bits" else ".in(sum_take)"
     titles = re.compile(r"const. on bit 0 of A" if kind == "bits" else r"unreached\.in .*")
     dead = [each for each in mutants.mutants if at_the_gate in mutants.source(each) and titles.fullmatch(each.title)]
-    fate = mutation._fate(work, tmp_path, dead[0].number)
-    assert (fate.fate, fate.number) == ("survives", dead[0].number), fate
+    result = mutation._evaluate(task, tmp_path, dead[0].number)
+    assert (result.outcome, result.number) == ("survives", dead[0].number), result
 
 
 @pytest.mark.slow
 def test_a_proof_finds_a_mutant(tmp_path):
     mutants = BitMutants(subject_of(SMALL, "scheduler"), 2, 1, tmp_path)
     text = mutants.verilog(mutants.mutants[0])
-    assert "scheduler" in mutation._refuting(SMALL, "tensordash_scheduler", text, Solver(tmp_path / "proofs"))
+    assert "scheduler" in mutation._failing_proofs(SMALL, "tensordash_scheduler", text, Solver(tmp_path / "proofs"))
     sound = mutants.verilog(None)
-    assert not list(mutation._refuting(SMALL, "tensordash_scheduler", sound, Solver(tmp_path / "proofs")))
+    assert not list(mutation._failing_proofs(SMALL, "tensordash_scheduler", sound, Solver(tmp_path / "proofs")))
 
 
-def test_no_proof_is_asked_in_which_something_else_stands(monkeypatch):
+def test_a_proof_that_stubs_the_module_is_not_run(monkeypatch):
     text = "module a(input x);\n  b b (.x(x));\nendmodule\nmodule b(input x);\nendmodule\n"
-    harness = SimpleNamespace(files={"dut.v": text, "b.stand.il": ""})
-    fields = {"name": "p", "questions": lambda _: ["asked"]}
-    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, quick=False, **fields)
+    harness = SimpleNamespace(files={"dut.v": text, "b.stub.il": ""})
+    fields = {"name": "p", "queries": lambda _: ["query"]}
+    proof = SimpleNamespace(applies=lambda _: True, build=lambda _: harness, is_quick=False, **fields)
     monkeypatch.setattr(mutation, "PROOFS", (proof,))
-    asked = []
-    solver = SimpleNamespace(solve=lambda question: asked.append(question) or SimpleNamespace(status="fail"))
-    assert list(mutation._refuting(SMALL, "a", text, solver)) == ["p"]
-    assert list(mutation._refuting(SMALL, "a", text, solver, quick=True)) == []
-    assert list(mutation._refuting(SMALL, "b", text, solver)) == []
-    assert asked == ["asked"]
+    queries = []
+    solver = SimpleNamespace(solve=lambda query: queries.append(query) or SimpleNamespace(status="fail"))
+    assert list(mutation._failing_proofs(SMALL, "a", text, solver)) == ["p"]
+    assert list(mutation._failing_proofs(SMALL, "a", text, solver, quick=True)) == []
+    assert list(mutation._failing_proofs(SMALL, "b", text, solver)) == []
+    assert queries == ["query"]
 
 
 def test_a_change_that_changes_nothing_is_equivalent(tmp_path, monkeypatch):
     mutants = BitMutants(subject_of(SMALL, "scheduler"), 2, 1, tmp_path)
     mutants.verilog = lambda mutant: mutants.text
-    work = work_of(SMALL, "scheduler")
+    task = task_of(SMALL, "scheduler")
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
-    assert mutation._judged(work, mutants, None, mutants.mutants[0], tmp_path)[0] == "equivalent"
+    assert mutation._classify(task, mutants, None, mutants.mutants[0], tmp_path)[0] == "equivalent"
 
 
-@pytest.mark.parametrize(("bit", "fate"), [(0, "equivalent"), (2, "survives")])
-def test_a_unit_is_compared_in_the_states_that_it_can_come_to(bit, fate, tmp_path, monkeypatch):
-    """A command queue's reader begins at whole descriptors, four beats: two bits of where it begins are always 0."""
+@pytest.mark.parametrize(("bit", "outcome"), [(0, "equivalent"), (2, "survives")])
+def test_a_unit_is_compared_in_its_reachable_states(bit, outcome, tmp_path, monkeypatch):
+    """A command queue's reader starts at whole descriptors of four beats, so two bits of its first address are 0."""
     mutants = BitMutants(subject_of(SMALL_CORE, "command_queue"), 20, 1, tmp_path)
     right = "axi_araddr = {beat[35:0], 4'd0};"
     assert right in mutants.text
@@ -191,9 +190,9 @@ def test_a_unit_is_compared_in_the_states_that_it_can_come_to(bit, fate, tmp_pat
     mutant = next(each for each in mutants.mutants if "axi_reader" in each.module)
     monkeypatch.setattr(mutants, "verilog", lambda mutant: wrong if mutant else mutants.text)
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
-    work = work_of(SMALL_CORE, "command_queue")
-    said = "cec of the command_queue without what is in it" if fate == "equivalent" else ""
-    assert mutation._judged(work, mutants, None, mutant, tmp_path) == (fate, said)
+    task = task_of(SMALL_CORE, "command_queue")
+    detail = "cec of the command_queue without what is in it" if outcome == "equivalent" else ""
+    assert mutation._classify(task, mutants, None, mutant, tmp_path) == (outcome, detail)
 
 
 def test_without_a_mutant_the_model_is_what_was_emitted(tmp_path):
@@ -210,8 +209,8 @@ def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
     assert {each.kind for each in mutants.mutants} == set(KINDS)
     cells = {name: nets.cells for name, nets in mutants._nets.items()}
     drawn = {(each.module, cells[each.module][each.cell]["type"], each.port) for each in mutants.mutants}
-    everything = {(name, *place) for name, nets in mutants._nets.items() for place in nets.places()}
-    assert drawn == everything
+    all_ports = {(name, *place) for name, nets in mutants._nets.items() for place in nets.places()}
+    assert drawn == all_ports
     pes = "tensordash_tile", "tensordash_scheduled_pe"
     ports = ("a_window", "b", "select", "active", "sum_start", "sum_hold", "rst", "sum_overflow", "sum_value")
     assert {(*pes, port) for port in ports} <= drawn
@@ -220,14 +219,14 @@ def test_wires_are_drawn_at_every_port_of_every_kind_of_instance(tmp_path):
 
 
 def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
-    """The flag is set by any: no bench can tell, and the comparison of the module alone says so."""
-    work = work_of(replace(SMALL, columns=2), "tile", kind="wires")
-    mutants = work.campaign.mutants("tile", 1, tmp_path)
+    """Any of the overflows sets the flag. No bench finds the swap, and the check of the module proves equivalence."""
+    task = task_of(replace(SMALL, columns=2), "tile", kind="wires")
+    mutants = task.campaign.mutants("tile", 1, tmp_path)
     place = {"module": "tensordash_tile", "cell": "pe_0_0", "port": "sum_overflow", "other": "pe_0_1", "bit": -1}
     swap = replace(mutants.mutants[0], kind="swapped", **place)
     monkeypatch.setattr(mutation, "_simulate", lambda *_, **__: "")
-    said = "equivalent", "cec of its module without what is in it"
-    assert mutation._judged(work, mutants, None, swap, tmp_path) == said
+    expected = "equivalent", "cec of its module without what is in it"
+    assert mutation._classify(task, mutants, None, swap, tmp_path) == expected
     alone, *_ = mutants.cuts("tensordash_tile")
     both = mutants.verilog(replace(swap, kind="neighbour"))
     assert same_logic(mutants.verilog(None), both, "tensordash_tile", tmp_path, alone) is False
@@ -235,18 +234,18 @@ def test_two_overflows_that_are_swapped_change_nothing(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_wires_at_full_size_are_found(tmp_path):
-    """One of each kind, each of another port, in the paper's 4x4 tile."""
-    work = work_of(PAPER, "tile", 200, "wires")
-    mutants, simulation = mutation._prepared(work)
-    assert not mutation._simulate(work, simulation, *work.subject.benches, 0.05, testcase="single_steps")
-    chosen = {}
+    """One mutant of each kind, each at another port, in the paper's 4x4 tile."""
+    task = task_of(PAPER, "tile", 200, "wires")
+    mutants, simulation = mutation._build_model(task)
+    assert not mutation._simulate(task, simulation, *task.subject.benches, 0.05, testcase="single_steps")
+    selected = {}
     for each in mutants.mutants:
-        if each.module == "tensordash_tile" and each.port not in {other.port for other in chosen.values()}:
-            chosen.setdefault(each.kind, each)
-    assert set(chosen) == set(KINDS)
-    fates = mutation._fates(work, tmp_path, [each.number for each in chosen.values()])
-    assert {each.fate for each in fates} == {"bench"}, fates
-    assert all("golden says" in each.by for each in fates), "found by what they do, not by how they are made"
+        if each.module == "tensordash_tile" and each.port not in {other.port for other in selected.values()}:
+            selected.setdefault(each.kind, each)
+    assert set(selected) == set(KINDS)
+    results = mutation._evaluate_batch(task, tmp_path, [each.number for each in selected.values()])
+    assert {each.outcome for each in results} == {"bench"}, results
+    assert all("golden says" in each.detail for each in results), "killed by their behaviour"
 
 
 @pytest.mark.slow

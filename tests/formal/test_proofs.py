@@ -1,4 +1,4 @@
-"""The proofs, in a part that CI has the time for: `make prove` makes them all."""
+"""A sample of the proofs for CI; `make prove` runs all of them."""
 
 import os
 import re
@@ -9,21 +9,21 @@ from tensordash import TileConfig, generate, load_preset, preset_names
 from tensordash.configuration.preset import load_any_preset
 from tensordash.core.core import Core
 from tensordash.emission.library import Library
-from tensordash_formal.proof import Broken, Proof
+from tensordash_formal.proof import BrokenVariant, Proof
 from tensordash_formal.proofs import CORE_PROOFS, PROOFS
 from tensordash_formal.proofs.core_axi import PortHarness
 from tensordash_formal.solver import Solver
-from tensordash_formal.suite import ODD_TILES, full_suite
+from tensordash_formal.suite import CORNER_CONFIGS, full_suite
 from tensordash_formal.tile_harness import TileHarness
 
-# The paper's tile, and for each proof what is least like it.
+# The paper's tile, and for each proof the tiles that differ most from it.
 TILES = {"paper": load_preset("paper")} | {
-    name: ODD_TILES[name] for name in ("two-lanes", "dense-one-stage", "with-c-fused", "int8-with-c", "fp8-e4m3")
+    name: CORNER_CONFIGS[name] for name in ("two-lanes", "dense-one-stage", "with-c-fused", "int8-with-c", "fp8-e4m3")
 }
-# What fp8 changes of the paper's tile is its arithmetic; the rest of it is a night's.
-NOT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
-# Long, and much of it is proven of other tiles here: a night's as well.
-LONG = (
+# fp8 changes only the arithmetic of the paper's tile; the other proofs run at night.
+INDEPENDENT_OF_FP8 = ("drain", "tile", "tile_control", "axi_stream")
+# Long proofs that other tiles mostly cover. They run at night.
+LONG_PROOFS = (
     "tile-paper",
     "tile_control-paper",
     "axi_stream-with-c-fused",
@@ -44,32 +44,32 @@ CASES = [
         config,
         id=f"{proof.name}-{name}",
         marks=pytest.mark.slow
-        if (name == "fp8-e4m3" and proof.name in NOT_OF_FP8) or f"{proof.name}-{name}" in LONG
+        if (name == "fp8-e4m3" and proof.name in INDEPENDENT_OF_FP8) or f"{proof.name}-{name}" in LONG_PROOFS
         else (),
     )
     for name, config in TILES.items()
     for proof in PROOFS
     if proof.applies(config) and not (proof.name == "rounder" and name in ("two-lanes", "dense-one-stage"))
 ]
-"""The rounder of those two is the paper's."""
-# Of a ring, what it changes.
+"""The rounder of the excluded two equals the paper's."""
+# For a ring, only the proofs that depend on it.
 CASES += [
     pytest.param(
         proof,
-        ODD_TILES["ring"],
+        CORNER_CONFIGS["ring"],
         id=f"{proof.name}-ring",
-        marks=pytest.mark.slow if f"{proof.name}-ring" in LONG else (),
+        marks=pytest.mark.slow if f"{proof.name}-ring" in LONG_PROOFS else (),
     )
     for proof in PROOFS
     if proof.name in ("operand_mux", "staging_ring", "tile", "tile_control", "axi_stream")
 ]
 # For a tile with scales, only the proofs that have scales.
 CASES += [
-    pytest.param(proof, ODD_TILES["with-scales"], id=f"{proof.name}-with-scales")
+    pytest.param(proof, CORNER_CONFIGS["with-scales"], id=f"{proof.name}-with-scales")
     for proof in PROOFS
     if proof.name in ("tile", "tile_control", "axi_stream")
 ]
-# Of a core, its wires and the port of its registers; at night all proofs of all presets.
+# For a core, the proofs of its wires and its register port; at night all proofs of all presets.
 CASES += [
     pytest.param(
         proof,
@@ -82,81 +82,83 @@ CASES += [
     if proof.applies(load_any_preset(name))
 ]
 LONG_TO_REFUTE = ("row_wait_grows", "a_finished_block_is_offered", "overflow_is_right")
-# Of each proof the first variants that break a property each; all of them at night, as in `make prove`.
-FIRST = 3
+# For each proof, one variant of each of the first claims; at night all variants, as in `make prove`.
+CLAIMS_PER_PROOF = 3
 
 
 def _first_claims(proof, index):
-    """The first few claims, if this variant is the first one of its own."""
-    claims = list(dict.fromkeys(broken.claim for broken in proof.broken if broken.claim not in LONG_TO_REFUTE))
-    again = proof.broken[index].claim in [broken.claim for broken in proof.broken[:index]]
-    return () if again else claims[:FIRST]
+    """Return the first claims if this is the first variant of its claim."""
+    claims = list(
+        dict.fromkeys(variant.claim for variant in proof.broken_variants if variant.claim not in LONG_TO_REFUTE)
+    )
+    is_repeated = proof.broken_variants[index].claim in [variant.claim for variant in proof.broken_variants[:index]]
+    return () if is_repeated else claims[:CLAIMS_PER_PROOF]
 
 
-BROKEN = [
+BROKEN_VARIANTS = [
     pytest.param(
         proof,
-        broken,
-        id=f"{proof.name}-{broken.claim}-{index}",
+        variant,
+        id=f"{proof.name}-{variant.claim}-{index}",
         marks=pytest.mark.slow
-        if broken.claim in LONG_TO_REFUTE or broken.claim not in _first_claims(proof, index)
+        if variant.claim in LONG_TO_REFUTE or variant.claim not in _first_claims(proof, index)
         else (),
     )
     for proof in PROOFS
-    for index, broken in enumerate(proof.broken)
+    for index, variant in enumerate(proof.broken_variants)
 ]
 
-REFUTED_OF_CORES = (
+REFUTED_CORE_CLAIMS = (
     "control",
     "counts",
-    "what_is_left_of_a_group_leaves_at_its_place",
-    "a_part_is_given_when_all_of_it_has_come",
+    "the_rest_of_a_group_leaves_at_its_place",
+    "a_part_is_sent_after_its_units",
     "ar_burst_type",
     "r_within",
     "none_is_lost_and_none_repeated",
     "nothing_is_written_beyond_the_stream_buffer",
     "no_step_of_the_next_pass_is_offered",
     "the_error_is_the_first_descriptors",
-    "runs_are_those_of_the_loops",
+    "runs_follow_the_loops",
 )
-BROKEN += [
+BROKEN_VARIANTS += [
     pytest.param(
         proof,
-        broken,
-        id=f"{proof.name}-{broken.claim}-{index}",
-        marks=() if broken.claim in REFUTED_OF_CORES else pytest.mark.slow,
+        variant,
+        id=f"{proof.name}-{variant.claim}-{index}",
+        marks=() if variant.claim in REFUTED_CORE_CLAIMS else pytest.mark.slow,
     )
     for proof in CORE_PROOFS
-    for index, broken in enumerate(proof.broken)
+    for index, variant in enumerate(proof.broken_variants)
 ]
 
 
 @pytest.fixture(scope="session")
 def solver(tmp_path_factory) -> Solver:
-    """One for all processes: of tiles whose modules are the same, the same question is asked once."""
+    """A solver whose cache all processes share, so that equal modules are proven once."""
     folder = tmp_path_factory.getbasetemp()
     return Solver((folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / "answers")
 
 
 @pytest.mark.sampled(24)
 @pytest.mark.parametrize(("proof", "config"), CASES)
-def test_every_property_holds_and_says_something(proof: Proof, config: TileConfig, solver):
+def test_every_property_holds_and_is_covered(proof: Proof, config: TileConfig, solver):
     results = proof.prove(config, solver)
     assert results
     assert {result.name: result.result for result in results} == {result.name: "proven" for result in results}
     assert [result.name for result in results if result.cover is None] == []
     claims = {result.name.partition(".")[2] for result in results}
-    assert claims <= {broken.claim for broken in proof.broken}, "a property without a broken variant"
+    assert claims <= {variant.claim for variant in proof.broken_variants}, "a property without a broken variant"
 
 
 @pytest.mark.sampled(18)
-@pytest.mark.parametrize(("proof", "broken"), BROKEN)
-def test_no_property_holds_for_a_broken_variant(proof: Proof, broken: Broken, solver):
-    refutation = proof.refute(broken, solver)
-    assert refutation.cycle is not None, broken.title
+@pytest.mark.parametrize(("proof", "variant"), BROKEN_VARIANTS)
+def test_no_property_holds_for_a_broken_variant(proof: Proof, variant: BrokenVariant, solver):
+    refutation = proof.refute(variant, solver)
+    assert refutation.cycle is not None, variant.title
 
 
-def test_what_is_proven_is_what_is_generated(tmp_path):
+def test_proven_verilog_is_generated_verilog(tmp_path):
     config = TileConfig(rows=2, columns=1)
     generate(config, tmp_path)
     generated = (tmp_path / "tensordash.v").read_text()
@@ -167,24 +169,24 @@ def test_what_is_proven_is_what_is_generated(tmp_path):
     assert proven == body
 
 
-def test_what_is_proven_of_a_core_is_what_is_generated():
-    """Except for the reset of deflate: it has none, but its stand-in in a store has one."""
+def test_proven_core_is_generated_core():
+    """Except for the reset of deflate, which only its stub has."""
     config = load_any_preset("core")
     generated, proven = Library(), PortHarness(config)._library
     generated.module(Core(config))
-    whole = {"registers", "command_queue", "load", "store", "read_arbiter", "axi_writer", "axi_reader__32_beats"}
-    for name in whole:
+    modules = {"registers", "command_queue", "load", "store", "read_arbiter", "axi_writer", "axi_reader__32_beats"}
+    for name in modules:
         assert _without_reset_of_deflate(proven.texts[f"tensordash_{name}"]) == _without_reset_of_deflate(
             generated.texts[f"tensordash_{name}"]
         ), name
 
 
 def _without_reset_of_deflate(text: str) -> str:
-    """A module on one line, without the reset of its instance of deflate."""
+    """Return a module on one line without the reset of its instance of deflate."""
     return re.sub(r"(tensordash_deflate\w* \w+ \( [^;]*?)\.rst\(rst\), ", r"\1", " ".join(text.split()))
 
 
-def test_the_full_suite_is_full():
+def test_the_full_suite_is_complete():
     suite = full_suite()
     named = {(proof.name, name) for proof, name, _ in suite.proofs}
     for tile in ("paper", "paper-16lane", "paper-bf16", "recommended", "recommended-2x8", "with-c"):
@@ -194,7 +196,7 @@ def test_the_full_suite_is_full():
     assert {
         (proof, name) for proof in ("core_axi", "soft_reset") for name in ("core", "core-dense", "core-fp8")
     } <= named
-    assert {broken.claim for _, broken in suite.broken} >= {
+    assert {variant.claim for _, variant in suite.broken_variants} >= {
         "every_effectual_pair_is_consumed_once",
         "first_available_is_taken",
         "a_beat_stays_until_it_is_taken",

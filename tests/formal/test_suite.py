@@ -1,4 +1,4 @@
-"""The proof machinery can fail: on a toy component whose truths are plain to see."""
+"""The proof framework proves true properties of a toy component and refutes false ones."""
 
 import json
 import threading
@@ -12,9 +12,9 @@ from amaranth.lib.wiring import In, Out
 
 from tensordash import TileConfig
 from tensordash.block import Block
-from tensordash_formal.harness import Harness, Stand
-from tensordash_formal.proof import Broken, Proof
-from tensordash_formal.solver import ProofError, Question, Solver, read_log
+from tensordash_formal.harness import Harness, Stub
+from tensordash_formal.proof import BrokenVariant, Proof
+from tensordash_formal.solver import ProofError, Query, Solver, read_log
 from tensordash_formal.suite import Suite
 
 CONFIG = TileConfig(rows=1, columns=1)
@@ -48,8 +48,8 @@ PROOF = Proof(
     name="wheel",
     build=wheel,
     applies=lambda config: True,
-    broken=(
-        Broken(
+    broken_variants=(
+        BrokenVariant(
             claim="below_three",
             title="it skips zero",
             kind=Wheel,
@@ -63,18 +63,18 @@ def prove(build, folder, **changes):
     return replace(PROOF, build=build, **changes).prove(CONFIG, Solver(folder))
 
 
-def test_a_truth_is_proven(tmp_path):
+def test_a_true_property_is_proven(tmp_path):
     (result,) = prove(wheel, tmp_path)
     assert (result.name, result.bound, result.result, result.cover) == ("wheel.below_three", "induction", "proven", 1)
 
 
 def test_a_broken_variant_is_refuted(tmp_path):
-    refutation = PROOF.refute(PROOF.broken[0], Solver(tmp_path))
+    refutation = PROOF.refute(PROOF.broken_variants[0], Solver(tmp_path))
     assert (refutation.name, refutation.title, refutation.cycle) == ("wheel.below_three", "it skips zero", 3)
     assert list(tmp_path.glob("*/model/engine_0/trace.vcd"))
 
 
-def test_a_falsehood_is_refuted(tmp_path):
+def test_a_false_property_is_refuted(tmp_path):
     def build(config, fault=None):
         harness = wheel(config, fault)
         harness.claim("below_two", harness.block.at != 2)
@@ -85,9 +85,9 @@ def test_a_falsehood_is_refuted(tmp_path):
     assert below_two.result == "refuted"
 
 
-def test_a_truth_that_is_not_inductive_is_not_proven(tmp_path):
+def test_a_property_that_is_not_inductive_is_unknown(tmp_path):
     class Hidden(Block):
-        """Counts 0, 1, 2, 0, ...; from 4, which it never comes to, it would come to 7."""
+        """Counts 0, 1, 2, 0, ...; from the unreachable state 4 it would count to 7."""
 
         def __init__(self) -> None:
             super().__init__({"wrong": Out(1)})
@@ -108,12 +108,12 @@ def test_a_truth_that_is_not_inductive_is_not_proven(tmp_path):
     assert [result.result for result in prove(build, tmp_path)] == ["unknown"]
 
 
-def in_pieces(*claims):
-    """Wheels whose claims are asked for apart from each other, each given all of the cycle before."""
+def partitioned(*claims):
+    """Build wheels with one query per claim; each query assumes all claims in the previous cycle."""
 
     def build(config, fault=None):
         dut = Wheel()
-        harness = Harness(dut, fault=fault, pieces=len(claims))
+        harness = Harness(dut, fault=fault, partitions=len(claims))
         before = harness.past(dut.at)
         known = {
             "below_three": dut.at != 3,
@@ -128,52 +128,52 @@ def in_pieces(*claims):
     return build
 
 
-def test_what_is_asked_for_in_pieces_is_proven(tmp_path):
-    results = prove(in_pieces("below_three", "two_follows_one"), tmp_path)
+def test_partitioned_properties_are_proven(tmp_path):
+    results = prove(partitioned("below_three", "two_follows_one"), tmp_path)
     assert {result.result for result in results} == {"proven"}
-    assert len(list(tmp_path.iterdir())) == 3  # two pieces, and covers
+    assert len(list(tmp_path.iterdir())) == 3  # two queries, and covers
 
 
-def test_a_falsehood_in_a_piece_is_refuted(tmp_path):
-    results = prove(in_pieces("below_three", "below_two"), tmp_path, depth=5)
+def test_a_false_property_in_a_partition_is_refuted(tmp_path):
+    results = prove(partitioned("below_three", "below_two"), tmp_path, depth=5)
     assert {result.name: result.result for result in results} == {
-        "wheel.below_three": "unknown",  # a question beside it has a counterexample
+        "wheel.below_three": "unknown",  # another query has a counterexample
         "wheel.below_two": "refuted",
     }
 
 
 def with_first_lemma(known):
-    """A wheel whose claim follows in a cycle from a lemma that comes first, and from nothing before it."""
+    """Build a wheel whose claim follows from a first lemma in the same cycle only."""
 
     def build(config, fault=None):
         dut = Wheel()
-        harness = Harness(dut, fault=fault, pieces=2)
-        at = harness.free(2, "seen")
+        harness = Harness(dut, fault=fault, partitions=2)
+        at = harness.free(2, "copy")
         harness.lemma(known(dut.at), first=True)
         harness.assume(known(dut.at) == (at == 0))
-        harness.claim("seen_as_it_is", at == 0)
+        harness.claim("copy_is_zero", at == 0)
         return harness
 
     return build
 
 
-def test_what_follows_from_a_lemma_that_comes_first_is_proven(tmp_path):
+def test_a_consequence_of_a_first_lemma_is_proven(tmp_path):
     assert [each.result for each in prove(with_first_lemma(lambda at: at != 3), tmp_path)] == ["proven"]
     assert len(list(tmp_path.iterdir())) == 3  # the lemma, the claim, and covers
 
 
-def test_nothing_is_proven_by_a_lemma_that_comes_first_and_is_false(tmp_path):
+def test_a_false_first_lemma_proves_nothing(tmp_path):
     (result,) = prove(with_first_lemma(lambda at: at != 2), tmp_path, depth=5)
     assert result.result == "unknown"
 
 
-def test_a_broken_variant_is_refuted_without_what_pieces_assume(tmp_path):
-    build = in_pieces("below_three", "never_from_two_to_three")
-    refutation = replace(PROOF, build=build).refute(PROOF.broken[0], Solver(tmp_path))
+def test_a_broken_variant_is_refuted_without_assumptions_of_partitions(tmp_path):
+    build = partitioned("below_three", "never_from_two_to_three")
+    refutation = replace(PROOF, build=build).refute(PROOF.broken_variants[0], Solver(tmp_path))
     assert refutation.cycle == 3
 
 
-def test_a_property_without_a_case_is_noticed(tmp_path):
+def test_an_unreached_cover_is_a_failure(tmp_path):
     def build(config, fault=None):
         dut = Wheel()
         harness = Harness(dut, fault=fault)
@@ -184,10 +184,13 @@ def test_a_property_without_a_case_is_noticed(tmp_path):
     (result,) = prove(build, tmp_path)
     assert (result.result, result.cover) == ("proven", None)
     report = Suite(((replace(PROOF, build=build), "toy", CONFIG),)).run(tmp_path)
-    assert report.failures() == ["toy: wheel.three_is_even says nothing", "wheel.three_is_even has no broken variant"]
+    assert report.failures() == [
+        "toy: wheel.three_is_even has an unreached cover",
+        "wheel.three_is_even has no broken variant",
+    ]
 
 
-def test_assumptions_that_contradict_each_other_are_noticed(tmp_path):
+def test_contradicting_assumptions_are_an_error(tmp_path):
     def build(config, fault=None):
         harness = wheel(config, fault)
         harness.assume(harness.block.turn)
@@ -199,36 +202,36 @@ def test_assumptions_that_contradict_each_other_are_noticed(tmp_path):
 
 
 def test_a_bound_is_reported(tmp_path):
-    (result,) = prove(wheel, tmp_path, bounded=True, depth=4)
+    (result,) = prove(wheel, tmp_path, is_bounded=True, depth=4)
     assert (result.bound, result.result) == (4, "proven")
 
 
-def test_nothing_to_prove_fails(tmp_path):
+def test_an_empty_suite_fails(tmp_path):
     assert Suite(()).run(tmp_path).failures() == ["nothing was proven"]
     with pytest.raises(ProofError, match="wheel claims nothing of"):
         prove(lambda config, fault=None: Harness(Wheel(), fault=fault), tmp_path)
 
 
 def test_a_variant_that_is_not_broken_fails(tmp_path):
-    sound = replace(PROOF.broken[0], title="all is well", fault=lambda m, sound, outer: [])
+    sound = replace(PROOF.broken_variants[0], title="all is well", fault=lambda m, sound, outer: [])
     report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, sound),)).run(tmp_path)
     assert report.failures() == ["wheel.below_three holds though all is well"]
     assert not report.to_json()["passed"]
 
 
 def test_a_broken_variant_of_a_claim_that_is_gone_fails(tmp_path):
-    gone = replace(PROOF.broken[0], claim="above_three")
+    gone = replace(PROOF.broken_variants[0], claim="above_three")
     with pytest.raises(ProofError, match="wheel has no claim 'above_three': below_three"):
         PROOF.refute(gone, Solver(tmp_path))
 
 
 def test_a_claim_without_a_broken_variant_fails(tmp_path):
-    report = Suite(((replace(PROOF, broken=()), "toy", CONFIG),)).run(tmp_path)
+    report = Suite(((replace(PROOF, broken_variants=()), "toy", CONFIG),)).run(tmp_path)
     assert report.failures() == ["wheel.below_three has no broken variant"]
 
 
 def test_the_report_is_complete(tmp_path):
-    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken[0]),)).run(tmp_path)
+    report = Suite(((PROOF, "toy", CONFIG),), ((PROOF, PROOF.broken_variants[0]),)).run(tmp_path)
     document = json.loads(json.dumps(report.to_json()))
     assert document["passed"]
     (entry,) = document["properties"]
@@ -240,16 +243,16 @@ def test_the_report_is_complete(tmp_path):
     assert entry == {"name": "wheel.below_three", "title": "it skips zero", "cycle": 3, "refuted": True}
 
 
-def test_answers_are_kept(tmp_path):
+def test_answers_are_cached(tmp_path):
     first = prove(wheel, tmp_path)
     for model in tmp_path.glob("*/model.sby"):
         model.unlink()
     assert prove(wheel, tmp_path) == first
-    assert not list(tmp_path.glob("*/model.sby")), "asked again"
+    assert not list(tmp_path.glob("*/model.sby")), "the query ran again"
 
 
-def test_two_that_ask_the_same_at_once(tmp_path):
-    """As two processes do: neither finds half an answer, and one answer is kept."""
+def test_two_equal_queries_at_once(tmp_path):
+    """Like two processes: both get a complete answer, and one answer is cached."""
     together = threading.Barrier(2)
 
     def ask(_) -> list:
@@ -259,20 +262,20 @@ def test_two_that_ask_the_same_at_once(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         first, second = pool.map(ask, range(2))
     assert [result.result for result in first] == [result.result for result in second] == ["proven"]
-    kept = [place for place in tmp_path.iterdir() if (place / "answer.json").exists()]
-    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    cached = [entry for entry in tmp_path.iterdir() if (entry / "answer.json").exists()]
+    assert sorted(tmp_path.iterdir()) == sorted(cached)
     assert prove(wheel, tmp_path) in (first, second)
 
 
-def test_another_question_is_asked(tmp_path):
+def test_another_query_is_run(tmp_path):
     prove(wheel, tmp_path)
-    asked = len(list(tmp_path.iterdir()))
+    count = len(list(tmp_path.iterdir()))
     prove(wheel, tmp_path, depth=2)
-    assert len(list(tmp_path.iterdir())) == asked + 1
+    assert len(list(tmp_path.iterdir())) == count + 1
 
 
-def test_a_stopped_solver_ends_what_runs_and_keeps_no_answer(tmp_path):
-    # A multiplier that z3 would need hours for.
+def test_a_stopped_solver_ends_queries_and_caches_no_answer(tmp_path):
+    # z3 needs hours for this multiplier.
     class Hard(Block):
         def __init__(self) -> None:
             super().__init__({"a": In(40), "b": In(40), "c": Out(80)})
@@ -290,10 +293,10 @@ def test_a_stopped_solver_ends_what_runs_and_keeps_no_answer(tmp_path):
 
     solver = Solver(tmp_path)
     threading.Timer(3, solver.stop).start()
-    began = time.monotonic()
+    start = time.monotonic()
     with pytest.raises(ProofError, match="stopped"):
         replace(PROOF, build=build).prove(CONFIG, solver)
-    assert time.monotonic() - began < 30
+    assert time.monotonic() - start < 30
     assert not list(tmp_path.glob("*/answer*"))
 
 
@@ -303,16 +306,16 @@ def test_a_missing_tool_is_named(tmp_path, monkeypatch):
         prove(wheel, tmp_path)
 
 
-def test_a_solver_that_fails_says_why(tmp_path):
-    question = Question(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
+def test_an_error_of_the_solver_has_its_message(tmp_path):
+    query = Query(mode="prove", engine="smtbmc z3", depth=1, script=("no_such_command",), files={})
     with pytest.raises(ProofError, match="no_such_command"):
-        Solver(tmp_path).solve(question)
+        Solver(tmp_path).solve(query)
     with pytest.raises(ProofError, match="SymbiYosys failed"):
-        read_log("it said nothing", 1.0)
+        read_log("no result", 1.0)
 
 
-def test_a_stand_takes_a_components_place(tmp_path):
-    class Still(Elaboratable):
+def test_a_stub_replaces_a_component(tmp_path):
+    class StillWheel(Elaboratable):
         def __init__(self, wheel: Wheel) -> None:
             self.wheel = wheel
 
@@ -324,7 +327,7 @@ def test_a_stand_takes_a_components_place(tmp_path):
 
     def build(config, fault=None):
         dut = Wheel()
-        harness = Harness(dut, stands=(Stand(Wheel, Still),), fault=fault)
+        harness = Harness(dut, stubs=(Stub(Wheel, StillWheel),), fault=fault)
         harness.claim("never_moves", dut.at == 0)
         return harness
 

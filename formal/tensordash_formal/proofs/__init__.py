@@ -1,4 +1,4 @@
-"""What is claimed, one file per component."""
+"""Proofs, one module per component."""
 
 from . import (
     accumulator,
@@ -58,7 +58,7 @@ PROOFS = (
     axi_stream.PROOF,
     transposer.PROOF,
 )
-"""Every proof about a tile, in the order of the dataflow; of a tile, what solvers answer sooner comes first."""
+"""Every proof of a tile: components in the order of the dataflow, then whole tiles."""
 
 CORE_PROOFS = (
     core_wiring.PROOF,
@@ -79,4 +79,4 @@ CORE_PROOFS = (
     layout.PROOF,
     stream_feed.PROOF,
 )
-"""Every proof about a core around a tile."""
+"""Every proof of a core without its tile."""

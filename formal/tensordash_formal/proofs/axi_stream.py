@@ -1,4 +1,4 @@
-"""The AXI4-Stream tile: a beat's steps reach the tile once, in order, with their end; the rest passes through."""
+"""AXI4-Stream tile: the steps of beats reach the tile once, in order and with their end; other signals pass."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,39 +15,39 @@ from tensordash.tile.flags import FLAGS
 from tensordash.tile.status import counter_names
 from tensordash.tile.tile import Tile
 
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 
 class WrapperHarness(Harness):
-    """An AXI4-Stream tile around any tile.
+    """An AXI4-Stream wrapper with a stub for its tile.
 
     Source: docs/tile.md, "Ports"; the docstrings of `Feeder` and `AxiStreamTile`.
     """
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = AxiStreamTile(config)
-        super().__init__(self.dut, stands=(Stand(Tile, Anything),), fault=fault)
+        super().__init__(self.dut, stubs=(Stub(Tile, FreeOutputs),), fault=fault)
         self.config = config
         self.tile = {name: len(value) for name, value, _ in members(self.dut.tile)}
-        # Feeders of a width are one module: what it does is shown once, and that every port has one.
+        # Feeders of one width share a module: its behaviour is claimed once, its connections for every port.
         proven = {width: (f"{side}{index}", f"{side}_{index}") for side, index, width in reversed(self.dut.sides)}
         for width, (name, port) in proven.items():
             self._input(name, port, width)
         for side, index, _ in self.dut.sides:
             self._wires(f"{side}{index}", f"{side}_{index}")
-        self._rest()
+        self._claim_wrapper()
 
     def at_tile(self, port: str) -> Signal:
-        """A port of the tile."""
+        """Read a port of the tile."""
         return self.port(f"tile.{port}", self.tile[port])
 
     def _input(self, name: str, port: str, width: int) -> None:
         m, depth = self.m, self.config.window_depth
         value_bits, scale_bits = width * self.config.lanes, self.config.numerics.scale_bits
-        step_bits = value_bits + scale_bits  # a step's scale travels above its values
+        step_bits = value_bits + scale_bits  # a step's scale is above its values
         value_bytes = -(-value_bits // 8)
         step_bytes = value_bytes + scale_bits // 8
         beat = getattr(self.dut, f"s_axis_{name}")
@@ -56,7 +56,7 @@ class WrapperHarness(Harness):
         )
         scales = self.at_tile(f"{port}_scales") if scale_bits else Const(0, 0)
         self.assume(taken <= available)
-        # A beat's steps are those from the lowest on whose lowest byte is marked. Beats may be any.
+        # A beat's steps are the lowest ones whose first byte is marked in tkeep. Beats are free.
         steps_here = Signal(range(depth + 1), name=f"{name}_steps_here")
         for step in range(depth):
             with m.If(beat.tkeep[: (step + 1) * step_bytes : step_bytes].all()):
@@ -64,7 +64,7 @@ class WrapperHarness(Harness):
         marks = Cat((steps_here > step).replicate(step_bytes) for step in range(depth))
 
         room = 2 * depth
-        # Of a ring: the slot of the next step to leave; its line is that modulo the depth.
+        # In a ring: the slot of the next step to leave. Its line is the slot modulo the depth.
         oldest = Signal(range(room), name=f"{name}_oldest")
         if self.config.ring:
             m.d.sync += oldest.eq(_modulo(oldest + taken, room))
@@ -72,7 +72,7 @@ class WrapperHarness(Harness):
         left = Signal(range(room + 1), name=f"{name}_left")
         ends = Signal(room, name=f"{name}_ends")
         enters = Signal(name=f"{name}_enters")
-        is_open = Signal(name=f"{name}_open")  # the youngest step may yet end its stream
+        is_open = Signal(name=f"{name}_open")  # the youngest step may still end its stream
         settles = Signal(name=f"{name}_settles")
         wrong = Signal(name=f"{name}_wrong")
         m.d.comb += [
@@ -100,20 +100,20 @@ class WrapperHarness(Harness):
         self.claim("takes_a_beat_that_fits", beat.tready, when=fits & ~ResetSignal())
         self.claim("takes_a_beat_that_fits", ~beat.tready, when=~fits)
         self.claim("takes_no_beat_in_reset", ~beat.tready, when=ResetSignal())
-        self.claim("offers_what_is_there_of_a_stream", available == offered, when=held != 0)
-        self.claim("offers_what_is_there_of_a_stream", available == 0, when=held == 0)
+        self.claim("offers_the_steps_of_a_stream", available == offered, when=held != 0)
+        self.claim("offers_the_steps_of_a_stream", available == 0, when=held == 0)
         self.claim("holds_a_step_until_it_is_known_to_end_nothing", available < held, when=is_open)
         self.claim("last_marks_the_end_of_a_stream", last, when=final)
         self.claim("last_marks_the_end_of_a_stream", ~last, when=(offered != 0) & ~final)
-        comes = beat.tvalid & (steps_here != 0) & ~wrong
-        self.claim("never_waits_while_beats_come", (available == depth) | last, when=self.past(comes & (left != 0)))
-        self.claim("never_waits_while_beats_come", (available >= depth - 1) | last, when=self.past(comes))
+        arrives = beat.tvalid & (steps_here != 0) & ~wrong
+        self.claim("never_waits_while_beats_arrive", (available == depth) | last, when=self.past(arrives & (left != 0)))
+        self.claim("never_waits_while_beats_arrive", (available >= depth - 1) | last, when=self.past(arrives))
         feeder = f"feeder_{name}"
-        self.claim("tells_what_breaks_the_rules", self.port(f"{feeder}.wrong", 1), when=enters & wrong)
-        self.claim("tells_what_breaks_the_rules", ~self.port(f"{feeder}.wrong", 1), when=~(enters & wrong))
-        self.claim("tells_whether_it_is_empty", self.port(f"{feeder}.empty", 1) == (held == 0))
+        self.claim("wrong_marks_violations", self.port(f"{feeder}.wrong", 1), when=enters & wrong)
+        self.claim("wrong_marks_violations", ~self.port(f"{feeder}.wrong", 1), when=~(enters & wrong))
+        self.claim("empty_marks_an_empty_feeder", self.port(f"{feeder}.empty", 1) == (held == 0))
 
-        # Any step is watched from its entry until it is taken: as a whole, since choosing a lane of it costs most.
+        # An arbitrary step is watched from its entry until it is taken. A whole step is cheaper than a selected lane.
         watched = Signal(name=f"{name}_watched")
         ahead = Signal(range(room + 1), name=f"{name}_ahead")
         values = Signal(step_bits, name=f"{name}_values")
@@ -121,8 +121,8 @@ class WrapperHarness(Harness):
         begins = enters & ~watched & (step < steps_here) & self.free(1, f"{name}_begin")
         with m.If(begins):
             chosen = Array(beat.tdata.word_select(number, 8 * step_bytes) for number in range(depth))[step]
-            whole = Cat(chosen[:value_bits], chosen[8 * value_bytes :])
-            m.d.sync += [watched.eq(1), ahead.eq(left + step), values.eq(whole)]
+            step_bits_in_beat = Cat(chosen[:value_bits], chosen[8 * value_bytes :])
+            m.d.sync += [watched.eq(1), ahead.eq(left + step), values.eq(step_bits_in_beat)]
         with m.Elif(watched):
             m.d.sync += [watched.eq(ahead >= taken), ahead.eq(ahead - taken)]
         for place in range(depth):
@@ -130,9 +130,9 @@ class WrapperHarness(Harness):
                 Cat(steps.word_select(line, value_bits), scales.word_select(line, scale_bits)) for line in range(depth)
             ]
             turned = _modulo(_modulo(oldest, depth) + place, depth)
-            there = Array(lines)[turned] if self.config.ring else lines[place]
-            due = watched & (ahead == place) & (available > place)
-            self.claim("steps_arrive_once_and_in_order", there == values, when=due)
+            offered_step = Array(lines)[turned] if self.config.ring else lines[place]
+            pending = watched & (ahead == place) & (available > place)
+            self.claim("steps_arrive_once_and_in_order", offered_step == values, when=pending)
 
         self.lemma(held <= room)
         self.lemma((ends >> held) == 0)
@@ -149,12 +149,12 @@ class WrapperHarness(Harness):
             self.lemma(ending == ends)
         slots = self.probe(f"{feeder}.held", room * step_bits)
         for slot in range(room):
-            there = slots[slot * step_bits :][:step_bits]
+            stored_step = slots[slot * step_bits :][:step_bits]
             place = _modulo(oldest + ahead, room) if self.config.ring else ahead
-            self.lemma(there == values, when=watched & (place == slot))
+            self.lemma(stored_step == values, when=watched & (place == slot))
 
     def _ring_lemmas(self, feeder: str, oldest: Signal, held: Signal, ends: Signal, ending: Signal) -> None:
-        """Where steps enter and leave, and where their ends are."""
+        """State the lemmas about a ring's pointers and the ends of streams."""
         room = len(ends)
         newest = _modulo(oldest + held, room)
         self.lemma(oldest < room)
@@ -175,8 +175,8 @@ class WrapperHarness(Harness):
             at_feeder = self.port(f"feeder_{name}.s_axis_{signal}", len(outside))
             self.claim("every_port_has_a_feeder", outside == at_feeder)
 
-    def _rest(self) -> None:
-        """What goes through as it is, and what the wrapper adds to it."""
+    def _claim_wrapper(self) -> None:
+        """Claim the signals that pass through and those that the wrapper adds."""
         dut, out = self.dut, self.dut.m_axis
         valid, payload = self.at_tile("out_valid"), self.at_tile("out_payload")
         self.claim("results_pass", out.tvalid, when=valid)
@@ -194,8 +194,8 @@ class WrapperHarness(Harness):
         self.claim("idle_when_nothing_waits", dut.idle, when=idle)
         self.claim("idle_when_nothing_waits", ~dut.idle, when=~idle)
         wrong = Signal(name="wrong_beat")
-        told = Cat(self.port(f"feeder_{side}{index}.wrong", 1) for side, index, _ in dut.sides).any()
-        self.m.d.sync += wrong.eq((wrong | told) & ~dut.clear)
+        any_wrong = Cat(self.port(f"feeder_{side}{index}.wrong", 1) for side, index, _ in dut.sides).any()
+        self.m.d.sync += wrong.eq((wrong | any_wrong) & ~dut.clear)
         at_tile = self.at_tile("protocol_error")
         self.claim("wrong_beats_set_protocol_error", dut.protocol_error, when=wrong | at_tile)
         self.claim("wrong_beats_set_protocol_error", ~dut.protocol_error, when=~wrong & ~at_tile)
@@ -208,7 +208,7 @@ class WrapperHarness(Harness):
 
 
 def _modulo(number: Any, modulus: int) -> Any:
-    """A number below twice the modulus, modulo it."""
+    """Reduce a number below twice the modulus by the modulus."""
     return Mux(number >= modulus, number - modulus, number)[: (modulus - 1).bit_length()]
 
 
@@ -256,11 +256,11 @@ def _on_the_line_of_its_age(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += outer.port.steps[number].eq(Array(lines)[oldest])
 
 
-def _tells_nothing(m: Module, sound: Any, outer: Any) -> None:
+def _is_never_wrong(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.wrong.eq(0)
 
 
-def _does_not_see_the_highest_byte(m: Module, sound: Any, outer: Any) -> None:
+def _ignores_the_highest_byte(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.s_axis.tkeep[-1].eq(outer.s_axis.tkeep[-2])
 
 
@@ -294,50 +294,54 @@ def _c_always_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.s_axis_c.tready.eq(1)
 
 
-def _broken(
+def _variant(
     claim: str, title: str, fault: Fault, kind: type[Block] = StepFeeder, config: TileConfig | None = None
-) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=6, config=config)
+) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=6, config=config)
 
 
 SMALL = TileConfig(rows=1, columns=1)
 RING = TileConfig(rows=1, columns=1, depth=3, connectivity=((0, 0), (1, 0), (2, 0)), staging="ring")
 
-BROKEN = (
-    _broken("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
-    _broken("takes_no_beat_in_reset", "a feeder takes a beat in reset", _takes_in_reset),
-    _broken("offers_what_is_there_of_a_stream", "one step is offered at a time", _offers_one),
-    _broken("offers_what_is_there_of_a_stream", "a null beat ends no stream", _null_beats_end_nothing),
-    _broken("offers_what_is_there_of_a_stream", "nor in a ring", _null_beats_end_nothing, RingFeeder, RING),
-    _broken("holds_a_step_until_it_is_known_to_end_nothing", "a step alone is offered", _offers_an_open_step),
-    _broken("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
-    _broken("never_waits_while_beats_come", "a beat enters only when no step is left", _takes_when_empty),
-    _broken("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant("takes_a_beat_that_fits", "a full feeder is ready", _takes_always),
+    _variant("takes_no_beat_in_reset", "a feeder takes a beat in reset", _takes_in_reset),
+    _variant("offers_the_steps_of_a_stream", "one step is offered at a time", _offers_one),
+    _variant("offers_the_steps_of_a_stream", "a null beat ends no stream", _null_beats_end_nothing),
+    _variant(
+        "offers_the_steps_of_a_stream",
+        "a null beat ends no stream in a ring",
+        _null_beats_end_nothing,
+        RingFeeder,
+        RING,
+    ),
+    _variant("holds_a_step_until_it_is_known_to_end_nothing", "an open step is offered", _offers_an_open_step),
+    _variant("last_marks_the_end_of_a_stream", "no stream ends", _ends_nothing),
+    _variant("never_waits_while_beats_arrive", "a beat enters only when no step is left", _takes_when_empty),
+    _variant("steps_arrive_once_and_in_order", "the newest step comes first", _newest_first),
+    _variant(
         "steps_arrive_once_and_in_order",
         "a ring's steps stand on the lines of their ages",
         _on_the_line_of_its_age,
         RingFeeder,
         RING,
     ),
-    _broken("tells_what_breaks_the_rules", "no beat is wrong", _tells_nothing),
-    _broken(
-        "tells_what_breaks_the_rules", "the highest byte of tkeep is not looked at", _does_not_see_the_highest_byte
-    ),
-    _broken("tells_whether_it_is_empty", "an open step is forgotten", _is_empty_when_nothing_is_offered),
-    _broken("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
-    _broken("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
-    _broken("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
-    _broken("wrong_beats_set_protocol_error", "it is not sticky", _flag_forgets, AxiStreamTile),
-    _broken("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
-    _broken("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
+    _variant("wrong_marks_violations", "no beat is wrong", _is_never_wrong),
+    _variant("wrong_marks_violations", "the highest byte of tkeep is ignored", _ignores_the_highest_byte),
+    _variant("empty_marks_an_empty_feeder", "an open step is forgotten", _is_empty_when_nothing_is_offered),
+    _variant("every_port_has_a_feeder", "a port's beats never arrive", _one_port_is_idle, AxiStreamTile),
+    _variant("results_pass", "tvalid waits for tready", _valid_waits, AxiStreamTile),
+    _variant("counters_and_flags_pass", "nothing is cleared", _clears_nothing, AxiStreamTile),
+    _variant("wrong_beats_set_protocol_error", "it is not sticky", _flag_forgets, AxiStreamTile),
+    _variant("idle_when_nothing_waits", "steps in feeders are forgotten", _feeders_do_not_count, AxiStreamTile),
+    _variant("c_passes", "tready is always high", _c_always_ready, AxiStreamTile, replace(SMALL, initial=True)),
 )
 
 PROOF = Proof(
     name="axi_stream",
     build=WrapperHarness,
     applies=lambda config: True,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     engine="smtbmc --stbv z3",  # a tenth of the time on wide steps
-    breaks=SMALL,
+    broken_config=SMALL,
 )

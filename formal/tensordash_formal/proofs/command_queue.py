@@ -1,4 +1,4 @@
-"""The command queue: every descriptor of the ring reaches the sequencer once, whole and in order; `busy` is exact."""
+"""Command queue: every descriptor of the ring reaches the sequencer once, complete and in order; `busy` is exact."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,18 +15,18 @@ from tensordash.movers.axi import PAGE_BITS
 from tensordash.movers.unit import COMMAND_BEATS, COMMAND_BITS
 from tensordash_axi import Axi4Rules
 
-from ..harness import Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, Harness, Stub
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-RING = 15
-"""The largest ring's places, as a logarithm to base 2."""
+MAX_RING_BITS = 15
+"""Base-2 logarithm of the largest ring's places."""
 PREFETCH = 4
 """Places of the FIFO in the model: a proof with the presets' 32 takes too long."""
 
 
-class WatchedDescriptor(Elaboratable):
+class FifoAbstraction(Elaboratable):
     """A FIFO that stores one descriptor, in any place; all other places return any value.
 
     What is read stays until another read.
@@ -59,7 +59,7 @@ class WatchedDescriptor(Elaboratable):
         return m
 
 
-class Fetching(Harness):
+class CommandQueueHarness(Harness):
     """A command queue between a ring in memory and a sequencer that takes beats whenever it likes.
 
     The ring stays in place. `tail` grows and is never more than the largest ring ahead of what was passed on. Memory
@@ -72,7 +72,7 @@ class Fetching(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config = config = replace(config, prefetch=min(config.prefetch, PREFETCH))
         self.dut = dut = CommandQueue(config=config)
-        super().__init__(dut, stands=(Stand(Memory, WatchedDescriptor),), fault=fault, hollow=True)
+        super().__init__(dut, stubs=(Stub(Memory, FifoAbstraction),), fault=fault, black_box=True)
         self.words = config.prefetch * dut.beats
         axi, out, m = dut.axi, dut.descriptors, self.m
         self.rules = Axi4Rules(data_bits=config.axi_bits, address_bits=config.address_bits, reads=config.prefetch)
@@ -89,31 +89,31 @@ class Fetching(Harness):
         pages = config.address_bits - PAGE_BITS
         self.drive(dut.bounds, Const(-1, 2 * pages + 1) << pages + 1)
         self.drive(dut.queue_size, self.size)
-        self.asked = Signal(32)  # descriptors whose address was taken
-        self.came = Signal(32)  # descriptors whose last beat has come
-        self.came_words = Signal(range(max(dut.beats, 2)))  # beats of the next one
+        self.requested = Signal(32)  # descriptors whose address was taken
+        self.received = Signal(32)  # descriptors whose last beat has come
+        self.received_words = Signal(range(max(dut.beats, 2)))  # beats of the next one
         self.passed = Signal(32)  # descriptors whose last beat was passed on
         self.beats = Signal(range(COMMAND_BEATS))  # beats of the next one
         self.halted = Signal()  # since the last reset
-        self.asks, self.passes = axi.arvalid & axi.arready, out.valid & out.ready
-        self.comes = axi.rvalid & axi.rready & ~dut.halt
+        self.requests, self.passes = axi.arvalid & axi.arready, out.valid & out.ready
+        self.receives = axi.rvalid & axi.rready & ~dut.halt
         self._assume()
         self._count()
         self._claim_requests()
         self._claim_beats()
         self._claim_busy()
-        self._follow_requests()
-        self._follow_fifo()
+        self._add_request_lemmas()
+        self._add_fifo_lemmas()
 
     def _assume(self) -> None:
         """What the registers, the sequencer and a soft reset do."""
         dut, past, config = self.dut, self.past, self.config
         self.assume(self.base[: BYTES.bit_length() - 1] == 0)
         self.assume(self.base + (Const(BYTES) << self.size) <= 1 << config.address_bits)
-        self.assume(_less(dut.tail, past(dut.tail)) <= 1 << RING)
-        self.assume(_less(dut.tail, self.passed) <= 1 << RING)
-        self.assume(_less(dut.done, past(dut.done)) <= config.window)
-        self.assume(_less(self.passed, dut.done) <= config.window)
+        self.assume(_difference(dut.tail, past(dut.tail)) <= 1 << MAX_RING_BITS)
+        self.assume(_difference(dut.tail, self.passed) <= 1 << MAX_RING_BITS)
+        self.assume(_difference(dut.done, past(dut.done)) <= config.window)
+        self.assume(_difference(self.passed, dut.done) <= config.window)
         self.assume(dut.halt | ~past(dut.halt))
 
     def _count(self) -> None:
@@ -122,14 +122,14 @@ class Fetching(Harness):
         m.d.sync += self.halted.eq(self.halted | dut.halt)
         self.watched = self.port("fifo.watched", range(self.config.prefetch))
         self.shadow = [Signal(self.config.axi_bits + 1, name=f"shadow_{k}", reset_less=True) for k in range(dut.beats)]
-        with m.If(self.asks):
-            m.d.sync += self.asked.eq(self.asked + 1)
-        with m.If(self.comes):
-            m.d.sync += self.came_words.eq(Mux(axi.rlast, 0, self.came_words + 1))
+        with m.If(self.requests):
+            m.d.sync += self.requested.eq(self.requested + 1)
+        with m.If(self.receives):
+            m.d.sync += self.received_words.eq(Mux(axi.rlast, 0, self.received_words + 1))
             with m.If(axi.rlast):
-                m.d.sync += self.came.eq(self.came + 1)
+                m.d.sync += self.received.eq(self.received + 1)
             for k, word in enumerate(self.shadow):
-                with m.If((self.came_words == k) & (self._slot(self.came) == self.watched)):
+                with m.If((self.received_words == k) & (self._slot(self.received) == self.watched)):
                     m.d.sync += word.eq(Cat(axi.rdata, axi.rresp[1]))
         with m.If(self.passes):
             m.d.sync += self.beats.eq(self.beats + 1)
@@ -143,40 +143,44 @@ class Fetching(Harness):
     def _claim_requests(self) -> None:
         dut, axi, config = self.dut, self.dut.axi, self.config
         self.offered = axi.arvalid & ~self.halted
-        place = Signal(RING)
+        place = Signal(MAX_RING_BITS)
         self.address = Signal(config.address_bits)
         self.m.d.comb += [
-            place.eq(self.asked & ~(Const(-1, RING) << self.size)),
+            place.eq(self.requested & ~(Const(-1, MAX_RING_BITS) << self.size)),
             self.address.eq(self.base + (place << BYTES.bit_length() - 1)),
         ]
-        ahead = _less(self.asked, self.passed)
+        ahead = _difference(self.requested, self.passed)
         self.claim("descriptors_come_from_their_places", axi.araddr == self.address, when=self.offered)
-        self.claim("each_is_asked_for_whole", axi.arlen == dut.beats - 1, when=self.offered)
-        self.claim("none_is_asked_for_before_it_is_there", self.asked != dut.tail, when=self.offered)
-        self.claim("no_more_are_asked_for_than_the_fifo_holds", ahead < config.prefetch, when=self.offered)
+        self.claim("each_is_requested_in_one_burst", axi.arlen == dut.beats - 1, when=self.offered)
+        self.claim("none_is_requested_beyond_the_tail", self.requested != dut.tail, when=self.offered)
+        self.claim("no_more_are_requested_than_the_fifo_holds", ahead < config.prefetch, when=self.offered)
         self.on_way = self.rules.reads[0].count
-        self.claim("none_is_lost_and_none_repeated", _less(self.asked, self.came) == self.on_way, when=~self.halted)
+        self.claim(
+            "none_is_lost_and_none_repeated",
+            _difference(self.requested, self.received) == self.on_way,
+            when=~self.halted,
+        )
 
     def _claim_beats(self) -> None:
         dut, out, config = self.dut, self.dut.descriptors, self.config
-        self.claim("beats_are_taken_when_they_come", dut.axi.rready, when=dut.axi.rvalid & ~ResetSignal())
+        self.claim("beats_are_taken_when_they_arrive", dut.axi.rready, when=dut.axi.rvalid & ~ResetSignal())
         words = self._words_of(self.beats)
-        whole = (self.came != self.passed) | (self.came_words >= words)
-        self.claim("none_is_passed_before_it_came", whole, when=out.valid)
-        room = _less(self.passed, dut.done) < config.window
+        is_received = (self.received != self.passed) | (self.received_words >= words)
+        self.claim("none_is_passed_before_it_arrived", is_received, when=out.valid)
+        room = _difference(self.passed, dut.done) < config.window
         self.claim("none_is_passed_that_the_window_has_no_room_for", room, when=out.valid)
         data, failed = self._beat()
-        mine = self._slot(self.passed) == self.watched
-        self.claim("beats_pass_in_order_and_unchanged", out.payload.data == data, when=self.passes & mine)
-        self.claim("beats_pass_in_order_and_unchanged", out.payload.error == failed, when=self.passes & mine)
+        is_watched = self._slot(self.passed) == self.watched
+        self.claim("beats_pass_in_order_and_unchanged", out.payload.data == data, when=self.passes & is_watched)
+        self.claim("beats_pass_in_order_and_unchanged", out.payload.error == failed, when=self.passes & is_watched)
         self.claim("beats_pass_in_order_and_unchanged", ~out.payload.outside, when=self.passes)
-        self.claim("head_counts_those_that_have_come", dut.head == self.came)
+        self.claim("head_counts_received_descriptors", dut.head == self.received)
         # One cycle to read the FIFO, then one for each word of a beat but the last.
-        most = max(1, COMMAND_BITS // config.axi_bits)
-        self.waits = Signal(range(most + 1))  # cycles without a beat though a descriptor has come and may pass
-        stuck = (self.came != self.passed) & room & ~out.valid & ~ResetSignal()
-        self.m.d.sync += self.waits.eq(Mux(stuck, Mux(self.waits == most, most, self.waits + 1), 0))
-        self.claim("what_has_come_is_passed", self.waits < most, when=stuck)
+        max_wait = max(1, COMMAND_BITS // config.axi_bits)
+        self.waits = Signal(range(max_wait + 1))  # cycles without a beat though a descriptor has come and may pass
+        stuck = (self.received != self.passed) & room & ~out.valid & ~ResetSignal()
+        self.m.d.sync += self.waits.eq(Mux(stuck, Mux(self.waits == max_wait, max_wait, self.waits + 1), 0))
+        self.claim("received_descriptors_are_passed", self.waits < max_wait, when=stuck)
 
     def _words_of(self, beats: Value) -> Value:
         """Beats of the bus that must have come before a beat of a descriptor can pass."""
@@ -197,40 +201,44 @@ class Fetching(Harness):
     def _claim_busy(self) -> None:
         """Busy if and only if a descriptor is to be fetched, or its fetch has begun and it is not done."""
         dut = self.dut
-        begun = (self.asked != dut.done) | dut.axi.arvalid
-        waiting = dut.enable & (dut.tail != self.asked)
-        self.claim("busy_until_all_are_done", dut.busy, when=(self.asked != dut.done) | self.offered)
+        begun = (self.requested != dut.done) | dut.axi.arvalid
+        waiting = dut.enable & (dut.tail != self.requested)
+        self.claim("busy_until_all_are_done", dut.busy, when=(self.requested != dut.done) | self.offered)
         self.claim("busy_while_one_waits_in_the_ring", dut.busy, when=waiting & ~self.halted & ~dut.halt)
         self.claim("not_busy_otherwise", ~dut.busy, when=~begun & ~waiting & ~self.halted & ~dut.halt)
 
-    def _follow_requests(self) -> None:
+    def _add_request_lemmas(self) -> None:
         """Lemmas for the induction: the registers of requests equal the proof's own."""
         dut, config, on_way, rules = self.dut, self.config, self.on_way, self.rules
         left = self.probe("reader.left", dut.beats.bit_length())
-        chosen = self.probe("asked", 32)  # those that the reader was asked for
+        chosen = self.probe("asked", 32)  # descriptors that the reader was asked to fetch
         beat = self.probe("reader.beat", config.address_bits - dut._reader.skipped + 1)
         self.lemma(~self.port("reader.outside", 1) & ~self.probe("refuses", 1))
         waits = left != 0
         self.lemma(self.probe("reader.on_way", config.prefetch.bit_length()) == on_way)
         self.lemma(on_way <= config.prefetch)
         self.lemma(waits & (on_way < config.prefetch), when=self.probe("reader.offered", 1))
-        # Sums, so that no difference has wrapped.
-        ahead = _less(chosen, self.asked) + _less(self.asked, self.came) + _less(self.came, self.passed)
+        # A sum, which excludes wrapped differences.
+        ahead = (
+            _difference(chosen, self.requested)
+            + _difference(self.requested, self.received)
+            + _difference(self.received, self.passed)
+        )
         self.lemma(ahead <= config.prefetch)
-        self.lemma(rules.came[0] == self.came_words, when=~self.halted)
-        self.lemma(self.came_words == 0, when=~self.halted & (on_way == 0))
+        self.lemma(rules.read_beats[0] == self.received_words, when=~self.halted)
+        self.lemma(self.received_words == 0, when=~self.halted & (on_way == 0))
         for index, read in enumerate(rules.reads[0].entries):
             self.lemma(read.len == dut.beats - 1, when=~self.halted & (on_way > index))
         self.lemma(~waits | ~beat[-1])
         self.lemma(dut.halt, when=self.halted)
-        self.lemma(_less(chosen, self.asked) == waits, when=~self.halted)
-        self.lemma(_less(chosen, self.asked) == 1, when=waits)
-        self.lemma(_less(chosen, self.asked) <= 1)
+        self.lemma(_difference(chosen, self.requested) == waits, when=~self.halted)
+        self.lemma(_difference(chosen, self.requested) == 1, when=waits)
+        self.lemma(_difference(chosen, self.requested) <= 1)
         self.lemma(~waits | ((left == dut.beats) & ((beat & (dut.beats - 1)) == 0)))
         self.lemma(beat == self.address[dut._reader.skipped :], when=waits & ~self.halted)
-        self.lemma(_less(dut.tail, chosen) <= 1 << RING, when=~self.halted)
+        self.lemma(_difference(dut.tail, chosen) <= 1 << MAX_RING_BITS, when=~self.halted)
 
-    def _follow_fifo(self) -> None:
+    def _add_fifo_lemmas(self) -> None:
         """The FIFO's pointers, and what it stores of the watched descriptor."""
         dut, config = self.dut, self.config
         bits, beats, words = config.axi_bits, dut.beats, self.words
@@ -243,10 +251,10 @@ class Fetching(Harness):
         wraps = len(written)
         come = Signal(wraps)  # words that have come
         first = Signal(wraps)  # the first word of the descriptor that passes
-        within = Signal(range(beats + 1))  # words of it that are used up
+        within = Signal(range(beats + 1))  # its words that were passed on
         stored = Signal(range(words + beats + 1))  # words from `first` on
         self.m.d.comb += [
-            come.eq(self.came * beats + self.came_words),
+            come.eq(self.received * beats + self.received_words),
             first.eq(self.passed * beats),
             stored.eq((come - first)[:wraps]),
         ]
@@ -264,21 +272,21 @@ class Fetching(Harness):
             self.m.d.comb += within.eq(self.beats * (COMMAND_BITS // bits) + index)
         self.lemma(written == come)
         self.lemma((read - first - within - present)[:wraps] == 0)
-        self.lemma(_less(self.came, self.passed) * beats + self.came_words <= words)
-        self.lemma(self.came_words < beats)
+        self.lemma(_difference(self.received, self.passed) * beats + self.received_words <= words)
+        self.lemma(self.received_words < beats)
         self.lemma(within + present <= stored)
         self.lemma(self.waits <= (index + present if bits < COMMAND_BITS else present))
-        behind = (self.watched - self._slot(self.passed))[: len(self._slot(self.passed))]
+        distance = (self.watched - self._slot(self.passed))[: len(self._slot(self.passed))]
         for k, word in enumerate(self.shadow):
             same = self.probe(f"fifo.word_{k}", bits + 1) == word
-            self.lemma(same, when=behind * beats + k < stored)
-        mine = behind == 0
+            self.lemma(same, when=distance * beats + k < stored)
+        is_watched = distance == 0
         output = self.probe("fifo.read", bits + 1)
-        self.lemma(output == Array(self.shadow)[within], when=present & mine)
+        self.lemma(output == Array(self.shadow)[within], when=present & is_watched)
         if bits < COMMAND_BITS:
-            self._follow_earlier(index, within, mine)
+            self._add_narrow_bus_lemmas(index, within, is_watched)
 
-    def _follow_earlier(self, index: Value, within: Value, mine: Value) -> None:
+    def _add_narrow_bus_lemmas(self, index: Value, within: Value, is_watched: Value) -> None:
         """Words that wait for the last one of their beat."""
         bits = self.config.axi_bits
         count = COMMAND_BITS // bits
@@ -286,16 +294,16 @@ class Fetching(Harness):
         words = Array(self.shadow)
         for held in range(count):
             seen = [words[within - held + k] for k in range(held)]
-            at = mine & (index == held)
+            at = is_watched & (index == held)
             self.lemma(failed == Cat(word[bits] for word in seen).any() if seen else ~failed, when=at)
             for k, word in enumerate(seen):
                 low = (count - 1 - held + k) * bits
                 self.lemma(earlier[low : low + bits] == word[:bits], when=at)
 
 
-def _less(more: Value, few: Any) -> Value:
-    """How far one count is ahead of another; both wrap."""
-    return (more - few)[:32]
+def _difference(larger: Value, smaller: Any) -> Value:
+    """Return the difference of two wrapping counts."""
+    return (larger - smaller)[:32]
 
 
 def _one_place_on(m: Module, sound: Any, outer: Any) -> None:
@@ -306,7 +314,7 @@ def _ring_does_not_close(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.queue_size.eq(15)
 
 
-def _half_of_it(m: Module, sound: Any, outer: Any) -> None:
+def _drops_a_beat_of_a_request(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.arlen.eq(sound.axi.arlen ^ 1)
 
 
@@ -359,11 +367,11 @@ def _counts_beats(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.head.eq(beats)
 
 
-def _asks_twice(m: Module, sound: Any, outer: Any) -> None:
-    twice = Signal()
+def _requests_twice(m: Module, sound: Any, outer: Any) -> None:
+    is_second = Signal()
     with m.If(outer.axi.arvalid & outer.axi.arready):
-        m.d.sync += twice.eq(~twice)
-    m.d.comb += sound.axi.arready.eq(outer.axi.arready & twice)
+        m.d.sync += is_second.eq(~is_second)
+    m.d.comb += sound.axi.arready.eq(outer.axi.arready & is_second)
 
 
 def _idle_between_descriptors(m: Module, sound: Any, outer: Any) -> None:
@@ -392,39 +400,39 @@ WIDE = load_any_preset("core", ["core.window=4", "core.prefetch=2", "core.axi_bi
 WIDEST = load_any_preset("core-fp8", ["core.window=4", "core.prefetch=2", "core.axi_bits=512"])
 
 
-def _broken(claim: str, title: str, fault: Fault, depth: int = 10, config: Any = SMALL) -> Broken:
-    return Broken(claim=claim, title=title, kind=CommandQueue, fault=fault, depth=depth, config=config)
+def _variant(claim: str, title: str, fault: Fault, depth: int = 10, config: Any = SMALL) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=CommandQueue, fault=fault, depth=depth, config=config)
 
 
 UNCHANGED = "beats_pass_in_order_and_unchanged"
-BROKEN = (
-    _broken("descriptors_come_from_their_places", "the first place is left out", _one_place_on),
-    _broken("descriptors_come_from_their_places", "the ring does not close", _ring_does_not_close),
-    _broken("each_is_asked_for_whole", "a beat is not read", _half_of_it, config=WIDE),
-    _broken("none_is_asked_for_before_it_is_there", "it reads one ahead of the tail", _one_ahead),
-    _broken("no_more_are_asked_for_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
-    _broken("none_is_lost_and_none_repeated", "each is read twice", _asks_twice),
-    _broken("beats_are_taken_when_they_come", "a beat waits for the sequencer", _drops_a_beat),
-    _broken("none_is_passed_before_it_came", "beats are offered before they come", _offers_at_once),
-    _broken("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
-    _broken(UNCHANGED, "a beat is passed again", _repeats_a_beat, 12),
-    _broken(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
-    _broken(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
-    _broken("what_has_come_is_passed", "nothing is passed", _never_passes, 14, WIDE),
-    _broken("head_counts_those_that_have_come", "it counts beats", _counts_beats),
-    _broken("busy_until_all_are_done", "idle while one waits in the queue", _idle_between_descriptors, 12),
-    _broken("busy_until_all_are_done", "of 256 bits, idle while one waits", _idle_between_descriptors, 12, WIDE),
-    _broken("busy_until_all_are_done", "of 512 bits, idle while one waits", _idle_between_descriptors, 12, WIDEST),
-    _broken("busy_until_all_are_done", "idle as soon as it is disabled", _idle_while_disabled),
-    _broken("busy_while_one_waits_in_the_ring", "busy once one has come", _busy_once_it_passed),
-    _broken("not_busy_otherwise", "busy though it is disabled", _busy_while_disabled),
+BROKEN_VARIANTS = (
+    _variant("descriptors_come_from_their_places", "the first place is left out", _one_place_on),
+    _variant("descriptors_come_from_their_places", "the ring does not close", _ring_does_not_close),
+    _variant("each_is_requested_in_one_burst", "a beat is not read", _drops_a_beat_of_a_request, config=WIDE),
+    _variant("none_is_requested_beyond_the_tail", "it reads one ahead of the tail", _one_ahead),
+    _variant("no_more_are_requested_than_the_fifo_holds", "requests are not counted", _fetches_without_end),
+    _variant("none_is_lost_and_none_repeated", "each is read is_second", _requests_twice),
+    _variant("beats_are_taken_when_they_arrive", "a beat waits for the sequencer", _drops_a_beat),
+    _variant("none_is_passed_before_it_arrived", "beats are offered before they arrive", _offers_at_once),
+    _variant("none_is_passed_that_the_window_has_no_room_for", "it ignores `done`", _ignores_done, 30, WIDEST),
+    _variant(UNCHANGED, "a beat is passed twice", _repeats_a_beat, 12),
+    _variant(UNCHANGED, "a bit is inverted", _changes_the_last_bit, 12, WIDEST),
+    _variant(UNCHANGED, "errors are lost", _loses_errors, 14, NARROW),
+    _variant("received_descriptors_are_passed", "nothing is passed", _never_passes, 14, WIDE),
+    _variant("head_counts_received_descriptors", "it counts beats", _counts_beats),
+    _variant("busy_until_all_are_done", "idle while one waits in the queue", _idle_between_descriptors, 12),
+    _variant("busy_until_all_are_done", "of 256 bits, idle while one waits", _idle_between_descriptors, 12, WIDE),
+    _variant("busy_until_all_are_done", "of 512 bits, idle while one waits", _idle_between_descriptors, 12, WIDEST),
+    _variant("busy_until_all_are_done", "idle as soon as it is disabled", _idle_while_disabled),
+    _variant("busy_while_one_waits_in_the_ring", "busy once one was received", _busy_once_it_passed),
+    _variant("not_busy_otherwise", "busy though it is disabled", _busy_while_disabled),
 )
 
 PROOF = Proof(
     name="command_queue",
-    build=Fetching,
+    build=CommandQueueHarness,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=SMALL,
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=SMALL,
     cover_depth=30,
 )

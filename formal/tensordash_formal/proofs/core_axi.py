@@ -1,4 +1,4 @@
-"""The core's AXI4 port: all rules of a master, by induction, whatever memory does within the rules of a slave."""
+"""Memory port of the core: all rules of an AXI4 master, with any memory that follows the rules of a slave."""
 
 from typing import Any
 
@@ -17,26 +17,26 @@ from tensordash.movers.load import Load
 from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash_axi import Axi4Rules
 
-from ..core_stands import FREE_UNITS
+from ..core_stubs import FREE_UNITS
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "PortHarness"]
 
 WAIT, FIRST, RECORD, UNITS = 0, 1, 2, 3
 COUNTS = 6
-"""States of a store; without compression there is no UNITS, and COUNTS is one less."""
-UNUSED = ("wrap_length", "wrap_aligned", "fixed_length", "exclusive_size", "exclusive_aligned", "cache")
-"""Rules of bursts, and of memory, that a core does not use, as `bursts_are_whole_and_incr` says."""
+"""States of a store. Without compression, UNITS does not exist and COUNTS is one less."""
+UNUSED_RULES = ("wrap_length", "wrap_aligned", "fixed_length", "exclusive_size", "exclusive_aligned", "cache")
+"""Rules of features that a core does not use, as `bursts_are_whole_and_incr` claims."""
 
 
 class PortHarness(Harness):
-    """A core's memory port; what brings nothing to it is anything at all.
+    """A core's memory port, with stubs for components that do not drive it.
 
     Parameters
     ----------
     claimed : bool
-        The rules are claims; otherwise lemmas, for claims of another kind.
+        State the rules as claims, and as lemmas otherwise.
 
     Source: docs/core.md, "Registers" (soft reset); ARM IHI 0022E.
     """
@@ -45,7 +45,7 @@ class PortHarness(Harness):
         self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None, *, claimed: bool = True
     ) -> None:
         self.dut = Core(config)
-        super().__init__(self.dut, stands=FREE_UNITS, fault=fault, hollow=True)
+        super().__init__(self.dut, stubs=FREE_UNITS, fault=fault, black_box=True)
         self.config = config
         axi = self.dut.m_axi
         self.rules = rules = Axi4Rules(
@@ -66,7 +66,7 @@ class PortHarness(Harness):
                 self.assume(holds)
             elif not claimed:
                 self.lemma(holds)
-            elif rule.name.partition("_")[2] not in UNUSED:
+            elif rule.name.partition("_")[2] not in UNUSED_RULES:
                 self.claim(rule.name, holds, when=applies)
         size = (config.axi_bits // 8).bit_length() - 1
         for channel in ("ar", "aw") if claimed else ():
@@ -84,16 +84,16 @@ class PortHarness(Harness):
         self._bounds(claimed)
 
     def _bounds(self, claimed: bool) -> None:
-        """Every address is within the bounds that the registers had when its burst was first offered.
+        """Claim that every address is within the bounds in the cycle in which its burst is first offered.
 
-        An address that waits stays, whatever is written to the registers meanwhile; nothing is claimed of that one.
+        An address that waits stays, even if the bounds change meanwhile. After such a change it is unchecked.
         """
         config, axi = self.config, self.dut.m_axi
         bits = config.address_bits - PAGE_BITS
         bounds = self.port("registers.bounds", 2 * bits + 1)
         base, limit = bounds[: bits + 1], bounds[bits + 1 :]
-        before = Signal(len(bounds))
-        self.m.d.sync += before.eq(bounds)
+        past_bounds = Signal(len(bounds))
+        self.m.d.sync += past_bounds.eq(bounds)
         fresh = []
         for name in ("command_queue.reader", "load.reader", "store.writer"):
             skipped = (config.axi_bits // 8).bit_length() - 1
@@ -101,7 +101,7 @@ class PortHarness(Harness):
             beat = self.probe(f"{name}.beat", config.address_bits - skipped + 1)
             changed = Signal(name=f"{name.partition('.')[0]}_bounds_changed")  # since it was first offered
             waits = Signal(name=f"{name.partition('.')[0]}_waits")
-            self.m.d.comb += waits.eq(offered & (changed | (bounds != before)))
+            self.m.d.comb += waits.eq(offered & (changed | (bounds != past_bounds)))
             self.m.d.sync += changed.eq(waits)
             page = beat[PAGE_BITS - skipped :]
             self.lemma((base <= page) & (page <= limit), when=offered & ~waits)
@@ -114,22 +114,22 @@ class PortHarness(Harness):
             self.claim(f"{channel}_is_not_above_the_limit", page <= limit, when=valid & applies & ~limit.all())
 
     def _readers(self) -> None:
-        """The state of both readers and of what is between them and the port."""
+        """State the lemmas about both readers and the arbiter between them and the port."""
         rules = self.rules
         offered = []
         for number, unit in enumerate(("command_queue", "load")):
             reader = f"{unit}.reader"
-            most = self.config.prefetch if number == 0 else self.config.outstanding
-            on_way = self.probe(f"{reader}.on_way", most.bit_length())
-            stands = self.probe(f"{reader}.offered", 1)
+            max_reads = self.config.prefetch if number == 0 else self.config.outstanding
+            on_way = self.probe(f"{reader}.on_way", max_reads.bit_length())
+            is_offered = self.probe(f"{reader}.offered", 1)
             left = self._left(reader, number)
-            offered.append(stands)
+            offered.append(is_offered)
             self.lemma(on_way == rules.reads[number].count)
-            self.lemma(on_way <= most)
-            self.lemma((left != 0) & (on_way < most), when=stands)
+            self.lemma(on_way <= max_reads)
+            self.lemma((left != 0) & (on_way < max_reads), when=is_offered)
         queue = self.dut.command_queue
         beat = self.probe("command_queue.reader.beat", self.config.address_bits - queue._reader.skipped + 1)
-        # A descriptor is asked for as a whole.
+        # A descriptor is requested in one burst.
         left = self._left("command_queue.reader", 0)
         self.lemma((left == 0) | ((left == queue.beats) & ((beat & (queue.beats - 1)) == 0)))
         waits = self.probe("read_arbiter.waits", 1)
@@ -141,7 +141,7 @@ class PortHarness(Harness):
         return self.probe(f"{reader}.left", dut._reader.count_bits)
 
     def _writer(self) -> None:
-        """Bursts that were begun: the one whose data are sent, the one that waits, and those that are answered."""
+        """State the lemmas about bursts: the one whose data are sent, the waiting one, and those without a response."""
         rules, axi = self.rules, self.dut.m_axi
         probe = {
             name: self.probe(f"store.writer.{name}", width)
@@ -155,19 +155,19 @@ class PortHarness(Harness):
             }.items()
         }
         incomplete = probe["sends"] + probe["waits"]
-        offered = probe["offered"]  # the youngest that was begun
+        offered = probe["offered"]  # the youngest burst
         left = self.probe("store.writer.left", self.dut.units["store"]._writer.count_bits)
         self.lemma(left != 0, when=offered)
         writes, leading = rules.writes, rules.leading
-        answers: Any = Const(0)
-        for queue in rules.answers:
-            answers += queue.count
-        self.lemma(rules.answers[1].count == 0)
+        responses: Any = Const(0)
+        for queue in rules.responses:
+            responses += queue.count
+        self.lemma(rules.responses[1].count == 0)
         self.lemma(writes.count + offered == incomplete + leading.count)
         self.lemma(leading.count == (offered & (incomplete == 0)))
-        self.lemma(probe["on_way"] == answers + incomplete + leading.count)
+        self.lemma(probe["on_way"] == responses + incomplete + leading.count)
         self.lemma(leading.first == axi.awlen, when=leading.count != 0)
-        first = Signal(8)  # the length of the burst whose data come next
+        first = Signal(8)  # length of the burst whose data are next
         youngest = Signal(8)
         self.m.d.comb += [
             first.eq(Mux(writes.count != 0, writes.first.len, axi.awlen)),
@@ -184,7 +184,7 @@ class PortHarness(Harness):
             self.lemma(low, when=writes.count != 0 if entry is writes.entries[0] else writes.count == 2)
 
     def _store(self) -> None:
-        """What a beat is made of stays: nothing comes in where it could change one."""
+        """State the lemmas that an offered beat of the store does not change."""
         store, config = self.dut.units["store"], self.config
         state = self.probe("store.store_state", 3)
         asks, comes, held = (self.probe(f"store.{name}", 1) for name in ("asks", "comes", "group_held"))
@@ -201,7 +201,7 @@ class PortHarness(Harness):
             self.lemma(~(asks | comes | held), when=ends)
             self.lemma(state == UNITS, when=ends)
             self.lemma(self.probe("store.entry_waits", 1), when=self.probe("store.entry_asked", 1))
-            # With these, what the proof `deflate` assumes.
+            # The assumptions of the proof `deflate`.
             valid, ready = (self.probe(f"store.deflate__groups_{name}", 1) for name in ("valid", "ready"))
             starts, whole = self.port("store.deflate.start", 1), self.port("store.deflate.whole", len(store._left))
             restarts = self.port("registers.restart", 1)
@@ -217,7 +217,7 @@ class PortHarness(Harness):
 
 
 def _port(name: str, value: Any) -> Fault:
-    """An output of the core's port that is always a number."""
+    """Build a fault that drives an output of the core's port with a constant."""
     return lambda m, sound, outer: getattr(outer.m_axi, name).eq(value)
 
 
@@ -230,13 +230,13 @@ def _in_reset(channel: str) -> Fault:
 
 
 def _waited(m: Module, outer: Any, channel: str) -> Signal:
-    """What was offered in the cycle before was not taken."""
+    """Whether a transfer was offered and not accepted in the previous cycle."""
     waited = Signal(name=f"{channel}_waited")
     m.d.sync += waited.eq(getattr(outer.axi, f"{channel}valid") & ~getattr(outer.axi, f"{channel}ready"))
     return waited
 
 
-def _gives_up(channel: str) -> Fault:
+def _withdraws_valid(channel: str) -> Fault:
     def fault(m: Module, sound: Any, outer: Any) -> None:
         name = f"{channel}valid"
         m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) & ~_waited(m, outer, channel))
@@ -244,7 +244,7 @@ def _gives_up(channel: str) -> Fault:
     return fault
 
 
-def _moves(channel: str) -> Fault:
+def _changes_address(channel: str) -> Fault:
     def fault(m: Module, sound: Any, outer: Any) -> None:
         name = f"{channel}addr"
         m.d.comb += getattr(outer.axi, name).eq(getattr(sound.axi, name) ^ (_waited(m, outer, channel) << 12))
@@ -256,7 +256,7 @@ def _longer(name: str) -> Fault:
     return lambda m, sound, outer: getattr(outer.axi, name).eq(getattr(sound.axi, name) | 0x80)
 
 
-def _asks_without_end(channel: str) -> Fault:
+def _requests_always(channel: str) -> Fault:
     return lambda m, sound, outer: getattr(outer.axi, f"{channel}valid").eq(1)
 
 
@@ -278,15 +278,15 @@ def _data_without_address(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.axi.wvalid.eq(1), outer.axi.wlast.eq(1)]
 
 
-def _first_pushes_in(m: Module, sound: Any, outer: Any) -> None:
+def _first_overtakes(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.araddr.eq(Mux(outer.first.arvalid, outer.first.araddr, outer.second.araddr))
 
 
-def _sees_no_base(m: Module, sound: Any, outer: Any) -> None:
+def _ignores_base(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.bounds.base.eq(0)
 
 
-def _sees_no_limit(m: Module, sound: Any, outer: Any) -> None:
+def _ignores_limit(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.bounds.limit.eq(-1)
 
 
@@ -299,55 +299,55 @@ def _resets_at_once(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.restart.eq(outer.halt)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block], depth: int = 14, **how: Any) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=depth, **how)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block], depth: int = 14, **how: Any) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth, **how)
 
 
 FEW_READS = load_any_preset("core", ["core.outstanding=4", "core.prefetch=2"])
-"""More reads than the preset counts need more cycles than a search has."""
+"""A core with few outstanding reads, so that a counterexample needs few cycles."""
 
 
-BROKEN = (
-    _broken("ar_reset", "ARVALID in reset", _in_reset("ar"), AxiReader),
-    _broken("ar_stays", "ARVALID is taken back", _gives_up("ar"), AxiReader),
-    _broken("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
-    _broken("ar_stable", "ARADDR changes while it waits", _moves("ar"), AxiReader),
-    _broken(
-        "ar_stable", "a descriptor's address takes the place of a load's that waits", _first_pushes_in, ReadArbiter
+BROKEN_VARIANTS = (
+    _variant("ar_reset", "ARVALID in reset", _in_reset("ar"), AxiReader),
+    _variant("ar_stays", "ARVALID falls before ARREADY", _withdraws_valid("ar"), AxiReader),
+    _variant("ar_stays", "a soft reset does not wait for the bus", _resets_at_once, Registers),
+    _variant("ar_stable", "ARADDR changes while it waits", _changes_address("ar"), AxiReader),
+    _variant(
+        "ar_stable", "a descriptor's address takes the place of a load's that waits", _first_overtakes, ReadArbiter
     ),
-    _broken("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
-    _broken("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
-    _broken("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),
-    _broken("ar_limit", "reads are not counted", _asks_without_end("ar"), AxiReader, config=FEW_READS),
-    _broken("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
-    _broken("bursts_are_whole_and_incr", "AWPROT is privileged", _port("awprot", 1), Core),
-    _broken("ar_is_not_below_the_base", "descriptors are read below the base", _sees_no_base, CommandQueue, 18),
-    _broken("ar_is_not_above_the_limit", "loads have no limit", _sees_no_limit, Load),
-    _broken("ar_is_not_below_the_base", "a reader's base is a page too low", _base_is_lower, AxiReader),
-    _broken("aw_is_not_below_the_base", "a writer has no base", _sees_no_base, AxiWriter),
-    _broken("aw_is_not_above_the_limit", "a writer has no limit", _sees_no_limit, AxiWriter),
-    _broken("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
-    _broken("aw_stays", "AWVALID is taken back", _gives_up("aw"), AxiWriter),
-    _broken("aw_stable", "AWADDR changes while it waits", _moves("aw"), AxiWriter),
-    _broken("aw_burst_type", "AWBURST is reserved", _port("awburst", 3), Core),
-    _broken("aw_size", "AWSIZE is wider than the bus", _port("awsize", 7), Core),
-    _broken("aw_page", "writes cross 4 KiB", _longer("awlen"), AxiWriter),
-    _broken("aw_length", "AWLEN changes after data were sent", _length_changes, AxiWriter),
-    _broken("aw_limit", "bursts are not counted", _asks_without_end("aw"), AxiWriter),
-    _broken("w_reset", "WVALID in reset", _in_reset("w"), AxiWriter),
-    _broken("w_stays", "WVALID is taken back", _gives_up("w"), AxiWriter),
-    _broken("w_stable", "a soft reset clears the strobes of a beat that waits", _strobes_fall, AxiWriter),
-    _broken("w_last", "WLAST is dropped", lambda m, sound, outer: outer.axi.wlast.eq(0), AxiWriter),
-    _broken("w_last", "there are more beats than AWLEN says", _one_too_few, AxiWriter),
-    _broken("w_strobes", "AWSIZE is narrower than the strobes", _port("awsize", 1), Core),
-    _broken("w_limit", "data are sent without an address", _data_without_address, AxiWriter),
+    _variant("ar_burst_type", "ARBURST is reserved", _port("arburst", 3), Core),
+    _variant("ar_size", "ARSIZE is wider than the bus", _port("arsize", 7), Core),
+    _variant("ar_page", "reads cross 4 KiB", _longer("arlen"), AxiReader),
+    _variant("ar_limit", "reads are not counted", _requests_always("ar"), AxiReader, config=FEW_READS),
+    _variant("bursts_are_whole_and_incr", "ARBURST is FIXED", _port("arburst", 0), Core),
+    _variant("bursts_are_whole_and_incr", "AWPROT is privileged", _port("awprot", 1), Core),
+    _variant("ar_is_not_below_the_base", "descriptors are read below the base", _ignores_base, CommandQueue, 18),
+    _variant("ar_is_not_above_the_limit", "loads have no limit", _ignores_limit, Load),
+    _variant("ar_is_not_below_the_base", "a reader's base is a page too low", _base_is_lower, AxiReader),
+    _variant("aw_is_not_below_the_base", "a writer has no base", _ignores_base, AxiWriter),
+    _variant("aw_is_not_above_the_limit", "a writer has no limit", _ignores_limit, AxiWriter),
+    _variant("aw_reset", "AWVALID in reset", _in_reset("aw"), AxiWriter),
+    _variant("aw_stays", "AWVALID falls before AWREADY", _withdraws_valid("aw"), AxiWriter),
+    _variant("aw_stable", "AWADDR changes while it waits", _changes_address("aw"), AxiWriter),
+    _variant("aw_burst_type", "AWBURST is reserved", _port("awburst", 3), Core),
+    _variant("aw_size", "AWSIZE is wider than the bus", _port("awsize", 7), Core),
+    _variant("aw_page", "writes cross 4 KiB", _longer("awlen"), AxiWriter),
+    _variant("aw_length", "AWLEN changes after data were sent", _length_changes, AxiWriter),
+    _variant("aw_limit", "bursts are not counted", _requests_always("aw"), AxiWriter),
+    _variant("w_reset", "WVALID in reset", _in_reset("w"), AxiWriter),
+    _variant("w_stays", "WVALID falls before WREADY", _withdraws_valid("w"), AxiWriter),
+    _variant("w_stable", "a soft reset clears the strobes of a beat that waits", _strobes_fall, AxiWriter),
+    _variant("w_last", "WLAST is dropped", lambda m, sound, outer: outer.axi.wlast.eq(0), AxiWriter),
+    _variant("w_last", "there are more beats than AWLEN", _one_too_few, AxiWriter),
+    _variant("w_strobes", "AWSIZE is narrower than the strobes", _port("awsize", 1), Core),
+    _variant("w_limit", "data are sent without an address", _data_without_address, AxiWriter),
 )
 
 PROOF = Proof(
     name="core_axi",
     build=PortHarness,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""The core's registers: all rules of an AXI4-Lite slave and an answer to every request, by induction."""
+"""Registers of the core: all rules of an AXI4-Lite slave, and a response to every request."""
 
 from typing import Any
 
@@ -11,24 +11,24 @@ from tensordash.core.core import Core
 from tensordash.core.registers import ADDRESS_BITS, Registers
 from tensordash_axi import AxiLiteRules
 
-from ..core_stands import ALL_BUT_REGISTERS
+from ..core_stubs import ALL_BUT_REGISTERS
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-WITHIN = 2
-"""Cycles: an answer that the master is just taking may hold up a read."""
+MAX_RESPONSE_CYCLES = 2
+"""Two, because a read may wait for the previous response to be taken."""
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """A core's registers port; all but the registers is anything at all.
+    """Build the claims about a core's register port, with stubs for all other components.
 
     Source: docs/core.md, "Registers"; ARM IHI 0022E.
     """
     dut = Core(config)
-    harness = Harness(dut, stands=ALL_BUT_REGISTERS, fault=fault, hollow=True)
-    rules = AxiLiteRules(address_bits=ADDRESS_BITS, limit=1, within=WITHIN)
+    harness = Harness(dut, stubs=ALL_BUT_REGISTERS, fault=fault, black_box=True)
+    rules = AxiLiteRules(address_bits=ADDRESS_BITS, limit=1, within=MAX_RESPONSE_CYCLES)
     harness.m.submodules.rules = rules
     for name in rules.bus.signature.members:
         harness.m.d.comb += getattr(rules.bus, name).eq(Value.cast(getattr(dut.s_axi, name)))
@@ -42,39 +42,39 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.lemma(dut.s_axi.rvalid == (reads != 0))
     harness.lemma(dut.s_axi.bvalid == (addresses != 0))
     harness.lemma(addresses == data)
-    # A write is taken in the cycle after both of its halves were there, and with it no other one is on its way.
+    # A write is accepted in the cycle after both address and data were valid, if no response is outstanding.
     taken = dut.s_axi.awready
     harness.lemma(dut.s_axi.awvalid & dut.s_axi.wvalid & (addresses == 0), when=taken & ~ResetSignal())
     return harness
 
 
-def _gone(m: Module, *, valid: Any, ready: Any) -> Signal:
-    """It was offered and not taken in the cycle before."""
+def _was_stalled(m: Module, *, valid: Any, ready: Any) -> Signal:
+    """Whether a transfer was offered and not accepted in the previous cycle."""
     waited = Signal()
     m.d.sync += waited.eq(valid & ~ready)
     return waited
 
 
-def _takes_back_reads(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.axi.rvalid.eq(sound.axi.rvalid & ~_gone(m, valid=outer.axi.rvalid, ready=outer.axi.rready))
+def _withdraws_reads(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.rvalid.eq(sound.axi.rvalid & ~_was_stalled(m, valid=outer.axi.rvalid, ready=outer.axi.rready))
 
 
-def _takes_back_responses(m: Module, sound: Any, outer: Any) -> None:
-    m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid & ~_gone(m, valid=outer.axi.bvalid, ready=outer.axi.bready))
+def _withdraws_responses(m: Module, sound: Any, outer: Any) -> None:
+    m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid & ~_was_stalled(m, valid=outer.axi.bvalid, ready=outer.axi.bready))
 
 
-def _answers_twice(m: Module, sound: Any, outer: Any) -> None:
-    again = Signal()
-    m.d.sync += again.eq(sound.axi.bvalid & outer.axi.bready)
-    m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid | again)
+def _responds_twice(m: Module, sound: Any, outer: Any) -> None:
+    responded = Signal()
+    m.d.sync += responded.eq(sound.axi.bvalid & outer.axi.bready)
+    m.d.comb += outer.axi.bvalid.eq(sound.axi.bvalid | responded)
 
 
 def _no_response(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.axi.bvalid.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault, depth: int = 8) -> Broken:
-    return Broken(claim=claim, title=title, kind=Registers, fault=fault, depth=depth)
+def _variant(claim: str, title: str, fault: Fault, depth: int = 8) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Registers, fault=fault, depth=depth)
 
 
 def _in_reset(channel: str) -> Fault:
@@ -88,18 +88,18 @@ def _in_reset(channel: str) -> Fault:
 def _changes(channel: str) -> Fault:
     def fault(m: Module, sound: Any, outer: Any) -> None:
         response, valid = getattr(outer.axi, f"{channel}resp"), getattr(outer.axi, f"{channel}valid")
-        waited = _gone(m, valid=valid, ready=getattr(outer.axi, f"{channel}ready"))
+        waited = _was_stalled(m, valid=valid, ready=getattr(outer.axi, f"{channel}ready"))
         m.d.comb += response.eq(waited << 1)
 
     return fault
 
 
-def _says(channel: str) -> Fault:
+def _responds_exokay(channel: str) -> Fault:
     return lambda m, sound, outer: getattr(outer.axi, f"{channel}resp").eq(1)
 
 
-def _forgets(channel: str) -> Fault:
-    """The answer waits for the master's READY, and never comes if that waits for VALID."""
+def _waits_for_ready(channel: str) -> Fault:
+    """Build a fault in which VALID waits for READY, a deadlock if READY waits for VALID."""
 
     def fault(m: Module, sound: Any, outer: Any) -> None:
         valid, ready = f"{channel}valid", f"{channel}ready"
@@ -125,37 +125,37 @@ def _always_ready(*channels: str) -> Fault:
     return fault
 
 
-def _answers_anything(channel: str) -> Fault:
+def _responds_always(channel: str) -> Fault:
     return lambda m, sound, outer: getattr(outer.axi, f"{channel}valid").eq(1)
 
 
-BROKEN = (
-    _broken("r_reset", "RVALID in reset", _in_reset("r")),
-    _broken("b_reset", "BVALID in reset", _in_reset("b")),
-    _broken("r_stays", "an answer that is not taken at once is taken back", _takes_back_reads),
-    _broken("b_stays", "a response that is not taken at once is taken back", _takes_back_responses),
-    _broken("r_stable", "a read that waits becomes an error", _changes("r")),
-    _broken("b_stable", "a response that waits becomes an error", _changes("b")),
-    _broken("r_requested", "reads are answered without a request", _answers_anything("r")),
-    _broken("b_requested", "a write is answered twice", _answers_twice),
-    _broken("b_requested", "writes are answered without a request", _answers_anything("b")),
-    _broken("r_okay", "reads are answered with EXOKAY", _says("r")),
-    _broken("b_okay", "writes are answered with EXOKAY", _says("b")),
-    _broken("ar_limit", "a read is taken while an answer waits", _always_ready("ar")),
-    _broken("aw_limit", "an address is always taken", _always_ready("aw")),
-    _broken("w_limit", "data are always taken", _always_ready("w")),
-    _broken("ar_within", "reads are never taken", _never_ready("ar")),
-    _broken("aw_within", "addresses are never taken", _never_ready("aw")),
-    _broken("w_within", "data are never taken", _never_ready("w")),
-    _broken("r_within", "RVALID waits for RREADY", _forgets("r")),
-    _broken("b_within", "a write has no response", _no_response),
-    _broken("b_within", "BVALID waits for BREADY", _forgets("b")),
+BROKEN_VARIANTS = (
+    _variant("r_reset", "RVALID in reset", _in_reset("r")),
+    _variant("b_reset", "BVALID in reset", _in_reset("b")),
+    _variant("r_stays", "RVALID falls before RREADY", _withdraws_reads),
+    _variant("b_stays", "BVALID falls before BREADY", _withdraws_responses),
+    _variant("r_stable", "a read that waits becomes an error", _changes("r")),
+    _variant("b_stable", "a response that waits becomes an error", _changes("b")),
+    _variant("r_requested", "reads have responses without a request", _responds_always("r")),
+    _variant("b_requested", "a write has two responses", _responds_twice),
+    _variant("b_requested", "writes have responses without a request", _responds_always("b")),
+    _variant("r_okay", "reads have the response EXOKAY", _responds_exokay("r")),
+    _variant("b_okay", "writes have the response EXOKAY", _responds_exokay("b")),
+    _variant("ar_limit", "a read is accepted while a response waits", _always_ready("ar")),
+    _variant("aw_limit", "an address is always taken", _always_ready("aw")),
+    _variant("w_limit", "data are always taken", _always_ready("w")),
+    _variant("ar_within", "reads are never taken", _never_ready("ar")),
+    _variant("aw_within", "addresses are never taken", _never_ready("aw")),
+    _variant("w_within", "data are never taken", _never_ready("w")),
+    _variant("r_within", "RVALID waits for RREADY", _waits_for_ready("r")),
+    _variant("b_within", "a write has no response", _no_response),
+    _variant("b_within", "BVALID waits for BREADY", _waits_for_ready("b")),
 )
 
 PROOF = Proof(
     name="core_axi_lite",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

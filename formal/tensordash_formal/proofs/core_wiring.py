@@ -1,4 +1,4 @@
-"""Between the units of a core: every input comes from where docs/core.md says, bit by bit, whatever the units do."""
+"""Wiring of a core: every input of a unit is connected as docs/core.md defines, bit by bit."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,9 +21,9 @@ from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
 
-from ..core_stands import ALL_BUT_REGISTERS, INSTANCES
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..core_stubs import ALL_BUT_REGISTERS, INSTANCES
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
 from .soft_reset import RESET
 
 __all__ = ["PROOF"]
@@ -46,132 +46,132 @@ LINKS = (
     *(("streams", f"multiply.{side}_read", f"stream_buffer_{side}.read") for side in "ab"),
     ("sums", "tile.out", "output_unit.sums"),
 )
-"""A claim, and two interfaces that are one: all members of the second have a counterpart in the first."""
+"""Claim and two connected interfaces. Every member of the second one has a counterpart in the first."""
 
-ALIKE = ("size", "burst", "lock", "cache", "prot", "qos")
-"""What the proof `core_axi` knows of every burst."""
-OF_THE_TILE = {name: name for name in ("steps", "effectual", "stall_input", "stall_output")} | {"scheduled": "cycles"}
-"""Counters of a core that its tile counts, and the tile's names for them."""
+CONSTANT_FIELDS = ("size", "burst", "lock", "cache", "prot", "qos")
+"""Fields of bursts that the proof `core_axi` checks."""
+TILE_COUNTERS = {name: name for name in ("steps", "effectual", "stall_input", "stall_output")} | {"scheduled": "cycles"}
+"""Counters of a core that the tile counts, and the tile's names of them."""
 
 
-class Wired(Harness):
-    """A core of which there is nothing but wires and gates between its units: these may be anything.
+class WiringHarness(Harness):
+    """A core with stubs for all units, so that only the wires and gates between them remain.
 
     Source: docs/core.md: the picture at its head, "Memories", "Errors", "Registers".
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Core(config)
-        super().__init__(dut, stands=(*ALL_BUT_REGISTERS, Stand(Registers, Anything)), fault=fault, hollow=True)
+        super().__init__(dut, stubs=(*ALL_BUT_REGISTERS, Stub(Registers, FreeOutputs)), fault=fault, black_box=True)
         self._blocks: dict[str, Block] = {
             **{name: getattr(dut, name) for name in ("registers", "command_queue", "sequencer", "read_arbiter")},
             **{name: getattr(dut, name) for name in ("unit_counters", "buffer", "tile")},
             **{INSTANCES[name]: unit for name, unit in dut.units.items()},
             **{f"stream_buffer_{side}": streams for side, streams in dut.streams.items()},
         }
-        # A unit that is broken at its ports has wrong wires around it.
+        # A faulty unit has its fault in a wrapper, so the claims read the inner ports.
         self._broken_kind = fault[0] if fault else None
         self._ends = {f"{unit}.{port}": each for unit, block in self._blocks.items() for port, *each in members(block)}
         self._ends |= {port: each for port, *each in members(dut)}
-        self._seen: dict[str, Value] = {}
-        self._unsaid = {name for name in self._ends if self._is_driven(name)}
+        self._values: dict[str, Value] = {}
+        self._unchecked = {name for name in self._ends if self._is_driven(name)}
         for claim, one, other in LINKS:
             self._link(claim, one, other)
-        self._is("memory", "m_axi_awid", Const(0))
+        self._check("memory", "m_axi_awid", Const(0))
         self._control()
         self._tile(config)
         self._counters()
-        fixed = {f"m_axi_a{way}{each}" for way in "rw" for each in ALIKE}
-        assert self._unsaid <= fixed, f"nothing is said of {min(self._unsaid - fixed)}"
+        fixed = {f"m_axi_a{way}{each}" for way in "rw" for each in CONSTANT_FIELDS}
+        assert self._unchecked <= fixed, f"port {min(self._unchecked - fixed)} is unchecked"
 
     def _is_driven(self, name: str) -> bool:
-        """Whether a port is what the wires give: an input of a unit, or an output of the core."""
+        """Whether the wires drive a port: an input of a unit, or an output of the core."""
         return bool(self._ends[name][1]) == ("." in name)
 
-    def at(self, name: str) -> Value:
-        """What is at a port of a unit, or of the core."""
-        if name not in self._seen:
+    def value_at(self, name: str) -> Value:
+        """Return the value at a port of a unit or of the core."""
+        if name not in self._values:
             unit, _, port = name.partition(".")
             value: Value = self._ends[name][0]
             if port:
                 broken = type(self._blocks[unit]) is self._broken_kind
                 value = self.port(f"{unit}.sound.{port}" if broken else name, len(value))
-            self._seen[name] = Value.cast(value)
-        return self._seen[name]
+            self._values[name] = Value.cast(value)
+        return self._values[name]
 
-    def _is(self, claim: str, name: str, value: Value) -> None:
-        self._unsaid.remove(name)
-        self.claim(claim, self.at(name) == value)
+    def _check(self, claim: str, name: str, value: Value) -> None:
+        self._unchecked.remove(name)
+        self.claim(claim, self.value_at(name) == value)
 
     def _link(self, claim: str, one: str, other: str) -> None:
         for name in [each for each in self._ends if each.startswith(f"{other}_")]:
-            theirs = one + name.removeprefix(other)
-            driven, source = (name, theirs) if self._is_driven(name) else (theirs, name)
-            self._is(claim, driven, self.at(source))
+            counterpart = one + name.removeprefix(other)
+            driven, source = (name, counterpart) if self._is_driven(name) else (counterpart, name)
+            self._check(claim, driven, self.value_at(source))
 
     def _control(self) -> None:
-        at = self.at
+        at = self.value_at
         for name in ("enable", "queue_base", "queue_size", "tail"):
-            self._is("control", f"command_queue.{name}", at(f"registers.{name}"))
+            self._check("control", f"command_queue.{name}", at(f"registers.{name}"))
         for name in ("done", "error", "failed", "ended"):
-            self._is("control", f"registers.{name}", at(f"sequencer.{name}"))
-        self._is("control", "registers.error_index", at("sequencer.done"))
-        self._is("control", "command_queue.done", at("sequencer.done"))
-        self._is("control", "registers.head", at("command_queue.head"))
-        self._is("control", "registers.busy", at("command_queue.busy") & ~at("sequencer.failed"))
+            self._check("control", f"registers.{name}", at(f"sequencer.{name}"))
+        self._check("control", "registers.error_index", at("sequencer.done"))
+        self._check("control", "command_queue.done", at("sequencer.done"))
+        self._check("control", "registers.head", at("command_queue.head"))
+        self._check("control", "registers.busy", at("command_queue.busy") & ~at("sequencer.failed"))
         idle = [at(f"{unit}.idle") for unit in ("command_queue", "load", "store")]
-        self._is("control", "registers.idle", Cat(*idle).all())
-        self._is("control", "command_queue.halt", at("registers.halt") | at("sequencer.failed"))
+        self._check("control", "registers.idle", Cat(*idle).all())
+        self._check("control", "command_queue.halt", at("registers.halt") | at("sequencer.failed"))
         for unit in ("load", "store"):
-            self._is("control", f"{unit}.halt", at("registers.halt"))
+            self._check("control", f"{unit}.halt", at("registers.halt"))
         for unit in ("command_queue", "load", "store"):
-            self._is("control", f"{unit}.bounds", at("registers.bounds"))
-        self._is("control", "irq", at("registers.irq"))
+            self._check("control", f"{unit}.bounds", at("registers.bounds"))
+        self._check("control", "irq", at("registers.irq"))
         for unit in RESET:
             self.claim("resets", self.port(f"{unit}.rst", 1) == (ResetSignal() | at("registers.restart")))
         self.claim("resets", self.port("registers.rst", 1) == ResetSignal())
 
     def _tile(self, config: CoreConfig) -> None:
-        """Port p has the p-th values of a word, of bank k in line k; all ports move alike."""
-        at, bits = self.at, config.tile.lanes * config.value_bits
+        """Claim the tile's inputs: line k of port p is part p of the word in bank k; ports share their handshake."""
+        at, bits = self.value_at, config.tile.lanes * config.value_bits
         for side, ports in (("a", config.tile.columns), ("b", config.tile.rows)):
             words = at(f"stream_buffer_{side}.data")
             for port in range(ports):
                 lines = [words[(line * ports + port) * bits :][:bits] for line in range(config.tile.window_depth)]
-                self._is("steps", f"tile.{side}_{port}_steps", Cat(*lines))
+                self._check("steps", f"tile.{side}_{port}_steps", Cat(*lines))
                 for name in ("available", "last"):
-                    self._is("steps", f"tile.{side}_{port}_{name}", at(f"multiply.{name}"))
-        self._is("steps", "multiply.taken", at("tile.a_0_taken"))
+                    self._check("steps", f"tile.{side}_{port}_{name}", at(f"multiply.{name}"))
+        self._check("steps", "multiply.taken", at("tile.a_0_taken"))
 
     def _counters(self) -> None:
-        at = self.at
+        at = self.value_at
         for name in ("zeros", "non_finite", "overflow"):
-            self._is("counts", f"store.{name}", at(f"output_unit.{name}"))
-        self._is("counts", "output_unit.clear", at("store.clear"))
-        own = [name for name, _ in COUNTERS if name not in OF_THE_TILE]
+            self._check("counts", f"store.{name}", at(f"output_unit.{name}"))
+        self._check("counts", "output_unit.clear", at("store.clear"))
+        own = [name for name, _ in COUNTERS if name not in TILE_COUNTERS]
         copies = {name: at("unit_counters.counters")[32 * k :][:32] for k, name in enumerate(own)}
-        copies |= {name: at(f"tile.{theirs}") for name, theirs in OF_THE_TILE.items()}
-        self._is("counters", "registers.counters", Cat(*(copies[name] for name, _ in COUNTERS)))
+        copies |= {name: at(f"tile.{theirs}") for name, theirs in TILE_COUNTERS.items()}
+        self._check("counters", "registers.counters", Cat(*(copies[name] for name, _ in COUNTERS)))
         runs = {unit: at("sequencer.running")[k] for k, unit in enumerate(UNITS)}
         happens = {"cycles": Const(1), "multiplying": runs["multiply"]}
         happens |= {f"{unit}_busy": value for unit, value in runs.items()}
-        # A load's beats have the second ID: descriptors are not counted.
+        # Beats of a load have ID 1; beats of descriptors are not counted.
         happens["read_beats"] = at("m_axi_rvalid") & at("m_axi_rready") & (at("m_axi_rid") == 1)
         happens["write_beats"] = at("m_axi_wvalid") & at("m_axi_wready")
-        self._is("counters", "unit_counters.events", Cat(*(happens[name] for name in own)))
-        self._is("counters", "unit_counters.take", at("registers.take"))
-        self._is("counters", "tile.snapshot", at("registers.take"))
+        self._check("counters", "unit_counters.events", Cat(*(happens[name] for name in own)))
+        self._check("counters", "unit_counters.take", at("registers.take"))
+        self._check("counters", "tile.snapshot", at("registers.take"))
         for unit in ("unit_counters", "tile"):
-            self._is("counters", f"{unit}.clear", at("registers.clear"))
+            self._check("counters", f"{unit}.clear", at("registers.clear"))
 
 
-def _given(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
-    """A fault in the wires of a port: `read` finds it in a unit, `change` makes of what is there what arrives."""
+def _input_fault(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
+    """Build a fault in the wires of an input: `read` selects it, `change` maps its value."""
     return lambda m, sound, outer: Value.cast(read(sound)).eq(change(Value.cast(read(outer))))
 
 
-def _taken(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
-    """Likewise, of an output."""
+def _output_fault(read: Callable[[Any], Any], change: Callable[[Any], Any]) -> Fault:
+    """Build a fault in the wires of an output."""
     return lambda m, sound, outer: Value.cast(read(outer)).eq(change(Value.cast(read(sound))))
 
 
@@ -179,46 +179,60 @@ def _stuck(bit: int, value: int = 0) -> Callable[[Any], Any]:
     return lambda bits: bits | 1 << bit if value else bits & ~(1 << bit)
 
 
-def _broken(claim: str, title: str, kind: type[Block], fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=3)
+def _variant(claim: str, title: str, kind: type[Block], fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=3)
 
 
-BROKEN = (
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(
         "descriptors",
         "the last bit of a descriptor's beat is lost",
         Store,
-        _given(lambda unit: unit.command.descriptor.payload, _stuck(127)),
+        _input_fault(lambda unit: unit.command.descriptor.payload, _stuck(127)),
     ),
-    _broken(
+    _variant(
         "descriptors",
         "a load's error has no top bit",
         Load,
-        _taken(lambda unit: unit.command.error, _stuck(3)),
+        _output_fault(lambda unit: unit.command.error, _stuck(3)),
     ),
-    _broken("memory", "responses are always taken", Store, _taken(lambda unit: unit.axi.bready, _stuck(0, 1))),
-    _broken("memory", "a load's data lack a bit", ReadArbiter, _taken(lambda unit: unit.second.rdata, _stuck(99))),
-    _broken("registers", "WREADY is always there", Registers, _taken(lambda unit: unit.axi.wready, _stuck(0, 1))),
-    _broken("buffer", "layouts never wait", Layout, _given(lambda unit: unit.read.ready, _stuck(0, 1))),
-    _broken("buffer", "stores read in every cycle", Store, _taken(lambda unit: unit.buffer.valid, _stuck(0, 1))),
-    _broken("streams", "a bank is never written", StreamBuffer, _given(lambda unit: unit.write.bank, _stuck(2))),
-    _broken("sums", "the first bit of all sums is lost", Tile, _taken(lambda unit: unit.out.payload, _stuck(0))),
-    _broken("steps", "a step's last bit is lost", Tile, _given(lambda unit: unit.a[3].steps, _stuck(255))),
-    _broken("steps", "a row never sees the last step", Tile, _given(lambda unit: unit.b[1].last, _stuck(0))),
-    _broken("counts", "a count goes no further than 2^17", Store, _given(lambda unit: unit.overflow, _stuck(17))),
-    _broken("counters", "steps are counted up to 2^28", Tile, _taken(lambda unit: unit.steps, _stuck(28))),
-    _broken("counters", "a tile's counters are no copies", Tile, _given(lambda unit: unit.snapshot, _stuck(0, 1))),
-    _broken("control", "a load does not halt", Load, _given(lambda unit: unit.halt, _stuck(0))),
-    _broken("control", "the limit of stores lacks a bit", Store, _given(lambda unit: unit.bounds, _stuck(45, 1))),
-    _broken("control", "the tail has 12 bits", CommandQueue, _given(lambda unit: unit.tail, _stuck(12))),
-    _broken("resets", "a soft reset begins at once", Registers, _taken(lambda unit: unit.restart, _stuck(0, 1))),
+    _variant("memory", "responses are always taken", Store, _output_fault(lambda unit: unit.axi.bready, _stuck(0, 1))),
+    _variant(
+        "memory", "a load's data lack a bit", ReadArbiter, _output_fault(lambda unit: unit.second.rdata, _stuck(99))
+    ),
+    _variant(
+        "registers", "WREADY is always high", Registers, _output_fault(lambda unit: unit.axi.wready, _stuck(0, 1))
+    ),
+    _variant("buffer", "layouts never wait", Layout, _input_fault(lambda unit: unit.read.ready, _stuck(0, 1))),
+    _variant(
+        "buffer", "stores read in every cycle", Store, _output_fault(lambda unit: unit.buffer.valid, _stuck(0, 1))
+    ),
+    _variant("streams", "a bank is never written", StreamBuffer, _input_fault(lambda unit: unit.write.bank, _stuck(2))),
+    _variant(
+        "sums", "the first bit of all sums is lost", Tile, _output_fault(lambda unit: unit.out.payload, _stuck(0))
+    ),
+    _variant("steps", "a step's last bit is lost", Tile, _input_fault(lambda unit: unit.a[3].steps, _stuck(255))),
+    _variant("steps", "`last` of a row is low", Tile, _input_fault(lambda unit: unit.b[1].last, _stuck(0))),
+    _variant("counts", "bit 17 of a count is lost", Store, _input_fault(lambda unit: unit.overflow, _stuck(17))),
+    _variant("counters", "bit 28 of `steps` is lost", Tile, _output_fault(lambda unit: unit.steps, _stuck(28))),
+    _variant(
+        "counters", "a tile's counters are no copies", Tile, _input_fault(lambda unit: unit.snapshot, _stuck(0, 1))
+    ),
+    _variant("control", "a load does not halt", Load, _input_fault(lambda unit: unit.halt, _stuck(0))),
+    _variant(
+        "control", "the limit of stores lacks a bit", Store, _input_fault(lambda unit: unit.bounds, _stuck(45, 1))
+    ),
+    _variant("control", "the tail has 12 bits", CommandQueue, _input_fault(lambda unit: unit.tail, _stuck(12))),
+    _variant(
+        "resets", "a soft reset begins at once", Registers, _output_fault(lambda unit: unit.restart, _stuck(0, 1))
+    ),
 )
 
 PROOF = Proof(
     name="core_wiring",
-    build=Wired,
+    build=WiringHarness,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
-    quick=True,
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
+    is_quick=True,
 )

@@ -1,4 +1,4 @@
-"""The counters: saturating sums, and a clear that zeroes all of them."""
+"""Counters: saturating sums with a common clear."""
 
 from functools import partial
 from typing import Any
@@ -10,7 +10,7 @@ from tensordash.block import Block
 from tensordash.tile.counters import COUNTER_BITS, COUNTERS, Counters
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -18,7 +18,7 @@ LARGEST = 2**COUNTER_BITS - 1
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's counters.
+    """Build the claims about a tile's counters.
 
     Source: docs/tile.md, "Counters and flags"; the docstring of `Counters`.
     """
@@ -61,7 +61,7 @@ def _thermometer(number: Any, depth: int) -> Any:
 
 
 def _ones(bits: list[Any]) -> Any:
-    """How many there are, as a sum of sums: solvers cannot tell that two orders of addition agree."""
+    """Count set bits in the hardware's order of additions, because solvers are slow to prove orders equal."""
     half = len(bits) // 2
     return _ones(bits[:half]) + _ones(bits[half:]) if half else bits[0]
 
@@ -74,7 +74,7 @@ def _row_wraps(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.counts.row_wait[0].eq(sound.counts.row_wait[0][:2])
 
 
-def _runs_on(name: str, m: Module, sound: Any, outer: Any) -> None:
+def _grows_always(name: str, m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += getattr(sound, name).eq(~0)
 
 
@@ -82,8 +82,8 @@ def _keeps_all(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.clear.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Counters, fault=fault, depth=10)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Counters, fault=fault, depth=10)
 
 
 INPUTS = {
@@ -96,11 +96,11 @@ INPUTS = {
     "row_wait": "row_advance",
 }
 
-BROKEN = (
-    *(_broken(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
-    _broken("row_wait_grows", "a row's counter has two bits", _row_wraps),
-    *(_broken(f"{name}_stays", "grows in every cycle", partial(_runs_on, port)) for name, port in INPUTS.items()),
-    _broken("clear_zeroes_counters", "nothing is cleared", _keeps_all),
+BROKEN_VARIANTS = (
+    *(_variant(f"{name}_grows", "has two bits", partial(_wraps, name)) for name in COUNTERS),
+    _variant("row_wait_grows", "a row's counter has two bits", _row_wraps),
+    *(_variant(f"{name}_stays", "grows in every cycle", partial(_grows_always, port)) for name, port in INPUTS.items()),
+    _variant("clear_zeroes_counters", "nothing is cleared", _keeps_all),
 )
 
-PROOF = Proof(name="counters", build=build, applies=lambda config: config.counts, broken=BROKEN)
+PROOF = Proof(name="counters", build=build, applies=lambda config: config.counts, broken_variants=BROKEN_VARIANTS)

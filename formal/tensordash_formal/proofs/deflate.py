@@ -1,4 +1,4 @@
-"""Deflate: a beat that is offered stays until it is taken, whatever groups come."""
+"""Deflate: an offered beat stays until it is taken."""
 
 from typing import Any
 
@@ -10,15 +10,16 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.movers.deflate import Deflate
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
-__all__ = ["PROOF", "assume_what_stores_keep_to"]
+__all__ = ["PROOF", "assume_store_behaviour"]
 
 
-def assume_what_stores_keep_to(harness: Harness, dut: Deflate) -> Signal:
-    """A group stays until it is taken, and there is none behind the end; what kind of move it is changes at a start.
+def assume_store_behaviour(harness: Harness, dut: Deflate) -> Signal:
+    """Assume what stores guarantee, and return a signal that is high after the first start.
 
-    After a reset nothing is asked before a start. Returns whether there was one.
+    A group stays until it is taken. No group follows the end. The kind of move changes only at a start. After a reset,
+    `start` comes first.
     """
     groups, past = dut.groups, harness.past
     started = Signal(name="started")
@@ -35,7 +36,7 @@ def assume_what_stores_keep_to(harness: Harness, dut: Deflate) -> Signal:
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """What the proof `core_axi` counts on (`AnyBeats`); that proof shows what is assumed here.
+    """Build the claims that `DeflateAbstraction` relies on. The proof `core_axi` proves the assumptions made here.
 
     Source: the docstring of `Deflate`.
     """
@@ -43,7 +44,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness = Harness(dut, fault=fault)
     beats = dut.beats
     groups = dut.groups
-    started = assume_what_stores_keep_to(harness, dut)
+    started = assume_store_behaviour(harness, dut)
     waits = harness.past(beats.valid & ~beats.ready & ~dut.start)
     harness.claim("offers_a_beat_while_there_is_one", beats.valid, when=dut.whole != 0)
     harness.claim("offers_nothing_else", ~beats.valid, when=dut.whole == 0)
@@ -55,7 +56,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     sent = harness.probe("sent", (dut.most_beats - 1).bit_length())
     made = harness.probe("made", dut.most_beats.bit_length())
     harness.lemma(groups.valid & (sent < made), when=(sent != 0) & started & ~ResetSignal())
-    # Its data follow from these and from the group, through networks that a solver would have to go through twice.
+    # These signals and the group determine the data. Comparing the data would take the solver through large networks.
     rest = (harness.probe(f"rest_{k}", dut.width) for k in range(dut.beat - 1))
     made_of = Cat(groups.valid, harness.probe("filled", dut.shift), sent, *rest)
     harness.claim("what_a_beat_is_made_of_stays", made_of == harness.past(made_of), when=waits)
@@ -76,7 +77,7 @@ def _strobes_follow_the_bus(m: Module, sound: Any, outer: Any) -> None:
     )
 
 
-def _goes_on(m: Module, sound: Any, outer: Any) -> None:
+def _ignores_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.beats.ready.eq(1)
 
 
@@ -84,22 +85,22 @@ def _is_never_mute(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.mute.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("offers_a_beat_while_there_is_one", "valid waits for ready", _waits_for_ready),
-    _broken("offers_nothing_else", "it always offers a beat", _always_offers),
-    _broken("a_beat_stays_until_it_is_taken", "strobes follow the bus", _strobes_follow_the_bus),
-    _broken("what_a_beat_is_made_of_stays", "it does not wait for the bus", _goes_on),
-    _broken("data_are_zero_where_it_is_mute", "it is never mute", _is_never_mute),
+BROKEN_VARIANTS = (
+    _variant("offers_a_beat_while_there_is_one", "valid waits for ready", _waits_for_ready),
+    _variant("offers_nothing_else", "it always offers a beat", _always_offers),
+    _variant("a_beat_stays_until_it_is_taken", "strobes follow the bus", _strobes_follow_the_bus),
+    _variant("what_a_beat_is_made_of_stays", "`ready` of the bus is ignored", _ignores_ready),
+    _variant("data_are_zero_where_it_is_mute", "it is never mute", _is_never_mute),
 )
 
 PROOF = Proof(
     name="deflate",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""Deflate: the units that leave are those of the groups that were taken, each once, in order and at its place."""
+"""Deflate: it sends the units of the groups that it takes, each once, in order and at its place."""
 
 from typing import Any
 
@@ -11,21 +11,21 @@ from tensordash.movers.deflate import Deflate
 
 from ..group_units import GroupUnits, proven_shape
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
-from .deflate import assume_what_stores_keep_to
+from ..proof import BrokenVariant, Proof
+from .deflate import assume_store_behaviour
 
 __all__ = ["PROOF"]
 
-PIECES = 5
-"""Questions: more, and easier ones."""
+PARTITIONS = 5
+"""Number of queries: more of them are each easier."""
 
 
-class Deflated(Harness):
-    """A deflate between groups that come as they like and a bus that takes what it likes.
+class DeflateHarness(Harness):
+    """A deflate with free handshakes on both sides.
 
-    A unit of the sequence is at a place of a beat: the first unit after a start is at place `offset` of the first beat,
-    each at the place after the one before. Every unit of a group is looked at: `which` is any of them. Until its beat
-    leaves, one of those that have been taken is remembered, whichever.
+    Each unit has a place in a beat. The first unit after a start is at place `offset` of the first beat, each further
+    unit at the next place. `which` is an arbitrary unit of a group. One arbitrary taken unit is stored until its beat
+    leaves.
 
     Source: docs/core.md, "Tensors"; the docstring of `Deflate`.
     """
@@ -33,45 +33,45 @@ class Deflated(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.dut = dut = Deflate(**proven_shape(config))
         width = dut.width
-        super().__init__(dut, fault=fault, pieces=PIECES)
-        started = assume_what_stores_keep_to(self, dut)
+        super().__init__(dut, fault=fault, partitions=PARTITIONS)
+        started = assume_store_behaviour(self, dut)
         m, beat, shift = self.m, dut.beat, dut.shift
         groups, beats = dut.groups, dut.beats
         values = [groups.payload.word_select(j, width) for j in range(dut.size)]
         mask = Signal(dut.size, name="mask_of_group")
         m.d.comb += mask.eq(Cat(value != 0 for value in values))
         self.cut("mask", mask)
-        # Where the sequence is: units of a beat before the next group; beats that have left of the one that is offered.
+        # Units of a beat before the next group, and sent beats of the offered group.
         before = Signal(shift)
-        gone = Signal(range(dut.most_beats + 1))
+        sent = Signal(range(dut.most_beats + 1))
         first = Signal()  # no beat has left since a start
         offset = Const(0, shift)
         if dut.offset_bits:
             offset = Cat(Const(0, shift - dut.offset_bits), dut.offset)
         units = GroupUnits(m, begin=before, mask=mask, plain=dut.plain, width=width, places=beat + dut.most)
         end = units.place[-1]
-        whole = Signal(range(dut.most_beats + 1))
+        whole_beats = Signal(range(dut.most_beats + 1))
         leaves, taken = beats.valid & beats.ready, groups.valid & groups.ready
-        m.d.comb += whole.eq(end >> shift)
+        m.d.comb += whole_beats.eq(end >> shift)
         with m.If(leaves):
-            m.d.sync += [gone.eq(gone + 1), first.eq(0)]
+            m.d.sync += [sent.eq(sent + 1), first.eq(0)]
         with m.If(taken):
-            m.d.sync += [before.eq(end), gone.eq(0)]
+            m.d.sync += [before.eq(end), sent.eq(0)]
         with m.If(leaves & ~groups.valid):
-            m.d.sync += [before.eq(0), gone.eq(0)]
+            m.d.sync += [before.eq(0), sent.eq(0)]
         with m.If(dut.start):
-            m.d.sync += [before.eq(offset), gone.eq(0), first.eq(1)]
+            m.d.sync += [before.eq(offset), sent.eq(0), first.eq(1)]
 
-        more = groups.valid & (gone < whole)
+        more = groups.valid & (sent < whole_beats)
         rest = ~groups.valid & dut.flush & (before != 0)
         self.claim("offers_beats_that_are_whole_and_the_last", beats.valid == (more | rest))
         self.claim(
-            "takes_a_group_with_its_last_whole_beat", groups.ready == (gone + leaves == whole), when=groups.valid
+            "takes_a_group_with_its_last_whole_beat", groups.ready == (sent + leaves == whole_beats), when=groups.valid
         )
         for p in range(beat):
-            there = (groups.valid | (p < before)) & ~(first & (p < offset))
+            has_unit = (groups.valid | (p < before)) & ~(first & (p < offset))
             strobes = beats.payload.strobe.word_select(p, width // 8)
-            self.claim("strobes_are_those_of_units", strobes == there.replicate(len(strobes)), when=beats.valid)
+            self.claim("strobes_are_those_of_units", strobes == has_unit.replicate(len(strobes)), when=beats.valid)
 
         def at(place: Any) -> Any:
             return Array(beats.payload.data.word_select(p, width) for p in range(beat))[place]
@@ -80,43 +80,47 @@ class Deflated(Harness):
         self.assume(which < dut.most)
         contents = [mask.word_select(k, width) for k in range(dut.masks)] + values
         places = [before + k for k in range(dut.masks)] + units.place[:-1]
-        theres = [~dut.plain] * dut.masks + units.there
-        content, place, there = Signal(width), Signal(range(beat + dut.most)), Signal()
-        m.d.comb += [content.eq(Array(contents)[which]), place.eq(Array(places)[which]), there.eq(Array(theres)[which])]
+        present_units = [~dut.plain] * dut.masks + units.has_unit
+        content, place, has_unit = Signal(width), Signal(range(beat + dut.most)), Signal()
+        m.d.comb += [
+            content.eq(Array(contents)[which]),
+            place.eq(Array(places)[which]),
+            has_unit.eq(Array(present_units)[which]),
+        ]
         here = beats.valid & ~dut.mute
-        of_group = groups.valid & there & (place >> shift == gone)
+        of_group = groups.valid & has_unit & (place >> shift == sent)
         self.claim("every_unit_leaves_at_its_place", at(place[:shift]) == content, when=here & of_group)
 
         pick = self.free(1, "pick")
-        kept, kept_place, kept_content = Signal(), Signal(shift), Signal(width)
+        stored, stored_place, stored_content = Signal(), Signal(shift), Signal(width)
         with m.If(leaves):
-            m.d.sync += kept.eq(0)
-        with m.If(taken & there & (place >> shift == whole) & (pick | ~kept | leaves)):
-            m.d.sync += [kept.eq(1), kept_place.eq(place), kept_content.eq(content)]
+            m.d.sync += stored.eq(0)
+        with m.If(taken & has_unit & (place >> shift == whole_beats) & (pick | ~stored | leaves)):
+            m.d.sync += [stored.eq(1), stored_place.eq(place), stored_content.eq(content)]
         with m.If(dut.start):
-            m.d.sync += kept.eq(0)
+            m.d.sync += stored.eq(0)
         self.claim(
-            "what_is_left_of_a_group_leaves_at_its_place",
-            at(kept_place) == kept_content,
-            when=here & kept & (gone == 0),
+            "the_rest_of_a_group_leaves_at_its_place",
+            at(stored_place) == stored_content,
+            when=here & stored & (sent == 0),
         )
 
         self.lemma(self.probe("filled", shift) == before, when=started, first=True)
-        self.lemma(self.probe("sent", (dut.most_beats - 1).bit_length()) == gone, when=started, first=True)
-        self.lemma((gone == 0) | (groups.valid & (gone < whole)), when=~ResetSignal(), first=True)
-        self.lemma((kept_place < before) & (gone == 0), when=kept, first=True)
+        self.lemma(self.probe("sent", (dut.most_beats - 1).bit_length()) == sent, when=started, first=True)
+        self.lemma((sent == 0) | (groups.valid & (sent < whole_beats)), when=~ResetSignal(), first=True)
+        self.lemma((stored_place < before) & (sent == 0), when=stored, first=True)
         rests = Array([self.probe(f"rest_{p}", width) for p in range(beat - 1)] + [Const(0, width)])
-        self.lemma(rests[kept_place] == kept_content, when=kept, first=True)
+        self.lemma(rests[stored_place] == stored_content, when=stored, first=True)
         if dut.offset_bits:
             self.lemma(self.probe("first", 1) == first, when=started, first=True)
-            self.lemma((before >= offset) & ((kept_place >= offset) | ~kept), when=first, first=True)
+            self.lemma((before >= offset) & ((stored_place >= offset) | ~stored), when=first, first=True)
 
 
 def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.valid.eq(sound.beats.valid & outer.beats.ready)
 
 
-def _keeps_what_was_before_a_start(m: Module, sound: Any, outer: Any) -> None:
+def _ignores_a_start(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.start.eq(0)
 
 
@@ -142,7 +146,7 @@ def _loses_minus_zero(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _marks_all_values(m: Module, sound: Any, outer: Any) -> None:
-    """The mask that leaves first says that there are all values, though there are not."""
+    """Set all bits of the first mask."""
     begun = Signal()
     with m.If(outer.start):
         m.d.sync += begun.eq(0)
@@ -157,34 +161,32 @@ def _loses_a_unit_in_a_stall(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += outer.beats.payload.data[-outer.width :].eq(0)
 
 
-def _forgets_what_is_left(m: Module, sound: Any, outer: Any) -> None:
+def _loses_a_unit_of_the_rest(m: Module, sound: Any, outer: Any) -> None:
     with m.If(outer.flush):
         m.d.comb += outer.beats.payload.data[: outer.width].eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Deflate, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("every_unit_leaves_at_its_place", "the first two units of a beat are swapped", _swaps_units),
-    _broken("every_unit_leaves_at_its_place", "the first mask has all bits set", _marks_all_values),
-    _broken("every_unit_leaves_at_its_place", "-0 is no value", _loses_minus_zero),
-    _broken("every_unit_leaves_at_its_place", "a unit is lost while the bus stalls", _loses_a_unit_in_a_stall),
-    _broken("what_is_left_of_a_group_leaves_at_its_place", "the last beat has lost a unit", _forgets_what_is_left),
-    _broken("offers_beats_that_are_whole_and_the_last", "valid waits for ready", _waits_for_ready),
-    _broken(
-        "offers_beats_that_are_whole_and_the_last", "units stay though all begins anew", _keeps_what_was_before_a_start
-    ),
-    _broken("takes_a_group_with_its_last_whole_beat", "a group is taken at once", _takes_at_once),
-    _broken("strobes_are_those_of_units", "whole beats are written", _writes_whole_beats),
+BROKEN_VARIANTS = (
+    _variant("every_unit_leaves_at_its_place", "the first two units of a beat are swapped", _swaps_units),
+    _variant("every_unit_leaves_at_its_place", "the first mask has all bits set", _marks_all_values),
+    _variant("every_unit_leaves_at_its_place", "-0 counts as zero", _loses_minus_zero),
+    _variant("every_unit_leaves_at_its_place", "a unit is lost while the bus stalls", _loses_a_unit_in_a_stall),
+    _variant("the_rest_of_a_group_leaves_at_its_place", "the last beat has lost a unit", _loses_a_unit_of_the_rest),
+    _variant("offers_beats_that_are_whole_and_the_last", "valid waits for ready", _waits_for_ready),
+    _variant("offers_beats_that_are_whole_and_the_last", "a start is ignored", _ignores_a_start),
+    _variant("takes_a_group_with_its_last_whole_beat", "a group is taken at once", _takes_at_once),
+    _variant("strobes_are_those_of_units", "whole beats are written", _writes_whole_beats),
 )
 
 PROOF = Proof(
     name="deflate_units",
-    build=Deflated,
+    build=DeflateHarness,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""The drain: every block's beats come out once, in order, as fast as the sink allows; arithmetic is left out."""
+"""Drain: every block's beats leave once, in order, as fast as the sink allows. Arithmetic is abstracted."""
 
 from typing import Any
 
@@ -9,28 +9,28 @@ from tensordash.block import Block
 from tensordash.tile.drain import Drain
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
-from ..stands import STANDS, TAGS
+from ..proof import BrokenVariant, Proof
+from ..stubs import ARITHMETIC_STUBS, TAG_BITS
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's drain, through which tags pass instead of numbers.
+    """Build the claims about a tile's drain, which carries tags instead of numbers.
 
     Source: docs/tile.md, "State" and "One cycle", step 1; the docstring of `Drain`.
     """
     dut = Drain(rows=config.rows, columns=config.columns, out_rows=config.out_rows, numerics=config.numerics)
-    harness = Harness(dut, stands=STANDS, fault=fault)
-    # The PEs take a block only while there is room, and hold it until they take the next.
+    harness = Harness(dut, stubs=ARITHMETIC_STUBS, fault=fault)
+    # PEs take a block only while the drain is free, and hold it until they take the next one.
     harness.assume(dut.free | ~dut.take)
     taken_blocks = harness.free(dut.sums.shape(), "taken_blocks")
     blocks = Signal(dut.sums.shape())
     harness.drive(dut.sums, blocks)
     with harness.m.If(dut.take):
         harness.m.d.sync += blocks.eq(taken_blocks)
-    beats = Beats(harness, dut)
-    watch = Watch(harness, dut, beats, taken_blocks)
+    beats = BeatState(harness, dut)
+    watch = WatchedValue(harness, dut, beats, taken_blocks)
 
     out = dut.out
     stalled, payload = harness.past(out.valid & ~out.ready), harness.past(out.payload)
@@ -55,23 +55,23 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("last_marks_the_final_beat", out.payload.last, when=out.valid & final)
     if beats.each > 1:
         harness.claim("last_marks_the_final_beat", ~out.payload.last, when=out.valid & ~final)
-    value = Array(Value.cast(each)[:TAGS] for row in out.payload.values for each in row)[watch.place]
+    value = Array(Value.cast(each)[:TAG_BITS] for row in out.payload.values for each in row)[watch.place]
     harness.claim(
         "value_comes_out_in_its_turn", value == watch.value, when=out.valid & watch.watched & (watch.ahead == 0)
     )
-    _inside(harness, dut, beats, watch, blocks)
+    _add_lemmas(harness, dut, beats, watch, blocks)
     return harness
 
 
-class Beats:
-    """Where docs/tile.md says that beats are: left in the block, in the sum register, in the output register.
+class BeatState:
+    """Reference model of the beats (docs/tile.md): in the block, the sum register and the output register.
 
     Parameters
     ----------
     harness : Harness
-        Gets the registers.
+        Harness that gets the ghost registers.
     dut : Drain
-        What they follow.
+        The component that they follow.
     """
 
     def __init__(self, harness: Harness, dut: Drain) -> None:
@@ -80,7 +80,7 @@ class Beats:
         self.left = Signal(range(each + 1))
         self.sum_full = Signal()
         self.out_full = Signal()
-        self.leaving = Signal(range(each + 1))  # which of its block leaves next
+        self.leaving = Signal(range(each + 1))  # index in its block of the next beat to leave
         self.moves = Signal()
         self.free = Signal()
         self.leaves = Signal()
@@ -108,31 +108,31 @@ class Beats:
         self.inside = self.left + self.sum_full + self.out_full
 
         harness.lemma((self.left <= each) & (self.leaving < each))
-        whole = self.leaving + self.inside
-        harness.lemma(Cat(whole == blocks * each for blocks in range(4)).any())
+        total = self.leaving + self.inside
+        harness.lemma(Cat(total == blocks * each for blocks in range(4)).any())
 
 
-class Watch:
-    """Any value of any block, from when the block is taken until it leaves.
+class WatchedValue:
+    """An arbitrary value of an arbitrary block, from the cycle in which the block is taken until it leaves.
 
     Parameters
     ----------
     harness : Harness
-        Gets the registers.
+        Harness that gets the ghost registers.
     dut : Drain
-        What they follow.
-    beats : Beats
-        Where beats are.
+        The component that they follow.
+    beats : BeatState
+        The beats.
     blocks : View
-        What is taken.
+        The blocks that are taken.
     """
 
-    def __init__(self, harness: Harness, dut: Drain, beats: Beats, blocks: Any) -> None:
+    def __init__(self, harness: Harness, dut: Drain, beats: BeatState, blocks: Any) -> None:
         m = harness.m
         self.places = places = dut.out_rows * dut.columns
         self.watched = Signal()
-        self.ahead = Signal(range(beats.each + 4))  # beats that leave before it
-        self.value = Signal(TAGS)
+        self.ahead = Signal(range(beats.each + 4))  # beats that leave before the watched one
+        self.value = Signal(TAG_BITS)
         self.beat = harness.constant(range(beats.each + 1), "beat")
         self.place = harness.constant(range(places + 1), "place")
         harness.assume((self.beat < beats.each) & (self.place < places))
@@ -151,13 +151,13 @@ class Watch:
                 m.d.sync += self.value[-1].eq(self.value[-1] | c)
 
     def of(self, blocks: Any) -> Any:
-        """The watched value's tags in a block."""
-        tags = Array(Value.cast(each)[:TAGS] for row in blocks for each in row)
+        """Return the watched value's tags in a block."""
+        tags = Array(Value.cast(each)[:TAG_BITS] for row in blocks for each in row)
         return tags[self.beat * self.places + self.place]
 
 
-def _inside(harness: Harness, dut: Drain, beats: Beats, watch: Watch, blocks: Any) -> None:
-    """The registers of the beats' places, and the watched value in each of them."""
+def _add_lemmas(harness: Harness, dut: Drain, beats: BeatState, watch: WatchedValue, blocks: Any) -> None:
+    """State the lemmas about the registers of beats, and about the watched value in each of them."""
     each, ahead = beats.each, watch.ahead
     harness.lemma(harness.probe("beat", each) == Mux(beats.left == 0, 0, (1 << each) >> beats.left))
     in_block = watch.watched & (ahead >= watch.moved)
@@ -169,7 +169,7 @@ def _inside(harness: Harness, dut: Drain, beats: Beats, watch: Watch, blocks: An
         final = (beats.leaving + beats.out_full == each - 1) | (beats.leaving + beats.out_full == 2 * each - 1)
         harness.lemma(harness.probe("sum_final", 1) == final, when=beats.sum_full)
         sums = Array(
-            harness.probe(f"initial_adder_{row}_{column}.held", TAGS)
+            harness.probe(f"initial_adder_{row}_{column}.held", TAG_BITS)
             for row in range(dut.out_rows)
             for column in range(dut.columns)
         )
@@ -181,11 +181,11 @@ def _waits_for_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.valid.eq(sound.out.valid & outer.out.ready)
 
 
-def _gives_up(m: Module, sound: Any, outer: Any) -> None:
+def _withdraws_valid(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.valid.eq(sound.out.valid & ~_stalled(m, outer))
 
 
-def _changes_its_mind(m: Module, sound: Any, outer: Any) -> None:
+def _changes_payload(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.payload.values[0][0].eq(sound.out.payload.values[0][0] ^ _stalled(m, outer))
 
 
@@ -236,25 +236,25 @@ def _loses_c(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.c.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> Broken:
-    return Broken(claim=claim, title=title, kind=Drain, fault=fault, depth=8, config=config)
+def _variant(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Drain, fault=fault, depth=8, config=config)
 
 
-BROKEN = (
-    _broken("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
-    _broken("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
-    _broken("valid_while_a_beat_is_there", "valid waits for ready", _waits_for_ready),
-    _broken("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
-    _broken("free_when_the_block_has_left", "the drain is always free", _free_always),
-    _broken("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
-    _broken("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
-    _broken("empty_when_every_beat_has_left", "the output register does not count", _empty_with_its_block),
-    _broken("infinities_and_nans_are_reported", "none is reported", _reports_none),
-    _broken("infinities_and_nans_are_reported", "every beat is reported, also while it waits", _reports_while_it_waits),
-    _broken("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
-    _broken("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
-    _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),
-    _broken("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True, format="int8")),
+BROKEN_VARIANTS = (
+    _variant("valid_holds_until_taken", "valid falls while the sink waits", _withdraws_valid),
+    _variant("payload_holds_until_taken", "a value changes while the sink waits", _changes_payload),
+    _variant("valid_while_a_beat_is_there", "valid waits for ready", _waits_for_ready),
+    _variant("moves_when_there_is_room", "a beat moves in every cycle", _moves_always),
+    _variant("free_when_the_block_has_left", "the drain is always free", _free_always),
+    _variant("last_marks_the_final_beat", "every beat is the last", _every_beat_is_last),
+    _variant("empty_when_every_beat_has_left", "the drain is always empty", _always_empty),
+    _variant("empty_when_every_beat_has_left", "the output register does not count", _empty_with_its_block),
+    _variant("infinities_and_nans_are_reported", "none is reported", _reports_none),
+    _variant("infinities_and_nans_are_reported", "waiting beats are reported", _reports_while_it_waits),
+    _variant("value_comes_out_in_its_turn", "the last row leaves first", _last_row_first),
+    _variant("value_comes_out_in_its_turn", "columns leave in reverse", _columns_in_reverse),
+    _variant("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True)),
+    _variant("value_comes_out_in_its_turn", "C is not added", _loses_c, TileConfig(initial=True, format="int8")),
 )
 
-PROOF = Proof(name="drain", build=build, applies=lambda config: True, broken=BROKEN, cover_depth=24)
+PROOF = Proof(name="drain", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=24)

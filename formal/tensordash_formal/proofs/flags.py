@@ -1,4 +1,4 @@
-"""The sticky flags: each rises with its cause and no other, stays, and is cleared."""
+"""Sticky flags: each is set by its own cause only, stays, and is cleared."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from tensordash.block import Block
 from tensordash.tile.flags import FLAGS, Flags
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's flags.
+    """Build the claims about a tile's flags.
 
     Source: docs/tile.md, "Counters and flags"; the docstring of `Flags`.
     """
@@ -24,9 +24,9 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     cleared = harness.past(dut.clear)
     for index, name in enumerate(FLAGS):
         flag = getattr(dut, name)
-        raised, stood = harness.past(dut.raised[index]), harness.past(flag)
+        raised, past_flag = harness.past(dut.raised[index]), harness.past(flag)
         harness.claim("flags_rise", flag, when=raised & ~cleared)
-        harness.claim("flags_stay", flag == stood, when=~raised & ~cleared)
+        harness.claim("flags_stay", flag == past_flag, when=~raised & ~cleared)
         harness.claim("clear_zeroes_flags", ~flag, when=cleared)
     return harness
 
@@ -47,15 +47,15 @@ def _raises_two(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.raised[0].eq(outer.raised[:2].any())
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Flags, fault=fault, depth=6)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Flags, fault=fault, depth=6)
 
 
-BROKEN = (
-    _broken("flags_rise", "the last flag never rises", _drops_the_last),
-    _broken("flags_stay", "flags fall when nothing raises one", _keeps_nothing),
-    _broken("flags_stay", "a flag rises with another one's cause", _raises_two),
-    _broken("clear_zeroes_flags", "nothing is cleared", _keeps_all),
+BROKEN_VARIANTS = (
+    _variant("flags_rise", "the last flag never rises", _drops_the_last),
+    _variant("flags_stay", "flags fall without a cause", _keeps_nothing),
+    _variant("flags_stay", "a flag rises with another one's cause", _raises_two),
+    _variant("clear_zeroes_flags", "nothing is cleared", _keeps_all),
 )
 
-PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken=BROKEN)
+PROOF = Proof(name="flags", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS)

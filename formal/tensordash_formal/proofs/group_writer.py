@@ -1,4 +1,4 @@
-"""Group writer: results are written where the walk is, at positions that there are, and nowhere else."""
+"""Group writer: results are written only at valid positions of the walk."""
 
 from functools import reduce
 from operator import or_
@@ -13,27 +13,27 @@ from tensordash.core.group_writer import GroupWriter
 from tensordash.core.row_store import RowStore
 from tensordash.movers.placement import DISTANCE_BITS, MOST_STRIDE, Placement
 
-from ..harness import Anything, Fault, Harness, Stand
-from ..proof import Broken, Proof
+from ..harness import Fault, FreeOutputs, Harness, Stub
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 FIELDS = ("transposed", "fp32", "stride", "x_size")
 ADDRESS_BITS = 16
-MOST = (1 << DISTANCE_BITS) - 1
+MAX_DISTANCE = (1 << DISTANCE_BITS) - 1
 
 
-class Written(Harness):
-    """A group writer between rows of anything, a walk that stands anywhere, and the buffer.
+class GroupWriterHarness(Harness):
+    """A group writer with free rows and a free position of the walk.
 
-    Where the walk stood when it was last told to go on is where the group is that is written next.
+    The walk's position in its last step is the place of the next written group.
 
     Source: docs/core.md, "Loops" and "Multiply"; the docstring of `GroupWriter`.
     """
 
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config, self.dut = config, GroupWriter(config)
-        super().__init__(self.dut, stands=(Stand(RowStore, Anything),), fault=fault, hollow=True)
+        super().__init__(self.dut, stubs=(Stub(RowStore, FreeOutputs),), fault=fault, black_box=True)
         self.lanes = config.tile.lanes
         self._fields()
         self._place()
@@ -41,7 +41,7 @@ class Written(Harness):
             self._claim(bank)
 
     def _fields(self) -> None:
-        """They stay while there are rows, and once they change a descriptor begins before rows come."""
+        """Assume that fields are stable while rows are present, and that `start` precedes rows after a change."""
         m, dut = self.m, self.dut
         names = [*FIELDS, *(("mask", "mask_offset") if self.config.mask else ())]
         fields = Cat(getattr(dut, name) for name in names)
@@ -70,19 +70,19 @@ class Written(Harness):
         m.d.comb += self.end.eq((dut.x_size + lanes - 1) >> bits << bits)
 
         def distance(value: Value) -> Value:
-            return Mux(value < 0, 0, Mux(value > MOST, MOST, value))[:DISTANCE_BITS]
+            return Mux(value < 0, 0, Mux(value > MAX_DISTANCE, MAX_DISTANCE, value))[:DISTANCE_BITS]
 
         x = self.x
-        kept = self.probe("place_0", bits + 3 * DISTANCE_BITS + ADDRESS_BITS)
+        stored = self.probe("place_0", bits + 3 * DISTANCE_BITS + ADDRESS_BITS)
         low = Cat(x[:bits], distance(-x), distance(dut.x_size - x), distance(self.end.as_signed() - x))
         base = self.address + (x >> bits << Mux(dut.fp32, shift, 0))
         ready, full = self.probe("placed", 1), self.probe("full", 1)
         self.lemma(self.loaded, when=ready)
-        self.lemma(kept == Cat(low, base[:ADDRESS_BITS]), when=ready & self.steady)
+        self.lemma(stored == Cat(low, base[:ADDRESS_BITS]), when=ready & self.steady)
         self.lemma(~full, when=~self.steady)
 
     def _claim(self, bank: int) -> None:
-        """Some position of the group is in the bank, and some word of it at the address."""
+        """Claim that a written address belongs to a valid position of the group in that bank."""
         dut, lanes = self.dut, self.lanes
         bits, words = (lanes - 1).bit_length(), self.config.fp32_groups
         port = dut.write.address[bank]
@@ -90,11 +90,11 @@ class Written(Harness):
         for i in range(lanes):
             at = Signal(signed(ADDRESS_BITS + 3), name=f"position_{bank}_{i}")
             self.m.d.comb += at.eq(self.x + i * dut.stride)
-            there = (at >= 0) & (at < self.end.as_signed()) & (at[:bits] == bank)
+            is_valid = (at >= 0) & (at < self.end.as_signed()) & (at[:bits] == bank)
             for word in range(words):
                 place = (self.address + ((at >> bits) * Mux(dut.fp32, words, 1)) + word)[:ADDRESS_BITS]
                 inside = (place < self.config.groups) & (place[: len(port)] == port)
-                found.append(there & inside & (dut.fp32 | (word == 0)))
+                found.append(is_valid & inside & (dut.fp32 | (word == 0)))
         written = dut.write.valid & dut.write.enable[bank]
         self.claim("a_bank_is_written_where_a_position_is", reduce(or_, found), when=written)
 
@@ -107,7 +107,7 @@ def _writes_all_banks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.write.enable.eq(-1)
 
 
-def _has_a_position_more(m: Module, sound: Any, outer: Any) -> None:
+def _limit_is_too_high(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.limit.eq(outer.limit + 1)
 
 
@@ -119,23 +119,23 @@ def _all_is_fp32(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.fp32.eq(Const(1))
 
 
-def _broken(title: str, fault: Fault, kind: type[Block] = GroupWriter) -> Broken:
-    return Broken(claim="a_bank_is_written_where_a_position_is", title=title, kind=kind, fault=fault, depth=14)
+def _variant(title: str, fault: Fault, kind: type[Block] = GroupWriter) -> BrokenVariant:
+    return BrokenVariant(claim="a_bank_is_written_where_a_position_is", title=title, kind=kind, fault=fault, depth=14)
 
 
-BROKEN = (
-    _broken("a bank is written one place further on", _bank_is_one_further),
-    _broken("all banks are written", _writes_all_banks),
-    _broken("a position behind the last is written", _has_a_position_more, Placement),
-    _broken("positions below zero are written", _negative_ones_count, Placement),
-    _broken("a group has the place of an FP32 one", _all_is_fp32),
+BROKEN_VARIANTS = (
+    _variant("a bank's address is one too high", _bank_is_one_further),
+    _variant("all banks are written", _writes_all_banks),
+    _variant("a position after the last is written", _limit_is_too_high, Placement),
+    _variant("positions below zero are written", _negative_ones_count, Placement),
+    _variant("all groups are placed as FP32", _all_is_fp32),
 )
 
 PROOF = Proof(
     name="group_writer",
-    build=Written,
+    build=GroupWriterHarness,
     applies=lambda config: isinstance(config, CoreConfig) and config.parts("a") == 1,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=12,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""The store of C: its beats come out once, in order, and a stream may start when a whole block is there for it."""
+"""Store of C: its beats leave once, in order, and a stream may start when a complete block is stored."""
 
 from typing import Any
 
@@ -12,32 +12,32 @@ from tensordash.layouts import RESULT_BITS
 from tensordash.tile.initial_store import InitialStore
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's store of C.
+    """Build the claims about a tile's store of C.
 
     Source: docs/tile.md, "State" and "One cycle", steps 1, 3, 4 and 6; the docstring of `InitialStore`.
     """
-    at_once = starts_from_c(config.numerics)
+    loads_accumulators = starts_from_c(config.numerics)
     dut = InitialStore(
         rows=config.rows,
         columns=config.columns,
         out_rows=config.out_rows,
-        at_once=at_once,
+        at_once=loads_accumulators,
         floating=isinstance(config.a_format, FloatFormat),
     )
     harness = Harness(dut, fault=fault)
-    stored = Stored(harness, dut)
-    watch = Watch(harness, dut, stored)
-    # Streams start only with a complete block, and take only what a stream has started with, maybe in this cycle.
+    stored = StoreState(harness, dut)
+    watch = WatchedValue(harness, dut, stored)
+    # Streams start only with a complete block. Beats leave only after a stream has started, or in the same cycle.
     harness.assume((stored.complete != 0) | ~dut.starts)
     harness.assume((stored.started != 0) | dut.starts | ~dut.pop)
 
-    # A function of what is stored alone: nothing of the same cycle decides.
+    # `ready` depends only on the stored beats, not on other inputs of the cycle.
     harness.claim("ready_while_there_is_room", dut.c.ready, when=(stored.beats < dut.slots) & ~ResetSignal())
     harness.claim("never_ready_in_reset", ~dut.c.ready, when=ResetSignal())
     harness.claim("empty_while_there_is_no_c", dut.empty, when=stored.beats == 0)
@@ -45,13 +45,13 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("ready_while_there_is_room", ~dut.c.ready, when=stored.beats == dut.slots)
     harness.claim("available_while_a_block_is_complete", dut.available, when=stored.complete != 0)
     harness.claim("available_while_a_block_is_complete", ~dut.available, when=stored.complete == 0)
-    if at_once:
-        due = watch.watched & (stored.beats == dut.slots)
+    if loads_accumulators:
+        pending = watch.watched & (stored.beats == dut.slots)
         place = watch.beat * watch.places + watch.place
     else:
-        due, place = watch.watched & (watch.ahead == 0), watch.place
+        pending, place = watch.watched & (watch.ahead == 0), watch.place
     value = Array(each for row in dut.values for each in row)[place]
-    harness.claim("value_comes_out_in_its_turn", value == watch.value, when=due)
+    harness.claim("value_comes_out_in_its_turn", value == watch.value, when=pending)
 
     final = stored.filling == dut.beats - 1
     wrong = stored.enters & (dut.c.payload.last ^ final)
@@ -62,27 +62,27 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     if dut.floating:
         harness.claim("infinities_and_nans_are_reported", dut.non_finite, when=reported)
     harness.claim("infinities_and_nans_are_reported", ~dut.non_finite, when=~reported)
-    _inside(harness, dut, stored, watch)
+    _add_lemmas(harness, dut, stored, watch)
     return harness
 
 
-class Stored:
-    """What docs/tile.md says is in the store.
+class StoreState:
+    """Reference model of the store (docs/tile.md).
 
     Parameters
     ----------
     harness : Harness
-        Gets the registers.
+        Harness that gets the ghost registers.
     dut : InitialStore
-        What they follow.
+        The component that they follow.
     """
 
     def __init__(self, harness: Harness, dut: InitialStore) -> None:
         m, each, slots = harness.m, dut.beats, dut.slots
         self.beats = Signal(range(slots + 1))
-        self.started = Signal(range(slots + 1))  # beats of blocks that a stream has started with
-        self.complete = Signal(range(slots // each + 1))  # blocks that none has started with
-        self.filling = Signal(range(each + 1))  # beats of the block that is not complete
+        self.started = Signal(range(slots + 1))  # beats of blocks whose stream has started
+        self.complete = Signal(range(slots // each + 1))  # blocks whose stream has not started
+        self.filling = Signal(range(each + 1))  # beats of the incomplete block
         self.enters = Signal()
         self.completes = Signal()
         leaving = Mux(dut.pop, slots if dut.at_once else 1, 0)
@@ -102,28 +102,28 @@ class Stored:
             harness.lemma((self.started == 0) | (self.started == slots))
 
 
-class Watch:
-    """Any value of any beat, from its entry until it leaves.
+class WatchedValue:
+    """An arbitrary value of an arbitrary beat, from its entry until it leaves.
 
     Parameters
     ----------
     harness : Harness
-        Gets the registers.
+        Harness that gets the ghost registers.
     dut : InitialStore
-        What they follow.
-    stored : Stored
-        What is in the store.
+        The component that they follow.
+    stored : StoreState
+        The stored beats.
     """
 
-    def __init__(self, harness: Harness, dut: InitialStore, stored: Stored) -> None:
+    def __init__(self, harness: Harness, dut: InitialStore, stored: StoreState) -> None:
         m = harness.m
         self.places = dut.out_rows * dut.columns
         self.place = harness.constant(range(self.places + 1), "place")
         harness.assume(self.place < self.places)
         self.watched = Signal()
         self.begins = Signal()
-        self.ahead = Signal(range(dut.slots + 1))  # beats that leave before it
-        self.beat = Signal(range(dut.beats + 1))  # which of its block it is
+        self.ahead = Signal(range(dut.slots + 1))  # beats that leave before the watched one
+        self.beat = Signal(range(dut.beats + 1))  # index of the watched beat in its block
         self.value = Signal(RESULT_BITS)
         values = Array(each for row in dut.c.payload.values for each in row)
         m.d.comb += self.begins.eq(stored.enters & ~self.watched & harness.free(1, "begin"))
@@ -142,8 +142,8 @@ class Watch:
             harness.lemma(self.ahead == self.beat, when=self.watched)
 
 
-def _inside(harness: Harness, dut: InitialStore, stored: Stored, watch: Watch) -> None:
-    """The ring, its pointers, and where the watched value lies in it."""
+def _add_lemmas(harness: Harness, dut: InitialStore, stored: StoreState, watch: WatchedValue) -> None:
+    """State the lemmas about the ring, its pointers, and the watched value's slot."""
     m, slots = harness.m, dut.slots
     write = Signal(range(slots + 1))
     slot = Signal(range(slots + 1))
@@ -177,7 +177,7 @@ def _ready_waits(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.c.ready.eq(sound.c.ready & outer.c.valid)
 
 
-def _starts_twice(m: Module, sound: Any, outer: Any) -> None:
+def _never_starts(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.starts.eq(0)
 
 
@@ -210,31 +210,31 @@ def _reports_nothing(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [outer.wrong_last.eq(0), outer.non_finite.eq(0)]
 
 
-def _broken(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> Broken:
-    return Broken(claim=claim, title=title, kind=InitialStore, fault=fault, depth=12, config=config)
+def _variant(claim: str, title: str, fault: Fault, config: TileConfig | None = None) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=InitialStore, fault=fault, depth=12, config=config)
 
 
 FUSED = TileConfig(initial=True, accumulator="volta")
 
-BROKEN = (
-    _broken("ready_while_there_is_room", "a full store is ready", _ready_always),
-    _broken("ready_while_there_is_room", "ready waits for valid", _ready_waits),
-    _broken("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
-    _broken("empty_while_there_is_no_c", "the store is always empty", _always_empty),
-    _broken("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
-    _broken("available_while_a_block_is_complete", "one block serves many streams", _starts_twice),
-    _broken("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
-    _broken("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
-    _broken("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
-    _broken("wrong_last_is_reported", "nothing is reported", _reports_nothing),
-    _broken("infinities_and_nans_are_reported", "nothing is reported", _reports_nothing),
+BROKEN_VARIANTS = (
+    _variant("ready_while_there_is_room", "a full store is ready", _ready_always),
+    _variant("ready_while_there_is_room", "ready waits for valid", _ready_waits),
+    _variant("never_ready_in_reset", "a store in reset is ready", _ready_in_reset),
+    _variant("empty_while_there_is_no_c", "the store is always empty", _always_empty),
+    _variant("empty_while_there_is_no_c", "the store is empty only while C is offered", _empty_without_blocks),
+    _variant("available_while_a_block_is_complete", "one block serves many streams", _never_starts),
+    _variant("value_comes_out_in_its_turn", "the oldest beat stays", _never_leaves),
+    _variant("value_comes_out_in_its_turn", "columns enter in reverse", _columns_in_reverse),
+    _variant("value_comes_out_in_its_turn", "the block's rows are reversed", _rows_in_reverse, FUSED),
+    _variant("wrong_last_is_reported", "nothing is reported", _reports_nothing),
+    _variant("infinities_and_nans_are_reported", "nothing is reported", _reports_nothing),
 )
 
 PROOF = Proof(
     name="initial_store",
     build=build,
     applies=lambda config: config.initial,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=40,
-    breaks=TileConfig(initial=True, rows=2, columns=2),
+    broken_config=TileConfig(initial=True, rows=2, columns=2),
 )

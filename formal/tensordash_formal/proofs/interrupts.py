@@ -1,4 +1,4 @@
-"""The interrupt: each event raises it, though software clears its cause in the same cycle."""
+"""Interrupts: each event raises `irq`, even if software clears its cause in the same cycle."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tensordash.configuration.registers import named
 from tensordash.core.registers import Registers
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -19,14 +19,14 @@ EVENTS = ("end", "error")
 
 
 def _written(dut: Any, name: str) -> tuple[Value, Value]:
-    """Whether a register's two bits are written in this cycle, and the data."""
+    """Return whether a register's two bits are written in this cycle, and the data."""
     axi = dut.axi
     here = axi.awready & (axi.awaddr[2:] == named(name).offset >> 2) & axi.wstrb[0]
     return here, axi.wdata[: len(EVENTS)]
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Compare `irq` with causes and enables that are written a second time.
+    """Build the claims: `irq` equals a reference model of causes and enables.
 
     Source: docs/core.md, "Registers" (`interrupt_enable`, `cause`).
     """
@@ -46,14 +46,14 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.lemma(harness.probe("was_failed", 1) == had_failed)
     harness.claim("irq_is_an_enabled_cause", dut.irq == (cause & enable).any())
     for k, name in enumerate(EVENTS):
-        came = harness.past(happens[k] & ~dut.restart)
-        harness.claim(f"{name}_raises_irq", dut.irq, when=came & enable[k])
-        harness.claim(f"{name}_is_not_cleared_by_then", dut.irq, when=came & harness.past(clears & ones[k]) & enable[k])
+        happened = harness.past(happens[k] & ~dut.restart)
+        harness.claim(f"{name}_raises_irq", dut.irq, when=happened & enable[k])
+        harness.claim(f"{name}_survives_a_clear", dut.irq, when=happened & harness.past(clears & ones[k]) & enable[k])
     return harness
 
 
 def _loses(port: str, bit: int) -> Fault:
-    """An event in the cycle in which its cause is cleared is lost."""
+    """Build a fault that loses an event in the cycle in which its cause is cleared."""
 
     def fault(m: Module, sound: Any, outer: Any) -> None:
         clears, ones = _written(sound, "cause")
@@ -71,22 +71,22 @@ def _never(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.irq.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Registers, fault=fault, depth=10)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Registers, fault=fault, depth=10)
 
 
-BROKEN = (
-    _broken("irq_is_an_enabled_cause", "no interrupt", _never),
-    _broken("end_raises_irq", "no interrupt", _never),
-    _broken("error_raises_irq", "no interrupt", _never),
-    _broken("end_is_not_cleared_by_then", "an end in the cycle of the clear is lost", _loses("ended", 0)),
-    _broken("error_is_not_cleared_by_then", "an error in the cycle of the clear is lost", _loses("failed", 1)),
+BROKEN_VARIANTS = (
+    _variant("irq_is_an_enabled_cause", "no interrupt", _never),
+    _variant("end_raises_irq", "no interrupt", _never),
+    _variant("error_raises_irq", "no interrupt", _never),
+    _variant("end_survives_a_clear", "an end in the cycle of the clear is lost", _loses("ended", 0)),
+    _variant("error_survives_a_clear", "an error in the cycle of the clear is lost", _loses("failed", 1)),
 )
 
 PROOF = Proof(
     name="interrupts",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

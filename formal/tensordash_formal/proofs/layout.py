@@ -1,4 +1,4 @@
-"""Layout: what is written to the stream buffer is the loop nest of docs/core.md, for every descriptor."""
+"""Layout: writes to the stream buffer follow the loop nest of docs/core.md, for every descriptor."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ from tensordash.movers.layout import Layout
 from tensordash.movers.placement import Placement
 from tensordash.movers.walk import Walk
 
-from ..given import changed_word
 from ..harness import Fault
-from ..layout_harness import LaidOut
+from ..layout_harness import LayoutHarness
 from ..layout_nest import LOOPS
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import corrupt_word
 
 __all__ = ["PROOF"]
 
@@ -26,7 +26,7 @@ def _turns_banks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.write.bank.eq(sound.write.bank.rotate_left(1))
 
 
-def _writes_first_word_again(m: Module, sound: Any, outer: Any) -> None:
+def _repeats_the_first_word(m: Module, sound: Any, outer: Any) -> None:
     first = Signal.like(outer.write.word, name="first_word")
     written = Signal()
     with m.If(outer.write.bank.any()):
@@ -43,7 +43,7 @@ def _writes_once_more(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _base_wraps(m: Module, sound: Any, outer: Any) -> None:
-    changed_word(1, lambda word: Cat(word[:16] & (outer.words - 1), word[16:]))(m, sound, outer)
+    corrupt_word(1, lambda word: Cat(word[:16] & (outer.words - 1), word[16:]))(m, sound, outer)
 
 
 def _outermost_stands(m: Module, sound: Any, outer: Any) -> None:
@@ -58,7 +58,7 @@ def _ports_stand_together(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.stride.eq(1)
 
 
-def _last_position_is_one_further(m: Module, sound: Any, outer: Any) -> None:
+def _limit_is_too_high(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.limit.eq(Mux(outer.limit.all() | (outer.limit == 0), outer.limit, outer.limit + 1))
 
 
@@ -82,7 +82,7 @@ def _never_ready(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.read.ready.eq(0)
 
 
-def _takes_it_back(m: Module, sound: Any, outer: Any) -> None:
+def _withdraws(m: Module, sound: Any, outer: Any) -> None:
     waited = Signal()
     m.d.sync += waited.eq(outer.read.valid & ~outer.read.ready)
     m.d.comb += outer.read.valid.eq(sound.read.valid & ~waited)
@@ -92,44 +92,40 @@ def _always_takes(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.command.descriptor.ready.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Layout, depth: int = 13) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Layout, depth: int = 13) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=depth)
 
 
-BROKEN = (
-    _broken("every_step_is_written_once_and_in_order", "banks are those of the next step", _turns_banks),
-    _broken(
+BROKEN_VARIANTS = (
+    _variant("every_step_is_written_once_and_in_order", "banks belong to the next step", _turns_banks),
+    _variant(
         "every_step_is_written_once_and_in_order",
         "every step goes to the first word",
-        _writes_first_word_again,
+        _repeats_the_first_word,
         depth=16,
     ),
-    _broken("nothing_is_written_behind_the_last_step", "the last step is written twice", _writes_once_more),
-    _broken("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
-    _broken("a_position_has_its_value", "the outermost loop does not step", _outermost_stands, Walk),
-    _broken("a_position_has_its_value", "loop 1 has a turn too few", _loop_is_short, Walk, 15),
-    _broken("a_position_has_its_value", "ports' positions are next to each other", _ports_stand_together, Aligner),
-    _broken("a_position_has_its_value", "nothing is transposed", changed_word(0, lambda word: word & ~(1 << 24))),
-    _broken(
-        "zeros_where_no_position_is", "there is a position more than x_size", _last_position_is_one_further, Placement
-    ),
-    _broken("zeros_where_no_position_is", "positions below 0 are read", _positions_below_zero_are_read, Placement),
-    _broken("done_when_all_is_written", "it is done with the first step", _done_with_the_first),
-    _broken("the_error_is_the_descriptors", "errors are not told", _no_error),
-    _broken("the_error_is_the_descriptors", "there is always one", _always_an_error),
-    _broken(
-        "goes_on_unless_the_buffer_lets_it_wait", "it does not see that the buffer is ready", _never_ready, depth=30
-    ),
-    _broken("a_read_stays_until_it_is_taken", "it is taken back", _takes_it_back),
-    _broken("takes_a_descriptor_while_it_has_none", "it takes one at any time", _always_takes),
+    _variant("nothing_is_written_after_the_last_step", "the last step is written twice", _writes_once_more),
+    _variant("nothing_is_written_beyond_the_stream_buffer", "words wrap", _base_wraps),
+    _variant("a_position_has_its_value", "the outermost loop does not step", _outermost_stands, Walk),
+    _variant("a_position_has_its_value", "loop 1 has one turn too few", _loop_is_short, Walk, 15),
+    _variant("a_position_has_its_value", "positions of ports are adjacent", _ports_stand_together, Aligner),
+    _variant("a_position_has_its_value", "nothing is transposed", corrupt_word(0, lambda word: word & ~(1 << 24))),
+    _variant("zeros_where_no_position_is", "x_size is one too large", _limit_is_too_high, Placement),
+    _variant("zeros_where_no_position_is", "positions below 0 are read", _positions_below_zero_are_read, Placement),
+    _variant("done_when_all_is_written", "`done` comes with the first step", _done_with_the_first),
+    _variant("the_error_is_the_descriptors", "no error is reported", _no_error),
+    _variant("the_error_is_the_descriptors", "an error is always reported", _always_an_error),
+    _variant("advances_unless_the_buffer_stalls", "`ready` of the buffer is ignored", _never_ready, depth=30),
+    _variant("a_read_stays_until_it_is_taken", "a read is withdrawn", _withdraws),
+    _variant("takes_a_descriptor_while_it_has_none", "a descriptor is always taken", _always_takes),
 )
 
 PROOF = Proof(
     name="layout",
-    build=LaidOut,
+    build=LayoutHarness,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=16,
     engine="smtbmc --stbv --nopresat z3 -- --noincr",
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

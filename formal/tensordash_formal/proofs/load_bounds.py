@@ -1,4 +1,4 @@
-"""Load: whatever memory answers, nothing is written outside of what the descriptor says."""
+"""Load: whatever memory returns, writes stay within the descriptor's range."""
 
 from typing import Any
 
@@ -12,23 +12,24 @@ from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.inflate import Inflate
 from tensordash.movers.load import Load
 
-from ..given import changed_word
-from ..harness import Fault, Harness, Stand
+from ..harness import Fault, Harness, Stub
 from ..move_nest import MoveNest
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import corrupt_word
 
 __all__ = ["PROOF"]
 
 WAIT, FIRST, RUNS, TABLE, DRAIN, STOP, UNITS = range(7)
-COUNT_BITS, WORD = 24, 32
-"""Of groups and beats that are counted beside the hardware."""
+COUNT_BITS = 24
+"""Bits of the ghost counters of groups and beats."""
+WORD = 32
 
 
-class AnyGroups(Elaboratable):
-    """Any inflate at all that gives no group that has not come: of plain ones as many as the beats that it was given
-    are, otherwise no more than it was told.
+class InflateAbstraction(Elaboratable):
+    """An abstraction of inflate: free outputs, except that it sends no more groups than it received.
 
-    The proof `inflate_units` shows that it is like that.
+    It sends at most as many plain groups as its beats contain, and at most `groups` compressed ones. The proof
+    `inflate_units` shows that inflate has these properties.
     """
 
     def __init__(self, block: Block) -> None:
@@ -36,47 +37,51 @@ class AnyGroups(Elaboratable):
         self.block = block
 
     def elaborate(self, platform: Any) -> Module:
-        """Free outputs, but for what has been given."""
+        """Drive free outputs, limited by the number of received groups."""
         m, block = Module(), self.block
         shapes = {"valid": 1, "payload": len(block.out.payload), "parts": block.number, "ready": 1, "more": 1}
         free = {name: Signal(width, name=f"free_{name}") for name, width in shapes.items()}
         for name, signal in free.items():
-            m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
-        got, given = Signal(COUNT_BITS, name="got"), Signal(COUNT_BITS, name="given")
-        comes, left = Signal(name="comes"), Signal(16, name="left")
-        there = Signal(name="there")
+            m.submodules[f"free_{name}_cell"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
+        beats_received, groups_sent = Signal(COUNT_BITS, name="beats_received"), Signal(COUNT_BITS, name="groups_sent")
+        running, left = Signal(name="running"), Signal(16, name="left")
+        has_group = Signal(name="has_group")
         m.d.comb += [
-            there.eq(Mux(block.plain, given * _beats(block) < got + block.beats.valid, comes & (left != 0))),
-            block.out.valid.eq(free["valid"] & there),
+            has_group.eq(
+                Mux(
+                    block.plain, groups_sent * _beats(block) < beats_received + block.beats.valid, running & (left != 0)
+                )
+            ),
+            block.out.valid.eq(free["valid"] & has_group),
             block.out.payload.eq(free["payload"]),
             block.parts.eq(free["parts"]),
             block.last.eq(free["parts"][-1]),
             block.beats.ready.eq(free["ready"]),
-            block.active.eq(comes | (block.plain & free["more"])),
+            block.active.eq(running | (block.plain & free["more"])),
         ]
         with m.If(block.beats.valid & block.beats.ready):
-            m.d.sync += got.eq(got + 1)
+            m.d.sync += beats_received.eq(beats_received + 1)
         with m.If(block.out.valid & block.out.ready & block.last):
-            m.d.sync += [given.eq(given + 1), left.eq(left - 1)]
-        with m.If(~free["more"]):  # units are wrong, or there are enough
-            m.d.sync += comes.eq(0)
-        with m.If(block.start | ~(comes | block.plain)):
-            m.d.sync += [got.eq(0), given.eq(0)]
+            m.d.sync += [groups_sent.eq(groups_sent + 1), left.eq(left - 1)]
+        with m.If(~free["more"]):  # the units are wrong or complete
+            m.d.sync += running.eq(0)
+        with m.If(block.start | ~(running | block.plain)):
+            m.d.sync += [beats_received.eq(0), groups_sent.eq(0)]
         with m.If(block.start):
-            m.d.sync += [comes.eq(~block.plain), left.eq(block.groups)]
-        m.submodules.any_wrong = Instance("$anyseq", p_WIDTH=1, o_Y=block.wrong)
+            m.d.sync += [running.eq(~block.plain), left.eq(block.groups)]
+        m.submodules.free_wrong = Instance("$anyseq", p_WIDTH=1, o_Y=block.wrong)
         return m
 
 
 def _beats(block: Inflate) -> int:
-    """Of a plain group."""
+    """Return the beats of a plain group."""
     return block.size // block.beat
 
 
-class Bounded(Harness):
-    """A load between descriptors that come as they like, a memory that sends what was asked for, and the buffer.
+class LoadBoundsHarness(Harness):
+    """A load between free descriptors, a memory that answers requests, and the buffer.
 
-    What a run of the loops asks for is counted as it is asked, and what is written, as it is written.
+    Ghost counters count the groups that are requested and the groups that are written.
 
     Source: docs/core.md, "Loops" and "Errors"; the docstring of `Load`.
     """
@@ -84,23 +89,23 @@ class Bounded(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config = config
         self.dut = dut = Load(config=config)
-        super().__init__(dut, stands=(Stand(Inflate, AnyGroups),), fault=fault, hollow=True)
-        self.given = MoveNest(self.m, dut.command, OPERATIONS["load"], config)
-        self.assume(self.given.legal(dut.command.descriptor.payload))
+        super().__init__(dut, stubs=(Stub(Inflate, InflateAbstraction),), fault=fault, black_box=True)
+        self.descriptor = MoveNest(self.m, dut.command, OPERATIONS["load"], config)
+        self.assume(self.descriptor.is_legal(dut.command.descriptor.payload))
         self.assume(dut.halt | ~self.past(dut.halt))
-        self._memory()
+        self._assume_memory()
         self._count()
         self._claims()
-        self._follow()
+        self._add_lemmas()
 
-    def _memory(self) -> None:
-        """Beats and bursts that it owes: each burst ends with a beat that says so."""
+    def _assume_memory(self) -> None:
+        """Assume that memory returns each requested beat once, with RLAST in the last beat of a burst."""
         m, axi = self.m, self.dut.axi
         self.owed, self.bursts = Signal(COUNT_BITS, name="owed"), Signal(8, name="bursts")
-        asks, sends = axi.arvalid & axi.arready, axi.rvalid & axi.rready
+        requests, receives = axi.arvalid & axi.arready, axi.rvalid & axi.rready
         m.d.sync += [
-            self.owed.eq(self.owed + Mux(asks, axi.arlen + 1, 0) - sends),
-            self.bursts.eq(self.bursts + asks - (sends & axi.rlast)),
+            self.owed.eq(self.owed + Mux(requests, axi.arlen + 1, 0) - receives),
+            self.bursts.eq(self.bursts + requests - (receives & axi.rlast)),
         ]
         self.assume(self.owed <= self.bursts * self.dut._reader.burst)
         self.assume(~axi.rvalid | (self.owed != 0))
@@ -109,52 +114,56 @@ class Bounded(Harness):
         )
 
     def _count(self) -> None:
-        """Groups that are asked for, and those that are written."""
-        m, given = self.m, self.given
+        """Count the groups that are requested and those that are written."""
+        m, descriptor = self.m, self.descriptor
         shift = self.dut.beats.bit_length() - 1
         valid, ready = (self.port(f"reader.request_{name}", 1) for name in ("valid", "ready"))
         bits = self.config.address_bits - self.dut.skipped + 1
         payload = self.port("reader.request_payload", bits + self.dut._reader.count_bits)
         self.count = payload[bits:]
-        m.d.comb += given.runs.eq(valid & ready & ~self.compressed)
-        self.asked, self.written = Signal(COUNT_BITS, name="asked"), Signal(COUNT_BITS, name="written")
-        with m.If(given.runs):
-            m.d.sync += self.asked.eq(self.asked + (self.count >> shift))
+        m.d.comb += descriptor.runs.eq(valid & ready & ~self.compressed)
+        self.requested, self.written = Signal(COUNT_BITS, name="requested"), Signal(COUNT_BITS, name="written")
+        with m.If(descriptor.runs):
+            m.d.sync += self.requested.eq(self.requested + (self.count >> shift))
         write = self.dut.buffer
         last = self.port("inflate.last", 1)
         with m.If(write.valid & write.ready & last):
             m.d.sync += self.written.eq(self.written + 1)
-        with m.If(given.loads):
-            m.d.sync += [self.asked.eq(Mux(self.compressed, given["count_0"], 0)), self.written.eq(0)]
+        with m.If(descriptor.starting):
+            m.d.sync += [self.requested.eq(Mux(self.compressed, descriptor["count_0"], 0)), self.written.eq(0)]
 
     @property
     def compressed(self) -> Value:
-        """Of the descriptor."""
-        return self.given["compressed"]
+        """The descriptor's bit `compressed`."""
+        return self.descriptor["compressed"]
 
     def _claims(self) -> None:
-        dut, given, written = self.dut, self.given, self.written
-        write, first = dut.buffer, given["address"]
-        self.claim("nothing_is_written_without_a_descriptor", given.begun, when=write.valid)
+        dut, descriptor, written = self.dut, self.descriptor, self.written
+        write, first = dut.buffer, descriptor["address"]
+        self.claim("nothing_is_written_without_a_descriptor", descriptor.active, when=write.valid)
         for bank in range(len(write.enable)):
             place = write.address[bank]
             self.claim("group_n_goes_n_places_on", place == (first + written)[: len(place)], when=write.valid)
         self.claim("nothing_is_written_beyond_the_buffer", first + written < self.config.groups, when=write.valid)
-        self.claim("no_group_is_written_that_was_not_asked_for", written < self.asked, when=write.valid)
-        self.claim("runs_are_those_of_the_loops", ~given.over & given.begun, when=given.runs)
+        self.claim("no_unrequested_group_is_written", written < self.requested, when=write.valid)
+        self.claim("runs_follow_the_loops", ~descriptor.over & descriptor.active, when=descriptor.runs)
         shift = self.dut.beats.bit_length() - 1
-        self.claim("a_run_has_the_groups_that_stand_together", self.count == given["count_0"] << shift, when=given.runs)
+        self.claim(
+            "a_run_has_the_adjacent_groups",
+            self.count == descriptor["count_0"] << shift,
+            when=descriptor.runs,
+        )
 
-    def _follow(self) -> None:
-        """What makes it inductive: its registers are those beside it."""
-        dut, given, config = self.dut, self.given, self.config
-        begun, first = given.begun, given["address"]
+    def _add_lemmas(self) -> None:
+        """State the lemmas: the unit's registers equal the ghost registers."""
+        dut, descriptor, config = self.dut, self.descriptor, self.config
+        active, first = descriptor.active, descriptor["address"]
         state = self.probe("load_state", 3)
         reader = {name: self.probe(f"reader.{name}", width) for name, width in self._registers().items()}
         left, on_way = reader["left"], reader["on_way"]
         self.lemma(state <= UNITS)
-        given.follow(self)
-        self.lemma(begun == (state != WAIT))
+        descriptor.add_lemmas(self)
+        self.lemma(active == (state != WAIT))
         self._descriptor()
         # The reader and memory.
         self.lemma(on_way == self.bursts)
@@ -162,33 +171,36 @@ class Bounded(Harness):
         self.lemma((self.bursts != 0) | (self.owed == 0))
         self.lemma((left != 0) & (on_way != config.outstanding), when=reader["offered"])
         self.lemma((left == 0) & (self.owed == 0), when=(state == WAIT) | (state == FIRST))
-        # Of plain moves.
-        plain, beats = begun & ~self.compressed, dut.beats
-        got, came = self.probe("inflate.got", COUNT_BITS), self.probe("inflate.given", COUNT_BITS)
+        # Plain moves.
+        plain, beats = active & ~self.compressed, dut.beats
+        beats_received, groups_sent = (
+            self.probe("inflate.beats_received", COUNT_BITS),
+            self.probe("inflate.groups_sent", COUNT_BITS),
+        )
         address = self.probe("walk_address", 17)
         self.lemma((state != TABLE) & (state != UNITS), when=plain)
         self.lemma((left == 0) & (self.owed == 0), when=state == STOP)
-        self.lemma((got == 0) & (came == 0) & (self.written == 0), when=state == FIRST)
-        self.lemma(came == self.written, when=plain)
-        self.lemma(got + self.owed + left <= self.asked * beats, when=plain)
-        self.lemma((self.asked == 0) | (first + self.asked <= config.groups), when=plain)
-        self.lemma(self.asked <= config.groups, when=plain)
-        self.lemma(address == first + self.asked, when=plain)
-        self.lemma((self.asked == 0) & ~given.over, when=plain & (state == FIRST))
-        self.lemma(~given.over, when=plain & (state == RUNS))
-        given.follow_turns(self, when=plain & ~given.over)
-        # Of compressed ones.
-        compressed = begun & self.compressed
-        comes, more = self.probe("inflate.comes", 1), self.probe("inflate.left", 16)
-        self.lemma((state == DRAIN) | (state == STOP), when=comes)
-        self.lemma(compressed & (came == self.written), when=comes)
-        self.lemma(more + self.written == given["count_0"], when=comes)
+        self.lemma((beats_received == 0) & (groups_sent == 0) & (self.written == 0), when=state == FIRST)
+        self.lemma(groups_sent == self.written, when=plain)
+        self.lemma(beats_received + self.owed + left <= self.requested * beats, when=plain)
+        self.lemma((self.requested == 0) | (first + self.requested <= config.groups), when=plain)
+        self.lemma(self.requested <= config.groups, when=plain)
+        self.lemma(address == first + self.requested, when=plain)
+        self.lemma((self.requested == 0) & ~descriptor.over, when=plain & (state == FIRST))
+        self.lemma(~descriptor.over, when=plain & (state == RUNS))
+        descriptor.add_turn_lemmas(self, when=plain & ~descriptor.over)
+        # Compressed moves.
+        compressed = active & self.compressed
+        inflating, inflate_left = self.probe("inflate.running", 1), self.probe("inflate.left", 16)
+        self.lemma((state == DRAIN) | (state == STOP), when=inflating)
+        self.lemma(compressed & (groups_sent == self.written), when=inflating)
+        self.lemma(inflate_left + self.written == descriptor["count_0"], when=inflating)
         self.lemma(self.written == 0, when=compressed & (state != DRAIN) & (state != STOP))
-        self.lemma(self.asked == given["count_0"], when=compressed)
+        self.lemma(self.requested == descriptor["count_0"], when=compressed)
         self.lemma(address == first, when=compressed)
-        looked = (state == TABLE) | (state == UNITS) | comes
-        fits = first + given["count_0"] <= config.groups
-        self.lemma(fits, when=compressed & looked)
+        table_read = (state == TABLE) | (state == UNITS) | inflating
+        fits = first + descriptor["count_0"] <= config.groups
+        self.lemma(fits, when=compressed & table_read)
         self.lemma(~fits, when=compressed & (state == RUNS))
 
     def _registers(self) -> dict[str, int]:
@@ -199,14 +211,14 @@ class Bounded(Harness):
         }
 
     def _descriptor(self) -> None:
-        """What the unit keeps of it, as far as it does not change."""
-        given = self.given
+        """Lemmas about the unit's copy of the descriptor."""
+        descriptor = self.descriptor
         words = {k: self.probe(f"descriptor_{k}", WORD) for k in (0, 3, 4)}
-        self.lemma(words[0][24] == given["compressed"], when=given.beat > 0)
-        address = given["address"] + Mux(given.begun, self.written, 0)
-        self.lemma(words[3][:16] == address[:16], when=given.beat > 0)
-        self.lemma(words[4] == given.bits[4 * WORD : 5 * WORD], when=given.beat > 1)
-        given.follow_words(self, (5,), when=~self.compressed)
+        self.lemma(words[0][24] == descriptor["compressed"], when=descriptor.beat_count > 0)
+        address = descriptor["address"] + Mux(descriptor.active, self.written, 0)
+        self.lemma(words[3][:16] == address[:16], when=descriptor.beat_count > 0)
+        self.lemma(words[4] == descriptor.bits[4 * WORD : 5 * WORD], when=descriptor.beat_count > 1)
+        descriptor.add_word_lemmas(self, (5,), when=~self.compressed)
 
 
 def _writes_always(m: Module, sound: Any, outer: Any) -> None:
@@ -221,26 +233,24 @@ def _beats_come_unasked(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.beats.valid.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=12)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Load) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=12)
 
 
-BROKEN = (
-    _broken("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
-    _broken("group_n_goes_n_places_on", "a bank is written one place further on", _bank_is_one_further),
-    _broken("nothing_is_written_beyond_the_buffer", "the buffer goes round", changed_word(3, lambda word: word & 0xF)),
-    _broken("no_group_is_written_that_was_not_asked_for", "beats come unasked", _beats_come_unasked, AxiReader),
-    _broken("runs_are_those_of_the_loops", "loop 1 runs once more", changed_word(4, lambda word: word + (1 << 16))),
-    _broken(
-        "a_run_has_the_groups_that_stand_together", "a run has a group more", changed_word(4, lambda word: word + 1)
-    ),
+BROKEN_VARIANTS = (
+    _variant("nothing_is_written_without_a_descriptor", "it writes in every cycle", _writes_always),
+    _variant("group_n_goes_n_places_on", "a bank's address is one too high", _bank_is_one_further),
+    _variant("nothing_is_written_beyond_the_buffer", "addresses wrap at 16", corrupt_word(3, lambda word: word & 0xF)),
+    _variant("no_unrequested_group_is_written", "beats arrive without a request", _beats_come_unasked, AxiReader),
+    _variant("runs_follow_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
+    _variant("a_run_has_the_adjacent_groups", "a run has one more group", corrupt_word(4, lambda word: word + 1)),
 )
 
 PROOF = Proof(
     name="load_bounds",
-    build=Bounded,
+    build=LoadBoundsHarness,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""The products of all pairs of 8-bit operands, from the definition of their formats; one cycle."""
+"""Products of all pairs of 8-bit operands, compared with the definition of their formats."""
 
 from dataclasses import dataclass
 
@@ -11,13 +11,13 @@ from tensordash.block import Block
 from tensordash.configuration.formats import FloatFormat, IntegerFormat
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "is_eight_bit_exact", "is_exact", "magnitude"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about one multiplier (docs/numerics.md, "Operands" and "Products"); both operands are free."""
+    """Build the claims about a multiplier with free operands (docs/numerics.md, "Operands" and "Products")."""
     a_format, b_format = config.a_format, config.b_format
     if isinstance(a_format, FloatFormat) and isinstance(b_format, FloatFormat):
         return _floating(a_format, b_format, fault)
@@ -28,7 +28,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 @dataclass(frozen=True)
 class Operand:
-    """What the bits of an operand stand for."""
+    """The decoded value of an operand."""
 
     magnitude: Value  # in units of the least subnormal
     sign: Value
@@ -37,12 +37,12 @@ class Operand:
 
     @property
     def finite(self) -> Value:
-        """Whether `magnitude` means something."""
+        """Whether the operand is a finite number."""
         return ~self.nan & ~self.infinite
 
 
 def magnitude(fmt: FloatFormat, pattern: int) -> int | None:
-    """The magnitude of a bit pattern without its sign, in units of the least subnormal; None if it is not a number.
+    """Return the magnitude of a bit pattern without sign, in units of the least subnormal; None if it is not finite.
 
     >>> from tensordash.configuration.formats import FORMATS
     >>> magnitude(FORMATS["fp8_e4m3"], 0x7E) == 448 * 2**9, magnitude(FORMATS["fp8_e5m2"], 0x7B) == 57344 * 2**16
@@ -61,7 +61,7 @@ def magnitude(fmt: FloatFormat, pattern: int) -> int | None:
 
 
 def _operand(fmt: FloatFormat, bits: Value) -> Operand:
-    """Look up the bits in the table of all patterns."""
+    """Decode bits with a table of all patterns."""
     table = [magnitude(fmt, pattern) for pattern in range(1 << (fmt.width - 1))]
     infinity = ((1 << fmt.exponent_bits) - 1) << fmt.fraction_bits if fmt.infinities else None
     pattern = bits[:-1]
@@ -74,7 +74,7 @@ def _operand(fmt: FloatFormat, bits: Value) -> Operand:
 
 
 def _look_up(table: list[int], index: Value) -> Value:
-    """An entry of a table. Not an `Array`: `proc` makes a memory of it, whose contents the induction does not know."""
+    """Select an entry of a table by multiplexers. Yosys turns an `Array` into a memory, which the induction forgets."""
     if len(table) == 1:
         return Const(table[0])
     half = len(table) // 2
@@ -94,7 +94,7 @@ def _floating(a_format: FloatFormat, b_format: FloatFormat, fault: tuple[type[Bl
     a_zero, b_zero = a.finite & (a.magnitude == 0), b.finite & (b.magnitude == 0)
     nan = a.nan | b.nan | (a.infinite & b_zero) | (b.infinite & a_zero)
     infinite = (a.infinite | b.infinite) & ~nan
-    harness.claim("sign_is_that_of_the_product", product.sign == (a.sign ^ b.sign), when=~nan)
+    harness.claim("sign_is_right", product.sign == (a.sign ^ b.sign), when=~nan)
     harness.claim("nan_where_the_product_is_none", product.nan, when=nan)
     harness.claim("nan_nowhere_else", ~product.nan, when=~nan)
     if a_format.infinities or b_format.infinities:
@@ -111,7 +111,7 @@ def _integer(a_format: IntegerFormat, b_format: IntegerFormat, fault: tuple[type
 
 
 def _integer_value(bits: Value) -> Value:
-    """What two's complement bits stand for: all weigh 2**i, but for the sign's, which weighs -(2**i)."""
+    """Decode two's complement: bit i has the weight 2**i, the sign bit -(2**i)."""
     return bits[:-1].as_unsigned() - (bits[-1] << (len(bits) - 1))
 
 
@@ -171,22 +171,22 @@ def _one_too_few(m: Module, sound: IntegerMultiplier, outer: IntegerMultiplier) 
         m.d.comb += outer.product.eq((1 << 14) - 1)
 
 
-def _broken(fmt: str, claim: str, title: str, fault: Fault) -> Broken:
+def _variant(fmt: str, claim: str, title: str, fault: Fault) -> BrokenVariant:
     kind = IntegerMultiplier if fmt == "int8" else Multiplier
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=2, config=TileConfig(format=fmt))
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=2, config=TileConfig(format=fmt))
 
 
-BROKEN = (
-    _broken("fp8_e4m3", "product_is_exact", "subnormals of A count as zero", _no_subnormals),
-    _broken("fp8_e5m2", "product_is_exact", "subnormals of B have their own binade", _binade_of_subnormals),
-    _broken("int8", "product_is_exact", "A is unsigned", _unsigned_a),
-    _broken("int8", "product_is_exact", "-128 times -128 is one too few", _one_too_few),
-    _broken("fp8_e4m3", "sign_is_that_of_the_product", "the sign is A's", _sign_of_a),
-    _broken("fp8_e4m3", "nan_where_the_product_is_none", "a NaN of B is a number", _nan_of_a_only),
-    _broken("fp8_e5m2", "nan_where_the_product_is_none", "infinity times zero is an infinity", _infinity_times_zero),
-    _broken("fp8_e4m3", "nan_nowhere_else", "e4m3's top binade is all NaN", _nan_in_all_of_the_top_binade),
-    _broken("fp8_e5m2", "infinite_where_the_product_is", "no product is a negative infinity", _no_negative_infinity),
-    _broken("fp8_e5m2", "infinite_nowhere_else", "a NaN is marked as an infinity too", _nan_is_infinite),
+BROKEN_VARIANTS = (
+    _variant("fp8_e4m3", "product_is_exact", "subnormals of A count as zero", _no_subnormals),
+    _variant("fp8_e5m2", "product_is_exact", "subnormals of B have their own binade", _binade_of_subnormals),
+    _variant("int8", "product_is_exact", "A is unsigned", _unsigned_a),
+    _variant("int8", "product_is_exact", "-128 times -128 is one too few", _one_too_few),
+    _variant("fp8_e4m3", "sign_is_right", "the sign is A's", _sign_of_a),
+    _variant("fp8_e4m3", "nan_where_the_product_is_none", "a NaN of B is a number", _nan_of_a_only),
+    _variant("fp8_e5m2", "nan_where_the_product_is_none", "infinity times zero is an infinity", _infinity_times_zero),
+    _variant("fp8_e4m3", "nan_nowhere_else", "e4m3's top binade is all NaN", _nan_in_all_of_the_top_binade),
+    _variant("fp8_e5m2", "infinite_where_the_product_is", "no product is a negative infinity", _no_negative_infinity),
+    _variant("fp8_e5m2", "infinite_nowhere_else", "a NaN is marked as an infinity too", _nan_is_infinite),
 )
 
-PROOF = Proof(name="multiplier", build=build, applies=is_eight_bit_exact, broken=BROKEN)
+PROOF = Proof(name="multiplier", build=build, applies=is_eight_bit_exact, broken_variants=BROKEN_VARIANTS)

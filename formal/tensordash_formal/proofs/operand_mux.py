@@ -1,4 +1,4 @@
-"""The operand muxes: a lane gets what it selects, and zero while it selects nothing."""
+"""Operand muxes: a lane gets the selected value, or zero without a selection."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from tensordash.layouts import steps_layout
 from tensordash.schedule.operand_mux import OperandMux
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -34,7 +34,7 @@ class Muxes(Block):
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        """Nothing but the muxes."""
+        """Instantiate the muxes."""
         m = Module()
         for width, mux in self.muxes.items():
             m.submodules[f"mux_{width}"] = placed(mux, platform)
@@ -47,7 +47,7 @@ class Muxes(Block):
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's operand muxes.
+    """Build the claims about a tile's operand muxes.
 
     Source: docs/tile.md, "One cycle", step 3, and the docstring of `OperandMux`.
     """
@@ -77,13 +77,19 @@ def _selects_first_option(m: Module, sound: Any, outer: Any) -> None:
         m.d.comb += inner.eq(select | ~select.any())
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=OperandMux, fault=fault, depth=4)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=OperandMux, fault=fault, depth=4)
 
 
-BROKEN = (
-    _broken("operand_is_the_selected_value", "a lane takes the value of its neighbour", _takes_from_next_lane),
-    _broken("operand_is_zero_without_a_selection", "a lane without a selection takes its first", _selects_first_option),
+BROKEN_VARIANTS = (
+    _variant("operand_is_the_selected_value", "a lane takes the value of its neighbour", _takes_from_next_lane),
+    _variant(
+        "operand_is_zero_without_a_selection",
+        "a lane without a selection takes its first option",
+        _selects_first_option,
+    ),
 )
 
-PROOF = Proof(name="operand_mux", build=build, applies=lambda config: config.sparsity != "none", broken=BROKEN)
+PROOF = Proof(
+    name="operand_mux", build=build, applies=lambda config: config.sparsity != "none", broken_variants=BROKEN_VARIANTS
+)

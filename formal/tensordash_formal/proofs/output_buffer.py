@@ -1,4 +1,4 @@
-"""The output buffer: a queue of two beats whose ready is a register."""
+"""Output buffer: a queue of two beats whose `ready` is a register."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from tensordash.block import Block
 from tensordash.tile.output_buffer import OutputBuffer
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's output buffer; beats may come and go as they like.
+    """Build the claims about a tile's output buffer, with free handshakes on both sides.
 
     Source: docs/tile.md, "One cycle", step 1; the docstring of `OutputBuffer`.
     """
@@ -48,8 +48,8 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.lemma(harness.probe("behind_valid", 1) == (held == 2))
     harness.lemma(out.valid == (held != 0))
     harness.lemma(ahead < held, when=watched)
-    behind = harness.probe("behind", len(payload))
-    harness.lemma(Mux(ahead == 0, payload, behind) == value, when=watched)
+    second = harness.probe("behind", len(payload))
+    harness.lemma(Mux(ahead == 0, payload, second) == value, when=watched)
     return harness
 
 
@@ -85,19 +85,21 @@ def _loses_last(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.beats.payload.last.eq(0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=OutputBuffer, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=OutputBuffer, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("ready_while_there_is_room", "it holds one beat", _waits),
-    _broken("not_ready_when_full", "it is always ready", _always_ready),
-    _broken("a_beat_is_shown_while_there_is_one", "valid waits for ready", _hides),
-    _broken("nothing_is_shown_when_empty", "there is always a beat", _shows_nothing),
-    _broken("nothing_is_shown_when_empty", "it is never empty", _never_empty),
-    _broken("not_empty_while_there_is_a_beat", "it is always empty", _always_empty),
-    _broken("beats_leave_in_their_order", "the mark of the final beat is lost", _loses_last),
-    _broken("a_beat_stays_until_it_is_taken", "a new beat shows through", _passes_by),
+BROKEN_VARIANTS = (
+    _variant("ready_while_there_is_room", "it holds one beat", _waits),
+    _variant("not_ready_when_full", "it is always ready", _always_ready),
+    _variant("a_beat_is_shown_while_there_is_one", "valid waits for ready", _hides),
+    _variant("nothing_is_shown_when_empty", "there is always a beat", _shows_nothing),
+    _variant("nothing_is_shown_when_empty", "it is never empty", _never_empty),
+    _variant("not_empty_while_there_is_a_beat", "it is always empty", _always_empty),
+    _variant("beats_leave_in_their_order", "the mark of the final beat is lost", _loses_last),
+    _variant("a_beat_stays_until_it_is_taken", "a new beat shows through", _passes_by),
 )
 
-PROOF = Proof(name="output_buffer", build=build, applies=lambda config: config.registered_ready, broken=BROKEN)
+PROOF = Proof(
+    name="output_buffer", build=build, applies=lambda config: config.registered_ready, broken_variants=BROKEN_VARIANTS
+)

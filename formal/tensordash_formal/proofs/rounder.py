@@ -1,4 +1,4 @@
-"""The result of an exact sum: FP32, to nearest with ties to even, or INT32; all sums."""
+"""Results of exact sums: FP32, rounded to nearest even, or INT32, for all sums."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
 
@@ -10,7 +10,7 @@ from tensordash.block import Block
 from tensordash.layouts import accumulator_shape
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .multiplier import is_exact
 
 __all__ = ["PROOF"]
@@ -20,9 +20,9 @@ PLUS_INFINITY, MINUS_INFINITY, NAN = 0x7F800000, 0xFF800000, 0x7FC00000
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about what makes results of a tile's sums (docs/numerics.md, "exact").
+    """Build the claims about the component that computes results from sums (docs/numerics.md, "exact").
 
-    With a C input, a floating-point sum is what the initial adder gives; of that, nothing is claimed here.
+    With a C input, a floating-point sum is the output of the initial adder, which is unchecked here.
     """
     width, least_exponent = accumulator_shape(config.numerics)
     assert least_exponent is not None
@@ -35,27 +35,27 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     return _floating(dut, BIAS + least_exponent, fault)
 
 
-def _late(harness: Harness, value: Value) -> Signal:
-    """A value one cycle ago, also in a reset: results are not reset."""
-    late = Signal(value.shape(), reset_less=True)
-    harness.m.d.sync += late.eq(value)
-    return late
+def _delay(harness: Harness, value: Value) -> Signal:
+    """Delay a value by one cycle, also in a reset, because results are not reset."""
+    delayed = Signal(value.shape(), reset_less=True)
+    harness.m.d.sync += delayed.eq(value)
+    return delayed
 
 
-def _stays(harness: Harness, dut: Rounder | IntegerResult, loaded: Value) -> None:
-    harness.claim("a_result_stays_until_the_next", dut.value == _late(harness, dut.value), when=~loaded)
+def _claim_stability(harness: Harness, dut: Rounder | IntegerResult, loaded: Value) -> None:
+    harness.claim("a_result_stays_until_the_next", dut.value == _delay(harness, dut.value), when=~loaded)
 
 
 def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault] | None) -> Harness:
-    """A result is a normal FP32 number that no other is nearer to the sum than; of two, the one with an even fraction.
+    """Claim that a result is the normal FP32 number nearest to the sum, with an even fraction in a tie.
 
-    `least_exponent` is the biased one of a sum's least bit, and distances are in units of 2**-25 of that bit: in these,
-    a quarter of the gap between a result and its neighbour is a whole number.
+    `least_exponent` is the biased exponent of a sum's lowest bit. Distances are in units of 2**-25 of that bit, so that
+    a quarter of the gap between neighbouring results is an integer.
     """
     harness = Harness(dut, fault=fault)
-    block, loaded = _late(harness, dut.sum.as_value()), _late(harness, dut.load)
+    block, loaded = _delay(harness, dut.sum.as_value()), _delay(harness, dut.load)
     number, positive, negative = block[: dut.width].as_signed(), block[-2], block[-1]
-    _stays(harness, dut, loaded)
+    _claim_stability(harness, dut, loaded)
     if dut.bypassed:
         # The initial adder marks an infinity or NaN that passes by.
         marked = dut.sum.positive | dut.sum.negative
@@ -68,7 +68,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
     harness.claim("infinities_pass", dut.value == MINUS_INFINITY, when=loaded & ~positive & negative)
     finite = loaded & ~positive & ~negative
     if dut.bypassed:
-        bypass, other = _late(harness, dut.bypass), _late(harness, dut.other)
+        bypass, other = _delay(harness, dut.bypass), _delay(harness, dut.other)
         harness.claim("another_number_passes_by", dut.value == other, when=finite & bypass)
         finite = finite & ~bypass
     harness.claim("a_zero_sum_is_plus_zero", dut.value == 0, when=finite & (number == 0))
@@ -76,7 +76,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
     nonzero = finite & (number != 0)
     fraction, exponent, sign = dut.value[:FRACTION], dut.value[FRACTION:-1], dut.value[-1]
     harness.claim("the_sign_is_the_sums", sign == (number < 0), when=nonzero)
-    place = exponent - least_exponent  # of the result's first one, from the sum's least bit on
+    place = exponent - least_exponent  # of the result's leading one, counted from the sum's lowest bit
     harness.claim("the_result_is_a_normal_number", (place >= 0) & (place < dut.width), when=nonzero)
     shift = Signal(range(dut.width))
     size, result, half_gap = Signal(dut.width + 25), Signal(dut.width + 26), Signal(dut.width + 1)
@@ -86,7 +86,7 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
         result.eq(Cat(fraction, 1) << (shift + 2)),
         half_gap.eq(2 << shift),
     ]
-    # Below a power of two, the neighbour is nearer.
+    # Below a power of two, the gap is half as wide.
     half_gap_below = Mux(fraction == 0, half_gap >> 1, half_gap)
     above, below = size - result, result - size
     harness.claim("no_neighbour_is_nearer", (above <= half_gap) & (below <= half_gap_below), when=nonzero)
@@ -96,11 +96,11 @@ def _floating(dut: Rounder, least_exponent: int, fault: tuple[type[Block], Fault
 
 
 def _integer(dut: IntegerResult, fault: tuple[type[Block], Fault] | None) -> Harness:
-    """A result is the sum, and C, modulo 2**32."""
+    """Claim that a result is the sum, plus C, modulo 2**32."""
     harness = Harness(dut, fault=fault)
     total = dut.sum + dut.c if dut.initial else dut.sum
-    loaded = _late(harness, dut.load)
-    _stays(harness, dut, loaded)
+    loaded = _delay(harness, dut.load)
+    _claim_stability(harness, dut, loaded)
     expected = Signal(32, reset_less=True)
     harness.m.d.sync += expected.eq(total)
     harness.claim("the_result_is_the_sum_as_int", dut.value == expected, when=loaded)
@@ -175,30 +175,32 @@ def _carry(m: Module, sound: IntegerResult, outer: IntegerResult) -> None:
     m.d.comb += outer.overflow.eq((outer.sum.as_unsigned() + outer.c.as_unsigned())[32])
 
 
-def _broken(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, initial: bool = False) -> Broken:
+def _variant(claim: str, title: str, fault: Fault, fmt: str = "fp8_e4m3", *, initial: bool = False) -> BrokenVariant:
     kind = IntegerResult if fmt == "int8" else Rounder
-    return Broken(
+    return BrokenVariant(
         claim=claim, title=title, kind=kind, fault=fault, depth=4, config=TileConfig(format=fmt, initial=initial)
     )
 
 
-BROKEN = (
-    _broken("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
-    _broken("nan_is_one_pattern", "NaN is that of a fused accumulator", _another_nan),
-    _broken("infinities_pass", "infinities have no sign", _infinity_without_sign),
-    _broken("infinities_and_nans_are_reported", "NaN is not reported", _one_nan_is_missed),
-    _broken("infinities_and_nans_are_reported", "the largest sums are reported as infinite", _large_is_infinite),
-    _broken("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
-    _broken("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
-    _broken("the_sign_is_the_sums", "results have no sign", _magnitude),
-    _broken("the_result_is_a_normal_number", "the least sum is flushed to zero", _flushes_one),
-    _broken("no_neighbour_is_nearer", "the least bit is not looked at", _no_least_bit),
-    _broken("ties_go_to_even", "the least bit counts as one, so that ties go away from zero", _jammed_least_bit),
-    _broken("a_result_stays_until_the_next", "int8: every sum is loaded", _always_loads, "int8"),
-    _broken("the_result_is_the_sum_as_int", "int8: the sum loses its sign", _no_extension, "int8"),
-    _broken("the_result_is_the_sum_as_int", "int8: C is not added", _no_c, "int8", initial=True),
-    _broken("overflow_where_the_sum_leaves_int", "sums below are not seen", _no_overflow_below, "int8", initial=True),
-    _broken("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
+BROKEN_VARIANTS = (
+    _variant("a_result_stays_until_the_next", "every sum is rounded", _always_loads),
+    _variant("nan_is_one_pattern", "NaN has the pattern of a fused accumulator", _another_nan),
+    _variant("infinities_pass", "infinities have no sign", _infinity_without_sign),
+    _variant("infinities_and_nans_are_reported", "NaN is not reported", _one_nan_is_missed),
+    _variant("infinities_and_nans_are_reported", "the largest sums are reported as infinite", _large_is_infinite),
+    _variant("another_number_passes_by", "what passes by loses its least bit", _even_bypass, initial=True),
+    _variant("a_zero_sum_is_plus_zero", "a zero sum is -0", _minus_zero),
+    _variant("the_sign_is_the_sums", "results have no sign", _magnitude),
+    _variant("the_result_is_a_normal_number", "the least sum is flushed to zero", _flushes_one),
+    _variant("no_neighbour_is_nearer", "the lowest bit is ignored", _no_least_bit),
+    _variant("ties_go_to_even", "the least bit counts as one, so that ties go away from zero", _jammed_least_bit),
+    _variant("a_result_stays_until_the_next", "int8: every sum is loaded", _always_loads, "int8"),
+    _variant("the_result_is_the_sum_as_int", "int8: the sum loses its sign", _no_extension, "int8"),
+    _variant("the_result_is_the_sum_as_int", "int8: C is not added", _no_c, "int8", initial=True),
+    _variant(
+        "overflow_where_the_sum_leaves_int", "negative overflow is ignored", _no_overflow_below, "int8", initial=True
+    ),
+    _variant("no_overflow_elsewhere", "the carry counts as overflow", _carry, "int8", initial=True),
 )
 
-PROOF = Proof(name="rounder", build=build, applies=is_exact, broken=BROKEN, cover_depth=3)
+PROOF = Proof(name="rounder", build=build, applies=is_exact, broken_variants=BROKEN_VARIANTS, cover_depth=3)

@@ -1,4 +1,4 @@
-"""The scheduler: every claim of the paper's rules for one cycle, over all inputs."""
+"""Scheduler: the paper's rules for one cycle, over all inputs."""
 
 from typing import Any
 
@@ -10,49 +10,49 @@ from tensordash.configuration.connectivity import Connectivity, Position
 from tensordash.schedule.scheduler import Scheduler
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
-Takers = dict[Position, list[tuple[int, int]]]
-"""The (lane, option) that reach a position."""
+Selectors = dict[Position, list[tuple[int, int]]]
+"""The pairs (lane, option) that can select a position."""
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's scheduler.
+    """Build the claims about a tile's scheduler.
 
     Source: docs/tile.md, "One cycle", step 3; paper, section III-A, "The Hardware Scheduler".
     """
     lanes, depth = config.lanes, config.window_depth
     dut = Scheduler(Connectivity(config.options, lanes=lanes, depth=depth))
     harness = Harness(dut, fault=fault)
-    # Steps are eligible from the oldest on.
+    # Eligible steps are the oldest ones.
     for step in range(1, depth):
         harness.assume(dut.eligible[step - 1] | ~dut.eligible[step])
 
-    # From the configuration alone, apart from the component's own tables: offsets wrap around the ring of lanes.
+    # Computed from the configuration, independently of the component's tables. Offsets wrap around the lanes.
     reach = [[(step, (lane + offset) % lanes) for step, offset in config.options] for lane in range(lanes)]
-    takers: Takers = {}
+    selectors: Selectors = {}
     for lane in range(lanes):
         for option, position in enumerate(reach[lane]):
-            takers.setdefault(position, []).append((lane, option))
-    _lanes(harness, dut, reach, takers)
-    _positions(harness, dut, takers)
+            selectors.setdefault(position, []).append((lane, option))
+    _lanes(harness, dut, reach, selectors)
+    _positions(harness, dut, selectors)
     harness.claim(
         "nothing_without_eligible_steps", ~dut.select.as_value().any() & ~dut.advance.any(), when=~dut.eligible[0]
     )
     return harness
 
 
-def _lanes(harness: Harness, dut: Scheduler, reach: list[list[Position]], takers: Takers) -> None:
-    """Each lane takes the first position that is there for it: effectual, eligible, left by the levels before."""
+def _lanes(harness: Harness, dut: Scheduler, reach: list[list[Position]], selectors: Selectors) -> None:
+    """Claim that each lane selects its first available position: effectual, eligible, and left by earlier levels."""
     levels = _levels(reach)
     for lane, positions in enumerate(reach):
         select = dut.select[lane]
         harness.claim("one_option_per_lane", _at_most_one(select), when=select.any())
         available = []
         for step, place in positions:
-            earlier = [dut.select[other][at] for other, at in takers[step, place] if levels[other] < levels[lane]]
+            earlier = [dut.select[other][at] for other, at in selectors[step, place] if levels[other] < levels[lane]]
             available.append(dut.effectual[step][place] & dut.eligible[step] & ~Cat(earlier).any())
         for option, (step, place) in enumerate(positions):
             harness.claim(
@@ -63,13 +63,13 @@ def _lanes(harness: Harness, dut: Scheduler, reach: list[list[Position]], takers
             harness.claim("nothing_else_is_taken", ~select[option], when=~first)
 
 
-def _positions(harness: Harness, dut: Scheduler, takers: Takers) -> None:
-    """A position is taken once, what is not taken remains, and the window advances over what is drained."""
+def _positions(harness: Harness, dut: Scheduler, selectors: Selectors) -> None:
+    """Claim that a position is selected once, others remain, and the window advances over drained steps."""
     drained: Any = Const(1)
     for step, effectual in enumerate(dut.effectual):
         left = []
         for place, is_effectual in enumerate(effectual):
-            chosen = Cat(dut.select[lane][option] for lane, option in takers.get((step, place), []))
+            chosen = Cat(dut.select[lane][option] for lane, option in selectors.get((step, place), []))
             if len(chosen):
                 harness.claim("no_position_twice", _at_most_one(chosen), when=chosen.any())
             left.append(is_effectual & ~chosen.any())
@@ -82,9 +82,9 @@ def _positions(harness: Harness, dut: Scheduler, takers: Takers) -> None:
 
 
 def _levels(reach: list[list[Position]]) -> list[int]:
-    """Each lane's level, by the paper's rule: lanes whose positions are disjoint decide together.
+    """Compute each lane's level by the paper's rule: lanes with disjoint positions share a level.
 
-    Filling level by level, in lane order, is the same as giving each lane in turn the first level without a conflict.
+    Filling level by level in lane order equals assigning each lane in turn the first level without a conflict.
     """
     levels: list[int] = []
     for lane, positions in enumerate(reach):
@@ -109,7 +109,7 @@ def _skips_first_option(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.select[0][0].eq(0)
 
 
-def _takes_what_another_took(m: Module, sound: Any, outer: Any) -> None:
+def _repeats_selections(m: Module, sound: Any, outer: Any) -> None:
     first = outer.connectivity.positions(0)
     for lane in range(1, outer.connectivity.lanes):
         for option, position in enumerate(outer.connectivity.positions(lane)):
@@ -133,20 +133,22 @@ def _always_advances(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.advance[0].eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Scheduler, fault=fault, depth=2)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Scheduler, fault=fault, depth=2)
 
 
-BROKEN = (
-    _broken("one_option_per_lane", "a lane with a selection also selects its second option", _two_options),
-    _broken("only_effectual_and_eligible", "steps beyond the end of the stream are eligible", _ignores_eligible),
-    _broken("first_available_is_taken", "lane 0 never takes its first option", _skips_first_option),
-    _broken("nothing_else_is_taken", "a lane with a selection also selects its second option", _two_options),
-    _broken("no_position_twice", "other lanes take what lane 0 took", _takes_what_another_took),
-    _broken("remaining_is_what_was_not_taken", "what was taken remains", _keeps_what_was_taken),
-    _broken("advance_is_the_leading_drained_steps", "the window advances by one step at most", _advances_by_one),
-    _broken("advance_is_at_least_one", "the window never advances", _holds),
-    _broken("nothing_without_eligible_steps", "the window advances without a step in it", _always_advances),
+BROKEN_VARIANTS = (
+    _variant("one_option_per_lane", "a lane with a selection also selects its second option", _two_options),
+    _variant("only_effectual_and_eligible", "steps beyond the end of the stream are eligible", _ignores_eligible),
+    _variant("first_available_is_taken", "lane 0 never takes its first option", _skips_first_option),
+    _variant("nothing_else_is_taken", "a lane with a selection also selects its second option", _two_options),
+    _variant("no_position_twice", "other lanes take what lane 0 took", _repeats_selections),
+    _variant("remaining_is_what_was_not_taken", "what was taken remains", _keeps_what_was_taken),
+    _variant("advance_is_the_leading_drained_steps", "the window advances by one step at most", _advances_by_one),
+    _variant("advance_is_at_least_one", "the window never advances", _holds),
+    _variant("nothing_without_eligible_steps", "the window advances without a step in it", _always_advances),
 )
 
-PROOF = Proof(name="scheduler", build=build, applies=lambda config: config.sparsity != "none", broken=BROKEN)
+PROOF = Proof(
+    name="scheduler", build=build, applies=lambda config: config.sparsity != "none", broken_variants=BROKEN_VARIANTS
+)

@@ -1,4 +1,4 @@
-"""The snapshot: all counters of one cycle, until the next one is taken."""
+"""Snapshot: copies of all counters in one cycle, stable until the next snapshot."""
 
 from typing import Any
 
@@ -9,13 +9,13 @@ from tensordash.block import Block
 from tensordash.tile.snapshot import Snapshot
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's copy of its counters.
+    """Build the claims about a tile's copies of its counters.
 
     Source: docs/tile.md, "Counters and flags"; the docstring of `Snapshot`.
     """
@@ -41,14 +41,14 @@ def _follows(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.take.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Snapshot, fault=fault, depth=6)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Snapshot, fault=fault, depth=6)
 
 
-BROKEN = (
-    _broken("all_counters_are_copied", "the last row's counter is missing", _misses_one),
-    _broken("all_counters_are_copied", "two counters are exchanged", _swaps_two),
-    _broken("a_copy_stays_until_the_next", "the counters show through", _follows),
+BROKEN_VARIANTS = (
+    _variant("all_counters_are_copied", "the last row's counter is missing", _misses_one),
+    _variant("all_counters_are_copied", "two counters are exchanged", _swaps_two),
+    _variant("a_copy_stays_until_the_next", "the counters show through", _follows),
 )
 
-PROOF = Proof(name="snapshot", build=build, applies=lambda config: config.snapshot, broken=BROKEN)
+PROOF = Proof(name="snapshot", build=build, applies=lambda config: config.snapshot, broken_variants=BROKEN_VARIANTS)

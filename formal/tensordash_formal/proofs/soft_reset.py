@@ -1,4 +1,4 @@
-"""Soft reset: it ends as soon as every AXI transaction has ended, and then all is as after reset."""
+"""Soft reset: it ends when every AXI transaction has ended, and leaves the state after reset."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from tensordash.core.registers import Registers
 from tensordash.movers.axi_reader import AxiReader
 from tensordash.movers.axi_writer import AxiWriter
 
-from ..core_stands import INSTANCES
+from ..core_stubs import INSTANCES
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .core_axi import PortHarness
 
 __all__ = ["PROOF"]
@@ -22,52 +22,55 @@ RESET = (
     *("command_queue", "sequencer", "read_arbiter", "unit_counters", "buffer", "tile"),
     *INSTANCES.values(),
 )
-"""All but registers, which run it, and stream buffers, which hold nothing but contents."""
+"""Components that a soft reset resets: all but the registers, which control it, and the stream buffers."""
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """A core during a soft reset; what brings nothing to its ports is anything at all.
+    """Build the claims about a core during a soft reset, with stubs for components that do not drive its ports.
 
     Source: docs/core.md, "Registers" (soft reset).
     """
     harness = PortHarness(config, fault, claimed=False)
     axi, rules, past = harness.dut.m_axi, harness.rules, harness.past
     halt, restart = (harness.port(f"registers.{name}", 1) & ~ResetSignal() for name in ("halt", "restart"))
-    still, over = halt & past(halt), ~halt & past(halt) & ~ResetSignal()
+    stays, ends = halt & past(halt), ~halt & past(halt) & ~ResetSignal()
 
-    def new(valid: Any, ready: Any) -> Value:
+    def begins(valid: Any, ready: Any) -> Value:
         return Value.cast(valid & ~past(valid & ~ready))
 
     offers = []
     for unit in ("command_queue", "load"):
         valid, ready = harness.port(f"{unit}.axi_arvalid", 1), harness.port(f"{unit}.axi_arready", 1)
         offers.append(valid)
-        harness.claim("no_read_begins", ~new(valid, ready), when=halt)
+        harness.claim("no_read_begins", ~begins(valid, ready), when=halt)
         left = harness._left(f"{unit}.reader", 0 if unit == "command_queue" else 1)
-        harness.lemma((left == 0) | harness.probe(f"{unit}.reader.offered", 1), when=still)
+        harness.lemma((left == 0) | harness.probe(f"{unit}.reader.offered", 1), when=stays)
     left = harness.probe("store.writer.left", harness.dut.units["store"]._writer.count_bits)
-    harness.lemma((left == 0) | harness.probe("store.writer.offered", 1), when=still)
+    harness.lemma((left == 0) | harness.probe("store.writer.offered", 1), when=stays)
     on_way = Cat(
-        *(queue.count for queue in (*rules.reads, *rules.answers)), rules.writes.count, rules.leading.count, rules.sent
+        *(queue.count for queue in (*rules.reads, *rules.responses)),
+        rules.writes.count,
+        rules.leading.count,
+        rules.sent,
     ).any()
     offered = Cat(*offers, axi.arvalid, axi.awvalid, axi.wvalid).any()
-    harness.claim("no_write_begins", ~new(axi.awvalid, axi.awready), when=still)
-    harness.claim("data_that_are_still_sent_write_nothing", axi.wstrb == 0, when=halt & new(axi.wvalid, axi.wready))
-    harness.claim("data_that_come_are_taken", axi.rready, when=halt & axi.rvalid)
-    harness.claim("data_are_sent_without_waiting", axi.wvalid, when=still & (rules.writes.count != 0))
+    harness.claim("no_write_begins", ~begins(axi.awvalid, axi.awready), when=stays)
+    harness.claim("remaining_data_write_nothing", axi.wstrb == 0, when=halt & begins(axi.wvalid, axi.wready))
+    harness.claim("arriving_data_are_taken", axi.rready, when=halt & axi.rvalid)
+    harness.claim("data_are_sent_without_waiting", axi.wvalid, when=stays & (rules.writes.count != 0))
     harness.claim("responses_are_taken", axi.bready, when=halt)
-    harness.claim("ends_when_no_transaction_is_on_its_way", ~on_way & ~offered, when=restart)
-    harness.claim("ends_once_none_is_on_its_way", restart, when=still & ~on_way & ~offered)
+    harness.claim("ends_when_no_transaction_is_outstanding", ~on_way & ~offered, when=restart)
+    harness.claim("ends_once_none_is_outstanding", restart, when=stays & ~on_way & ~offered)
     resets = Cat(harness.port(f"{unit}.rst", 1) for unit in RESET)
-    harness.claim("all_units_are_reset_at_its_end", past(resets.all()), when=over)
+    harness.claim("all_units_are_reset_at_its_end", past(resets.all()), when=ends)
     harness.claim("no_unit_is_reset_before", ~resets.any(), when=halt & on_way)
     harness.claim("no_unit_is_reset_otherwise", ~resets.any(), when=~halt & ~ResetSignal())
-    anew = Cat(harness.port("registers.enable", 1), harness.port("registers.tail", 32), harness.dut.irq) == 0
-    harness.claim("registers_are_as_after_reset", anew, when=over)
+    is_cleared = Cat(harness.port("registers.enable", 1), harness.port("registers.tail", 32), harness.dut.irq) == 0
+    harness.claim("registers_are_as_after_reset", is_cleared, when=ends)
     return harness
 
 
-def _forgets_halt(m: Module, sound: Any, outer: Any) -> None:
+def _ignores_halt(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.halt.eq(0)
 
 
@@ -103,7 +106,7 @@ def _resets_with_counters(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.restart.eq(sound.restart | sound.clear)
 
 
-def _resets_from_the_begin(m: Module, sound: Any, outer: Any) -> None:
+def _resets_at_its_start(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.restart.eq(sound.halt)
 
 
@@ -111,30 +114,30 @@ def _stays_enabled(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.enable.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block]) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block]) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14)
 
 
-BROKEN = (
-    _broken("no_read_begins", "readers know nothing of it", _forgets_halt, AxiReader),
-    _broken("no_write_begins", "the writer knows nothing of it", _forgets_halt, AxiWriter),
-    _broken("data_that_are_still_sent_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
-    _broken("data_that_come_are_taken", "RREADY waits for the unit that has asked", _waits_for_the_unit, AxiReader),
-    _broken("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
-    _broken("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
-    _broken("ends_when_no_transaction_is_on_its_way", "it ends at once", _at_once, Registers),
-    _broken("ends_once_none_is_on_its_way", "it never ends", _never, Registers),
-    _broken("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
-    _broken("no_unit_is_reset_before", "units are reset as it begins", _resets_from_the_begin, Registers),
-    _broken("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),
-    _broken("registers_are_as_after_reset", "the queue stays enabled", _stays_enabled, Registers),
+BROKEN_VARIANTS = (
+    _variant("no_read_begins", "readers ignore it", _ignores_halt, AxiReader),
+    _variant("no_write_begins", "the writer ignores it", _ignores_halt, AxiWriter),
+    _variant("remaining_data_write_nothing", "strobes stay high", _strobes_stay, AxiWriter),
+    _variant("arriving_data_are_taken", "RREADY waits for the unit", _waits_for_the_unit, AxiReader),
+    _variant("data_are_sent_without_waiting", "WVALID waits for the unit's data", _waits_for_data, AxiWriter),
+    _variant("responses_are_taken", "BREADY is low", _takes_no_response, AxiWriter),
+    _variant("ends_when_no_transaction_is_outstanding", "it ends at once", _at_once, Registers),
+    _variant("ends_once_none_is_outstanding", "it never ends", _never, Registers),
+    _variant("all_units_are_reset_at_its_end", "no unit is reset", _resets_nothing, Registers),
+    _variant("no_unit_is_reset_before", "units are reset as it begins", _resets_at_its_start, Registers),
+    _variant("no_unit_is_reset_otherwise", "units are reset with the counters", _resets_with_counters, Registers),
+    _variant("registers_are_as_after_reset", "the queue stays enabled", _stays_enabled, Registers),
 )
 
 PROOF = Proof(
     name="soft_reset",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""The staging buffers: what comes out of a window is what went in, in order."""
+"""Staging buffers: steps leave a window unchanged and in order."""
 
 from typing import Any
 
@@ -12,32 +12,32 @@ from tensordash.schedule.staging_buffer import StagingBuffer, refill_layout
 from tensordash.schedule.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF", "Windows"]
 
 
 class Windows(Block):
-    """A tile's staging buffers, or rings, one of each width, moved by the same input of theirs: `moves`."""
+    """A tile's staging buffers or rings, one of each width, controlled by their common input `control`."""
 
-    def __init__(self, config: TileConfig, kind: type[StagingBuffer] | type[StagingRing], moves: str) -> None:
+    def __init__(self, config: TileConfig, kind: type[StagingBuffer] | type[StagingRing], control: str) -> None:
         lanes, depth = config.lanes, config.window_depth
         widths = sorted({config.a_format.width, config.b_format.width})
-        self.moves = moves
+        self.control = control
         self.buffers = {width: kind(width=width, lanes=lanes, depth=depth) for width in widths}
-        members: dict[str, Any] = {moves: self.buffers[widths[0]].signature.members[moves]}
+        members: dict[str, Any] = {control: self.buffers[widths[0]].signature.members[control]}
         for width in widths:
             layout = steps_layout(width, lanes, depth)
             members |= {f"steps_{width}": In(layout), f"window_{width}": Out(layout)}
         super().__init__(members)
 
     def elaborate(self, platform: Any) -> Module:
-        """Nothing but the buffers."""
+        """Instantiate the buffers."""
         m = Module()
         for width, buffer in self.buffers.items():
             m.submodules[f"buffer_{width}"] = placed(buffer, platform)
             m.d.comb += [
-                getattr(buffer, self.moves).eq(getattr(self, self.moves)),
+                getattr(buffer, self.control).eq(getattr(self, self.control)),
                 buffer.steps.eq(getattr(self, f"steps_{width}")),
                 getattr(self, f"window_{width}").eq(buffer.window),
             ]
@@ -45,7 +45,7 @@ class Windows(Block):
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's windows.
+    """Build the claims about a tile's windows.
 
     Source: docs/tile.md, "One cycle", steps 3 and 5; the docstrings of `refill_layout` and `StagingBuffer`.
     """
@@ -54,27 +54,27 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness = Harness(dut, fault=fault)
     m = harness.m
 
-    # In each cycle some steps leave and some enter. Slots that hold nothing afterwards may take anything.
+    # In each cycle some steps leave and some enter. Slots that are empty afterwards take free values.
     present = Signal(range(depth + 1))
-    kept = Signal(range(depth + 1))
+    remaining = Signal(range(depth + 1))
     leaving = harness.free(range(depth + 1), "leaving")
     entering = harness.free(range(depth + 1), "entering")
     unused = harness.free(refill_layout(depth), "unused")
     refill = Signal(refill_layout(depth))
     harness.assume(leaving <= present)
-    harness.assume(kept + entering <= depth)
+    harness.assume(remaining + entering <= depth)
     harness.drive(dut.refill, refill)
-    m.d.comb += kept.eq(present - leaving)
-    m.d.sync += present.eq(kept + entering)
+    m.d.comb += remaining.eq(present - leaving)
+    m.d.sync += present.eq(remaining + entering)
     for slot in range(depth):
-        with m.If(slot < kept):
+        with m.If(slot < remaining):
             m.d.comb += refill[slot].eq(1 << leaving)
-        with m.Elif(slot < kept + entering):
-            m.d.comb += refill[slot].eq((1 << depth) >> kept)
+        with m.Elif(slot < remaining + entering):
+            m.d.comb += refill[slot].eq((1 << depth) >> remaining)
         with m.Else():
             m.d.comb += refill[slot].eq(unused[slot])
 
-    # Any one of the steps that ever enter is watched from then on until it leaves.
+    # An arbitrary step is watched from its entry until it leaves.
     watched = Signal()
     place = Signal(range(depth + 1))
     begin = harness.free(1, "begin")
@@ -82,7 +82,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     enters = Signal()
     m.d.comb += enters.eq(begin & ~watched & (offset < entering))
     with m.If(enters):
-        m.d.sync += [watched.eq(1), place.eq(kept + offset)]
+        m.d.sync += [watched.eq(1), place.eq(remaining + offset)]
     with m.Elif(watched):
         m.d.sync += [watched.eq(place >= leaving), place.eq(place - leaving)]
     harness.lemma(present <= depth)
@@ -117,15 +117,17 @@ def _sticks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += [lines[0].eq(1) for lines in sound.refill]
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=StagingBuffer, fault=fault, depth=4)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=StagingBuffer, fault=fault, depth=4)
 
 
-BROKEN = (
-    _broken("held_in_order_until_it_leaves", "lanes enter in reverse", _reverses_lanes),
-    _broken("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
-    _broken("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
-    _broken("stays_by_its_first_line", "a step that stays is lost", _forgets),
+BROKEN_VARIANTS = (
+    _variant("held_in_order_until_it_leaves", "lanes enter in reverse", _reverses_lanes),
+    _variant("held_in_order_until_it_leaves", "a step that stays is lost", _forgets),
+    _variant("held_in_order_until_it_leaves", "a step that stays mixes with what enters", _sticks),
+    _variant("stays_by_its_first_line", "a step that stays is lost", _forgets),
 )
 
-PROOF = Proof(name="staging_buffer", build=build, applies=lambda config: not config.ring, broken=BROKEN)
+PROOF = Proof(
+    name="staging_buffer", build=build, applies=lambda config: not config.ring, broken_variants=BROKEN_VARIANTS
+)

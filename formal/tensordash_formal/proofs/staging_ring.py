@@ -1,4 +1,4 @@
-"""The staging rings: a slot holds what stood on its line when it was last written."""
+"""Staging rings: a slot holds the value of its line in the cycle in which it was last written."""
 
 from typing import Any
 
@@ -9,14 +9,14 @@ from tensordash.block import Block
 from tensordash.schedule.staging_ring import StagingRing
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from .staging_buffer import Windows
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about a tile's rings; that control writes the right slots is `tile`'s business.
+    """Build the claims about a tile's rings. The proof `tile` covers which slots are written.
 
     Source: docs/tile.md, "Ports"; the docstring of `StagingRing`.
     """
@@ -32,7 +32,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
             harness.m.d.comb += value.eq(window[slot][lane])
             offered, before = harness.past(steps[slot][lane]), harness.past(value)
             written = harness.past(dut.write[slot])
-            harness.claim("takes_what_stands_on_its_line", value == offered, when=running & written)
+            harness.claim("takes_the_value_of_its_line", value == offered, when=running & written)
             harness.claim("stays_while_it_is_not_written", value == before, when=running & ~written)
     return harness
 
@@ -45,14 +45,20 @@ def _always_writes(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.write.eq(~0)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=StagingRing, fault=fault, depth=4)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=StagingRing, fault=fault, depth=4)
 
 
 RING = TileConfig(rows=1, columns=1, lanes=2, depth=2, connectivity=((0, 0), (1, 0), (1, 1)), staging="ring")
-BROKEN = (
-    _broken("takes_what_stands_on_its_line", "slots show what their neighbours hold", _turns),
-    _broken("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
+BROKEN_VARIANTS = (
+    _variant("takes_the_value_of_its_line", "slots have their neighbours' values", _turns),
+    _variant("stays_while_it_is_not_written", "slots are written in every cycle", _always_writes),
 )
 
-PROOF = Proof(name="staging_ring", build=build, applies=lambda config: config.ring, broken=BROKEN, breaks=RING)
+PROOF = Proof(
+    name="staging_ring",
+    build=build,
+    applies=lambda config: config.ring,
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=RING,
+)

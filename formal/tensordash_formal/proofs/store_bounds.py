@@ -1,4 +1,4 @@
-"""Store: whatever groups come, nothing is written in memory outside of what the descriptor says."""
+"""Store: whatever groups it reads, writes to memory stay within the descriptor's range."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from tensordash.movers.axi_writer import AxiWriter
 from tensordash.movers.deflate import Deflate
 from tensordash.movers.store import Store
 
-from ..core_stands import AnyBeats
-from ..given import WORD, beat_of, changed_word
-from ..harness import Fault, Harness, Stand
+from ..core_stubs import DeflateAbstraction
+from ..harness import Fault, Harness, Stub
 from ..move_nest import MoveNest
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
+from ..reference_descriptor import WORD, corrupt_word, next_beat
 
 __all__ = ["PROOF"]
 
 WAIT, FIRST, RECORD, UNITS, RUNS, DRAIN, COUNTS = range(7)
 
 
-class Bounded(Harness):
-    """A store between descriptors that come as they like, a buffer that gives anything, and memory.
+class StoreBoundsHarness(Harness):
+    """A store between free descriptors, a buffer with free contents, and memory.
 
     Source: docs/core.md, "Loops" and `record`; the docstring of `Store`.
     """
@@ -33,114 +33,123 @@ class Bounded(Harness):
     def __init__(self, config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         self.config = config
         self.dut = dut = Store(config=config)
-        super().__init__(dut, stands=(Stand(Deflate, AnyBeats),), fault=fault, hollow=True)
-        self.given = given = MoveNest(self.m, dut.command, OPERATIONS["store"], config)
+        super().__init__(dut, stubs=(Stub(Deflate, DeflateAbstraction),), fault=fault, black_box=True)
+        self.descriptor = descriptor = MoveNest(self.m, dut.command, OPERATIONS["store"], config)
         payload = dut.command.descriptor.payload
-        self.records = given.bits[:4] == OPERATIONS["record"].code
+        self.records = descriptor.bits[:4] == OPERATIONS["record"].code
         operation = payload[:4]
         known = (operation == OPERATIONS["store"].code) | (operation == OPERATIONS["record"].code)
-        self.assume((given.beat != 0) | known)
-        self.assume(given.legal(payload) | ((given.beat != 0) & self.records))
+        self.assume((descriptor.beat_count != 0) | known)
+        self.assume(descriptor.is_legal(payload) | ((descriptor.beat_count != 0) & self.records))
         self.assume(dut.halt | ~self.past(dut.halt))
-        self.bits = config.address_bits - dut.skipped + 1  # of the number of a beat in memory, or one above all
+        self.bits = (
+            config.address_bits - dut.skipped + 1
+        )  # of a beat's number in memory, with one bit for numbers above all addresses
         valid, ready = (self.port(f"writer.request_{name}", 1) for name in ("valid", "ready"))
         request = self.port("writer.request_payload", self.bits + dut._writer.count_bits)
-        self.asks, self.beat, self.count = valid & ready, request[: self.bits], request[self.bits :]
+        self.requests, self.beat, self.count = valid & ready, request[: self.bits], request[self.bits :]
         self.plain = Signal(name="plain")
         self.m.d.comb += [
-            self.plain.eq(given.begun & ~self.compressed & ~self.records),
-            given.runs.eq(self.asks & self.plain),
+            self.plain.eq(descriptor.active & ~self.compressed & ~self.records),
+            descriptor.runs.eq(self.requests & self.plain),
         ]
-        self._rest()
+        self._track_requests()
         self._claims()
-        self._follow()
+        self._add_lemmas()
 
     @property
     def compressed(self) -> Value:
-        """Of the descriptor, if it is none of a record."""
-        return self.given["compressed"] & ~self.records
+        """The descriptor's bit `compressed`; records have none."""
+        return self.descriptor["compressed"] & ~self.records
 
-    def _rest(self) -> None:
-        """What of the last request no address has been given for."""
+    def _track_requests(self) -> None:
+        """Track the beats of the last request that have no address yet."""
         m, axi = self.m, self.dut.axi
         self.next, self.left = Signal(self.bits, name="next_beat"), Signal(self.dut._writer.count_bits, name="left")
-        self.told = Signal(name="record_is_asked_for")
-        given = axi.awvalid & axi.awready
-        with m.If(given):
+        self.record_requested = Signal(name="record_requested")
+        address_taken = axi.awvalid & axi.awready
+        with m.If(address_taken):
             m.d.sync += [self.next.eq(self.next + axi.awlen + 1), self.left.eq(self.left - axi.awlen - 1)]
-        with m.If(self.asks):
-            m.d.sync += [self.next.eq(self.beat), self.left.eq(self.count), self.told.eq(self.told | self.records)]
-        with m.If(self.given.loads):
-            m.d.sync += self.told.eq(0)
+        with m.If(self.requests):
+            m.d.sync += [
+                self.next.eq(self.beat),
+                self.left.eq(self.count),
+                self.record_requested.eq(self.record_requested | self.records),
+            ]
+        with m.If(self.descriptor.starting):
+            m.d.sync += self.record_requested.eq(0)
 
     def _claims(self) -> None:
-        dut, axi, given = self.dut, self.dut.axi, self.given
+        dut, axi, descriptor = self.dut, self.dut.axi, self.descriptor
         shift = dut.beats.bit_length() - 1
         writes = axi.awvalid
-        there = Cat(axi.awaddr[dut.skipped :], Const(0, 1)) == self.next
-        self.claim("a_burst_is_of_what_was_asked_for", there, when=writes)
+        is_next = Cat(axi.awaddr[dut.skipped :], Const(0, 1)) == self.next
+        self.claim("a_burst_is_within_the_request", is_next, when=writes)
         pages = axi.awaddr[PAGE_BITS:]
         inside = (dut.bounds.base <= pages) & (pages <= dut.bounds.limit)
         self.claim("a_burst_begins_within_the_bounds", inside, when=writes & ~self.past(writes & ~axi.awready))
-        self.claim("a_burst_is_of_what_was_asked_for", axi.awlen < self.left, when=writes)
-        self.claim("nothing_is_asked_for_without_a_descriptor", given.begun, when=self.asks)
-        runs = given.runs
-        self.claim("runs_are_those_of_the_loops", ~given.over, when=runs)
-        place = Cat(Const(0, shift), given.places[0]) if shift else given.places[0]
-        where = Mux(given.outside, self.beat[-1], self.beat == place[: self.bits])
-        self.claim("a_run_is_where_the_loops_say", where, when=runs)
-        self.claim("no_run_follows_one_above_all_addresses", ~given.gone, when=runs)
-        self.claim("a_run_has_the_groups_that_stand_together", self.count == given["count_0"] << shift, when=runs)
-        record = self.asks & self.records
-        self.claim("a_record_is_written_once_where_it_shall_be", ~self.told, when=record)
-        there = (self.beat == given.memory(dut.skipped)) & (self.count == dut.record_beats)
-        self.claim("a_record_is_written_once_where_it_shall_be", there, when=record)
+        self.claim("a_burst_is_within_the_request", axi.awlen < self.left, when=writes)
+        self.claim("nothing_is_requested_without_a_descriptor", descriptor.active, when=self.requests)
+        runs = descriptor.runs
+        self.claim("runs_follow_the_loops", ~descriptor.over, when=runs)
+        place = Cat(Const(0, shift), descriptor.places[0]) if shift else descriptor.places[0]
+        where = Mux(descriptor.outside, self.beat[-1], self.beat == place[: self.bits])
+        self.claim("a_run_is_at_the_loops_position", where, when=runs)
+        self.claim("no_run_follows_one_above_all_addresses", ~descriptor.outside_requested, when=runs)
+        self.claim("a_run_has_the_adjacent_groups", self.count == descriptor["count_0"] << shift, when=runs)
+        record = self.requests & self.records
+        self.claim("a_record_is_written_once_at_its_address", ~self.record_requested, when=record)
+        is_record = (self.beat == descriptor.memory(dut.skipped)) & (self.count == dut.record_beats)
+        self.claim("a_record_is_written_once_at_its_address", is_record, when=record)
 
-    def _follow(self) -> None:
-        """What makes it inductive: its registers are those beside it."""
-        dut, given = self.dut, self.given
-        state, begun = self.probe("store_state", 3), given.begun
+    def _add_lemmas(self) -> None:
+        """State the lemmas: the unit's registers equal the ghost registers."""
+        dut, descriptor = self.dut, self.descriptor
+        state, active = self.probe("store_state", 3), descriptor.active
         self.lemma(state <= COUNTS)
-        given.follow(self)
-        self.lemma(begun == (state != WAIT))
+        descriptor.add_lemmas(self)
+        self.lemma(active == (state != WAIT))
         # The writer.
         left, at = self.probe("writer.left", dut._writer.count_bits), self.probe("writer.beat", self.bits)
         self.lemma(left <= self.left)
         self.lemma((left == self.left) & (at == self.next), when=left != 0)
         self.lemma(left != 0, when=self.probe("writer.offered", 1))
-        # What lies above all addresses is dropped, and nothing is taken after it.
+        # The writer drops a burst above all addresses and takes no request after it.
         offered, outside = self.probe("writer.offered", 1), self.port("writer.outside", 1)
         self.lemma(~at[-1], when=offered)
         self.lemma(offered == self.past(self.dut.axi.awvalid & ~self.dut.axi.awready))
-        self.lemma(outside | ((left != 0) & at[-1] & ~offered), when=given.gone & begun & self.plain)
-        self.lemma(given["count_0"] != 0, when=(given.beat > 1) & ~self.records)
-        self.lemma(~self.probe("memory_outside", 1), when=begun & (state != UNITS) & (state != DRAIN))
-        self.lemma(self.probe("walk_outside", 1) == given.outside, when=self.plain & ~given.over & ~given.gone)
+        self.lemma(outside | ((left != 0) & at[-1] & ~offered), when=descriptor.outside_requested & active & self.plain)
+        self.lemma(descriptor["count_0"] != 0, when=(descriptor.beat_count > 1) & ~self.records)
+        self.lemma(~self.probe("memory_outside", 1), when=active & (state != UNITS) & (state != DRAIN))
+        self.lemma(
+            self.probe("walk_outside", 1) == descriptor.outside,
+            when=self.plain & ~descriptor.over & ~descriptor.outside_requested,
+        )
         # The walk.
         self.lemma((state == FIRST) | (state == RUNS) | (state == DRAIN), when=self.plain)
-        self.lemma(~given.over, when=self.plain & ((state == FIRST) | (state == RUNS)))
+        self.lemma(~descriptor.over, when=self.plain & ((state == FIRST) | (state == RUNS)))
         self.lemma(
-            (state == FIRST) | (state == RUNS) | (state == DRAIN) | (state == UNITS), when=begun & self.compressed
+            (state == FIRST) | (state == RUNS) | (state == DRAIN) | (state == UNITS), when=active & self.compressed
         )
         recorded = (state == FIRST) | (state == RECORD) | (state == COUNTS) | (state == DRAIN)
-        self.lemma(recorded, when=begun & self.records)
-        self.lemma(~self.told, when=begun & self.records & ((state == FIRST) | (state == RECORD)))
-        walks = self.plain & ~given.over & ~given.gone
-        for place in given.places[1:]:
-            inside = ~place[given.places_bits :].any()
-            self.lemma(inside | (place == given.places[0]), when=walks)
-        given.follow_turns(self, when=walks)
+        self.lemma(recorded, when=active & self.records)
+        self.lemma(~self.record_requested, when=active & self.records & ((state == FIRST) | (state == RECORD)))
+        walks = self.plain & ~descriptor.over & ~descriptor.outside_requested
+        for place in descriptor.places[1:]:
+            inside = ~place[descriptor.group_bits :].any()
+            self.lemma(inside | (place == descriptor.places[0]), when=walks)
+        descriptor.add_turn_lemmas(self, when=walks)
         for k in (1, 2):
-            place = given.places[k - 1]
-            walked = self.probe(f"walk_place_{k}", given.places_bits)
-            self.lemma(walked == place[: given.places_bits], when=walks)
+            place = descriptor.places[k - 1]
+            walked = self.probe(f"walk_place_{k}", descriptor.group_bits)
+            self.lemma(walked == place[: descriptor.group_bits], when=walks)
         memory = Cat(self.probe(f"descriptor_{k}", WORD) for k in (1, 2))[: self.config.address_bits]
-        self.lemma(memory[given.shift :] == given.places[2][: given.places_bits], when=walks)
-        # What is below a beat is no register everywhere.
-        still = (given.beat > 0) & (~begun | self.records)
-        self.lemma(memory[dut.skipped :] == given.memory(dut.skipped), when=still)
-        self.lemma(self.probe("descriptor_0", WORD) == given.bits[:WORD], when=given.beat > 0)
-        given.follow_words(self, (4, 5, 6, 7, 8), when=self.plain)
+        self.lemma(memory[descriptor.shift :] == descriptor.places[2][: descriptor.group_bits], when=walks)
+        # Address bits below a beat are not registers in every configuration.
+        unchanged = (descriptor.beat_count > 0) & (~active | self.records)
+        self.lemma(memory[dut.skipped :] == descriptor.memory(dut.skipped), when=unchanged)
+        self.lemma(self.probe("descriptor_0", WORD) == descriptor.bits[:WORD], when=descriptor.beat_count > 0)
+        descriptor.add_word_lemmas(self, (4, 5, 6, 7, 8), when=self.plain)
 
 
 def _is_one_further(m: Module, sound: Any, outer: Any) -> None:
@@ -160,40 +169,38 @@ def _goes_on(m: Module, sound: Any, outer: Any) -> None:
 
 
 def _is_done_at_once(m: Module, sound: Any, outer: Any) -> None:
-    """It says so as soon as it has a descriptor, and goes on with it."""
+    """Report `done` as soon as the descriptor is complete, and continue."""
     has = Signal()
     taken = outer.command.descriptor.valid & outer.command.descriptor.ready
-    m.d.sync += has.eq(taken & (beat_of(m, outer) == 3))
+    m.d.sync += has.eq(taken & (next_beat(m, outer) == 3))
     m.d.comb += outer.command.done.eq(has)
 
 
-def _broken(claim: str, title: str, fault: Fault, kind: type[Block] = Store) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14)
+def _variant(claim: str, title: str, fault: Fault, kind: type[Block] = Store) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14)
 
 
-BROKEN = (
-    _broken("a_burst_is_of_what_was_asked_for", "a burst begins a beat later", _is_one_further, AxiWriter),
-    _broken("a_burst_is_of_what_was_asked_for", "a burst has a beat more", _is_longer, AxiWriter),
-    _broken("nothing_is_asked_for_without_a_descriptor", "it says too early that it is done", _is_done_at_once),
-    _broken("runs_are_those_of_the_loops", "loop 1 runs once more", changed_word(4, lambda word: word + (1 << 16))),
-    _broken("a_run_is_where_the_loops_say", "a stride is one longer", changed_word(6, lambda word: word + 1)),
-    _broken(
-        "a_run_has_the_groups_that_stand_together", "a run has a group more", changed_word(4, lambda word: word + 1)
-    ),
-    _broken("a_burst_begins_within_the_bounds", "the limit is ignored", _has_no_limit, AxiWriter),
-    _broken("no_run_follows_one_above_all_addresses", "requests are taken after a refusal", _goes_on, AxiWriter),
-    _broken(
-        "a_record_is_written_once_where_it_shall_be",
-        "a record is a beat further",
-        changed_word(1, lambda word: word + 32),
+BROKEN_VARIANTS = (
+    _variant("a_burst_is_within_the_request", "a burst begins a beat later", _is_one_further, AxiWriter),
+    _variant("a_burst_is_within_the_request", "a burst has one more beat", _is_longer, AxiWriter),
+    _variant("nothing_is_requested_without_a_descriptor", "`done` comes too early", _is_done_at_once),
+    _variant("runs_follow_the_loops", "loop 1 runs once more", corrupt_word(4, lambda word: word + (1 << 16))),
+    _variant("a_run_is_at_the_loops_position", "a stride is one too large", corrupt_word(6, lambda word: word + 1)),
+    _variant("a_run_has_the_adjacent_groups", "a run has one more group", corrupt_word(4, lambda word: word + 1)),
+    _variant("a_burst_begins_within_the_bounds", "the limit is ignored", _has_no_limit, AxiWriter),
+    _variant("no_run_follows_one_above_all_addresses", "requests are taken after a refusal", _goes_on, AxiWriter),
+    _variant(
+        "a_record_is_written_once_at_its_address",
+        "a record is one beat too high",
+        corrupt_word(1, lambda word: word + 32),
     ),
 )
 
 PROOF = Proof(
     name="store_bounds",
-    build=Bounded,
+    build=StoreBoundsHarness,
     applies=lambda config: isinstance(config, CoreConfig) and config.compression,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=12,
-    breaks=load_any_preset("core"),
+    broken_config=load_any_preset("core"),
 )

@@ -1,4 +1,4 @@
-"""What a tile does with its pairs, and with C: each meets its stream's sum exactly once."""
+"""Tile: every effectual pair, and every value of C, is added to its stream's sum exactly once."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,8 +18,8 @@ from tensordash.tile.initial_store import InitialStore
 from tensordash.tile.scheduled_pe import ScheduledPE
 
 from ..harness import Fault
-from ..proof import Broken, Proof
-from ..stands import TAGS
+from ..proof import BrokenVariant, Proof
+from ..stubs import TAG_BITS
 from ..tile_harness import TileHarness, element
 from ..tile_state import count, thermometer
 
@@ -27,10 +27,10 @@ __all__ = ["PROOF"]
 
 
 class WatchedTile(TileHarness):
-    """A tile, and a watch on one pair of values, and on one value of C.
+    """A tile with one watched pair of values and one watched value of C.
 
-    The watched pair is any pair of any PE, lane and cycle: the row, the column and the lane are constants of any value,
-    and it is picked once, in any cycle, at any place among the steps offered. Its values carry the only tags.
+    The pair is arbitrary: row, column and lane are free constants, and it is picked once, in any cycle, from any of the
+    offered steps. Only its values carry tags.
     """
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
@@ -41,43 +41,43 @@ class WatchedTile(TileHarness):
         self.assume((self.row < config.rows) & (self.column < config.columns) & (self.lane < config.lanes))
         self.place = Signal(range(config.rows * config.columns))
         self.row_beat = Signal(range(self.state.beats))
-        self.result = Signal(TAGS)
+        self.result = Signal(TAG_BITS)
         values = self.tile.out.payload.values
         self.m.d.comb += [
             self.place.eq(self.row * config.columns + self.column),
             self.row_beat.eq(self.row // config.out_rows),
-            self.result.eq(self._of_pe(lambda row, column: values[row % config.out_rows][column][:TAGS])),
+            self.result.eq(self._of_pe(lambda row, column: values[row % config.out_rows][column][:TAG_BITS])),
         ]
-        self._pair()
+        self._claim_pair()
         places = self._places()
         self._conservation(places)
         if config.initial:
-            self._c()
+            self._claim_c()
 
     def _of_pe(self, make: Any) -> Any:
-        """Something of the watched pair's PE."""
+        """Select a value of the watched pair's PE."""
         rows, columns = range(self.config.rows), range(self.config.columns)
         return element([make(row, column) for row in rows for column in columns], self.place)
 
-    def _pair(self) -> None:
-        """Pick a pair; follow its step through the window; claim what comes out."""
+    def _claim_pair(self) -> None:
+        """Pick a pair, track its step through the window, and claim the result."""
         m, state, config, depth = self.m, self.state, self.config, self.state.depth
-        most = range(depth + state.latency + 4)
-        self.seen, self.effectual, self.delivered = Signal(), Signal(), Signal()
+        counter_range = range(depth + state.latency + 4)
+        self.picked, self.effectual, self.delivered = Signal(), Signal(), Signal()
         self.slot = Signal(depth)
-        """Where in the window the watched step is, by age, one-hot; zero when it is not there."""
+        """The watched step's position in the window by age, one-hot; zero if it is not in the window."""
         self.line, self.entered_on = Signal(depth), Signal(depth)
-        """The line of the step that is picked, and of the one that was: of a ring, the slot that it is in."""
-        self.inflight = Signal(most)
-        """Streams whose end has entered, and whose final beat has not left."""
-        self.ahead = Signal(most)
-        """Of these, those that leave before the watched pair's."""
+        """The line of the step to pick, and of the picked one. In a ring, the line is the slot."""
+        self.inflight = Signal(counter_range)
+        """Streams whose end has entered and whose final beat has not left."""
+        self.ahead = Signal(counter_range)
+        """Streams that leave before the watched pair's."""
         pick, index = self.free(1, "pick"), self.free(range(depth), "index")
         effectual = self._tags(pick, index)
-        m.d.sync += self.inflight.eq(self.inflight + state.ends_enter - self.final_leaves)
-        with m.If(pick & ~self.seen & (index < state.entering)):
+        m.d.sync += self.inflight.eq(self.inflight + state.end_enters - self.final_leaves)
+        with m.If(pick & ~self.picked & (index < state.entering)):
             m.d.sync += [
-                self.seen.eq(1),
+                self.picked.eq(1),
                 self.effectual.eq(effectual),
                 self.slot.eq(Const(1) << (state.stays + index)),
                 self.entered_on.eq(self.line),
@@ -88,24 +88,24 @@ class WatchedTile(TileHarness):
             with m.If(self.final_leaves & (self.ahead != 0)):
                 m.d.sync += self.ahead.eq(self.ahead - 1)
         shows = state.shown_full & (self.beat == self.row_beat)
-        due = self.seen & ~self.delivered & (self.ahead == 0)
-        with m.If(shows & due & self.beat_leaves):
+        pending = self.picked & ~self.delivered & (self.ahead == 0)
+        with m.If(shows & pending & self.beat_leaves):
             m.d.sync += self.delivered.eq(1)
         pair = self.result[:2]
-        due_here = shows & due
-        self.claim("every_effectual_pair_is_consumed_once", pair == 1, when=due_here & self.effectual)
+        pending_here = shows & pending
+        self.claim("every_effectual_pair_is_consumed_once", pair == 1, when=pending_here & self.effectual)
         if config.sparsity != "none" and isinstance(config.b_format, FloatFormat):  # a tagged int8 is not zero
-            self.claim("no_other_pair_is_consumed", pair == 0, when=due_here & ~self.effectual)
-        self.claim("no_pair_meets_another_stream", pair == 0, when=shows & self.seen & ~due)
-        self.claim("nothing_is_consumed_before_it_enters", pair == 0, when=shows & ~self.seen)
+            self.claim("no_other_pair_is_consumed", pair == 0, when=pending_here & ~self.effectual)
+        self.claim("no_pair_meets_another_stream", pair == 0, when=shows & self.picked & ~pending)
+        self.claim("nothing_is_consumed_before_it_enters", pair == 0, when=shows & ~self.picked)
 
     def _tags(self, pick: Signal, index: Signal) -> Value:
-        """Give every port any values, with tags on the watched pair alone; return whether it is effectual."""
+        """Drive ports with free values, tag only the watched pair, and return whether it is effectual."""
         config, depth = self.config, self.state.depth
         scale = config.numerics.scale
         scale_can_be_zero = scale is not None and scale.number is not None
         nonzero: dict[str, Value] = {}
-        self.m.d.comb += self.line.eq(self.state.on_lines(Const(1, depth) << index, self.state.behind))
+        self.m.d.comb += self.line.eq(self.state.on_lines(Const(1, depth) << index, self.state.entry_line))
         for side, ports, place, fmt in (
             ("a", self.tile.a, self.column, config.a_format),
             ("b", self.tile.b, self.row, config.b_format),
@@ -117,7 +117,7 @@ class WatchedTile(TileHarness):
                 for step in range(depth):
                     scaled = port.scales[step][:-1].any() if scale_can_be_zero else Const(1)
                     for lane in range(config.lanes):
-                        tag = pick & ~self.seen & self.line[step] & (place == number) & (self.lane == lane)
+                        tag = pick & ~self.picked & self.line[step] & (place == number) & (self.lane == lane)
                         magnitude = free[step][lane][:-1]
                         self.m.d.comb += tagged[step][lane].eq(Cat(magnitude, tag))
                         nonzero_value = magnitude.any() if isinstance(fmt, FloatFormat) else Const(1)
@@ -127,7 +127,7 @@ class WatchedTile(TileHarness):
         return {"none": Const(1), "rows": nonzero["b"], "both": nonzero["a"] & nonzero["b"]}[config.sparsity]
 
     def _places(self) -> list[tuple[Value, Value, Value]]:
-        """Where the pair can be: whether it is there, whether something wrong is, and how many blocks are ahead."""
+        """List the pair's places: whether it is there, whether a wrong sum is there, and the blocks ahead of it."""
         config, state, depth = self.config, self.state, self.state.depth
         older = self.slot - 1
         self.window_ahead = count(self.ended) + count(state.ends & older[:depth])
@@ -135,16 +135,16 @@ class WatchedTile(TileHarness):
         pe = "pe_{}_{}" if config.sparsity == "none" else "pe_{}_{}.pe"
 
         def at(path: str) -> Value:
-            value = Signal(TAGS, name=f"here_{path}")
+            value = Signal(TAG_BITS, name=f"here_{path}")
             self.m.d.comb += value.eq(
-                self._of_pe(lambda row, column: self.probe(f"{pe.format(row, column)}.{path}", TAGS))
+                self._of_pe(lambda row, column: self.probe(f"{pe.format(row, column)}.{path}", TAG_BITS))
             )
             return value
 
         stages = [at(f"stage_{stage}") for stage in range(config.stages - 1)]
         for stage, tags in enumerate(stages):
             made = state.pipe_made[stage]
-            # What was there in reset goes through before the first stream, and is in no sum.
+            # Tags left from a reset leave the pipeline before the first stream and are in no sum.
             self.lemma(made | ~(state.open | state.pipe_made[stage + 1 :].any()), when=tags[:2].any())
             self.lemma(~tags[2], when=made)
             places.append((tags[0] & made, tags[1] & made, count(self.ended) - count(state.pipe_last[: stage + 1])))
@@ -154,7 +154,7 @@ class WatchedTile(TileHarness):
         self.finished = [(state.open, at("sums"), block + 1), (in_block, at("block_tags"), block)]
         if state.has_sum:
             total = self._of_pe(
-                lambda row, column: self.probe(f"drain.initial_adder_{row % config.out_rows}_{column}.total", TAGS)
+                lambda row, column: self.probe(f"drain.initial_adder_{row % config.out_rows}_{column}.total", TAG_BITS)
             )
             self.finished.append((self.in_sum, total, block - 1))
         for ahead, (full, beat, path) in enumerate(self.registers):
@@ -164,21 +164,23 @@ class WatchedTile(TileHarness):
         return places
 
     def _of_beat(self, path: str) -> Value:
-        """The tags of the watched pair's PE in a beat."""
+        """Return the tags of the watched pair's PE in a beat."""
         config = self.config
         beat = self.probe(path, len(Value.cast(self.tile.out.payload)))
-        tags = Signal(TAGS, name=f"here_{path}")
-        places = self._of_pe(lambda row, column: beat[32 * (row % config.out_rows * config.columns + column) :][:TAGS])
+        tags = Signal(TAG_BITS, name=f"here_{path}")
+        places = self._of_pe(
+            lambda row, column: beat[32 * (row % config.out_rows * config.columns + column) :][:TAG_BITS]
+        )
         self.m.d.comb += tags.eq(places)
         return tags
 
     def _waiting(self) -> Value:
-        """The pair is in the window, not consumed; its tags are nowhere else there."""
+        """Return whether the pair waits in the window, and state the lemma that its tags are only there."""
         config, state, depth, lanes = self.config, self.state, self.state.depth, self.config.lanes
-        watched, there = Signal(depth, name="watched_slot"), Signal(depth, name="filled_slots")
+        watched, filled = Signal(depth, name="watched_slot"), Signal(depth, name="filled_slots")
         self.m.d.comb += [
             watched.eq(Mux(self.slot.any(), self.entered_on, 0) if config.ring else self.slot),
-            there.eq(state.on_lines(thermometer(state.held, depth), state.oldest)),
+            filled.eq(state.on_lines(thermometer(state.held, depth), state.oldest)),
         ]
         if config.ring:
             self.lemma(self.entered_on == state.on_lines(self.slot, state.oldest), when=self.slot.any())
@@ -194,7 +196,7 @@ class WatchedTile(TileHarness):
             for slot in range(depth):
                 for lane in range(lanes):
                     tag = window[(slot * lanes + lane + 1) * fmt.width - 1]
-                    self.lemma(tag == (watched[slot] & (self.lane == lane)), when=there[slot])
+                    self.lemma(tag == (watched[slot] & (self.lane == lane)), when=filled[slot])
         if config.sparsity == "none":
             return self.slot.any()
         remaining = Signal(depth * lanes, name="remaining")
@@ -207,27 +209,27 @@ class WatchedTile(TileHarness):
         ).any()
 
     def _conservation(self, places: list[tuple[Value, Value, Value]]) -> None:
-        """An effectual pair is in one place until it is delivered, and behind the right number of blocks."""
+        """State the lemmas: an undelivered effectual pair is in exactly one place, after the right number of blocks."""
         state, depth = self.state, self.state.depth
         self.lemma((self.slot & (self.slot - 1)[:depth]) == 0)
         self.lemma(self.slot & ~thermometer(state.held, depth) == 0)
-        self.lemma((self.slot == 0) & ~self.delivered & ~self.effectual, when=~self.seen)
+        self.lemma((self.slot == 0) & ~self.delivered & ~self.effectual, when=~self.picked)
         self.lemma(self.inflight == count(self.ended) + count(state.ends))
         self.lemma(self.ahead == self.window_ahead, when=self.slot.any())
         self.lemma(self.ahead <= self.inflight)
-        there = count(here for here, _, _ in places)
-        self.lemma(there == (self.effectual & ~self.delivered))
+        copies = count(here for here, _, _ in places)
+        self.lemma(copies == (self.effectual & ~self.delivered))
         for here, wrong, ahead in places:
             self.lemma(~wrong)
             self.lemma(self.ahead == ahead, when=here)
 
-    def _c(self) -> None:
-        """The same for a value of C: it is added to the stream that starts with its block."""
+    def _claim_c(self) -> None:
+        """Claim the same for a value of C: it is added to the stream that starts with its block."""
         m, state, config = self.m, self.state, self.config
-        most = range(state.depth + state.latency + 6)
-        seen, delivered, inflight, ahead = Signal(), Signal(), Signal(most), Signal(most)
+        counter_range = range(state.depth + state.latency + 6)
+        picked, delivered, inflight, ahead = Signal(), Signal(), Signal(counter_range), Signal(counter_range)
         pick = self.free(1, "pick_c")
-        tagged = pick & ~seen & (state.c_beat == self.row_beat)
+        tagged = pick & ~picked & (state.c_beat == self.row_beat)
         payload = self.free(self.tile.c.payload.shape(), "c_values")
         driven = Signal.like(payload)
         m.d.comb += driven.last.eq(payload.last)
@@ -240,26 +242,26 @@ class WatchedTile(TileHarness):
         self.drive(self.tile.c.payload, driven)
         m.d.sync += inflight.eq(inflight + state.c_completes - self.final_leaves)
         with m.If(tagged & state.c_enters):
-            m.d.sync += [seen.eq(1), ahead.eq(inflight - self.final_leaves)]
+            m.d.sync += [picked.eq(1), ahead.eq(inflight - self.final_leaves)]
         with m.Elif(self.final_leaves & (ahead != 0)):
             m.d.sync += ahead.eq(ahead - 1)
         shows = state.shown_full & (self.beat == self.row_beat)
-        due = seen & ~delivered & (ahead == 0)
-        with m.If(shows & due & self.beat_leaves):
+        pending = picked & ~delivered & (ahead == 0)
+        with m.If(shows & pending & self.beat_leaves):
             m.d.sync += delivered.eq(1)
-        self.claim("every_c_is_added_once", self.result[2], when=shows & due)
-        self.claim("no_c_is_added_to_another_stream", ~self.result[2], when=shows & ~due)
+        self.claim("every_c_is_added_once", self.result[2], when=shows & pending)
+        self.claim("no_c_is_added_to_another_stream", ~self.result[2], when=shows & ~pending)
 
-        self.lemma(~delivered, when=~seen)
+        self.lemma(~delivered, when=~picked)
         self.lemma(inflight == state.c_blocks + ~state.first + count(self.ended))
         self.lemma(ahead <= inflight)
         places = self._c_places()
-        self.lemma(count(here for here, _ in places) == (seen & ~delivered))
+        self.lemma(count(here for here, _ in places) == (picked & ~delivered))
         for here, blocks in places:
             self.lemma(ahead == blocks, when=here)
 
     def _c_places(self) -> list[tuple[Value, Value]]:
-        """Where the watched C can be, and how many blocks are ahead of it there."""
+        """List the places of the watched C: whether it is there, and the blocks ahead of it."""
         state, config, beats = self.state, self.config, self.state.beats
         places: list[tuple[Value, Value]] = []
         bits = 32 * config.columns * config.out_rows
@@ -269,11 +271,11 @@ class WatchedTile(TileHarness):
             index = self.row % config.out_rows * config.columns + self.column
             if state.adds_c:
                 queued = self._modulo(slot + state.c_slots - self.c_read, state.c_slots)
-                behind = Signal(range(3 * beats), name=f"behind_{slot}")
-                self.m.d.comb += behind.eq(queued + Mux(state.left == 0, 0, beats - state.left))
-                block = (behind >= beats) + (behind >= 2 * beats)
+                distance = Signal(range(3 * beats), name=f"distance_{slot}")
+                self.m.d.comb += distance.eq(queued + Mux(state.left == 0, 0, beats - state.left))
+                block = (distance >= beats) + (distance >= 2 * beats)
                 here = element(tags, index) & (queued < state.c_held)
-                self.lemma(self.row_beat == behind - block * beats, when=here)
+                self.lemma(self.row_beat == distance - block * beats, when=here)
                 places.append((here, block + count(self.ended[: self.in_block])))
             else:
                 here = element(tags, index) & (state.c_held > slot)
@@ -295,114 +297,114 @@ ONCE = "every_effectual_pair_is_consumed_once"
 OTHER = "no_pair_meets_another_stream"
 
 
-def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig = SMALL) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=14, config=config)
+def _variant(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig = SMALL) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=14, config=config)
 
 
-BROKEN = (
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(
         ONCE,
-        "the window advances by one step more than is drained",
+        "the window advances by one step too many",
         Scheduler,
         lambda m, sound, outer: outer.advance.eq(sound.advance | (sound.advance << 1) & outer.eligible),
     ),
-    _broken(
+    _variant(
         ONCE,
         "the tile advances with its first row",
         Control,
         lambda m, sound, outer: sound.advances[1].eq(outer.advances[0]),
     ),
-    _broken(
+    _variant(
         ONCE,
-        "what was consumed is forgotten",
+        "consumed positions are forgotten",
         Scheduler,
         lambda m, sound, outer: outer.remaining.eq(outer.effectual),
     ),
-    _broken(
+    _variant(
         ONCE,
         "steps that stay are not kept",
         StagingBuffer,
         lambda m, sound, outer: [lines[0].eq(0) for lines in sound.refill],
     ),
-    _broken(
+    _variant(
         ONCE,
-        "a ring's selections are not turned",
+        "a ring's selections are not rotated",
         Control,
         lambda m, sound, outer: outer.motion.oldest.eq(1),
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a ring's steps go one slot too far",
         Control,
         lambda m, sound, outer: outer.write.eq(sound.write.rotate_left(1)),
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a ring takes all that is offered",
         StagingRing,
         lambda m, sound, outer: sound.write.eq(~0),
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
-        "a ring's zeros are those of the line before",
+        "a ring's zeros belong to the previous line",
         OperandFlags,
         lambda m, sound, outer: [outer.nonzero[line].eq(sound.nonzero[line - 1]) for line in range(outer.depth)],
         RING,
     ),
-    _broken(
+    _variant(
         ONCE,
         "a lane's selection is another lane's",
         ScheduledPE,
         lambda m, sound, outer: sound.select[0].eq(outer.select[1]),
     ),
-    _broken(
+    _variant(
         OTHER,
         "a stream does not start from zero",
         Control,
         lambda m, sound, outer: outer.starts.eq(0),
     ),
-    _broken(
+    _variant(
         OTHER,
         "steps of the next stream are eligible",
         Scheduler,
         lambda m, sound, outer: sound.eligible.eq(outer.eligible[0].replicate(len(outer.eligible))),
     ),
-    _broken(
+    _variant(
         OTHER,
         "a result leaves twice",
         Drain,
         lambda m, sound, outer: sound.take.eq(outer.take | sound.moves & sound.out.payload.last),
     ),
-    _broken(
+    _variant(
         "no_other_pair_is_consumed",
-        "every value counts as not zero",
+        "every value counts as nonzero",
         OperandFlags,
         lambda m, sound, outer: outer.nonzero.as_value().eq(~0),
     ),
-    _broken(
+    _variant(
         "nothing_is_consumed_before_it_enters",
-        "one step more enters than is offered",
+        "one more step enters than is offered",
         Control,
         lambda m, sound, outer: [sound.available[port].eq(outer.available[port] + 1) for port in range(outer.ports)],
     ),
-    _broken(
+    _variant(
         "every_c_is_added_once",
         "beats of C leave in another order",
         InitialStore,
         lambda m, sound, outer: outer.values[0].eq(0),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "every_c_is_added_once",
         "a stream does not start from its C",
         Control,
         lambda m, sound, outer: outer.starts.eq(0),
         FROM_C,
     ),
-    _broken(
+    _variant(
         "no_c_is_added_to_another_stream",
         "C stays in its store",
         InitialStore,
@@ -411,4 +413,6 @@ BROKEN = (
     ),
 )
 
-PROOF = Proof(name="tile", build=WatchedTile, applies=lambda config: True, broken=BROKEN, cover_depth=14)
+PROOF = Proof(
+    name="tile", build=WatchedTile, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=14
+)

@@ -1,4 +1,4 @@
-"""What a tile does in every cycle: it takes what it has room for, never idles with work at hand, counts right."""
+"""Tile control: the tile accepts all input that fits, never idles with work available, and counts correctly."""
 
 from dataclasses import replace
 from functools import reduce
@@ -21,7 +21,7 @@ from tensordash.tile.status import counter_names
 from tensordash.tile.tile import Tile
 
 from ..harness import Fault
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 from ..tile_harness import TileHarness
 from ..tile_state import count, thermometer
 
@@ -30,17 +30,17 @@ __all__ = ["PROOF"]
 COUNTER_BITS = 32
 
 
-class ControlledTile(TileHarness):
-    """A tile against docs/tile.md, "One cycle" and "Counters and flags".
+class TileControlHarness(TileHarness):
+    """Claims about a tile from docs/tile.md, "One cycle" and "Counters and flags".
 
-    Every input is free, also where it breaks rules.
+    Every input is free and may violate the rules of its port.
     """
 
     def __init__(self, config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> None:
         super().__init__(config, fault)
-        self.calm = Signal()
-        """No reset in this cycle: what registers promise of the next one holds."""
-        self.m.d.comb += self.calm.eq(~ResetSignal())
+        self.no_reset = Signal()
+        """Reset is inactive in this cycle, so registers determine the next one."""
+        self.m.d.comb += self.no_reset.eq(~ResetSignal())
         self._advance()
         self._array()
         self._input()
@@ -58,7 +58,7 @@ class ControlledTile(TileHarness):
         self.lemma(state.advance == thermometer(state.steps, depth))
 
     def _array(self) -> None:
-        """What is assumed of a PE's ports where its parts are proven (`accumulator`)."""
+        """State the lemma that the proof `accumulator` assumes about a PE's ports."""
         for path in self._pes():
             hold, start, take = (self.probe(f"{path}.sum_{name}", 1) for name in ("hold", "start", "take"))
             self.lemma(~hold | ~(start | take))
@@ -71,31 +71,31 @@ class ControlledTile(TileHarness):
         state = self.state
         ports = [*self.tile.a, *self.tile.b]
         taken = Cat(port.taken == state.entering for port in ports).all()
-        self.claim("all_ports_take_what_there_is_and_fits", taken, when=(state.entering != 0) & self.calm)
+        self.claim("all_ports_take_what_there_is_and_fits", taken, when=(state.entering != 0) & self.no_reset)
         nothing = Cat(port.taken == 0 for port in ports).all()
         if self.config.initial:
             nothing = nothing & ~self.tile.c.ready
         self.claim("nothing_is_taken_in_reset", nothing, when=ResetSignal())
         if self.config.ring:
-            self.claim("head_is_the_line_of_the_next_step", self.tile.head == state.behind)
+            self.claim("head_is_the_line_of_the_next_step", self.tile.head == state.entry_line)
         self.claim("nothing_is_taken_without_room_or_offer", taken, when=state.entering == 0)
 
     def _output_port(self) -> None:
-        """A beat stays until it is taken; `last` marks a block's final one."""
+        """Claim that a beat stays until it is taken, and that `last` marks a block's final beat."""
         out = self.tile.out
-        waits = self.past(out.valid & ~out.ready & self.calm)
+        waits = self.past(out.valid & ~out.ready & self.no_reset)
         same = out.payload.as_value() == self.past(out.payload.as_value())
         self.claim("a_beat_stays_until_it_is_taken", out.valid & same, when=waits)
         self.claim("last_marks_the_final_beat", out.payload.last == (self.beat == self.state.beats - 1), when=out.valid)
         if self.config.initial:
             c = self.tile.c
             self.claim(
-                "c_is_ready_while_there_is_room", c.ready, when=(self.state.c_held < self.state.c_slots) & self.calm
+                "c_is_ready_while_there_is_room", c.ready, when=(self.state.c_held < self.state.c_slots) & self.no_reset
             )
             self.claim("c_is_not_taken_without_room", ~c.ready, when=self.state.c_held == self.state.c_slots)
 
     def _no_deadlock(self) -> None:
-        """The tile waits for nothing but its input, and the sink; and for these no longer than it must."""
+        """Claim that the tile waits only for its input and the sink, and no longer than necessary."""
         state, beats = self.state, self.state.beats
         out = self.tile.out
         stuck = Signal(range(beats + 2))
@@ -104,20 +104,20 @@ class ControlledTile(TileHarness):
             self.m.d.sync += stuck.eq(stuck + 1)
         with self.m.Elif(~frozen):
             self.m.d.sync += stuck.eq(0)
-        # Each cycle in which the sink takes moves a beat on; but for one where the output buffer was full.
+        # Each cycle in which the sink is ready moves a beat, except one if the output buffer was full.
         self.claim("frozen_only_while_results_leave", state.left != 0, when=frozen)
         slack = int(state.buffered)
         if beats + slack > 1:
             self.claim("frozen_for_less_than_a_block", stuck < beats - 1 + slack, when=frozen & out.ready)
-        self.lemma(stuck + state.left + state.behind_full <= beats + slack, when=stuck != 0)
+        self.lemma(stuck + state.left + state.second_full <= beats + slack, when=stuck != 0)
         self.lemma(stuck == 0, when=state.left == 0)
-        offered = self.past((state.left != 0) & self.calm)
+        offered = self.past((state.left != 0) & self.no_reset)
         if state.has_sum:
             self.lemma(state.sum_full, when=offered)
-            offered = self.past(offered & self.calm)
+            offered = self.past(offered & self.no_reset)
         if state.buffered:
             self.lemma(state.out_full, when=offered)
-            offered = self.past(offered & self.calm)
+            offered = self.past(offered & self.no_reset)
         self.claim("a_finished_block_is_offered", out.valid, when=offered)
         self.claim(
             "work_at_hand_is_scheduled",
@@ -125,24 +125,24 @@ class ControlledTile(TileHarness):
             when=(state.held != 0) & (state.may_start | ~state.first) & ~state.frozen & self._complete(),
         )
         if self.config.initial:
-            waits = state.first & ~state.may_start & ~self.tile.c.ready & self.calm
+            waits = state.first & ~state.may_start & ~self.tile.c.ready & self.no_reset
             self.claim("c_waits_only_while_results_leave", state.pipe_made.any() | (state.left != 0), when=waits)
 
     def _complete(self) -> Value:
-        """The window is as full as it can get, or need not be."""
+        """Whether the window is as full as it needs to be."""
         if not self.config.needs_full_window:
             return Const(1)
         return (self.state.held == self.state.depth) | self.state.ends.any()
 
     def _status(self) -> None:
-        """Counters, flags and `idle`."""
+        """Claim counters, flags and `idle`."""
         config, state, tile = self.config, self.state, self.tile
         self.claim("idle_when_all_has_left", tile.idle, when=state.idle)
         self.claim("idle_when_all_has_left", ~tile.idle, when=~state.idle)
         if config.counts:
-            self._count()
+            self._claim_counters()
         entering = Signal(state.depth)
-        self.m.d.comb += entering.eq(state.on_lines(thermometer(state.entering, state.depth), state.behind))
+        self.m.d.comb += entering.eq(state.on_lines(thermometer(state.entering, state.depth), state.entry_line))
         special = Cat(
             _special(port.steps[step][lane], fmt) & entering[step]
             for ports, fmt in ((tile.a, config.a_format), (tile.b, config.b_format))
@@ -156,34 +156,34 @@ class ControlledTile(TileHarness):
                 for port in (*tile.a, *tile.b)
                 for step in range(state.depth)
             ).any()
-        wrong_c: Value = Const(0)
+        c_last_is_wrong: Value = Const(0)
         if config.initial:
             payload = tile.c.payload
-            wrong_c = state.c_enters & (payload.last != (state.c_beat == state.beats - 1))
+            c_last_is_wrong = state.c_enters & (payload.last != (state.c_beat == state.beats - 1))
             if isinstance(config.a_format, FloatFormat):
                 values = [payload.values[i][j] for i in range(config.out_rows) for j in range(config.columns)]
                 special = special | state.c_enters & reduce(or_, (value[23:31].all() for value in values))
-        self._sticks("protocol_error_is_right", tile.protocol_error, state.disagree | wrong_c)
+        self._claim_flag("protocol_error_is_right", tile.protocol_error, state.ends_disagree | c_last_is_wrong)
         floating = isinstance(config.a_format, FloatFormat)
-        self._sticks("non_finite_is_right", tile.non_finite, special, floating)
-        raised = state.out_leaves & self.port("drain.non_finite", 1)  # which is right (`drain`, `rounder`)
-        self._sticks("result_non_finite_is_right", tile.result_non_finite, raised, floating)
-        self._sticks("overflow_is_right", tile.overflow, self._overflows())
+        self._claim_flag("non_finite_is_right", tile.non_finite, special, floating)
+        raised = state.out_leaves & self.port("drain.non_finite", 1)  # proven by `drain` and `rounder`
+        self._claim_flag("result_non_finite_is_right", tile.result_non_finite, raised, floating)
+        self._claim_flag("overflow_is_right", tile.overflow, self._overflows())
 
     def _overflows(self) -> Value:
-        """A PE's sum leaves its range, or (int8) one that C is added to and that leaves the block in this cycle."""
+        """Whether a PE's sum overflows or, with int8, a sum with C that leaves the block in this cycle."""
         config, state = self.config, self.state
         causes = [self.port(f"{path}.sum_overflow", 1) for path in self._pes()]
         if state.adds_c and not state.has_sum:
             causes += [
-                self.port(f"drain.result_{row}_{column}.overflow", 1) & state.moves
+                self.port(f"drain.result_{row}_{column}.overflow", 1) & state.block_advances
                 for row in range(config.out_rows)
                 for column in range(config.columns)
             ]
         return Cat(causes).any()
 
-    def _count(self) -> None:
-        """Every counter, and the copy of it."""
+    def _claim_counters(self) -> None:
+        """Claim every counter and its copy."""
         config, state = self.config, self.state
         counters = {name: self._counter(name) for name in counter_names(config)}
         starved = ~state.scheduled & ~state.frozen
@@ -200,16 +200,16 @@ class ControlledTile(TileHarness):
             grows[f"row_wait_{row}"] = (counters["row_wait"][32 * row :][:32], waits)
         for name, (counter, amount) in grows.items():
             claim = "row_wait_is_right" if name.startswith("row_wait") else f"{name}_is_right"
-            # A window that is full is not too short; a single row, or the baseline's, waits for no other.
+            # A full window is never too short; a single row, or a row of the baseline, never waits.
             can_grow = {
                 "input_limited": state.depth > 1 and not config.needs_full_window,
                 "row_wait": config.rows > 1 and config.sparsity != "none",
             }
-            self._counts(claim, counter, self.past(amount), can_grow.get(claim.removesuffix("_is_right"), True))
-        self._counts("effectual_is_right", counters["effectual"], self._consumed())
+            self._claim_counter(claim, counter, self.past(amount), can_grow.get(claim.removesuffix("_is_right"), True))
+        self._claim_counter("effectual_is_right", counters["effectual"], self._consumed())
 
     def _counter(self, name: str) -> Value:
-        """A counter: at its port, or, where that shows a copy, behind it."""
+        """Return a counter: its port or, if the port is a copy, the counter itself."""
         shown = Value.cast(getattr(self.tile, name))
         if not self.config.snapshot:
             return shown
@@ -220,7 +220,7 @@ class ControlledTile(TileHarness):
         return counter
 
     def _consumed(self) -> Value:
-        """Positions consumed in the cycle before: that many lanes had work."""
+        """Return the number of positions consumed in the previous cycle."""
         config = self.config
         if config.sparsity == "none":
             return self.past(self.state.scheduled) * config.rows * config.lanes
@@ -229,8 +229,8 @@ class ControlledTile(TileHarness):
         active = Cat(self.port(f"pe_{row}_{column}.pe.active", config.lanes) for row, column in pes)
         return self.past(Mux(self.state.scheduled, count(active), 0))
 
-    def _counts(self, claim: str, counter: Value, amount: Value, can_grow: bool = True) -> None:
-        """A counter is what it was, and `amount` (of the cycle before) more; it stays at its largest value."""
+    def _claim_counter(self, claim: str, counter: Value, amount: Value, can_grow: bool = True) -> None:
+        """Claim that a counter grows by `amount` (of the previous cycle), saturates, and is cleared."""
         total = Signal(COUNTER_BITS + 1, name=f"total_{self._statements}")
         self.m.d.comb += total.eq(self.past(counter) + amount)
         expected = Mux(total[-1], (1 << COUNTER_BITS) - 1, total)
@@ -242,8 +242,8 @@ class ControlledTile(TileHarness):
         else:
             self.lemma(amount == 0)
 
-    def _sticks(self, claim: str, flag: Value, raised: Value, can_rise: bool = True) -> None:
-        """A flag is set by its cause and stays until it is cleared."""
+    def _claim_flag(self, claim: str, flag: Value, raised: Value, can_rise: bool = True) -> None:
+        """Claim that a flag is set by its cause and stays until it is cleared."""
         cleared = self.past(self.tile.clear | ResetSignal(), init=1)
         expected = ~cleared & self.past(flag | raised)
         self.claim(claim, flag == expected, when=~expected)
@@ -254,7 +254,7 @@ class ControlledTile(TileHarness):
 
 
 def _special(value: Value, fmt: Format) -> Value:
-    """An infinity or NaN, by the format's definition."""
+    """Whether a value is an infinity or NaN in its format."""
     if not isinstance(fmt, FloatFormat) or not fmt.nan:
         return Const(0)
     exponent = value[fmt.fraction_bits : fmt.fraction_bits + fmt.exponent_bits]
@@ -262,7 +262,7 @@ def _special(value: Value, fmt: Format) -> Value:
 
 
 def _special_scale(value: Value, scale: ScaleFormat) -> Value:
-    """A NaN, by the definition of scales."""
+    """Whether a scale is NaN."""
     return value.all() if scale.number is None else _special(value, scale.number)
 
 
@@ -274,159 +274,161 @@ COPIED = replace(SMALL, counters="snapshot")
 SCALED = replace(SMALL, format="fp8_e4m3", accumulator="hopper", scale="e8m0")
 
 
-def _broken(claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | None = None) -> Broken:
-    return Broken(claim=claim, title=title, kind=kind, fault=fault, depth=12, config=config)
+def _variant(
+    claim: str, title: str, kind: type[Block], fault: Fault, config: TileConfig | None = None
+) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=kind, fault=fault, depth=12, config=config)
 
 
-BROKEN = (
-    _broken(
+BROKEN_VARIANTS = (
+    _variant(
         "advance_is_the_least_of_the_rows",
         "the tile advances with its first row",
         Control,
         lambda m, sound, outer: sound.advances[1].eq(outer.advances[0]),
     ),
-    _broken(
+    _variant(
         "at_least_one_step_in_every_schedule",
         "the first schedule of a stream does not advance",
         Control,
         lambda m, sound, outer: outer.advance.eq(Mux(sound.starts, 0, sound.advance)),
     ),
-    _broken(
+    _variant(
         "no_step_leaves_without_a_schedule",
         "a tile without a schedule advances",
         Control,
         lambda m, sound, outer: outer.advance[0].eq(1),
     ),
-    _broken(
+    _variant(
         "no_step_of_the_next_stream_leaves",
         "an advance goes on into the next stream",
         Control,
         lambda m, sound, outer: outer.advance.eq(sound.advance | (sound.advance << 1)),
     ),
-    _broken(
+    _variant(
         "all_ports_take_what_there_is_and_fits",
         "at most one step is taken",
         Control,
         lambda m, sound, outer: outer.taken.eq(sound.taken != 0),
     ),
-    _broken(
+    _variant(
         "nothing_is_taken_without_room_or_offer",
         "a step is taken in every cycle",
         Control,
         lambda m, sound, outer: outer.taken.eq(Mux(sound.taken == 0, 1, sound.taken)),
     ),
-    _broken(
+    _variant(
         "a_beat_stays_until_it_is_taken",
         "the output does not wait",
         Drain,
         lambda m, sound, outer: sound.out.ready.eq(1),
     ),
-    _broken(
+    _variant(
         "last_marks_the_final_beat",
         "every beat is marked as the final one",
         Drain,
         lambda m, sound, outer: outer.out.payload.last.eq(1),
     ),
-    _broken(
+    _variant(
         "frozen_only_while_results_leave",
         "the block is never free",
         Drain,
         lambda m, sound, outer: outer.free.eq(0),
     ),
-    _broken(
+    _variant(
         "frozen_for_less_than_a_block",
-        "the block is not free in the cycle that it leaves in",
+        "the block is not free in the cycle in which it leaves",
         Drain,
         lambda m, sound, outer: outer.free.eq(sound.free & ~sound.moves),
     ),
-    _broken(
+    _variant(
         "a_finished_block_is_offered",
-        "the output is valid only when it is wanted",
+        "valid waits for ready",
         Drain,
         lambda m, sound, outer: outer.out.valid.eq(sound.out.valid & outer.out.ready),
     ),
-    _broken(
+    _variant(
         "work_at_hand_is_scheduled",
         "the tile advances only while steps enter",
         Control,
         lambda m, sound, outer: outer.advance.eq(Mux(sound.entering.any(), sound.advance, 0)),
     ),
-    _broken(
+    _variant(
         "cycles_is_right",
         "a cycle counts only if it advances by more than one step",
         Counters,
         lambda m, sound, outer: sound.advance.eq(outer.advance & (outer.advance >> 1)),
     ),
-    _broken(
+    _variant(
         "steps_is_right",
         "a schedule counts as one step",
         Counters,
         lambda m, sound, outer: sound.advance.eq(outer.advance[0]),
     ),
-    _broken(
+    _variant(
         "effectual_is_right",
         "one lane is not counted",
         Counters,
         lambda m, sound, outer: sound.selected[0].eq(0),
     ),
-    _broken(
+    _variant(
         "stall_input_is_right",
         "frozen cycles are counted as well",
         Counters,
         lambda m, sound, outer: sound.starved.eq(outer.starved | outer.frozen),
     ),
-    _broken(
+    _variant(
         "stall_output_is_right",
         "starved cycles are counted as well",
         Counters,
         lambda m, sound, outer: sound.frozen.eq(outer.starved | outer.frozen),
     ),
-    _broken(
+    _variant(
         "input_limited_is_right",
-        "the end of a stream counts as want of input",
+        "the end of a stream counts as missing input",
         Control,
         lambda m, sound, outer: outer.limited.eq(sound.limited | sound.ends),
     ),
-    _broken(
+    _variant(
         "row_wait_is_right",
-        "a row's AS is that of the row before",
+        "a row has the AS of the previous row",
         Counters,
         lambda m, sound, outer: sound.row_advance[1].eq(outer.row_advance[0]),
     ),
-    _broken(
+    _variant(
         "protocol_error_is_right",
         "only the first port's end counts",
         Control,
         lambda m, sound, outer: [sound.last[port].eq(outer.last[0]) for port in range(outer.ports)],
     ),
-    _broken(
+    _variant(
         "protocol_error_is_right",
         "a wrong last of C is ignored",
         InitialStore,
         lambda m, sound, outer: outer.wrong_last.eq(0),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "non_finite_is_right",
-        "infinities and NaNs are not seen",
+        "infinities and NaNs are ignored",
         OperandFlags,
         lambda m, sound, outer: outer.non_finite.eq(0),
     ),
-    _broken(
+    _variant(
         "non_finite_is_right",
         "a ring's lines are taken for ages",
         Control,
         lambda m, sound, outer: outer.write.eq(sound.entering),
         RING,
     ),
-    _broken(
+    _variant(
         "non_finite_is_right",
-        "a scale that is NaN is not seen",
+        "a NaN scale is ignored",
         OperandFlags,
         lambda m, sound, outer: sound.scales.eq(0),
         SCALED,
     ),
-    _broken(
+    _variant(
         "non_finite_is_right",
         "operands raise the flag of results",
         Flags,
@@ -434,100 +436,100 @@ BROKEN = (
             Cat(outer.raised[0], outer.raised[3], outer.raised[2], outer.raised[1])
         ),
     ),
-    _broken(
+    _variant(
         "result_non_finite_is_right",
         "results that wait raise the flag",
         Drain,
         lambda m, sound, outer: outer.non_finite.eq(sound.non_finite | sound.moves),
     ),
-    _broken(
+    _variant(
         "result_non_finite_is_right",
         "results raise the flag of operands",
         Flags,
         lambda m, sound, outer: sound.raised.eq((outer.raised | (outer.raised[3] << 1)) & 0b0111),
     ),
-    _broken("idle_when_all_has_left", "the tile is always idle", Tile, lambda m, sound, outer: outer.idle.eq(1)),
-    _broken(
+    _variant("idle_when_all_has_left", "the tile is always idle", Tile, lambda m, sound, outer: outer.idle.eq(1)),
+    _variant(
         "idle_when_all_has_left",
         "a stream that waits for its next steps is forgotten",
         Control,
         lambda m, sound, outer: outer.empty.eq(sound.empty | (sound.starved & ~sound.entering.any())),
     ),
-    _broken(
+    _variant(
         "idle_when_all_has_left",
-        "beats on their way out are forgotten",
+        "beats in the output registers are forgotten",
         Drain,
         lambda m, sound, outer: outer.empty.eq(sound.free),
     ),
-    _broken(
+    _variant(
         "idle_when_all_has_left",
         "C that waits is forgotten",
         InitialStore,
         lambda m, sound, outer: outer.empty.eq(1),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "idle_when_all_has_left",
         "beats in the output buffer are forgotten",
         OutputBuffer,
         lambda m, sound, outer: outer.empty.eq(1),
         BUFFERED,
     ),
-    _broken(
+    _variant(
         "nothing_is_taken_in_reset",
-        "what enters is taken, whether in reset or not",
+        "steps are taken in reset",
         Control,
         lambda m, sound, outer: outer.taken.eq(count(sound.entering)),
     ),
-    _broken(
+    _variant(
         "nothing_is_taken_in_reset",
         "C is taken in reset",
         InitialStore,
         lambda m, sound, outer: outer.c.ready.eq(sound.c.ready | ResetSignal()),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "head_is_the_line_of_the_next_step",
-        "it is that of the oldest step",
+        "it is the line of the oldest step",
         Control,
         lambda m, sound, outer: outer.head.eq(sound.motion.oldest),
         RING,
     ),
-    _broken(
+    _variant(
         "copies_are_of_one_cycle",
         "one counter is not copied",
         Snapshot,
         lambda m, sound, outer: outer.copied.stall_input.eq(0),
         COPIED,
     ),
-    _broken(
+    _variant(
         "copies_stay_until_the_next",
         "a counter shows through",
         Snapshot,
         lambda m, sound, outer: outer.copied.steps.eq(outer.counted.steps),
         COPIED,
     ),
-    _broken(
+    _variant(
         "overflow_is_right",
-        "an overflow is not seen beside an infinity or NaN",
+        "an overflow is ignored in the cycle of an infinity or NaN",
         Flags,
         lambda m, sound, outer: sound.raised[2].eq(outer.raised[2] & ~outer.raised[1]),
     ),
-    _broken(
+    _variant(
         "c_is_ready_while_there_is_room",
         "a block is left free in the store",
         InitialStore,
         lambda m, sound, outer: outer.c.ready.eq(sound.c.ready & ~sound.available),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "c_is_not_taken_without_room",
         "C is always taken",
         InitialStore,
         lambda m, sound, outer: outer.c.ready.eq(1),
         WITH_C,
     ),
-    _broken(
+    _variant(
         "c_waits_only_while_results_leave",
         "C is taken only with a beat of results",
         InitialStore,
@@ -538,9 +540,9 @@ BROKEN = (
 
 PROOF = Proof(
     name="tile_control",
-    build=ControlledTile,
+    build=TileControlHarness,
     applies=lambda config: True,
-    broken=BROKEN,
+    broken_variants=BROKEN_VARIANTS,
     cover_depth=14,
-    breaks=SMALL,
+    broken_config=SMALL,
 )

@@ -1,4 +1,4 @@
-"""The transposer: every value of every group comes out once, at its place, in order and without a bubble."""
+"""Transposer: every value of every group leaves once, at its place, in order and without a bubble."""
 
 from typing import Any
 
@@ -9,20 +9,20 @@ from tensordash.block import Block
 from tensordash.streams.transposer import Transposer
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
 
 def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Claims about the transposer that comes with a tile.
+    """Build the claims about a tile's transposer.
 
     Source: the docstring of `Transposer`; paper, section III-A, "Tensor Layout and Transposing".
     """
     lanes = config.lanes
     dut = Transposer(width=max(config.a_format.width, config.b_format.width), lanes=lanes)
     harness = Harness(dut, fault=fault)
-    groups = Groups(harness, dut)
+    groups = GroupState(harness, dut)
     blocks, out = dut.blocks, dut.out
     harness.claim("valid_while_a_group_is_left", out.valid, when=groups.complete)
     harness.claim("valid_while_a_group_is_left", ~out.valid, when=~groups.complete)
@@ -30,7 +30,7 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     harness.claim("valid_holds_until_taken", out.valid, when=stalled)
     harness.claim("payload_holds_until_taken", out.payload.as_value() == payload, when=stalled)
 
-    # Every block of every group enters once and leaves once, so it is enough that each value is at its place then.
+    # Every block of every group enters and leaves once, so it suffices that each value leaves at its place.
     harness.claim(
         "value_comes_out_at_its_place",
         out.payload[groups.out_lane] == groups.value,
@@ -49,19 +49,19 @@ def build(config: TileConfig, fault: tuple[type[Block], Fault] | None = None) ->
     in_step = groups.complete & (groups.entering == groups.leaving)
     harness.lemma(in_step | (groups.entering >= flowing))
     harness.lemma(flowing <= lanes)
-    _inside(harness, lanes, dut.width, groups)
+    _add_lemmas(harness, lanes, dut.width, groups)
     return harness
 
 
-class Groups:
-    """What the sequence of blocks in and out says: how many are inside, and where a watched value belongs.
+class GroupState:
+    """Reference model: the number of blocks inside, and the place of a watched value.
 
     Parameters
     ----------
     harness : Harness
-        Gets the registers.
+        Harness that gets the ghost registers.
     dut : Transposer
-        What they follow.
+        The component that they follow.
     """
 
     def __init__(self, harness: Harness, dut: Transposer) -> None:
@@ -69,9 +69,9 @@ class Groups:
         values = dut.blocks.payload.values
         enters, leaves = dut.blocks.valid & dut.blocks.ready, dut.out.valid & dut.out.ready
 
-        self.entering = Signal(range(lanes))  # the block of its group that enters next
+        self.entering = Signal(range(lanes))  # index of the next block to enter
         self.leaving = Signal(range(lanes))
-        self.complete = Signal()  # a whole group is there, or the rest of it
+        self.complete = Signal()  # a complete group, or the rest of it, is inside
         self.held = Signal(range(2 * lanes))
         m.d.comb += self.held.eq(Mux(self.complete, lanes, 0) + self.entering - self.leaving)
         last_enters, last_leaves = Signal(), Signal()
@@ -88,7 +88,7 @@ class Groups:
         harness.lemma(self.complete | (self.leaving == 0))
         harness.lemma((self.entering < lanes) & (self.leaving < lanes))
 
-        # A group's first block says for all of it whether it leaves transposed.
+        # A group's first block determines whether the group leaves transposed.
         self.entering_transpose, self.leaving_transpose = Signal(), Signal()
         transpose = Mux(self.entering == 0, dut.blocks.payload.transpose, self.entering_transpose)
         with m.If(enters):
@@ -96,7 +96,7 @@ class Groups:
         with m.If(last_enters):
             m.d.sync += self.leaving_transpose.eq(transpose)
 
-        # Any value of any group is watched from its entry on.
+        # An arbitrary value of an arbitrary group is watched from its entry on.
         self.watched = Signal()
         self.is_next = Signal()  # its group leaves next
         self.value = Signal(dut.width)
@@ -126,8 +126,8 @@ class Groups:
         harness.lemma(self.transposed == self.leaving_transpose, when=self.watched & self.is_next & self.complete)
 
 
-def _inside(harness: Harness, lanes: int, width: int, groups: Groups) -> None:
-    """The array, its pointers, and where the watched value lies in it."""
+def _add_lemmas(harness: Harness, lanes: int, width: int, groups: GroupState) -> None:
+    """State the lemmas about the array, its pointers, and the watched value's cell."""
     write, read = harness.probe("write", lanes), harness.probe("read", lanes)
     ahead = harness.probe("ahead", lanes - 1)
     by_column, turned, turning = (harness.probe(name, 1) for name in ("by_column", "turned", "turning"))
@@ -163,11 +163,11 @@ def _loses_blocks(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.blocks.ready.eq(1)
 
 
-def _gives_up(m: Module, sound: Any, outer: Any) -> None:
+def _withdraws_valid(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.valid.eq(sound.out.valid & ~_stalled(m, outer))
 
 
-def _changes_its_mind(m: Module, sound: Any, outer: Any) -> None:
+def _changes_payload(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += outer.out.payload[0].eq(sound.out.payload[0] ^ _stalled(m, outer))
 
 
@@ -188,20 +188,22 @@ def _takes_one_group_at_a_time(m: Module, sound: Any, outer: Any) -> None:
     ]
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=Transposer, fault=fault, depth=40)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=Transposer, fault=fault, depth=40)
 
 
-BROKEN = (
-    _broken("valid_while_a_group_is_left", "valid waits for ready", _waits_for_ready),
-    _broken("valid_while_a_group_is_left", "blocks are lost while there is no room", _loses_blocks),
-    _broken("valid_holds_until_taken", "valid falls while the sink waits", _gives_up),
-    _broken("payload_holds_until_taken", "a value changes while the sink waits", _changes_its_mind),
-    _broken("value_comes_out_at_its_place", "lanes leave in reverse", _reverses_lanes),
-    _broken("value_comes_out_at_its_place", "the other groups are transposed", _turns_the_wrong_groups),
-    _broken("takes_a_block_while_there_is_room", "no block enters while one leaves", _takes_one_group_at_a_time),
-    _broken("takes_no_block_without_room", "blocks are lost while there is no room", _loses_blocks),
-    _broken("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),
+BROKEN_VARIANTS = (
+    _variant("valid_while_a_group_is_left", "valid waits for ready", _waits_for_ready),
+    _variant("valid_while_a_group_is_left", "blocks are lost while there is no room", _loses_blocks),
+    _variant("valid_holds_until_taken", "valid falls while the sink waits", _withdraws_valid),
+    _variant("payload_holds_until_taken", "a value changes while the sink waits", _changes_payload),
+    _variant("value_comes_out_at_its_place", "lanes leave in reverse", _reverses_lanes),
+    _variant("value_comes_out_at_its_place", "the other groups are transposed", _turns_the_wrong_groups),
+    _variant("takes_a_block_while_there_is_room", "no block enters while one leaves", _takes_one_group_at_a_time),
+    _variant("takes_no_block_without_room", "blocks are lost while there is no room", _loses_blocks),
+    _variant("flows_without_a_bubble", "no block enters while one leaves", _takes_one_group_at_a_time),
 )
 
-PROOF = Proof(name="transposer", build=build, applies=lambda config: True, broken=BROKEN, cover_depth=40)
+PROOF = Proof(
+    name="transposer", build=build, applies=lambda config: True, broken_variants=BROKEN_VARIANTS, cover_depth=40
+)

@@ -1,4 +1,4 @@
-"""The unit counters: sums that saturate, copies of one cycle, and a clear."""
+"""Unit counters: saturating sums, copies of one cycle, and a clear."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from tensordash.configuration.preset import load_any_preset
 from tensordash.core.unit_counters import BITS, UNIT_COUNTERS, UnitCounters
 
 from ..harness import Fault, Harness
-from ..proof import Broken, Proof
+from ..proof import BrokenVariant, Proof
 
 __all__ = ["PROOF"]
 
@@ -18,7 +18,7 @@ LARGEST = 2**BITS - 1
 
 
 def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) -> Harness:
-    """Compare the copies with those of counters that are written a second time.
+    """Build the claims: the copies equal those of reference counters.
 
     Source: docs/core.md, "Registers" (`snapshot`).
     """
@@ -36,7 +36,7 @@ def build(config: CoreConfig, fault: tuple[type[Block], Fault] | None = None) ->
 
 
 def _copies_zeros(m: Module, sound: Any, outer: Any) -> None:
-    """Where counters are cleared as they are copied."""
+    """Copy zero if the counters are cleared in the same cycle."""
     both = Signal()
     m.d.sync += both.eq(outer.take & outer.clear)
     m.d.comb += outer.counters.cycles.eq(Mux(both, 0, sound.counters.cycles))
@@ -50,20 +50,20 @@ def _follows(m: Module, sound: Any, outer: Any) -> None:
     m.d.comb += sound.take.eq(1)
 
 
-def _broken(claim: str, title: str, fault: Fault) -> Broken:
-    return Broken(claim=claim, title=title, kind=UnitCounters, fault=fault, depth=8)
+def _variant(claim: str, title: str, fault: Fault) -> BrokenVariant:
+    return BrokenVariant(claim=claim, title=title, kind=UnitCounters, fault=fault, depth=8)
 
 
-BROKEN = (
-    _broken("all_counters_are_copied", "a copy in the cycle of a clear is zero", _copies_zeros),
-    _broken("all_counters_are_copied", "nothing is cleared", _never_clears),
-    _broken("a_copy_stays_until_the_next", "the counters show through", _follows),
+BROKEN_VARIANTS = (
+    _variant("all_counters_are_copied", "a copy in the cycle of a clear is zero", _copies_zeros),
+    _variant("all_counters_are_copied", "nothing is cleared", _never_clears),
+    _variant("a_copy_stays_until_the_next", "the counters show through", _follows),
 )
 
 PROOF = Proof(
     name="unit_counters",
     build=build,
     applies=lambda config: isinstance(config, CoreConfig),
-    broken=BROKEN,
-    breaks=load_any_preset("core"),
+    broken_variants=BROKEN_VARIANTS,
+    broken_config=load_any_preset("core"),
 )

@@ -1,9 +1,9 @@
-"""What a file of a package imports, directly or through others."""
+"""Transitive imports of files of a package."""
 
 from pathlib import Path
 
 import tensordash_sim
-from tensordash_formal.imported import imported_files
+from tensordash_formal.import_closure import imported_files
 
 FILES = {
     "__init__.py": "",

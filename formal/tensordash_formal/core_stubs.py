@@ -1,4 +1,4 @@
-"""What takes the place of units in proofs about a core: anything at all, so that a proof does not depend on them."""
+"""Stubs of a core's units. Their outputs are free, so that proofs do not depend on these units."""
 
 from typing import Any
 
@@ -22,18 +22,18 @@ from tensordash.movers.read_arbiter import ReadArbiter
 from tensordash.movers.store import Store
 from tensordash.tile.tile import Tile
 
-from .harness import Anything, Stand
+from .harness import FreeOutputs, Stub
 
-__all__ = ["ALL_BUT_REGISTERS", "ANYTHING", "FREE_UNITS", "INSTANCES", "AnyBeats"]
+__all__ = ["ALL_BUT_REGISTERS", "FREE_DATAPATH", "FREE_UNITS", "INSTANCES", "DeflateAbstraction"]
 
 INSTANCES = {unit: "output_unit" if unit == "output" else unit for unit in UNITS}
-"""What each unit is called in the Verilog: `output` is a word of it."""
+"""Instance names of the units. `output` is a Verilog keyword."""
 
 
-class AnyBeats(Elaboratable):
-    """Any deflate at all of which a beat stays until it is taken or all begins anew, and is zero where it is mute.
+class DeflateAbstraction(Elaboratable):
+    """An abstraction of deflate: a beat stays until it is taken or `start`, and its data are zero while it is mute.
 
-    The proof `deflate` shows that it is like that.
+    Other outputs are free. The proof `deflate` shows that deflate has these properties.
     """
 
     def __init__(self, block: Block) -> None:
@@ -41,21 +41,21 @@ class AnyBeats(Elaboratable):
         self.block = block
 
     def elaborate(self, platform: Any) -> Module:
-        """Free outputs, but for a beat that waits."""
+        """Drive free outputs, and keep a beat that waits."""
         m = Module()
         block, beats = self.block, self.block.beats
         payload = Value.cast(beats.payload)
         waits = Signal()
-        seen = Signal()  # and was not mute
-        before = Signal(len(payload), reset_less=True)
+        data_waits = Signal()  # the beat waits and was not mute
+        past_payload = Signal(len(payload), reset_less=True)
         free = {
             name: Signal(len(value), name=f"free_{name}") for name, value, is_input in members(block) if not is_input
         }
         for name, signal in free.items():
-            m.submodules[f"any_{name}"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
+            m.submodules[f"free_{name}_cell"] = Instance("$anyseq", p_WIDTH=len(signal), o_Y=signal)
         width = len(beats.payload.data)
-        data = Mux(seen, before[:width], free["beats_payload"][:width])
-        strobes = Mux(waits, before[width:], free["beats_payload"][width:])
+        data = Mux(data_waits, past_payload[:width], free["beats_payload"][:width])
+        strobes = Mux(waits, past_payload[width:], free["beats_payload"][width:])
         m.d.comb += [
             block.units.eq(free["units"]),
             block.groups.ready.eq(free["groups_ready"]),
@@ -64,13 +64,20 @@ class AnyBeats(Elaboratable):
             payload.eq(Cat(data & (~block.mute).replicate(width), strobes)),
         ]
         waiting = beats.valid & ~beats.ready & ~block.start
-        m.d.sync += [waits.eq(waiting), seen.eq(waiting & ~block.mute), before.eq(payload)]
+        m.d.sync += [waits.eq(waiting), data_waits.eq(waiting & ~block.mute), past_payload.eq(payload)]
         return m
 
 
-ANYTHING = tuple(Stand(kind, Anything) for kind in (Tile, Layout, Multiply, Output, Buffer, StreamBuffer, UnitCounters))
-"""What is inside of a core and not at its ports."""
-FREE_UNITS = (*ANYTHING, Stand(Sequencer, Anything), Stand(Inflate, Anything), Stand(Deflate, AnyBeats))
-"""All but registers, command queue, loads and stores, and what brings them to the bus."""
-ALL_BUT_REGISTERS = (*FREE_UNITS, *(Stand(kind, Anything) for kind in (CommandQueue, Load, Store, ReadArbiter)))
-"""All that registers are connected to."""
+FREE_DATAPATH = tuple(
+    Stub(kind, FreeOutputs) for kind in (Tile, Layout, Multiply, Output, Buffer, StreamBuffer, UnitCounters)
+)
+"""Stubs of the components of a core that do not drive its ports."""
+FREE_UNITS = (
+    *FREE_DATAPATH,
+    Stub(Sequencer, FreeOutputs),
+    Stub(Inflate, FreeOutputs),
+    Stub(Deflate, DeflateAbstraction),
+)
+"""Stubs of all components except registers, command queue, load, store and read arbiter."""
+ALL_BUT_REGISTERS = (*FREE_UNITS, *(Stub(kind, FreeOutputs) for kind in (CommandQueue, Load, Store, ReadArbiter)))
+"""Stubs of all components except the registers."""

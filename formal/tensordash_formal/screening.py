@@ -1,6 +1,6 @@
-"""Bench of mutants: a component's tests on one after the other, in one run, each until a test fails.
+"""Screening bench: runs a component's tests on many mutants in one simulation.
 
-Loaded by a simulator, as the benches are. Each mutant begins with the registers that the last one left, and a reset.
+A simulator loads this module. Each mutant starts with a reset, and with register values that the previous one left.
 """
 
 import json
@@ -14,11 +14,11 @@ from tensordash_sim.verify.job import current_job
 
 
 @cocotb.test()
-async def every_mutant(dut) -> None:
-    """Choose each mutant in turn and write a line of what the tests say of it.
+async def screen_mutants(dut) -> None:
+    """Select each mutant in turn, run tests on it until one fails, and write one line of results.
 
-    The first test alone, which most end at; or all others, the last one first, which look at what is rare. One that
-    takes too many seconds of the processor ends the simulation, and is the first without a line.
+    With the option `others`, all tests but the first run, the last one first; otherwise only the first. A mutant that
+    exceeds its CPU time ends the simulation, so it is the first one without a line.
     """
     options = current_job().options
     modules = [import_module(bench) for bench in options["benches"]]
@@ -27,17 +27,17 @@ async def every_mutant(dut) -> None:
     others.reverse()
     with Path(options["answers"]).open("w", encoding="utf-8") as answers:
         for number in options["numbers"]:
-            # Logic that goes round and round takes no time in a simulation.
+            # A combinational loop takes CPU time but no simulated time.
             used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
             hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
             resource.setrlimit(resource.RLIMIT_CPU, (int(used) + options["seconds"], hard))
             dut.mutant_select.value = number
-            said = ""
+            failure = ""
             for test in others if options["others"] and number else [first]:
                 try:
                     await test.func(dut, **test.kwargs)
-                except Exception as error:  # whatever a test raises, it does not pass
-                    said = f"{test.name}: {(str(error) or type(error).__name__).splitlines()[0]}"
+                except Exception as error:  # any exception is a failure
+                    failure = f"{test.name}: {(str(error) or type(error).__name__).splitlines()[0]}"
                     break
-            answers.write(json.dumps([number, said]) + "\n")
+            answers.write(json.dumps([number, failure]) + "\n")
             answers.flush()

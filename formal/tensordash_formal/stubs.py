@@ -1,9 +1,11 @@
-"""What takes the place of arithmetic in a tile: the same ports and timing, but only tags go through.
+"""Stubs of a tile's arithmetic: the same ports and timing, but they carry only tags.
 
-A value's tag is its sign bit, which nothing between a tile's ports and its multipliers looks at (int8: its zero test
-does, so that a tagged int8 is never zero). A sum becomes two bits: `one` pair of tagged values, and whether anything
-`wrong` was added: a second such pair, or a tagged value with an untagged partner. A third one is the tag of its C.
-Whether a sum leaves its range, or a result is an infinity or NaN, may be anything in every cycle.
+A value's tag is its sign bit. Nothing between a tile's ports and its multipliers reads this bit, except the zero test
+of int8. So a tagged int8 is never zero.
+
+A sum is abstracted to three bits. `one`: it contains one pair of tagged values. `wrong`: it contains a second such
+pair, or a tagged value with an untagged partner. The third bit is the tag of its C. Flags of overflow, infinity and NaN
+are free in every cycle.
 """
 
 from amaranth.hdl import Cat, Const, Elaboratable, Instance, Module, Mux, Signal, Value
@@ -17,30 +19,30 @@ from tensordash.arithmetic.sum_ports import starts_from_c
 from tensordash.block import Block
 from tensordash.tile.pe import PE
 
-from .harness import Stand
+from .harness import Stub
 
-__all__ = ["STANDS", "TAGS"]
+__all__ = ["ARITHMETIC_STUBS", "TAG_BITS"]
 
-TAGS = 3
-"""Bits of a sum that stand for it: `one`, `wrong`, and C's tag."""
+TAG_BITS = 3
+"""Bits of an abstracted sum: `one`, `wrong`, and the tag of C."""
 
 
-def _added(pairs):
-    """What a number of (one, wrong) come to."""
+def _add_tags(pairs):
+    """Add pairs of (one, wrong)."""
     pairs = list(pairs)
     one, wrong = pairs[0]
-    for more, other in pairs[1:]:
-        one, wrong = one ^ more, wrong | other | (one & more)
+    for next_one, next_wrong in pairs[1:]:
+        one, wrong = one ^ next_one, wrong | next_wrong | (one & next_one)
     return one, wrong
 
 
-def _any_value(m: Module, output: Signal) -> None:
-    """Make an output anything, another value in every cycle."""
+def _drive_free(m: Module, output: Signal) -> None:
+    """Drive an output with a value that is free in every cycle."""
     m.submodules[f"any_{output.name}"] = Instance("$anyseq", p_WIDTH=len(output), o_Y=output)
 
 
 class _TagPE(Elaboratable):
-    """A PE's pipeline, accumulator and block, for tags."""
+    """Stub of a PE: its pipeline, accumulator and block carry tags."""
 
     def __init__(self, pe: Block) -> None:
         assert isinstance(pe, PE)
@@ -53,34 +55,34 @@ class _TagPE(Elaboratable):
         for lane in range(pe.lanes):
             a, b = pe.a[lane][-1], pe.b[lane][-1]
             pairs.append((pe.active[lane] & a & b, pe.active[lane] & (a ^ b)))
-        entering = Signal(TAGS)
-        m.d.comb += entering.eq(Cat(*_added(pairs)))
-        # As in the components, of which some have no reset.
+        entering = Signal(TAG_BITS)
+        m.d.comb += entering.eq(Cat(*_add_tags(pairs)))
+        # Without reset, like some of the stubbed components.
         for stage in range(pe.stages - 1):
-            held = Signal(TAGS, name=f"stage_{stage}", reset_less=True)
+            held = Signal(TAG_BITS, name=f"stage_{stage}", reset_less=True)
             with m.If(~pe.sum.hold):
                 m.d.sync += held.eq(entering)
             entering = held
-        start = Signal(TAGS)
-        total = Signal(TAGS)
-        sums = Signal(TAGS, reset_less=True)
-        block = Signal(TAGS, name="block_tags", reset_less=True)
+        start = Signal(TAG_BITS)
+        total = Signal(TAG_BITS)
+        sums = Signal(TAG_BITS, reset_less=True)
+        block = Signal(TAG_BITS, name="block_tags", reset_less=True)
         c = pe.sum.c[-1] if starts_from_c(pe.numerics) else Const(0)
         m.d.comb += [
             start.eq(Mux(pe.sum.start, Cat(Const(0, 2), c), sums)),
-            total.eq(Cat(*_added([start[:2], entering[:2]]), start[2])),
+            total.eq(Cat(*_add_tags([start[:2], entering[:2]]), start[2])),
         ]
         with m.If(~pe.sum.hold):
             m.d.sync += sums.eq(total)
         with m.If(pe.sum.take):
             m.d.sync += block.eq(total)
         m.d.comb += Value.cast(pe.sum.value).eq(block)
-        _any_value(m, pe.sum.overflow)
+        _drive_free(m, pe.sum.overflow)
         return m
 
 
 class _TagResult(Elaboratable):
-    """A register on a result's way out, for tags."""
+    """Stub of a component between block and output: a register of tags."""
 
     def __init__(self, result: Block) -> None:
         self.result = result
@@ -88,8 +90,8 @@ class _TagResult(Elaboratable):
     def elaborate(self, platform):
         m = Module()
         result = self.result
-        held = Signal(TAGS, reset_less=True)
-        tags = Value.cast(result.sum)[:TAGS]
+        held = Signal(TAG_BITS, reset_less=True)
+        tags = Value.cast(result.sum)[:TAG_BITS]
         c = result.c[-1] if hasattr(result, "c") else Const(0)
         with m.If(result.load):
             m.d.sync += held.eq(Cat(tags[:2], tags[2] | c))
@@ -98,11 +100,11 @@ class _TagResult(Elaboratable):
         ).eq(held)
         for name in ("overflow", "non_finite"):
             if hasattr(result, name):
-                _any_value(m, getattr(result, name))
+                _drive_free(m, getattr(result, name))
         return m
 
 
-STANDS = (
-    Stand(PE, _TagPE),
-    *(Stand(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)),
+ARITHMETIC_STUBS = (
+    Stub(PE, _TagPE),
+    *(Stub(kind, _TagResult) for kind in (Rounder, FusedResult, IntegerResult, InitialAdder, FusedInitialAdder)),
 )

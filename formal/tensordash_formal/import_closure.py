@@ -1,4 +1,4 @@
-"""Which files of a package some of its files import, directly or through others."""
+"""Transitive imports of Python files within a package."""
 
 import ast
 from collections.abc import Iterator
@@ -8,22 +8,22 @@ __all__ = ["imported_files"]
 
 
 def imported_files(package: Path, *files: Path) -> tuple[Path, ...]:
-    """Files of a package, and all of it that they import, in order; what is imported from elsewhere is left out.
+    """Return files of a package and all files of it that they import, sorted. Other packages are left out.
 
     Parameters
     ----------
     package : Path
-        The package's folder.
+        Folder of the package.
     *files : Path
-        Python files in it.
+        Python files in the package.
     """
     found: set[Path] = set()
-    waiting = list(files)
-    while waiting:
-        file = waiting.pop()
+    pending = list(files)
+    while pending:
+        file = pending.pop()
         if file not in found:
             found.add(file)
-            waiting += _imports(package, file)
+            pending += _imports(package, file)
     return tuple(sorted(found))
 
 
@@ -33,9 +33,9 @@ def _imports(package: Path, file: Path) -> Iterator[Path]:
         if isinstance(node, ast.Import):
             names = [alias.name.split(".") for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
-            begin = inside[: -node.level] if node.level else []
-            module = [*begin, *(node.module or "").split(".")] if node.module else begin
-            # What is imported from a package may be a module in it.
+            prefix = inside[: -node.level] if node.level else []
+            module = [*prefix, *(node.module or "").split(".")] if node.module else prefix
+            # A name that is imported from a package may be a module.
             names = [module, *([*module, alias.name] for alias in node.names)]
         else:
             continue

@@ -1,34 +1,35 @@
-"""What became of mutants, one by one and counted."""
+"""Results of mutants, and their counts."""
 
 from collections import Counter
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Fate", "MutationReport"]
+__all__ = ["MutantResult", "MutationReport"]
 
-CAUGHT = ("bench", "proof")
+KILLED = ("bench", "proof")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fate:
-    """What became of a mutant.
+class MutantResult:
+    """The result of a mutant.
 
     Parameters
     ----------
     campaign, component, module : str
-        Where it is.
+        Campaign, component and Verilog module of the mutant.
     number : int
-        Which of its component's in its campaign.
+        Number of the mutant in its component and campaign.
     kind : str
-        What kind of change it is.
+        Kind of the change.
     change : str
-        What is changed.
+        Description of the change.
     line : str
-        The line of emitted Verilog.
-    fate : str
-        "bench" or "proof": found by it; "equivalent": proven to do what was emitted does; "survives".
-    by : str
-        What the bench said, or the name of the proof.
+        The changed line of emitted Verilog.
+    outcome : str
+        "bench" or "proof": killed by a bench or a proof; "equivalent": proven equivalent to the emitted Verilog;
+        "survives".
+    detail : str
+        Failure of the bench, name of the proof, or kind of equivalence check.
     """
 
     campaign: str
@@ -38,50 +39,54 @@ class Fate:
     kind: str
     change: str
     line: str
-    fate: str
-    by: str
+    outcome: str
+    detail: str
 
     @property
     def finder(self) -> str:
-        """The test or the proof that found it; empty if nothing did."""
-        return f"{self.fate} {self.component}: {self.by.partition(':')[0]}" if self.fate == "bench" else self.by
+        """The test or the proof that killed the mutant."""
+        return (
+            f"{self.outcome} {self.component}: {self.detail.partition(':')[0]}"
+            if self.outcome == "bench"
+            else self.detail
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class MutationReport:
-    """All mutants of some campaigns.
+    """Results of all mutants of some campaigns.
 
     Parameters
     ----------
     seed : int
-        Of mutants and benches.
-    fates : tuple of Fate
-        What became of each.
+        Seed of mutants and benches.
+    results : tuple of MutantResult
+        One for each mutant.
     """
 
     seed: int
-    fates: tuple[Fate, ...]
+    results: tuple[MutantResult, ...]
 
     @property
-    def survivors(self) -> list[Fate]:
-        """Those that nothing found and that are not proven equivalent."""
-        return [each for each in self.fates if each.fate == "survives"]
+    def survivors(self) -> list[MutantResult]:
+        """Mutants that are neither killed nor proven equivalent."""
+        return [each for each in self.results if each.outcome == "survives"]
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """How many there are of each fate: of each campaign's components, of each kind of change, in all."""
+        """Count outcomes by campaign and component, by kind of change, and in total."""
         groups = (lambda each: f"{each.campaign}: {each.component}", lambda each: each.kind, lambda each: "total")
         table: dict[str, dict[str, int]] = {}
         for group in groups:
-            for each in self.fates:
-                table.setdefault(group(each), dict.fromkeys((*CAUGHT, "equivalent", "survives"), 0))[each.fate] += 1
+            for each in self.results:
+                table.setdefault(group(each), dict.fromkeys((*KILLED, "equivalent", "survives"), 0))[each.outcome] += 1
         return table
 
     def finders(self) -> dict[str, int]:
-        """How many mutants each test and each proof has found, most first."""
-        return dict(Counter(each.finder for each in self.fates if each.fate in CAUGHT).most_common())
+        """Count the mutants that each test and each proof killed, in descending order."""
+        return dict(Counter(each.finder for each in self.results if each.outcome in KILLED).most_common())
 
     def table(self) -> str:
-        """The counts, what found how many, and a line for each survivor."""
+        """Format the counts, the finders, and one line for each survivor."""
         counts = self.counts()
         width = max(map(len, counts))
         lines = [f"{'':{width}} mutants  bench  proof  equivalent  survive  caught"]
@@ -100,6 +105,6 @@ class MutationReport:
         return "\n".join(lines)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        mutants = [asdict(each) for each in self.fates]
+        """Convert the report to JSON types."""
+        mutants = [asdict(each) for each in self.results]
         return {"seed": self.seed, "counts": self.counts(), "finders": self.finders(), "mutants": mutants}
