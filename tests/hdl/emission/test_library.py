@@ -194,7 +194,7 @@ def test_a_keyword_is_no_port():
             m.d.comb += self.out.eq(self.event)
             return m
 
-    with pytest.raises(ValueError, match="Event has a signal or submodule event, which is a word of Verilog"):
+    with pytest.raises(ValueError, match="Event has a signal or submodule event, which is a Verilog keyword"):
         emit(Event())
 
 
