@@ -80,7 +80,7 @@ def test_wrong_programs(name):
 @pytest.mark.parametrize("side", ["a", "b"])
 def test_late_banks_are_not_seen(side):
     """Banks of a stream buffer that a layout writes while the multiply wants to read them."""
-    ready = f".{side}_read_ready(multiply__{side}_read_ready)"
+    ready = f".{side}_read_ready(stream_buffer_{side}__read_ready)"
     assert found("core", (ready, f".{side}_read_ready(4'hf)"), effort=2)
 
 
