@@ -22,11 +22,11 @@ from amaranth.lib.wiring import In
 
 from ..block import Block
 from .printer.printer import Printed, print_module
+from .printer.text import LINE
 from .shape_notes import port_notes
 
 __all__ = ["Library", "emit", "members", "ports"]
 
-COMMENT = 100
 WORDS = ("Timing:", "Source:")
 TRANSFORMERS = "ResetInserter, EnableInserter and DomainRenamer"
 
@@ -202,13 +202,10 @@ def _document(modules: Iterable[str]) -> str:
 def _comment(block: Block) -> str:
     """Summary, timing and source of a component, and the numbers that it was constructed with."""
     paragraphs = {word: text for kind in reversed(type(block).__mro__) for word, text in _paragraphs(kind)}
-    lines = [
-        line
-        for text in (paragraphs[word] for word in ("", *WORDS) if word in paragraphs)
-        for line in textwrap.wrap(text, COMMENT - 3, break_on_hyphens=False)
-    ]
-    numbers = ", ".join(f"{name} = {value}" for name, value in block.identity[1:] if type(value) is int)
-    lines += textwrap.wrap(f"Parameters: {numbers}.", COMMENT - 3) if numbers else []
+    texts = [paragraphs[word] for word in ("", *WORDS) if word in paragraphs]
+    if numbers := ", ".join(f"{name} = {value}" for name, value in block.identity[1:] if type(value) is int):
+        texts.append(f"Parameters: {numbers}.")
+    lines = [line for text in texts for line in textwrap.wrap(text, LINE - 3, break_on_hyphens=False)]
     return "".join(f"// {line}\n" for line in lines)
 
 

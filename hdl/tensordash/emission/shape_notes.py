@@ -1,7 +1,8 @@
 """Notes on ports that say what their bits are: `4 x 16` for an array, `{last, values: 64}` for a structure."""
 
 import re
-from collections.abc import Iterator
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 from amaranth.hdl import Shape
@@ -12,8 +13,6 @@ from ..block import Block
 __all__ = ["port_notes", "shape_note"]
 
 MAX_FIELDS = 6
-
-
 # Members in a docstring: ``select : Out(options, lanes)``, the innermost dimension first.
 DECLARED = re.compile(r"(?:^|\), )\s*(\w+(?:, \w+)*) : (?:In|Out)\(((?:[^()]|\([^()]*\))*)(?=\))", re.MULTILINE)
 ALIASES = {"steps_layout": "width, lanes, depth"}
@@ -38,18 +37,18 @@ def _axes(block: Block, path: tuple[str | int, ...]) -> list[str]:
     for name in path[:-1]:
         if isinstance(name, str) and members[name].is_signature:
             kind, members = type(members[name].signature), members[name].signature.members
-    declared = {name: axes for doc in _docs(kind) for name, axes in _declared(doc)}
-    return declared.get(str(path[-1]), [])
+    return _declared(kind).get(str(path[-1]), [])
 
 
-def _docs(kind: type) -> Iterator[str]:
-    return (each.__doc__ for each in reversed(kind.__mro__) if each.__doc__)
-
-
-def _declared(doc: str) -> Iterator[tuple[str, list[str]]]:
-    for names, axes in DECLARED.findall(doc):
-        for name in names.split(", "):
-            yield name, ALIASES.get(axes, axes).split(", ")
+@cache
+def _declared(kind: type) -> dict[str, list[str]]:
+    """Dimensions of each member in the docstrings of a component or a signature, and of its base classes."""
+    return {
+        name: ALIASES.get(axes, axes).split(", ")
+        for base in reversed(kind.__mro__)
+        for names, axes in DECLARED.findall(base.__doc__ or "")
+        for name in names.split(", ")
+    }
 
 
 def shape_note(shape: Any) -> str:
@@ -63,7 +62,9 @@ def shape_note(shape: Any) -> str:
     >>> shape_note(signed(8)), shape_note(8)
     ('signed', '')
     """
-    layout = _layout(shape)
+    layout = None
+    with suppress(TypeError):
+        layout = Layout.cast(shape)
     if isinstance(layout, ArrayLayout):
         width = Shape.cast(layout.elem_shape).width
         inner = shape_note(layout.elem_shape)
@@ -75,12 +76,3 @@ def shape_note(shape: Any) -> str:
         notes = [(name, shape_note(inner), Shape.cast(inner).width) for name, inner in reversed(fields)]
         return "{" + ", ".join(name + f": {note or width}" * (width > 1) for name, note, width in notes if width) + "}"
     return "signed" if Shape.cast(shape).signed else ""
-
-
-def _layout(shape: Any) -> Any:
-    if isinstance(shape, Layout):
-        return shape
-    layout = getattr(shape, "layout", None) or getattr(shape, "_Layout", None)
-    if layout is None and isinstance(shape, type) and hasattr(shape, "as_shape"):
-        layout = shape.as_shape()
-    return layout

@@ -229,11 +229,11 @@ class Load(Block):
                 m.next = "DRAIN"  # the unit takes no descriptor until a reset
         most = Signal(self.units)  # masks and values of all groups
         offset = memory[: inflate.shift]
-        upwards = Signal(self.units + 2, name="limit_rounded_up")
+        limit_rounded_up = Signal(self.units + 2)
         m.d.comb += [
             most.eq(count * inflate.most),
             inflate.limit.eq(units[: self.units] + offset),
-            upwards.eq(inflate.limit + (inflate.beat - 1)),
+            limit_rounded_up.eq(inflate.limit + (inflate.beat - 1)),
             inflate.offset.eq(offset),
             inflate.groups.eq(count),
         ]
@@ -241,7 +241,7 @@ class Load(Block):
         with m.State("UNITS"):
             m.d.comb += [
                 reader.request.payload.beat.eq(Cat(memory[inflate.shift :], memory_outside)),
-                reader.request.payload.count.eq(upwards[inflate.shift :]),
+                reader.request.payload.count.eq(limit_rounded_up[inflate.shift :]),
             ]
             with m.If(refused):
                 m.next = "DRAIN"

@@ -64,13 +64,13 @@ class MoveWalk:
         strides = [descriptor[f"stride_{k}"] for k in (1, 2, 3)]
         over = [turns[0] == 1, turns[1] == 1, counts[2] == 1]
         # All loops up to loop k are at their last turn: a loop further out steps.
-        beyond = [Signal(name=f"walk_last_turn_{k}") for k in (1, 2)]
-        m.d.comb += [beyond[0].eq(over[0]), beyond[1].eq(over[0] & over[1])]
+        last_turn = [Signal(name=f"walk_last_turn_{k}") for k in (1, 2)]
+        m.d.comb += [last_turn[0].eq(over[0]), last_turn[1].eq(over[0] & over[1])]
         next_place = Signal(signed(max(bits, len(descriptor["stride_1"])) + 2), name="walk_next_place")
-        origin = Mux(beyond[1], places[2], Mux(beyond[0], places[1], places[0]))
-        stride = Mux(beyond[1], strides[2], Mux(beyond[0], strides[1], strides[0]))
+        origin = Mux(last_turn[1], places[2], Mux(last_turn[0], places[1], places[0]))
+        stride = Mux(last_turn[1], strides[2], Mux(last_turn[0], strides[1], strides[0]))
         m.d.comb += [
-            self.last.eq(beyond[1] & over[2]),
+            self.last.eq(last_turn[1] & over[2]),
             self.end.eq(self.address + descriptor["count_0"]),
             self.fits.eq(self.end <= config.groups),
             next_place.eq(origin + stride),
@@ -84,7 +84,7 @@ class MoveWalk:
         with m.If(self.step):
             m.d.sync += [places[0].eq(next_place), outside.eq(next_place[bits:].any())]
             m.d.sync += turns[0].eq(Mux(over[0], counts[0], turns[0] - 1))
-            with m.If(beyond[0]):
+            with m.If(last_turn[0]):
                 m.d.sync += [places[1].eq(next_place), turns[1].eq(Mux(over[1], counts[1], turns[1] - 1))]
-            with m.If(beyond[1]):
+            with m.If(last_turn[1]):
                 m.d.sync += [places[2].eq(next_place), turns[2].eq(counts[2] - 1)]

@@ -106,9 +106,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ['results.json']
     """
     with annotate_oserror(path):
-        if (
-            path.exists() and not path.is_file()
-        ):  # Write to a pipe or a device directly; for a folder, writing raises the error.
+        # Write to a pipe or a device directly; for a folder, writing raises the error.
+        if path.exists() and not path.is_file():
             yield path
             return
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,20 +20,26 @@ LARGEST = (1 << 32) - 1
 CARRIES = (1 << 16, 1 << 20, 1 << 32)
 
 
-def set_near_carry(random: Random, registers: dict[str, Any]) -> dict[str, int]:
-    """Set counts to values shortly before a carry, and return them."""
-    counts = {name: random.choice(CARRIES) - random.randint(2, 4) for name in registers}
+PROGRAM_RUNS = (((1, 1), 0.0), ((0, 200), 0.3), ((0, 20), 0.9))
+"""Latency of memory and share of pauses in each run of `random_programs`."""
+
+
+def set_near_carry(random: Random, registers: dict[str, Any], turn: int) -> dict[str, int]:
+    """Set counts to values shortly before a carry, and return them; each count has another carry in the next turn."""
+    carries = {name: CARRIES[(turn + place) % len(CARRIES)] for place, name in enumerate(registers)}
+    counts = {name: carry - random.randint(2, 4) for name, carry in carries.items()}
     for name, register in registers.items():
         register.value = counts[name]
     return counts
 
 
 @cocotb.test()
-@cocotb.parametrize((("latency", "pause"), [((1, 1), 0.0), ((0, 200), 0.3), ((0, 20), 0.9)]))
+@cocotb.parametrize((("latency", "pause"), list(PROGRAM_RUNS)))
 async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     """Run programs one after the other, on memories with short, varying or long latency.
 
-    Counters begin shortly before a carry or their largest value. So do the counts of results before each program.
+    Counters begin shortly before a carry or their largest value, each before another one in each run: a count that is
+    too high shows where it does not saturate. So do the counts of results before each program.
     """
     job = current_job()
     at = far(job.config.address_bits, job.seed, pause > 0)
@@ -43,10 +49,11 @@ async def random_programs(dut, latency: tuple[int, int], pause: float) -> None:
     random, total = Random(f"{job.seed} carries {latency}"), 0
     registers = {name: getattr(dut.unit_counters, name) for name in UNIT_COUNTERS}
     registers |= {name: getattr(dut.tile.counters, f"counts_{tile}") for name, tile in TILE_COUNTERS.items()}
-    earlier, began = set_near_carry(random, registers), host.pins.cycle
+    run = job.seed + PROGRAM_RUNS.index((latency, pause))
+    earlier, began = set_near_carry(random, registers, run), host.pins.cycle
     results = {name: getattr(dut.output_unit, name) for name in COUNTS}
     for index in range(max(1, round((4 if pause > 0.5 else 10) * host.job.effort))):
-        total += await host.check_program(index, total, counts=set_near_carry(random, results))
+        total += await host.check_program(index, total, counts=set_near_carry(random, results, run + index))
         await host.write("cause", 3)
     await host.write("snapshot", 1)
     fetched = total * BITS // host.config.axi_bits
