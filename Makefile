@@ -25,6 +25,7 @@ lint: $(READY_TEST)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # Answers are kept in build/prove: a run that was interrupted goes on where it was. `make clean` forgets them.
 prove: $(READY_TEST)

@@ -3,7 +3,8 @@
     python bench/connectivity_auto.py search     # the table in hdl/tensordash/configuration/connectivity.py (minutes)
     python bench/connectivity_auto.py compare    # against plain options of as many sources
 
-Searched for buffers that shift: hill climbing (`tensordash_sim.explore`) on random zeros, the mean over 30, 50, 70 and
+Searched for buffers that shift: hill climbing (`tensordash_sim.performance.explore`) on random zeros, the mean over
+30, 50, 70 and
 90% with four rows; eight options (two steps: five), lane offsets up to 3, six levels if another does not bring a lot.
 An entry serves a range of lanes: what counts is the mean over some of them. Plain options are a lane's own and its
 neighbours', the oldest step first.
@@ -15,7 +16,7 @@ from functools import cache
 
 from tensordash import Connectivity, TileConfig
 from tensordash.configuration.connectivity import Option, auto_options
-from tensordash_sim.explore import Structure, Workload, climb, random_workload, start_options
+from tensordash_sim.performance.explore import Structure, Workload, climb, random_workload, start_options
 
 ZEROS = (0.3, 0.5, 0.7, 0.9)
 ROWS = 4

@@ -26,21 +26,21 @@ from rich.console import Console
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash.storage.files import atomic_write
 from tensordash_runtime.counting import counted_sides
-from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.images import TensorImage, expected
-from tensordash_sim.core.layer import OPERANDS, Layer
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.random_programs import PROGRAM, random_program
-from tensordash_sim.core.scheduled import scheduled_speedup
-from tensordash_sim.core.tensors import deflate, to_groups
-from tensordash_sim.core.tiling_search import best_blocking
-from tensordash_sim.core.verilated import CoreRun, VerilatedCore
+from tensordash_sim.compiler.blocking import Blocking
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import TensorImage, expected
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.scheduled import scheduled_speedup
+from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.golden.core.tensors import deflate, to_groups
 from tensordash_sim.lowering.geometry import Convolution
 from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
+from tensordash_sim.verify.verilated_core import CoreRun, VerilatedCore
+from tensordash_storage.files import atomic_write
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "core.md"

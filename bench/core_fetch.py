@@ -18,9 +18,9 @@ import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.tensors import deflate, value_type
-from tensordash_sim.core.verilated import VerilatedCore
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.golden.core.tensors import deflate, value_type
+from tensordash_sim.verify.verilated_core import VerilatedCore
 
 MEMORY = 1 << 17
 TABLE = MEMORY // 4

@@ -29,9 +29,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash.emission.core_files import core_verilog
 from tensordash.emission.verilog import render
-from tensordash.storage.files import atomic_write
 from tensordash_sim.cycles import random_counts
-from tensordash_sim.explore import Structure, start_options
+from tensordash_sim.performance.explore import Structure, start_options
+from tensordash_storage.files import atomic_write
 from tensordash_synth import (
     core_cost_table,
     cost_table,

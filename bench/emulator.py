@@ -22,7 +22,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FORMATS, Format
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import Device
-from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.emulator import contract, decode, encode, matrix_product
 from tensordash_sim.golden import matmul
 from tensordash_sim.trace import Trace, example_trace

@@ -16,7 +16,7 @@ from typing import Any
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 from tensordash_synth import place_fpga
 
 ROOT = Path(__file__).resolve().parent.parent

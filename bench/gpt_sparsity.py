@@ -7,7 +7,7 @@ import argparse
 
 import numpy as np
 
-from tensordash_sim.models import load
+from tensordash_sim.networks import load
 
 PARTS = 10
 

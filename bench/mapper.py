@@ -29,9 +29,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_runtime import Device
 from tensordash_runtime.jobs import Executed
-from tensordash_sim.core.images import layer_values, non_zero_groups
-from tensordash_sim.core.row_streams import RowStreams
-from tensordash_sim.core.timing import timing
+from tensordash_sim.compiler.images import layer_values, non_zero_groups
+from tensordash_sim.compiler.row_streams import RowStreams
+from tensordash_sim.compiler.timing import timing
 
 PRESETS = ("core", "core-dense", "core-wide", "core-fp8")
 MIN_CYCLES = 3000

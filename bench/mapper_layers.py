@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
 from tensordash_sim.lowering import Convolution, MatrixProduct
 from tensordash_sim.lowering.geometry import Geometry
 

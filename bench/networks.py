@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tensordash_sim.models import NAMES
+from tensordash_sim.networks import NAMES
 
 
 def command(*arguments: str) -> Any:

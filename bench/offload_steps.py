@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from tensordash_runtime import Device, offload
-from tensordash_sim.models.gpt import GPT, Shape
+from tensordash_sim.networks.gpt import GPT, Shape
 
 PRESET = "core"
 BACKEND = "emulator"

@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.soak.core_draw import CoreGoals, draw_core_job
-from tensordash_sim.soak.draw import draw_job
+from tensordash_sim.verify.soak.core_draw import CoreGoals, draw_core_job
+from tensordash_sim.verify.soak.draw import draw_job
 from tensordash_synth.printed import PrintedModule, library_of, prove_printed
 
 PRESETS = ("paper", "recommended", "core")

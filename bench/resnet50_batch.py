@@ -15,7 +15,8 @@ from collections import Counter
 import numpy as np
 
 from tensordash import load_preset
-from tensordash_sim.chip import (
+from tensordash_sim.lowering import Operation
+from tensordash_sim.performance.chip import (
     BANDWIDTHS,
     JOINS,
     ROW_ORDERS,
@@ -26,8 +27,7 @@ from tensordash_sim.chip import (
     sufficient_bandwidth,
     totals,
 )
-from tensordash_sim.lowering import Operation
-from tensordash_sim.planner.published import resnet50_layers
+from tensordash_sim.performance.planner.published import resnet50_layers
 
 
 def main() -> None:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tensordash.storage.files import atomic_path
 from tensordash_sim.plots import COLORS, drawn_whole, style
+from tensordash_storage.files import atomic_path
 
 DOCS = Path(__file__).parents[1] / "docs"
 PARAMETERS = ("rows", "columns", "lanes", "depth")

@@ -14,11 +14,11 @@ from dataclasses import replace
 import numpy as np
 
 from tensordash import load_preset
-from tensordash_sim.evaluate.measure_formats import pruned_weights
-from tensordash_sim.evaluate.two_of_four import NEXT_STEP
+from tensordash_sim.evaluation.measure_formats import pruned_weights
+from tensordash_sim.evaluation.two_of_four import NEXT_STEP
 from tensordash_sim.lowering import Operation
-from tensordash_sim.quantization import recorded_values
 from tensordash_sim.trace import Trace, TraceWriter
+from tensordash_sim.trace.layer_operands import recorded_values
 from tensordash_synth import measure_areas
 
 

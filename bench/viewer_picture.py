@@ -8,8 +8,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tensordash.storage.files import atomic_path
 from tensordash_sim.report import example_runs, write_report
+from tensordash_storage.files import atomic_path
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 CYCLE = 141

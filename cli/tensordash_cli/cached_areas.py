@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tensordash
 from tensordash import TileConfig
-from tensordash.storage.files import atomic_write, code_digest
+from tensordash_storage.files import atomic_write, code_digest
 
 __all__ = ["cached_area"]
 

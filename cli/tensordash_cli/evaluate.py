@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
 from . import synthesis_results
 from .console import WholeRange, json_option, print_json, progress_bar, writable, writable_folder
 
 if TYPE_CHECKING:
-    from tensordash_sim.evaluate import Figure, Settings
+    from tensordash_sim.evaluation import Figure, Settings
 
 __all__ = ["command"]
 
@@ -67,9 +67,9 @@ def command(
     network. DIR/answers keeps what is done, by configuration, trace and
     code: an interrupted run goes on there.
     """
-    from tensordash_sim.evaluate import EXPERIMENTS, NAMES, Settings
-    from tensordash_sim.evaluate import page as render
-    from tensordash_sim.models import SCALES
+    from tensordash_sim.evaluation import EXPERIMENTS, NAMES, Settings
+    from tensordash_sim.evaluation import page as render
+    from tensordash_sim.networks import SCALES
     from tensordash_sim.report import example_runs, write_report
 
     for name in names:
@@ -127,7 +127,7 @@ def _list(experiments: Any, as_json: bool) -> None:
 def _evaluate(
     names: list[str], settings: "Settings", output: Path, workers: int, cluster: str | None
 ) -> list["Figure"]:
-    from tensordash_sim.evaluate import evaluate, write_figure
+    from tensordash_sim.evaluation import evaluate, write_figure
 
     figures = []
     with progress_bar() as bar:

@@ -12,13 +12,13 @@ import click
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.config import STAGINGS
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
 from .cached_areas import cached_area
 from .console import WholeRange, config_options, json_option, print_json, progress, progress_bar, writable_folder
 
 if TYPE_CHECKING:
-    from tensordash_sim.explore import Campaign, Point
+    from tensordash_sim.performance.explore import Campaign, Point
 
 __all__ = ["command"]
 
@@ -81,8 +81,8 @@ def command(config: TileConfig, paths: tuple[Path, ...], area: bool, as_json: bo
 
     DIR keeps what is done: an interrupted search goes on where it was, and one that is done answers at once.
     """
-    from tensordash_sim.chip import ROW_ORDERS
-    from tensordash_sim.explore import Campaign
+    from tensordash_sim.performance.chip import ROW_ORDERS
+    from tensordash_sim.performance.explore import Campaign
     from tensordash_sim.trace import Trace, example_trace
 
     if config.sparsity != "rows":
@@ -140,7 +140,7 @@ def _like(base: TileConfig, name: str) -> TileConfig:
 def _search(
     campaign: "Campaign", orders: Sequence[str], stagings: Sequence[str], arguments: dict[str, Any]
 ) -> "list[Point]":
-    from tensordash_sim.explore import Structure, start_options
+    from tensordash_sim.performance.explore import Structure, start_options
 
     shapes = product(*(arguments[name] for name in ("lanes", "depths", "rows", "columns", "sources")), stagings)
     structures = [Structure(*shape) for shape in shapes]
@@ -176,7 +176,7 @@ def _search(
 
 def _judge(campaign: "Campaign", points: "Sequence[Point]", area: bool) -> list[dict[str, Any]]:
     """Exact speedups of every point, its area, and whether it is on the front."""
-    from tensordash_sim.explore import pareto_front, ties
+    from tensordash_sim.performance.explore import pareto_front, ties
 
     rows = []
     with progress_bar() as bar:
@@ -239,7 +239,7 @@ def _place(row: dict[str, Any]) -> tuple[float, float]:
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    from tensordash_sim.explore import plot_front
+    from tensordash_sim.performance.explore import plot_front
 
     drawn = [row for row in rows if row["speedup"] is not None]
     if not drawn:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 import tensordash
-from tensordash.storage.user_cache import usable_cache_home
+from tensordash_storage.user_cache import usable_cache_home
 
 __all__ = ["cli", "run"]
 

@@ -43,7 +43,7 @@ def command(config: CoreConfig, as_json: bool, **given: Any) -> None:
 def _mapped(config: CoreConfig, *, operation: str, rows: str | None, speedup: float, **shape: Any) -> dict[str, Any]:
     from tensordash_runtime.expected import Expectations
     from tensordash_runtime.jobs import Work
-    from tensordash_sim.core.layer import OPERANDS, Layer
+    from tensordash_sim.compiler.layer import OPERANDS, Layer
 
     pair = OPERANDS[operation]
     if rows is not None and rows not in pair:

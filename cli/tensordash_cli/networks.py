@@ -18,7 +18,7 @@ __all__ = ["document", "print_zeros", "show", "train"]
 
 def show(as_json: bool) -> None:
     """Print every network."""
-    from tensordash_sim.models import NAMES, describe
+    from tensordash_sim.networks import NAMES, describe
 
     networks = {name: vars(describe(name)) for name in NAMES}
     if as_json:
@@ -43,7 +43,7 @@ def train(
     **options: Any,
 ) -> None:
     """Train a network and record some of its steps."""
-    from tensordash_sim.models import load
+    from tensordash_sim.networks import load
     from tensordash_sim.trace import record
 
     try:
@@ -84,8 +84,8 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def document(trace: "Trace", name: str) -> dict[str, Any]:
     """What is known of a network's recording: its conditions, and its zeros next to the paper's."""
-    from tensordash_sim.models import describe
-    from tensordash_sim.models.zeros import zeros_beside_the_papers
+    from tensordash_sim.networks import describe
+    from tensordash_sim.networks.zeros import zeros_beside_the_papers
 
     zeros = [
         {

@@ -38,7 +38,7 @@ def command(name: str | None, chip: bool, as_json: bool) -> None:
 
 
 def _chip(as_json: bool) -> None:
-    from tensordash_sim.chip import ChipConfig
+    from tensordash_sim.performance.chip import ChipConfig
 
     chip = ChipConfig()
     if as_json:

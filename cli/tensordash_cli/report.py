@@ -21,7 +21,7 @@ from .console import (
 )
 
 if TYPE_CHECKING:
-    from tensordash_sim.evaluate import Figure
+    from tensordash_sim.evaluation import Figure
     from tensordash_sim.report import ScheduleRun
 
 __all__ = ["command"]
@@ -125,9 +125,9 @@ def _verdict(
     folder: Path, config: TileConfig, chip_file: Path | None, step: int | None, synth: bool, plan: bool | None
 ) -> list["Figure"]:
     """Figures on a recorded step, energy with the power of the very tile."""
-    from tensordash_sim.chip import ChipConfig
-    from tensordash_sim.planner import unrecorded
-    from tensordash_sim.report import verdict
+    from tensordash_sim.evaluation.verdict import verdict
+    from tensordash_sim.performance.chip import ChipConfig
+    from tensordash_sim.performance.planner import unrecorded
     from tensordash_sim.trace import Trace
 
     trace, chip = Trace.open(folder), ChipConfig() if chip_file is None else ChipConfig.load(chip_file)

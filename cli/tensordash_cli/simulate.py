@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 import click
 
 from tensordash import TileConfig
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
 from .console import (
     FiniteRange,
@@ -152,8 +152,8 @@ def _use(threads: int | None) -> None:
 
 
 def _trace(config: TileConfig, path: Path, arguments: dict[str, Any], keeps: bool) -> None:
-    from tensordash_sim.chip import JOINS, SIDES, ChipConfig, Machine, Results
     from tensordash_sim.lowering import Operation
+    from tensordash_sim.performance.chip import JOINS, SIDES, ChipConfig, Machine, Results
     from tensordash_sim.trace import Trace
 
     _choice("--side", arguments["side"], SIDES)
@@ -234,7 +234,7 @@ def _place(record: "Record") -> dict[str, Any]:
 
 def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
     """Of each operation, and of all."""
-    from tensordash_sim.chip import totals
+    from tensordash_sim.performance.chip import totals
 
     names = dict.fromkeys(str(record.operation) for record, _ in results)
     added = {name: totals(result for record, result in results if record.operation == name) for name in names}
@@ -243,7 +243,7 @@ def _totals(results: list[Result]) -> dict[str, dict[str, Any]]:
 
 def _bandwidths(results: list[Result], machine: Any) -> dict[str, Any]:
     """What other DRAM would leave of the speedup, and of energy saved."""
-    from tensordash_sim.chip import BANDWIDTHS, at_bandwidth, energy_at_bandwidth, sufficient_bandwidth
+    from tensordash_sim.performance.chip import BANDWIDTHS, at_bandwidth, energy_at_bandwidth, sufficient_bandwidth
 
     every, clock_mhz = [result for _, result in results], machine.chip.clock_mhz
     return {
@@ -360,7 +360,7 @@ def _width(table: "Table") -> int:
 
 def _merged(results: list[Result]) -> dict[tuple[int, str, str], dict[str, Any]]:
     """One line for each step, layer and operation: a recurrent layer has a record for each time."""
-    from tensordash_sim.chip import totals
+    from tensordash_sim.performance.chip import totals
 
     calls: dict[tuple[int, str, str], list[dict[str, Any]]] = {}
     for record, result in results:

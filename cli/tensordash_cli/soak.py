@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from tensordash.storage.files import atomic_copy, atomic_write
+from tensordash_storage.files import atomic_copy, atomic_write
 
 from .console import (
     CheckError,
@@ -125,7 +125,7 @@ def _given(context: click.Context, name: str) -> bool:
 def _campaign(
     seed: int, positions: int, output: Path, workers: int, simulator: str, cover: bool, as_json: bool
 ) -> None:
-    from tensordash_sim.soak import Campaign
+    from tensordash_sim.verify.soak import Campaign
 
     campaign = Campaign(output, seed, positions, simulator)
     output.mkdir(parents=True, exist_ok=True)
@@ -192,8 +192,8 @@ def _print_summary(document: dict[str, Any], cover: bool) -> None:
 def _replay(seed: int, index: int, simulator: str, waves: Path | None, as_json: bool) -> None:
     from tempfile import TemporaryDirectory
 
-    from tensordash_sim.soak import draw_job, run_job
     from tensordash_sim.verify import SimulatorError
+    from tensordash_sim.verify.soak import draw_job, run_job
 
     if waves is not None:
         waves_file(waves, "--waves")

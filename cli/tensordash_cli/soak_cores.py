@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
 from .console import CheckError, print_json, progress, progress_bar
 
 if TYPE_CHECKING:
-    from tensordash_sim.soak.cores import CoreGoals
+    from tensordash_sim.verify.soak.cores import CoreGoals
 
 __all__ = ["coverage_table", "replay_core", "soak_cores", "tile_name"]
 
@@ -25,7 +25,7 @@ Given = tuple[int, int | None, int | None]
 
 def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, cover: bool, as_json: bool) -> None:
     """Run a campaign, or what is left of it."""
-    from tensordash_sim.soak.cores import CoreCampaign
+    from tensordash_sim.verify.soak.cores import CoreCampaign
 
     campaign = CoreCampaign(output, seed, cores, _goals(given))
     output.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def soak_cores(seed: int, cores: int, given: Given, output: Path, workers: int, 
 
 
 def _goals(given: Given) -> "CoreGoals":
-    from tensordash_sim.soak.cores import CoreGoals
+    from tensordash_sim.verify.soak.cores import CoreGoals
 
     positions, descriptors, faults = given
     return CoreGoals(
@@ -118,7 +118,7 @@ def coverage_table(coverage: dict[str, dict[str, int]]) -> Any:
 
 def replay_core(seed: int, index: int, cores: int, given: Given, as_json: bool) -> None:
     """Run one job of a campaign again."""
-    from tensordash_sim.soak.cores import draw_core_job, run_core_job
+    from tensordash_sim.verify.soak.cores import draw_core_job, run_core_job
 
     job = draw_core_job(seed, index, _goals(given).share(cores))
     with progress.status(f"job {seed}:{index}, core around {tile_name(job.config.tile)}"):

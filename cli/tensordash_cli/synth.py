@@ -8,7 +8,7 @@ import click
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
 from .console import CheckError, FiniteRange, any_config_options, json_option, print_json, progress, writable_folder
 

@@ -9,7 +9,7 @@ import click
 
 import tensordash
 from tensordash import TileConfig, load_preset
-from tensordash.storage.files import atomic_write, code_digest
+from tensordash_storage.files import atomic_write, code_digest
 
 from .console import progress
 

@@ -177,7 +177,7 @@ def _cycles(steps: "Sequence[Step]") -> list[int]:
 def _write(folder: Path, trainer: "Trainer", run: "Run", document: dict[str, Any]) -> None:
     import json
 
-    from tensordash.storage.files import atomic_write
+    from tensordash_storage.files import atomic_write
 
     atomic_write(folder / "run.json", json.dumps(document | {"run": run.to_json()}, indent=1) + "\n")
     losses = {"device": [s.loss for s in trainer.history], "PyTorch, float32": [s.plain_loss for s in trainer.history]}

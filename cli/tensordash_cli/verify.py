@@ -292,10 +292,10 @@ def _layer(
     import numpy as np
 
     from tensordash_sim.cycles import count
-    from tensordash_sim.quantization import non_zeros
+    from tensordash_sim.golden.quantization import non_zeros
     from tensordash_sim.trace import Trace
+    from tensordash_sim.trace.layer_operands import describe_values, layer_passes, operand_scales
     from tensordash_sim.verify import Replayer
-    from tensordash_sim.verify.layer import describe_values, layer_passes, operand_scales
 
     records = list(Trace.open(path).records)
     record = next((one for one in records if (one.layer, one.operation) == (layer, operation)), None)

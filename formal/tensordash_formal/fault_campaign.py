@@ -13,7 +13,7 @@ from threading import Event
 from typing import Any
 
 from tensordash import TensorDashError
-from tensordash.storage.files import atomic_write, scratch
+from tensordash_storage.files import atomic_write, scratch
 
 from .fault_check import PACKAGE_FOLDERS, Outcome, run_check
 from .fault_list import Fault

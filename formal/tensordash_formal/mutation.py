@@ -15,10 +15,10 @@ from typing import Any
 
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
-from tensordash.storage.files import atomic_write, code_digest
 from tensordash_sim.verify.job import JOB_VARIABLE, Job
 from tensordash_sim.verify.run import read_results
 from tensordash_sim.verify.simulators import Simulation, SimulatorError
+from tensordash_storage.files import atomic_write, code_digest
 from tensordash_synth.equivalence import same_logic
 from tensordash_synth.sequential import same_runs
 

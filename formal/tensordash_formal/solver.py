@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tensordash import TensorDashError
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 from tensordash_synth.yosys import ABC
 
 __all__ = ["Answer", "ProofError", "Query", "Solver"]

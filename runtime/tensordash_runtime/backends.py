@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES
-from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.images import TensorImage
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.rounding import scaled, stochastic, toward_zero
-from tensordash_sim.core.verilated import SilentMemoryError, VerilatedCore
+from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.rounding import scaled, stochastic, toward_zero
 from tensordash_sim.emulator import RandomBits, contract, contract_scaled
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.verify.verilated_core import SilentMemoryError, VerilatedCore
 
 from .errors import DeviceError, NoRoomError
 from .jobs import Job, Ran, Work

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash import TileConfig
-from tensordash_sim.chip.passes import grouped
 from tensordash_sim.cycles import Scheduler
 from tensordash_sim.lowering import Geometry, Operation, Vectors, lower
+from tensordash_sim.lowering.groups import grouped
 
 __all__ = ["NOT_COUNTED", "Counted", "counted", "counted_sides"]
 

@@ -14,9 +14,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.parameters import require_choice, require_int
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.images import FLOATS, layer_values
-from tensordash_sim.core.layer import OPERANDS
-from tensordash_sim.core.rounding import MAX_SEED
+from tensordash_sim.compiler.images import FLOATS, layer_values
+from tensordash_sim.compiler.layer import OPERANDS
+from tensordash_sim.compiler.rounding import MAX_SEED
 from tensordash_sim.emulator import limited_threads, start_threads
 from tensordash_sim.lowering import Geometry, MatrixProduct
 

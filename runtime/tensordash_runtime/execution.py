@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.core.contraction import ASSUMED_SPEEDUP
-from tensordash_sim.core.images import FLOATS, geometry_values, layer_values
-from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.contraction import ASSUMED_SPEEDUP
+from tensordash_sim.compiler.images import FLOATS, geometry_values, layer_values
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Geometry
-from tensordash_sim.quantization import non_zeros
 
 from .backends import Backend
 from .counting import NOT_COUNTED, Counted, counted

@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.images import non_zero_groups
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.row_streams import RowStreams
-from tensordash_sim.core.timing import Timing, timing
+from tensordash_sim.compiler.blocking import Blocking
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import non_zero_groups
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.row_streams import RowStreams
+from tensordash_sim.compiler.timing import Timing, timing
 
 from .jobs import Executed, Work
 from .programs import contraction_of, cut_of, moved_bytes, recorded
@@ -35,7 +35,7 @@ class Expectations:
 
     Examples
     --------
-    >>> from tensordash_sim.core.layer import Layer
+    >>> from tensordash_sim.compiler.layer import Layer
     >>> layer = Layer(samples=1, channels=64, filters=64, size=(1, 64))
     >>> work = Work(layer=layer, operation="AxW", rows="A", fp32=False)
     >>> expected = Expectations(CoreConfig())

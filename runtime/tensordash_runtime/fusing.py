@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.images import FLOATS
+from tensordash_sim.compiler.images import FLOATS
 
 from .values import FLOAT32
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tensordash_sim.core.contraction import ASSUMED_SPEEDUP
-from tensordash_sim.core.layer import Layer
+from tensordash_sim.compiler.contraction import ASSUMED_SPEEDUP
+from tensordash_sim.compiler.layer import Layer
 from tensordash_sim.lowering import Geometry
 
 from .operands import Rounding

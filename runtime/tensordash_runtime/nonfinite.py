@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact
-from tensordash_sim.core.layer import OPERANDS, RESULTS
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS
 from tensordash_sim.emulator import result_bits
 from tensordash_sim.lowering import Convolution, Geometry
 

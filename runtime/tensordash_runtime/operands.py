@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
 from tensordash.configuration.numerics import Exact
-from tensordash_sim.core.images import FLOATS
+from tensordash_sim.compiler.images import FLOATS
 from tensordash_sim.emulator import decode, encode
 from tensordash_sim.emulator.kernels import scan
 from tensordash_sim.emulator.tables import is_finite
-from tensordash_sim.quantization import non_zeros
+from tensordash_sim.golden.quantization import non_zeros
 
 from .values import FLOAT32, plain, type_of
 

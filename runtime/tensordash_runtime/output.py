@@ -10,8 +10,8 @@ from tensordash import TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact
-from tensordash_sim.core.images import FLOATS, layer_values
-from tensordash_sim.core.layer import RESULTS, Layer
+from tensordash_sim.compiler.images import FLOATS, layer_values
+from tensordash_sim.compiler.layer import RESULTS, Layer
 from tensordash_sim.emulator import decode, result_bits
 from tensordash_sim.lowering import Geometry, MatrixProduct
 

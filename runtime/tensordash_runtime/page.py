@@ -4,8 +4,8 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from tensordash_sim.evaluate.figure import Figure, Point
 from tensordash_sim.report import write_report
+from tensordash_sim.report.figure import Figure, Point
 
 from .device import Device
 from .records import Contracted, Missed, Totals

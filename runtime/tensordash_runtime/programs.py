@@ -6,11 +6,11 @@ from functools import cache
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
-from tensordash_sim.core.blocking import Blocking
-from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.layer import OPERANDS
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.tiling_search import best_blocking
+from tensordash_sim.compiler.blocking import Blocking
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.layer import OPERANDS
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.compiler.tiling_search import best_blocking
 
 from .jobs import Work
 

@@ -7,12 +7,12 @@ from numpy.typing import NDArray
 
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
-from tensordash_sim.block_scales import quantise_blocks
-from tensordash_sim.core.images import geometry_values, layer_values
-from tensordash_sim.core.layer import OPERANDS
+from tensordash_sim.compiler.images import geometry_values, layer_values
+from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.emulator.scaled import drawn
+from tensordash_sim.golden.block_scales import quantise_blocks
+from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import Geometry
-from tensordash_sim.quantization import non_zeros
 
 __all__ = ["scaled_non_zeros"]
 

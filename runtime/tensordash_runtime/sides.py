@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from tensordash import TileConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.numerics import Exact
-from tensordash_sim.core.layer import OPERANDS
+from tensordash_sim.compiler.layer import OPERANDS
 from tensordash_sim.lowering import Geometry
 
 from .counting import Counted, counted_sides

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812
 
 from tensordash.configuration.parameters import require_choice, require_int
-from tensordash_sim.models.gpt import GPT, SCALES
-from tensordash_sim.models.readers import digits, text
-from tensordash_sim.models.training import seeded
+from tensordash_sim.networks.gpt import GPT, SCALES
+from tensordash_sim.networks.readers import digits, text
+from tensordash_sim.networks.training import seeded
 
 __all__ = ["TASKS", "Task", "load_task"]
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.amp.grad_scaler import GradScaler
 
-from tensordash.storage.files import atomic_path
+from tensordash_storage.files import atomic_path
 
 from .device import Device
 from .dispatch import Watcher, offload

@@ -1,6 +1,6 @@
 """One style for every plot: matplotlib's figures of the evaluation, of `explore` and of the benches.
 
-The colours are those of the report's style sheet on a light page; tests/sim/evaluate compares them.
+The colours are those of the report's style sheet on a light page; tests/sim/evaluation compares them.
 """
 
 from collections.abc import Iterator, Sequence

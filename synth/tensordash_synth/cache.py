@@ -10,8 +10,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tensordash.storage.files import atomic_write
-from tensordash.storage.user_cache import usable_cache
+from tensordash_storage.files import atomic_write
+from tensordash_storage.user_cache import usable_cache
 
 from . import mapping
 from .mapping import Mapped

@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
 from tensordash import TensorDashError
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
 from .cache import cache_folder
 

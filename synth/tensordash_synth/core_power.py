@@ -134,7 +134,7 @@ def run_gates(gates: GateNetlist, config: CoreConfig, descriptors: Sequence[int]
     SynthesisError
         If the program does not end, or the core breaks a rule of AXI.
     """
-    from tensordash_sim.core.golden import Memory
+    from tensordash_sim.golden.core.golden_core import Memory
     from tensordash_sim.verify.core_master import CoreMaster
 
     simulation = CoreSimulation(gates)

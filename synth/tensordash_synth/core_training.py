@@ -101,8 +101,8 @@ def training_energies(
 def _energy(
     run: Run, config: CoreConfig, hierarchy: Hierarchy, mapped: Mapping[str, Mapped], memories: CoreMemories
 ) -> StepEnergy:
-    from tensordash_sim.core.golden import GoldenCore
-    from tensordash_sim.core.recorded import recorded_operations, step_program
+    from tensordash_sim.golden.core.golden_core import GoldenCore
+    from tensordash_synth.recorded_step import recorded_operations, step_program
 
     folder = run.room()
     texts = []

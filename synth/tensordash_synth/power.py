@@ -179,7 +179,7 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
     seed : int
         Of the random numbers; values are the same whatever `zeros` is.
     """
-    from tensordash_sim.quantization import quantized
+    from tensordash_sim.golden.quantization import quantized
 
     rng = np.random.default_rng(seed)
     a = rng.standard_normal((STREAMS, config.columns, STEPS, config.lanes), np.float32)
@@ -195,7 +195,7 @@ def random_streams(config: TileConfig, zeros: float, seed: int = 0) -> Activity:
 
 def _scaled(values: NDArray[np.float32], config: TileConfig, fmt: Format) -> NDArray:
     """Values, (..., T, lanes), as steps with scales."""
-    from tensordash_sim.block_scales import quantise_blocks, scaled_steps
+    from tensordash_sim.golden.block_scales import quantise_blocks, scaled_steps
 
     scale = config.numerics.scale
     assert scale is not None
@@ -221,7 +221,7 @@ def waiting(config: TileConfig, seed: int = 0) -> Activity:
 def recorded_streams(config: TileConfig, seed: int = 0) -> Activity:
     """Operands of the trace that comes with the package: passes of the three operations of its second convolution."""
     from tensordash_sim.trace import Trace, example_trace
-    from tensordash_sim.verify.layer import layer_passes
+    from tensordash_sim.trace.layer_operands import layer_passes
 
     streams: list[tuple[NDArray, NDArray]] = []
     for record in Trace.open(example_trace()).records:

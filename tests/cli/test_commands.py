@@ -14,9 +14,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
 from tensordash_cli.main import run
 from tensordash_formal.proofs import PROOFS
-from tensordash_sim.chip import ChipConfig
 from tensordash_sim.golden import matmul
 from tensordash_sim.lowering import MatrixProduct
+from tensordash_sim.performance.chip import ChipConfig
 from tensordash_sim.trace import TraceWriter
 from tensordash_sim.verify import simulator_names
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tensordash_cli.main import run
-from tensordash_sim.models import data
-from tensordash_sim.models.data import DataError, Dataset, dataset_folder
+from tensordash_sim.networks import data
+from tensordash_sim.networks.data import DataError, Dataset, dataset_folder
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tensordash_cli.main import run
-from tensordash_sim.evaluate import NAMES
+from tensordash_sim.evaluation import NAMES
 from tensordash_sim.lowering import MatrixProduct, Operation
 from tensordash_sim.trace import TraceWriter
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from tensordash.emission import verilog
-from tensordash.storage.files import atomic_copy, atomic_path, atomic_write
 from tensordash_cli.main import run
 from tensordash_sim.trace import example_trace
 from tensordash_sim.verify import Replayer, simulator_names
+from tensordash_storage.files import atomic_copy, atomic_path, atomic_write
 
 LIMIT = 2000
 """Bytes that a file may have. The system says so as it says that a disk is full: when a write comes back."""

@@ -9,10 +9,10 @@ import pytest
 from tensordash import TileConfig
 from tensordash_cli.main import run
 from tensordash_sim.cycles import count_words, pack
+from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.lowering import MatrixProduct
-from tensordash_sim.quantization import non_zeros
 from tensordash_sim.trace import Trace, TraceWriter, example_trace
-from tensordash_sim.verify.layer import layer_passes
+from tensordash_sim.trace.layer_operands import layer_passes
 
 RESULT = {
     "name": "fig15",

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tensordash_cli.main import run
-from tensordash_sim.chip import ChipConfig, results
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation
+from tensordash_sim.performance.chip import ChipConfig, results
 from tensordash_sim.trace import Trace, TraceWriter
 
 CONVOLUTION = Convolution(

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tensordash_cli.main import run
-from tensordash_sim.models import NAMES
-from tensordash_sim.models.zeros import CLAIMS
+from tensordash_sim.networks import NAMES
+from tensordash_sim.networks.zeros import CLAIMS
 from tensordash_sim.trace import Trace
 
 
@@ -148,7 +148,7 @@ def test_an_existing_trace_is_kept(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_interrupted(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from tensordash_sim.models.training import Training
+    from tensordash_sim.networks.training import Training
 
     step = Training.step
 

@@ -18,9 +18,9 @@ from torch.nn.grad import conv1d_input, conv2d_input, conv2d_weight
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, DeviceError, NoRoomError
-from tensordash_sim.block_formats import BLOCK_FORMATS, quantise
-from tensordash_sim.core.verilated import VerilatedError
+from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.lowering import Convolution, MatrixProduct
+from tensordash_sim.verify.verilated_core import VerilatedError
 
 from .rounding import rounded
 

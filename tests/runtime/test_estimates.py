@@ -11,8 +11,8 @@ import torch
 from tensordash.configuration.core_config import CoreConfig
 from tensordash_runtime import Device, offload
 from tensordash_runtime.jobs import Work
-from tensordash_sim.core.layer import Layer
-from tensordash_sim.core.row_streams import RowStreams
+from tensordash_sim.compiler.layer import Layer
+from tensordash_sim.compiler.row_streams import RowStreams
 
 ROOT = Path(__file__).parents[2]
 SEEDS = range(500, 506)

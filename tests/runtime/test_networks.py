@@ -3,7 +3,7 @@
 import pytest
 
 from tensordash_runtime import Device, offload
-from tensordash_sim.models import NAMES, load
+from tensordash_sim.networks import NAMES, load
 
 QUICK = ("ncf", "gcn", "gpt")
 

@@ -8,12 +8,12 @@ import pytest
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.recorded import recorded_operations, step_program
 from tensordash_synth import load_liberty, synthesize_core
 from tensordash_synth.core_power import CoreSimulation
 from tensordash_synth.core_training import NoEnergyError, training_energies
 from tensordash_synth.gates import read_netlist
 from tensordash_synth.power_report import NO_OPENSTA
+from tensordash_synth.recorded_step import recorded_operations, step_program
 
 ROOT = Path(__file__).parents[2]
 MEMORY = """(* blackbox *)

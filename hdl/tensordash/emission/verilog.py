@@ -9,12 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from tensordash_storage.files import annotate_oserror
+
 from ..block import Block
 from ..configuration.config import TileConfig
 from ..configuration.core_config import CoreConfig
 from ..configuration.formats import FloatFormat
 from ..layouts import accumulator_shape
-from ..storage.files import annotate_oserror
 from ..streams.axi_stream import AxiStreamTile
 from ..streams.block_quantiser import BlockQuantiser
 from ..streams.transposer import Transposer

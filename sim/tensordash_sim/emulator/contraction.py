@@ -11,7 +11,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FP32, FloatFormat
 from tensordash.configuration.numerics import Exact
 
-from ..core.layer import OPERANDS, RESULTS, Layer
+from ..compiler.layer import OPERANDS, RESULTS, Layer
 from .conversions import result_bits
 from .lowering import Fill, activations, filled, gradient, weights, windows
 from .products import matrix_product

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from ..core.layer import Layer, Phase
+from ..compiler.layer import Layer, Phase
 
 __all__ = ["Fill", "activations", "filled", "gradient", "weights", "windows"]
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import decode
 
-from ..core.images import grouped_shape, of_groups
-from ..core.layer import RESULTS, Layer
-from ..core.rounding import multiply_seeds
+from ..compiler.images import grouped_shape, of_groups
+from ..compiler.layer import RESULTS, Layer
+from ..compiler.rounding import multiply_seeds
 
 __all__ = ["ROUND_KEYS", "RandomBits", "draw_beats"]
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from tensordash.configuration.config import TileConfig
 from tensordash.configuration.formats import FloatFormat
 
-from ..block_scales import Scaled, quantise_blocks
-from ..core.layer import OPERANDS, Layer
+from ..compiler.layer import OPERANDS, Layer
+from ..golden.block_scales import Scaled, quantise_blocks
 from .contraction import Sides, all_sums
 from .products import matrix_product
 

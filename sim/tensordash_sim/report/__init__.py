@@ -4,7 +4,6 @@ from .example import LAYER, example_runs, figure_3_run
 from .page import write_report
 from .results import ReportError, load_results, read_figure
 from .schedules import ScheduleRun, layer_runs, record_run
-from .verdict import verdict
 
 __all__ = [
     "LAYER",
@@ -16,6 +15,5 @@ __all__ = [
     "load_results",
     "read_figure",
     "record_run",
-    "verdict",
     "write_report",
 ]

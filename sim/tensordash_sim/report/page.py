@@ -14,9 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 import tensordash
-from tensordash.storage.files import atomic_write
+from tensordash_storage.files import atomic_write
 
-from ..evaluate.figure import Figure, Point
+from .figure import Figure, Point
 from .schedules import ScheduleRun
 
 __all__ = ["write_report"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from tensordash.configuration.errors import TensorDashError
 
-from ..evaluate.figure import KINDS, Figure, Point
+from .figure import KINDS, Figure, Point
 
 __all__ = ["ReportError", "load_results", "read_figure"]
 

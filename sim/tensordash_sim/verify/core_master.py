@@ -5,7 +5,7 @@ from typing import Any
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import named
-from tensordash_sim.core.golden import Memory
+from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 
 __all__ = ["CoreMaster"]

@@ -11,7 +11,7 @@ from tensordash.configuration.descriptors import UNITS
 from tensordash.configuration.registers import named
 from tensordash.core.core import Core
 
-from ..core.example import example_program
+from .core_example import example_program
 
 __all__ = ["play_example"]
 

@@ -9,10 +9,10 @@ import numpy as np
 from tensordash.configuration.descriptors import BITS, BYTES, decode
 from tensordash.configuration.registers import COUNTERS
 
-from ..core.expected_outcome import fill_program
-from ..core.golden import GoldenCore, Memory, Outcome
-from ..core.program import dense_steps
-from ..core.verilated import VerilatedCore
+from ..compiler.program import dense_steps
+from ..golden.core.golden_core import GoldenCore, Memory, Outcome
+from .programs.expected_outcome import fill_program
+from .verilated_core import VerilatedCore
 
 __all__ = ["FILLED", "MAX_CYCLES", "MIDDLE", "SIZE", "ProgramBench"]
 

@@ -17,14 +17,14 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BYTES, OPERATIONS
 
-from ..core.legal import MAX_TOKENS
-from ..core.program import Loop, Program
-from ..core.random_programs import DATA, random_program
-from ..core.tensors import deflate
-from ..core.verilated import VerilatedCore, VerilatedError
+from ..compiler.program import Loop, Program
+from ..golden.core.legal import MAX_TOKENS
+from ..golden.core.tensors import deflate
 from .axi_memory import PAGE
 from .core_field_ends import field_ends
 from .core_program_bench import FILLED, MAX_CYCLES, MIDDLE, SIZE, ProgramBench
+from .programs.random_programs import DATA, random_program
+from .verilated_core import VerilatedCore, VerilatedError
 
 __all__ = ["PROGRAMS", "run_core_programs"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.core_files import core_verilog
-from tensordash.storage.files import annotate_oserror
+from tensordash_storage.files import annotate_oserror
 
 from .core_programs import PROGRAMS, run_core_programs
 from .job import JOB_VARIABLE, Job

@@ -7,7 +7,7 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import IDENTITY, named
 from tensordash.emission.head import check_prefix
 
-from ..core.example import example_program
+from .core_example import example_program
 
 __all__ = ["render_core_testbench"]
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tensordash import TileConfig
 from tensordash.emission.verilog import generate
-from tensordash.storage.files import annotate_oserror, atomic_copy, atomic_path
+from tensordash_storage.files import annotate_oserror, atomic_copy, atomic_path
 
 from ..golden import checked_operands
 from .job import JOB_VARIABLE, Job

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 from tensordash import TensorDashError, TileConfig
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.emission.verilog import generate
-from tensordash.storage.files import annotate_oserror, atomic_copy
+from tensordash_storage.files import annotate_oserror, atomic_copy
 
 from .job import JOB_VARIABLE, Job
 from .simulators import Simulation, SimulatorError, choose_simulator, quicker_simulator

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tensordash import ConfigError, TileConfig, load_preset, preset_names
-from tensordash_sim.chip import ChipConfig
+from tensordash_sim.performance.chip import ChipConfig
 
 SCALARS = (
     st.booleans()

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tensordash.storage import user_cache as user_cache_module
-from tensordash.storage.files import atomic_write, code_digest
-from tensordash.storage.journal import Journal
-from tensordash.storage.user_cache import usable_cache, user_cache
+from tensordash_storage import user_cache as user_cache_module
+from tensordash_storage.files import atomic_write, code_digest
+from tensordash_storage.journal import Journal
+from tensordash_storage.user_cache import usable_cache, user_cache
 
 
 def test_a_file_that_cannot_be_written_whole_stays_as_it_was(tmp_path, monkeypatch):
@@ -109,7 +109,7 @@ class TestUserCache:
     def test_the_temporary_one_goes_with_the_process(self, tmp_path):
         (tmp_path / "file").write_text("")
         code = (
-            "from tensordash.storage.user_cache import usable_cache as u; p = u('x'); p.mkdir(parents=True); print(p)"
+            "from tensordash_storage.user_cache import usable_cache as u; p = u('x'); p.mkdir(parents=True); print(p)"
         )
         environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file")}
         run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)

@@ -5,10 +5,10 @@ import pytest
 
 from tensordash import load_preset
 from tensordash_sim.cycles import count
-from tensordash_sim.quantization import non_zeros
+from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.trace.layer_operands import layer_passes
 from tensordash_sim.verify import Replayer
-from tensordash_sim.verify.layer import layer_passes
 
 from ..verify.conftest import FOR_SMALL
 from .conftest import random_config, random_mask

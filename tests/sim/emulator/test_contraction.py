@@ -8,13 +8,13 @@ import pytest
 
 from tensordash import TileConfig, load_preset
 from tensordash.configuration.core_config import CoreConfig
-from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.images import TensorImage
-from tensordash_sim.core.layer import OPERANDS, RESULTS, Layer
-from tensordash_sim.core.tiling_search import best_blocking
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.tiling_search import best_blocking
 from tensordash_sim.emulator import contract, contraction, exact
 from tensordash_sim.golden import matmul
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 
 SETTINGS = ["core.partial_sums=32", "core.buffer=32", "core.stream_buffer=4"]
 CORE = CoreConfig.from_toml("", SETTINGS)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.formats import FORMATS, FP32, FloatFormat
-from tensordash_sim.core.results import result_bits as golden_result_bits
 from tensordash_sim.emulator import decode, encode, result_bits
 from tensordash_sim.golden import encode as golden_encode
+from tensordash_sim.golden.core.results import result_bits as golden_result_bits
 from tensordash_sim.golden.numbers import to_float
 
 FLOATS = [name for name, fmt in FORMATS.items() if isinstance(fmt, FloatFormat)]

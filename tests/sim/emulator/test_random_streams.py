@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tensordash_sim.core.rounding import MAX_SEED, multiply_seeds
+from tensordash_sim.compiler.rounding import MAX_SEED, multiply_seeds
 from tensordash_sim.emulator.random_bits import ROUND_KEYS, draw_beats
 from tensordash_sim.golden.random_bits import random_bits
 

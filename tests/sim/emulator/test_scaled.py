@@ -5,11 +5,11 @@ import pytest
 
 from tensordash import ConfigError, TileConfig, load_preset
 from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
-from tensordash_sim.block_formats import BLOCK_FORMATS, quantise
-from tensordash_sim.block_scales import quantise_blocks, scale_values
-from tensordash_sim.core.layer import OPERANDS, Layer
+from tensordash_sim.compiler.layer import OPERANDS, Layer
 from tensordash_sim.emulator import contract, contract_scaled
+from tensordash_sim.evaluation.block_formats import BLOCK_FORMATS, quantise
 from tensordash_sim.golden import to_float
+from tensordash_sim.golden.block_scales import quantise_blocks, scale_values
 
 NVFP4 = load_preset("nvfp4")
 WIDE = TileConfig(

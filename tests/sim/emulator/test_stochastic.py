@@ -8,15 +8,15 @@ from tensordash.configuration.descriptors import decode
 from tensordash.configuration.descriptors import encode as encode_descriptor
 from tensordash.configuration.formats import FORMATS, FP32
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.contraction import Contraction
-from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.images import TensorImage
-from tensordash_sim.core.layer import RESULTS, Layer
-from tensordash_sim.core.rounding import multiply_seeds, stochastic
-from tensordash_sim.core.tiling_search import best_blocking
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.layer import RESULTS, Layer
+from tensordash_sim.compiler.rounding import multiply_seeds, stochastic
+from tensordash_sim.compiler.tiling_search import best_blocking
 from tensordash_sim.emulator import RandomBits, contract, encode, result_bits
 from tensordash_sim.emulator import decode as values_of
 from tensordash_sim.emulator.random_bits import draw_beats
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.golden.numbers import round_fixed
 
 from .test_contraction import CASES, CORE, LAYERS, WIDE, drawn, fused

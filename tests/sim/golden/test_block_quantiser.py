@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tensordash.configuration.formats import FORMATS, SCALES, FloatFormat
-from tensordash_sim.block_scales import quantise_blocks
 from tensordash_sim.golden.block_quantiser import BlockQuantiser, quantised_block
+from tensordash_sim.golden.block_scales import quantise_blocks
 
 ONE, INFINITY, LEAST_NORMAL = 0x3F800000, 0x7F800000, 0x00800000
 

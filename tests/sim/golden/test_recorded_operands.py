@@ -8,7 +8,7 @@ import pytest
 from tensordash import TileConfig
 from tensordash_sim.golden import matmul, matmul_exact
 from tensordash_sim.trace import Trace, example_trace
-from tensordash_sim.verify.layer import layer_passes
+from tensordash_sim.trace.layer_operands import layer_passes
 
 FORMATS: dict[str, Any] = {
     "fp16": "fp16",

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tensordash import TileConfig
-from tensordash_sim.chip import ChipConfig, Machine, simulate_operation
 from tensordash_sim.lowering import Convolution, MatrixProduct, Operation, join_samples, lower
+from tensordash_sim.performance.chip import ChipConfig, Machine, simulate_operation
 
 LAYERS = {
     name: Convolution(

@@ -11,9 +11,9 @@ import pytest
 from tensordash import TileConfig
 from tensordash.configuration.formats import SCALES, FloatFormat
 from tensordash.configuration.numerics import Fused
-from tensordash_sim.block_scales import Scaled, scaled_steps
 from tensordash_sim.emulator import matrix_product
 from tensordash_sim.golden import make_accumulator, matmul
+from tensordash_sim.golden.block_scales import Scaled, scaled_steps
 from tensordash_sim.golden.numbers import Kind, decode_scale
 from tensordash_sim.verify import Replayer, simulator_names
 from tensordash_sim.verify.random_values import random_value, zeros

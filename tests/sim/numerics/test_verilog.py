@@ -15,9 +15,9 @@ from tensordash.configuration.formats import IntegerFormat
 from tensordash.configuration.numerics import FUSED_ONLY, Fused
 from tensordash_sim.golden import FP32
 from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.trace.layer_operands import layer_passes
 from tensordash_sim.verify import Replayer
 from tensordash_sim.verify.corner_cases import FLOAT_KINDS, INTEGER_KINDS, corner_values, dot_cases
-from tensordash_sim.verify.layer import layer_passes
 
 from .reference import EXACT_NAN, FUSED_NAN, exact_dot, fused_dot, int8_dot, table
 from .test_scalar import bits_of, fp32_of, is_tiny

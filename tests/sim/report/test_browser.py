@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tensordash_sim.evaluate import Figure, Point
+from tensordash_sim.evaluation import Figure, Point
 from tensordash_sim.report import ScheduleRun, write_report
 
 if TYPE_CHECKING:

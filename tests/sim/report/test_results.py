@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tensordash_sim.evaluate import Point
+from tensordash_sim.evaluation import Point
 from tensordash_sim.report import ReportError, load_results, read_figure
 
 from .conftest import areas, depths, random_zeros

@@ -8,7 +8,7 @@ import pytest
 
 from tensordash import TileConfig
 from tensordash_sim.golden import matmul, schedule
-from tensordash_sim.quantization import non_zeros
+from tensordash_sim.golden.quantization import non_zeros
 from tensordash_sim.report import ScheduleRun, layer_runs, record_run
 from tensordash_sim.trace import Trace, example_trace
 

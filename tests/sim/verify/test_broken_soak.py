@@ -8,8 +8,8 @@ import pytest
 from tensordash.schedule.step_select import StepSelect
 from tensordash.tile.counters import Counters
 from tensordash_cli.main import run
-from tensordash_sim.soak import Campaign, run_job
-from tensordash_sim.soak.draw import draw_job
+from tensordash_sim.verify.soak import Campaign, run_job
+from tensordash_sim.verify.soak.draw import draw_job
 
 from .conftest import FOR_SMALL
 

@@ -4,7 +4,7 @@ import pytest
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.preset import load_any_preset
-from tensordash_sim.core.core_library import verilog_of
+from tensordash_sim.verify.core_library import verilog_of
 from tensordash_sim.verify.core_programs import PROGRAMS, run_core_programs
 
 

@@ -13,9 +13,9 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.formats import FloatFormat
 from tensordash.configuration.preset import load_any_preset, preset_names
 from tensordash.emission.verilog import generate
-from tensordash_sim.core.example import example_program
-from tensordash_sim.core.tensors import from_groups, inflate, value_type
+from tensordash_sim.golden.core.tensors import from_groups, inflate, value_type
 from tensordash_sim.verify import simulator_names
+from tensordash_sim.verify.core_example import example_program
 from tensordash_sim.verify.core_testbench import render_core_testbench
 
 from ...emitted_commands import run_verilator_commands

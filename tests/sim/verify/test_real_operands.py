@@ -8,8 +8,8 @@ import pytest
 from tensordash import TileConfig
 from tensordash_sim.golden import matmul, matmul_exact
 from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.trace.layer_operands import layer_passes
 from tensordash_sim.verify import Replayer
-from tensordash_sim.verify.layer import layer_passes
 
 from .conftest import FOR_SMALL
 

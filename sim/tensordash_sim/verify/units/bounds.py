@@ -2,7 +2,7 @@
 
 from random import Random
 
-from tensordash_sim.core.golden import Memory
+from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import PAGE
 from tensordash_sim.verify.pins import PinsLike
 

@@ -5,7 +5,7 @@ from random import Random
 import cocotb
 
 from tensordash.configuration.descriptors import BITS, BYTES
-from tensordash_sim.core.golden import Memory
+from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins

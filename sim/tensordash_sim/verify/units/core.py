@@ -9,10 +9,10 @@ from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS
 from tensordash.core.output import COUNTS
 from tensordash.core.unit_counters import TILE_COUNTERS, UNIT_COUNTERS
-from tensordash_sim.core.golden import Memory
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.random_programs import random_program
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.golden.core.golden_core import Memory
 from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.programs.random_programs import random_program
 from tensordash_sim.verify.units.core_host import SIZE, Host
 from tensordash_sim.verify.units.far import far
 

@@ -10,8 +10,11 @@ import numpy as np
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS
-from tensordash_sim.core.effects import read_memory, written_memory
-from tensordash_sim.core.expected_outcome import (
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.golden.core.effects import read_memory, written_memory
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
+from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.programs.expected_outcome import (
     BUFFER_IMAGE,
     dump_program,
     empty_buffer,
@@ -19,11 +22,8 @@ from tensordash_sim.core.expected_outcome import (
     fill_program,
     undefined_regions,
 )
-from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
-from tensordash_sim.core.illegal_programs import CLAUSES, IllegalProgram, illegal_program
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.random_programs import PROGRAM, random_program
-from tensordash_sim.verify.job import current_job
+from tensordash_sim.verify.programs.illegal_programs import CLAUSES, IllegalProgram, illegal_program
+from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
 MAX_PROGRAM_CYCLES = 20_000

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.registers import ERRORS, IDENTITY
-from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
-from tensordash_sim.core.program import dense_steps
-from tensordash_sim.core.random_programs import PROGRAM, RandomProgram, random_program
+from tensordash_sim.compiler.program import dense_steps
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
 from tensordash_sim.verify.core_master import CoreMaster
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.programs.random_programs import PROGRAM, RandomProgram, random_program
 
 __all__ = ["LOG2_PLACES", "SIZE", "Host", "same_memory"]
 

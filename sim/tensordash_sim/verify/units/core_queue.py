@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import cocotb
 
 from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS
-from tensordash_sim.core.golden import GoldenCore, Memory, Outcome
-from tensordash_sim.core.program import Program
-from tensordash_sim.core.random_programs import DATA, PROGRAM, RandomProgram, random_program
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory, Outcome
+from tensordash_sim.verify.programs.random_programs import DATA, PROGRAM, RandomProgram, random_program
 from tensordash_sim.verify.units.core_host import SIZE, Host, same_memory
 
 END = OPERATIONS["end"].code

@@ -4,7 +4,7 @@ from random import Random
 
 import cocotb
 
-from tensordash_sim.core.tensors import deflate
+from tensordash_sim.golden.core.tensors import deflate
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 

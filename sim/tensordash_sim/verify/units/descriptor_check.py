@@ -8,7 +8,7 @@ import cocotb
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, HEADER, OPERATIONS, UNITS, Field, encode
 from tensordash.configuration.registers import ERRORS
-from tensordash_sim.core.legal import Sequencer
+from tensordash_sim.golden.core.legal import Sequencer
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 from tensordash_sim.verify.units.sequencer import random_fields, random_program

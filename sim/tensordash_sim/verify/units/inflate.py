@@ -5,7 +5,7 @@ from random import Random
 import cocotb
 import numpy as np
 
-from tensordash_sim.core.tensors import deflate, inflate
+from tensordash_sim.golden.core.tensors import deflate, inflate
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 

@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.registers import ERRORS
-from tensordash_sim.core.field_cases import field_cases
-from tensordash_sim.core.golden import GoldenCore, Memory
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split
+from tensordash_sim.verify.programs.field_cases import field_cases
 from tensordash_sim.verify.units.beats import Beats
 from tensordash_sim.verify.units.walk import places
 

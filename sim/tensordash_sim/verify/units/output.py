@@ -11,13 +11,13 @@ import numpy as np
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import OPERATIONS, decode, encode
 from tensordash.configuration.formats import FP32, FloatFormat
-from tensordash_sim.core.effects import written_groups
-from tensordash_sim.core.field_cases import field_cases
-from tensordash_sim.core.golden import CoreFailure, GoldenCore, Memory
+from tensordash_sim.golden.core.effects import written_groups
+from tensordash_sim.golden.core.golden_core import CoreFailure, GoldenCore, Memory
 from tensordash_sim.golden.dot import ExactAccumulator
 from tensordash_sim.golden.numbers import fixed_values
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
+from tensordash_sim.verify.programs.field_cases import field_cases
 from tensordash_sim.verify.units.buffer_model import BufferModel
 
 IDLE = {"command_descriptor_valid": 0, "command_descriptor_payload": 0, "sums_valid": 0, "sums_payload": 0, "clear": 0}

@@ -8,7 +8,7 @@ import cocotb
 from tensordash.configuration.core_config import CoreConfig
 from tensordash.configuration.descriptors import BITS, OPERATIONS, UNITS, decode, encode
 from tensordash.configuration.registers import ERRORS
-from tensordash_sim.core.legal import MAX_TOKENS, Sequencer
+from tensordash_sim.golden.core.legal import MAX_TOKENS, Sequencer
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins
 

@@ -6,8 +6,8 @@ from typing import Any
 import cocotb
 import numpy as np
 
-from tensordash_sim.core.golden import GoldenCore, Memory
-from tensordash_sim.core.program import Program
+from tensordash_sim.compiler.program import Program
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
 from tensordash_sim.verify.axi_memory import AxiMemory
 from tensordash_sim.verify.job import current_job
 from tensordash_sim.verify.pins import Pins, split

@@ -1,0 +1,1 @@
+"""Layers to programs of a core: shapes, tilings, what is loaded and multiplied when, descriptors and memory."""

@@ -1,1 +1,0 @@
-"""The golden core, and what programs are made with: docs/core.md."""

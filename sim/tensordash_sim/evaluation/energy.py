@@ -1,0 +1,182 @@
+"""Fig. 10 and 11 and the bfloat16 tile: energy efficiency, and where energy goes."""
+
+from typing import Any
+
+from tensordash import load_preset
+
+from ..lowering import Convolution, Operation
+from ..report.figure import Point
+from .experiment import Answers, Experiment, Plan, by_operation, mean_of
+from .job import Job
+from .measure import layer_with_random_zeros
+from .power import CHIP_AT_65_NM, CONSTANT, PARTS, energies, energy_ratios, power_note
+from .settings import Settings
+
+__all__ = ["BF16", "FIG10", "FIG11"]
+
+PAPER = {"paper": {"core": 1.8, "chip": 1.5}, "paper-bf16": {"core": 1.76, "chip": 1.48}}
+"""Means over the networks. The paper divides the speedup by a constant ratio of power."""
+CLAIMED = {"core": CONSTANT, "chip": CHIP_AT_65_NM}
+IMPLIED = 1 - (1 - 1 / PAPER["paper"]["chip"]) / (1 - 1 / PAPER["paper"]["core"])
+"""Share that TensorDash cannot reduce, if logic alone is reduced 1.8 times and everything 1.5 times."""
+PUBLISHED = "VGG16 conv3_2, published shape, 50% zeros"
+BATCH = {"full": 64, "small": 64, "tiny": 1}
+
+
+def _published(settings: Settings, preset: str) -> Job:
+    """A layer whose data is used as often as at the published scale: small networks hardly reuse theirs."""
+    layer = Convolution(
+        batch=BATCH[settings.scale],
+        in_channels=256,
+        out_channels=256,
+        size=(56, 56),
+        kernel=(3, 3),
+        stride=(1, 1),
+        padding=(1, 1),
+        dilation=(1, 1),
+        groups=1,
+    )
+    parameters: dict[str, Any] = {"geometry": layer.to_json(), "operations": [str(each) for each in Operation]}
+    parameters |= {"tile": load_preset(preset).to_mapping(), "tiles": 256, "zeros": {"A": 0.5, "W": 0.0, "G": 0.5}}
+    return Job(layer_with_random_zeros, parameters | {"seed": settings.seed, "row_order": "natural"})
+
+
+def _plan(settings: Settings, preset: str = "paper") -> Plan:
+    tile = load_preset(preset)
+    plan: Plan = {(name,): settings.network_job(name, tile) for name in settings.networks}
+    return plan | {(PUBLISHED,): _published(settings, preset)}
+
+
+def _results(settings: Settings, answers: Answers) -> dict[str, list[Any]]:
+    """Of operations, by network; the published shape last."""
+    found = {name: list(answers[name,]["operations"]) for name in settings.networks}
+    return found | {PUBLISHED: list(answers[PUBLISHED,].values())}
+
+
+def _efficiency(settings: Settings, answers: Answers, preset: str = "paper") -> list[Point]:
+    synthesis = settings.synthesis.get(preset)
+    ratios = {name: energy_ratios(results, synthesis) for name, results in _results(settings, answers).items()}
+    points = []
+    for series in next(iter(ratios.values())):
+        values = {name: found[series] for name, found in ratios.items()}
+        with_mean = values | {"mean": mean_of(settings, values)}
+        for name, value in with_mean.items():
+            paper = next((PAPER[preset][key] for key, of in CLAIMED.items() if of == series), None)
+            claim = paper if name == "mean" else None
+            points.append(Point(metric="energy efficiency", series=series, x=name, paper=claim, ours=value))
+    return points
+
+
+def _efficiency_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    notes = [
+        *power_note(settings.synthesis.get("paper")),
+        "`core`: logic, with the power that it takes at each operation's zeros; `constant power`: as the paper has it, "
+        "the speedup over the ratio of power without zeros; `chip`: with banks, scratchpads and DRAM; `at the paper's "
+        "power`: the same with a baseline of the paper's power at 65 nm. In these, as in the paper, logic draws "
+        "nothing while memory is waited for; `with idle tiles`: tiles draw their power while they have work, and else "
+        "what our netlists draw while they wait.",
+        _reuse(settings, answers),
+    ]
+    return _efficiency(settings, answers), notes
+
+
+def _reuse(settings: Settings, answers: Answers) -> str:
+    """Why chips gain less than their logic: the share of memories, which TensorDash does not change."""
+    texts = []
+    for part in ("dram", "sram"):
+        shares = {}
+        for name, found in _results(settings, answers).items():
+            sums = energies(found, settings.synthesis.get("paper"))["baseline"]
+            shares[name] = sums[part] / (sums["anchored"] + sums["sram"] + sums["dram"])
+        texts.append(f"{part.upper()} {mean_of(settings, shares) or 0.0:.0%} and {shares[PUBLISHED]:.0%}")
+    return (
+        "Of the baseline's energy at the paper's power, in these networks on average and in the layer of published "
+        f"shape: {', '.join(texts)}. The paper's 1.8 and 1.5 together mean that memories take {IMPLIED:.0%} of its "
+        "baseline's energy. TensorDash does not change what memories take; small layers reuse little of it."
+    )
+
+
+def _breakdown(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    synthesis = settings.synthesis.get("paper")
+    points = []
+    for name, results in _results(settings, answers).items():
+        sums = energies(results, synthesis)
+        for side in ("baseline", "tensordash"):
+            for part in PARTS:
+                # As in Fig. 10: of logic the paper's power, so that its share is that at 65 nm like the memories'.
+                of = {"core": "anchored"}.get(part, part)
+                whole = sum(sums["baseline"][each] for each in ("anchored", "sram", "dram"))
+                ours = sums[side][of] / whole
+                points.append(Point(metric="energy", series=f"{side}, {part}", x=name, ours=ours))
+    notes = [
+        *power_note(synthesis),
+        "Logic is scaled to the paper's power of the baseline, at 65 nm like the memories.",
+    ]
+    return points, notes
+
+
+def _bf16_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    points = _efficiency(settings, answers, "paper-bf16")
+    fp16, bf16 = settings.synthesis.get("paper"), settings.synthesis.get("paper-bf16")
+    if bf16 is not None:
+        ratios = (
+            ("area, compute logic", "area", 1.16),
+            ("power, compute logic", "power", 1.1),
+            ("area, chip", "chip", 1.049),
+        )
+        for series, key, paper in ratios:
+            points.append(
+                Point(
+                    metric="TensorDash over the baseline", series=series, x="bf16", paper=paper, ours=bf16["ratio"][key]
+                )
+            )
+            if fp16 is not None:
+                of_fp16 = {"area": 1.14, "power": 1.09, "chip": 1.048}[key]
+                ours = fp16["ratio"][key]
+                points.append(
+                    Point(metric="TensorDash over the baseline", series=series, x="fp16", paper=of_fp16, ours=ours)
+                )
+    speedups = {name: by_operation(answers[name,])["all"]["compute_speedup"] for name in settings.networks}
+    notes = [
+        f"Cycles are those of fp16, mean {mean_of(settings, speedups):.3f}x: a value that is zero is zero in both.",
+        *power_note(bf16),
+    ]
+    return points, notes
+
+
+FIG10 = Experiment(
+    name="fig10",
+    title="Energy efficiency over the baseline",
+    source="paper, Fig. 10",
+    kind="bar",
+    x_label="network",
+    y_label="energy efficiency",
+    plan=_plan,
+    points=_efficiency_points,
+    uses_networks=True,
+    presets=("paper",),
+)
+FIG11 = Experiment(
+    name="fig11",
+    title="Energy by component, relative to the baseline",
+    source="paper, Fig. 11",
+    kind="bar",
+    x_label="network",
+    y_label="energy",
+    plan=_plan,
+    points=_breakdown,
+    uses_networks=True,
+    presets=("paper",),
+)
+BF16 = Experiment(
+    name="bf16",
+    title="The bfloat16 tile",
+    source="paper, section IV-D",
+    kind="bar",
+    x_label="network",
+    y_label="energy efficiency",
+    plan=lambda settings: _plan(settings, "paper-bf16"),
+    points=_bf16_points,
+    uses_networks=True,
+    presets=("paper-bf16", "paper"),
+)

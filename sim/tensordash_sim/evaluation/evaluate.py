@@ -1,0 +1,90 @@
+"""Every experiment, and how some of them are run together."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tensordash.configuration.parameters import require_choice
+
+from ..report.figure import Figure
+from .configuration import TABLE3
+from .connectivity import CONNECTIVITY
+from .cost import TABLE4
+from .energy import BF16, FIG10, FIG11
+from .experiment import Experiment
+from .gpt import GPT
+from .job import Store
+from .networks import FIG1, FIG8, FIG9, GCN
+from .quantised import QUANTISED
+from .random_zeros import FIG15
+from .recommended import RECOMMENDED
+from .roworder import ROWORDER
+from .run import run_jobs
+from .settings import Settings
+from .sweeps import FIG12, FIG13, FIG14
+from .system import ROOFLINE, SYSTEM
+from .two_of_four import TWO_OF_FOUR
+
+__all__ = ["EXPERIMENTS", "NAMES", "evaluate"]
+
+EXPERIMENTS: dict[str, Experiment] = {
+    experiment.name: experiment
+    for experiment in (
+        FIG1,
+        TABLE3,
+        FIG8,
+        FIG9,
+        TABLE4,
+        FIG10,
+        FIG11,
+        FIG12,
+        FIG13,
+        FIG14,
+        CONNECTIVITY,
+        FIG15,
+        BF16,
+        GCN,
+        ROWORDER,
+        GPT,
+        RECOMMENDED,
+        SYSTEM,
+        ROOFLINE,
+        QUANTISED,
+        TWO_OF_FOUR,
+    )
+}
+"""By name, in the order of the paper; what is ours alone last."""
+NAMES = tuple(EXPERIMENTS)
+
+
+def evaluate(names: Sequence[str], settings: Settings, folder: Path, **running: Any) -> Iterator[Figure]:
+    """Run experiments together: work that several of them need is done once.
+
+    Parameters
+    ----------
+    names : sequence of str
+        Of `NAMES`.
+    settings : Settings
+        Scale, seed, networks, synthesis results.
+    folder : Path
+        Its `answers` keeps what is done.
+    **running
+        As in `run_jobs`: workers, cluster, progress.
+
+    Yields
+    ------
+    Figure
+        In the order of `names`.
+
+    Raises
+    ------
+    ValueError
+        If there is no such experiment.
+    TensorDashError
+        As in `run_jobs`; or a trace cannot be read.
+    """
+    chosen = [EXPERIMENTS[require_choice("name", name, NAMES)] for name in dict.fromkeys(names)]
+    plans = [experiment.plan(settings) for experiment in chosen]
+    answers = run_jobs([job for plan in plans for job in plan.values()], Store(folder / "answers"), **running)
+    for experiment, plan in zip(chosen, plans, strict=True):
+        yield experiment.figure(settings, plan, {label: answers[job.key] for label, job in plan.items()})

@@ -1,0 +1,119 @@
+"""What every figure and table of the evaluation has: jobs, and points made of their answers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..performance.chip import totals
+from ..report.figure import Figure, Point
+from .job import Job
+from .settings import PAPER_MODELS, Settings, configurations_digest
+
+__all__ = ["Answers", "Experiment", "Label", "Plan", "by_operation", "mean", "mean_of", "missing_networks"]
+
+Label = tuple[Any, ...]
+Plan = dict[Label, Job]
+Answers = Mapping[Label, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """A figure or table.
+
+    Attributes
+    ----------
+    name, title, source, kind, x_label, y_label
+        As in `Figure`.
+    plan : callable
+        Jobs by label, for given settings.
+    points : callable
+        Points and notes, for settings and answers by label.
+    uses_networks : bool
+        Whether it simulates recorded networks.
+    uses_values : bool
+        Whether it needs their values: those of `Settings.with_values`.
+    presets : tuple of str
+        Whose synthesis results it reads, if there are any.
+    """
+
+    name: str
+    title: str
+    source: str
+    kind: str
+    x_label: str
+    y_label: str
+    plan: Callable[[Settings], Plan]
+    points: Callable[[Settings, Answers], tuple[list[Point], list[str]]]
+    uses_networks: bool = False
+    uses_values: bool = False
+    presets: tuple[str, ...] = ()
+
+    def figure(self, settings: Settings, plan: Plan, answers: Answers) -> Figure:
+        """Put the figure together.
+
+        Parameters
+        ----------
+        settings : Settings
+            What `plan` was made for.
+        plan : dict
+            Jobs by label.
+        answers : dict
+            Their answers by label.
+        """
+        points, notes = self.points(settings, answers)
+        jobs = list(plan.values())
+        conditions = settings.conditions | {"configuration": configurations_digest(jobs), "jobs": len(jobs)}
+        if self.presets:
+            conditions["synthesis"] = {
+                name: settings.synthesis[name]["config"] for name in self.presets if name in settings.synthesis
+            }
+        if self.uses_networks:
+            conditions["data"] = settings.data(settings.networks)
+            notes = [*notes, *missing_networks(settings)]
+        if self.uses_values:
+            conditions["data with values"] = settings.data(settings.with_values)
+        return Figure(
+            name=self.name,
+            title=self.title,
+            source=self.source,
+            kind=self.kind,
+            x_label=self.x_label,
+            y_label=self.y_label,
+            points=points,
+            notes=notes,
+            conditions=conditions,
+        )
+
+
+def missing_networks(settings: Settings) -> list[str]:
+    """Notes on networks that are not recorded or not used, and on what means are over."""
+    notes = []
+    if not settings.recorded:
+        where = settings.traces or "no folder"
+        notes.append(
+            f"No network recorded at scale {settings.scale} in {where}: the trace of digits stands in. "
+            "`make traces` records them."
+        )
+    elif not set(settings.averaged) <= set(PAPER_MODELS):
+        notes.append(f"Means are over {', '.join(settings.averaged)}: none of the paper's networks is recorded.")
+    if settings.left_out:
+        notes.append(f"Left out: {', '.join(settings.left_out)}.")
+    return notes
+
+
+def by_operation(answer: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Totals of a step's results, for each operation and for all."""
+    operations = answer["operations"]
+    names = dict.fromkeys(result["operation"] for result in operations)
+    added = {name: totals(each for each in operations if each["operation"] == name) for name in names}
+    return added | {"all": totals(operations)}
+
+
+def mean(values: list[float]) -> float | None:
+    """Arithmetic; None of nothing."""
+    return sum(values) / len(values) if values else None
+
+
+def mean_of(settings: Settings, speedups: Mapping[str, float]) -> float | None:
+    """Over the paper's networks, of those that are there; over all, if it is none of them."""
+    return mean([speedups[name] for name in settings.averaged])

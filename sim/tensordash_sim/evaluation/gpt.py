@@ -1,0 +1,220 @@
+"""Sparse GPT: speedup by sparsity of its weights, skipping of masked outputs, and what fusing saves in DRAM traffic.
+
+The network is the 13B GPT as shapes: one block's products with random static masks, one sequence, and all blocks alike.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from tensordash import TensorDashError, load_preset
+
+from ..lowering import MatrixProduct, Operation
+from ..performance.chip import ChipConfig
+from ..report.figure import Point
+from .experiment import Answers, Experiment, Plan
+from .job import Job
+from .measure import masked_outputs, product_with_static_mask
+from .settings import Settings
+
+__all__ = ["GPT", "ElementWise", "element_wise"]
+
+LEVELS = (0.0, 0.5, 0.75, 0.875, 0.9375)
+BLOCKS = (1, 4)
+"""Weights that are kept or left out together: one, or as many as a tile's outputs, 4 x 4."""
+PRUNED = ("qkv", "out", "up", "down")
+SCORES = "attention.scores"
+VALUES = "attention.values"
+CAUSAL = {SCORES: "G", VALUES: "A"}
+"""Operands that are zero for later positions."""
+MASKED = {SCORES: "AxW", VALUES: "WxG"}
+"""Operations whose results for later positions nobody needs."""
+HALF = 2
+"""Bytes of a value of fp16."""
+
+
+class Shape(NamedTuple):
+    """What a block is made of."""
+
+    products: dict[str, MatrixProduct]
+    heads: int
+    hidden: int
+    length: int
+
+
+def _block(scale: str) -> Shape:
+    """One block; of attention one head, since all are alike."""
+    try:
+        from ..networks.gpt import SCALES, gpt_geometries
+    except ImportError:
+        raise TensorDashError("gpt needs PyTorch: pip install '.[trace]' in TensorDash's checkout") from None
+    key = "tiny" if scale == "tiny" else "full"
+    shape = SCALES[key]
+    products = {}
+    for name, geometry in gpt_geometries(scale=key):
+        block, _, product = name.removeprefix("blocks.").partition(".")
+        if block == "0" and isinstance(geometry, MatrixProduct):
+            products[product] = MatrixProduct(**(vars(geometry) | {"batch": 1}))
+    return Shape(products, shape.heads, shape.hidden, shape.length)
+
+
+def _plan(settings: Settings) -> Plan:
+    tile = load_preset("paper").to_mapping()
+    plan: Plan = {}
+    for name, geometry in _block(settings.scale).products.items():
+        causal = CAUSAL.get(name)
+        for zeros in LEVELS if name in PRUNED else LEVELS[:1]:
+            for operation in Operation:
+                parameters: dict[str, Any] = {"geometry": geometry.to_json(), "operation": str(operation), "tile": tile}
+                parameters |= {"zeros": zeros, "causal": causal, "seed": settings.seed}
+                for block in BLOCKS if name in PRUNED else BLOCKS[:1]:
+                    job = Job(product_with_static_mask, parameters | {"block": block})
+                    plan[name, zeros, str(operation), block] = job
+            if name in PRUNED:
+                for block in BLOCKS:
+                    parameters = {"geometry": geometry.to_json(), "tile": tile, "zeros": zeros, "block": block}
+                    plan[name, zeros, "outputs", block] = Job(masked_outputs, parameters | {"seed": settings.seed})
+    return plan
+
+
+class _Cycles(NamedTuple):
+    dense: float
+    sparse: float
+    passes: float
+    """Without passes whose outputs are all masked."""
+    bound: float
+    """Without any masked output."""
+
+
+def _cycles(shape: Shape, answers: Answers, zeros: float, operation: str, block: int = 1) -> _Cycles:
+    """Of a block of the network on one tile, with weights masked in blocks."""
+    dense = sparse = passes = bound = 0.0
+    for name in shape.products:
+        count = 1 if name in PRUNED else shape.heads
+        result = _answer(answers, name, zeros, operation, block)
+        taken = result["compute"] * count
+        kept_passes = kept_outputs = 1.0
+        if MASKED.get(name) == operation:
+            # Half of the positions, and the tiles on the diagonal are computed as a whole.
+            kept_outputs = (1 + 1 / shape.length) / 2
+            kept_passes = (1 + load_preset("paper").rows / shape.length) / 2
+        elif name in PRUNED and operation == "AxG":
+            found = answers[name, zeros, "outputs", block]
+            kept_passes, kept_outputs = found["kept_passes"] / found["passes"], found["kept_outputs"] / found["outputs"]
+        dense, sparse = dense + result["dense_compute"] * count, sparse + taken
+        passes, bound = passes + taken * kept_passes, bound + taken * kept_outputs
+    return _Cycles(dense, sparse, passes, bound)
+
+
+def _answer(answers: Answers, name: str, zeros: float, operation: str, block: int = 1) -> Mapping[str, Any]:
+    """Attention has no weights: it is the same at all levels."""
+    return answers[(name, zeros, operation, block) if name in PRUNED else (name, LEVELS[0], operation, 1)]
+
+
+class ElementWise(NamedTuple):
+    """An element-wise operation of a block's step.
+
+    It reads from and writes to DRAM so many tensors of `values` values: `alone`, and `fused` with the product before or
+    behind it, which has the rest at hand. Normalization and softmax need a whole row at hand; what the backward pass
+    needs of them is computed again from their inputs.
+    """
+
+    name: str
+    values: int
+    alone: int
+    fused: int
+
+
+def element_wise(shape: Shape) -> list[ElementWise]:
+    """All of a block, forward and backward."""
+    hidden, wide = shape.length * shape.hidden, 4 * shape.length * shape.hidden
+    scores = shape.heads * shape.length**2
+    return [
+        ElementWise("normalizations", hidden, 2 * 2, 0),
+        ElementWise("softmax", scores, 2, 0),
+        ElementWise("residual additions", hidden, 2 * 3, 2 * 1),
+        ElementWise("GELU", wide, 2, 0),
+        ElementWise("residual additions, backward", hidden, 2 * 3, 2 * 1),
+        ElementWise("GELU, backward", wide, 3, 1),
+        ElementWise("softmax, backward", scores, 3, 1),
+        ElementWise("normalizations, backward", hidden, 2 * 3, 2 * 1),
+    ]
+
+
+def _traffic(shape: Shape, answers: Answers, zeros: float) -> float:
+    """Bytes between DRAM and the chip for a block's products, operands compressed."""
+    return float(
+        sum(
+            _answer(answers, name, zeros, str(operation))["traffic"]["dram"] * (1 if name in PRUNED else shape.heads)
+            for name in shape.products
+            for operation in Operation
+        )
+    )
+
+
+def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    shape = _block(settings.scale)
+    points, notes = [], []
+    for zeros in LEVELS:
+        cycles = {str(each): _cycles(shape, answers, zeros, str(each)) for each in Operation}
+        dense = sum(each.dense for each in cycles.values())
+        for operation, found in cycles.items():
+            points.append(Point(metric="speedup", series=operation, x=zeros, ours=found.dense / found.sparse))
+        blocked = [_cycles(shape, answers, zeros, str(each), BLOCKS[1]) for each in Operation]
+        totals = {
+            "TensorDash": sum(each.sparse for each in cycles.values()),
+            "and passes without an output that is kept": sum(each.passes for each in cycles.values()),
+            "and every masked output": sum(each.bound for each in cycles.values()),
+            "TensorDash, weights masked in blocks of 4 x 4": sum(each.sparse for each in blocked),
+            "blocks, and passes without an output that is kept": sum(each.passes for each in blocked),
+        }
+        for series, taken in totals.items():
+            points.append(Point(metric="speedup of a step", series=series, x=zeros, ours=dense / taken))
+        if zeros == 0.875:
+            notes.append(
+                f"At 87.5% zeros: {', '.join(f'{name} {dense / taken:.2f}x' for name, taken in totals.items())}."
+            )
+    notes.append(
+        "A static mask puts no zeros into the operands of AxG: skipping operands gains nothing there. A tile's 4 x 4 "
+        "outputs are rarely all masked unless weights are masked in blocks; the causal mask's are. For single weights "
+        "`every masked output` is a bound: the outputs of a tile share their operands."
+    )
+    fusing = element_wise(shape)
+    alone = sum(each.values * each.alone for each in fusing) * HALF
+    fused = sum(each.values * each.fused for each in fusing) * HALF
+    chip = ChipConfig()
+    for zeros in LEVELS:
+        products = _traffic(shape, answers, zeros)
+        for series, bytes_moved in (("element-wise work on its own", alone), ("fused", fused)):
+            points.append(
+                Point(
+                    metric="GB of DRAM traffic, a block's step",
+                    series=series,
+                    x=zeros,
+                    ours=(products + bytes_moved) / 1e9,
+                )
+            )
+        if zeros == 0.875:
+            saved = (alone - fused) / (products + alone)
+            compute = sum(_cycles(shape, answers, zeros, str(each)).sparse for each in Operation) / chip.tiles
+            before, after = ((products + moved) / chip.dram_bytes_per_cycle / 1e6 for moved in (alone, fused))
+            notes.append(
+                f"Fusing saves {(alone - fused) / 1e9:.2f} GB of {(products + alone) / 1e9:.2f} GB a block at 87.5% "
+                f"zeros, {saved:.0%}: DRAM needs {after:.1f} instead of {before:.1f} million cycles, the tiles "
+                f"{compute / 1e6:.1f}."
+            )
+    notes.append(
+        "Traffic of products: operands compressed, as simulated; element-wise work: by tensors in fp16, a model."
+    )
+    return points, notes
+
+
+GPT = Experiment(
+    name="gpt",
+    title="13B GPT with static weight sparsity",
+    source="not in the paper; Srinivasan et al. 2023",
+    kind="line",
+    x_label="share of zeros in the weights of linear layers",
+    y_label="speedup",
+    plan=_plan,
+    points=_points,
+)

@@ -1,0 +1,213 @@
+"""What a job does: a training step in its published shapes, its products simulated, and the step planned."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from ..lowering import Convolution, Geometry, MatrixProduct, Operation
+from ..performance.chip import ChipConfig, Machine, masked_rounds, simulate_operation
+from ..performance.planner import MEASURES, Budget, Cycles, Graph, Plan, gpt_block, plan_step, replay, resnet50, vgg16
+from .measure import static_mask
+
+__all__ = ["ORDER", "published_step"]
+
+ORDER = "order"
+"""The last measure: rows of similar density beside each other, the faster side, samples joined where that is faster."""
+CAUSAL = {"attention.scores": "G", "attention.values": "A"}
+"""Operands that are zero for later positions."""
+UNNEEDED = {("attention.scores", Operation.FORWARD), ("attention.values", Operation.INPUT_GRADIENT)}
+"""Products whose results for later positions nobody needs."""
+
+
+def published_step(
+    workload: str,
+    tile: Mapping[str, Any],
+    zeros: float,
+    images: int,
+    simulated: int,
+    block: int,
+    size: int,
+    thin: int,
+    gbps: Sequence[float],
+    seed: int,
+    every: bool = True,
+) -> dict[str, Any]:
+    """A step's cycles, TensorDash's and the baseline's, at several bandwidths and with more and more measures.
+
+    Each has its own plan, which is checked (`planner.replay`).
+
+    Parameters
+    ----------
+    workload : str
+        "vgg16", "resnet50", "resnet50-ghost", "gpt" or "gpt-masked", where masked outputs are not computed.
+    tile : dict
+        `TileConfig.to_mapping`.
+    zeros : float
+        In activations and gradients; of "gpt" in the weights of linear layers.
+    images, simulated : int
+        Of a batch; convolutions are simulated with fewer, all of which are alike, and take that many times as long.
+    block : int
+        Weights that are masked together, as in `static_mask`.
+    size, thin : int
+        Extent of images; 224 and 1 are published. All widths are divided by `thin`.
+    gbps : sequence of float
+        DRAM's.
+    seed : int
+        Of the zeros.
+    every : bool
+        Whether each measure has a row; without, none and all of them: plans of hundreds of nodes take a minute each.
+
+    Returns
+    -------
+    dict
+        "rows": a list of "gbps", "measures" (names), and for "dense" and "sparse" each "cycles", "on_chip",
+        "dram_cycles", "dram_bytes", "stages"; "macs": of all products.
+    """
+    config, chip = TileConfig.from_mapping(tile), ChipConfig()
+    products = _Products(config, chip, workload, zeros, images, simulated, block, seed)
+
+    def graph(cycles: Cycles) -> Graph:
+        if workload.startswith("gpt"):
+            return gpt_block(zeros, cycles, thin=thin)
+        if workload == "vgg16":
+            return vgg16(images, zeros, cycles, size=size, thin=thin)
+        return resnet50(images, zeros, cycles, ghost=workload.endswith("ghost"), size=size, thin=thin)
+
+    graphs = {
+        (which, order): graph(products.cycles(which, order)) for which in ("dense", "sparse") for order in (False, True)
+    }
+    rows = []
+    names = list(MEASURES)
+    for rate in gbps:
+        budget = Budget.of(chip, gbps=rate, columns=config.columns)
+        for count in range(len(names) + 2) if every else (0, len(names) + 1):
+            measures, order = names[:count], count > len(names)
+            row: dict[str, Any] = {"gbps": rate, "measures": [*measures, *([ORDER] if order else [])]}
+            for which in ("dense", "sparse"):
+                plan = plan_step(graphs[which, order], budget, measures)
+                replay(plan)
+                row[which] = _short(plan)
+            rows.append(row)
+    return {"rows": rows, "macs": products.macs}
+
+
+def _short(plan: Plan) -> dict[str, Any]:
+    return {
+        "cycles": plan.cycles,
+        "on_chip": plan.on_chip,
+        "dram_cycles": plan.dram_cycles,
+        "dram_bytes": plan.dram,
+        "stages": len(plan.stages),
+    }
+
+
+class _Products:
+    """Cycles of products, each simulated once."""
+
+    def __init__(
+        self,
+        config: TileConfig,
+        chip: ChipConfig,
+        workload: str,
+        zeros: float,
+        images: int,
+        simulated: int,
+        block: int,
+        seed: int,
+    ) -> None:
+        self.config, self.chip, self.workload, self.zeros = config, chip, workload, zeros
+        self.images, self.simulated, self.block, self.seed = images, simulated, block, seed
+        self.macs = 0
+        self._known: dict[tuple[Any, ...], dict[str, tuple[int, int]]] = {}
+
+    def cycles(self, which: str, order: bool) -> Cycles:
+        """Of "dense" or "sparse" tiles."""
+
+        def of(geometry: Geometry, operation: Operation, kind: str) -> tuple[int, int]:
+            key = (repr(geometry), operation, kind if kind in CAUSAL else "", order)
+            if key not in self._known:
+                self._known[key] = self._simulated(geometry, operation, kind, order)
+            if which == "dense" and not order:
+                self.macs += geometry.macs
+            return self._known[key][which]
+
+        return of
+
+    def _simulated(
+        self, geometry: Geometry, operation: Operation, kind: str, order: bool
+    ) -> dict[str, tuple[int, int]]:
+        smaller, times = self._smaller(geometry)
+        masks = self._masks(smaller, operation, kind)
+        how: dict[str, Any] = {"row_order": "density", "side": "faster"} if order else {}
+        machine = Machine(self.config, self.chip, **how)
+        apart = simulate_operation(smaller, operation, masks, machine)
+        found = {"dense": apart.dense_on_chip, "sparse": apart.on_chip}
+        whole = dict(found)
+        is_sum = operation is Operation.WEIGHT_GRADIENT and isinstance(geometry, Convolution)
+        if is_sum and order:
+            joined = simulate_operation(smaller, operation, masks, replace(machine, join_samples="always"))
+            whole = {
+                "dense": min(apart.dense_on_chip, joined.dense_on_chip),
+                "sparse": min(apart.on_chip, joined.on_chip),
+            }
+        if self.workload == "gpt-masked" and (needed := self._needed_passes(smaller, operation, kind)) is not None:
+            steps = ceil(
+                smaller.shapes["W" if operation is not Operation.WEIGHT_GRADIENT else "A"][_REDUCED[operation]]
+                / self.config.lanes
+            )
+            masked = masked_rounds(needed, self.config, self.chip) * steps
+            found["sparse"] = whole["sparse"] = min(masked, found["sparse"])
+        return {
+            which: (whole[which] * times, found[which] * times if found[which] != whole[which] else 0)
+            for which in found
+        }
+
+    def _smaller(self, geometry: Geometry) -> tuple[Geometry, int]:
+        """What is simulated, and how many times it stands for."""
+        if isinstance(geometry, Convolution):
+            return replace(geometry, batch=self.simulated), self.images // self.simulated
+        if isinstance(geometry, MatrixProduct) and geometry.batch > 1:
+            return replace(geometry, batch=1), geometry.batch
+        return geometry, 1
+
+    def _masks(self, geometry: Geometry, operation: Operation, kind: str) -> dict[str, NDArray[np.bool_]]:
+        rng = np.random.default_rng(self.seed)
+        masks: dict[str, NDArray[np.bool_]] = {}
+        for name in (operation.left, operation.right):
+            shape = geometry.shapes[name]
+            masks[name] = np.ones(shape, np.bool_)
+            if not self.workload.startswith("gpt"):
+                if name != "W":
+                    masks[name] = np.asarray(rng.random(shape, np.float32) >= self.zeros)
+            elif kind in CAUSAL:
+                if name == CAUSAL[kind]:
+                    masks[name] = np.tril(np.ones(shape, np.bool_))
+            elif name == "W":
+                masks[name] = static_mask(shape[1:], self.zeros, self.block, self.seed)[None]
+        return masks
+
+    def _needed_passes(self, geometry: Geometry, operation: Operation, kind: str) -> NDArray[np.bool_] | None:
+        """Passes of which an output is needed; None if all are."""
+        if kind in CAUSAL:
+            if (kind, operation) not in UNNEEDED:
+                return None
+            extent = geometry.shapes[operation.output][1:]
+            outputs: NDArray[np.bool_] = np.tril(np.ones(extent, np.bool_))
+        elif operation is Operation.WEIGHT_GRADIENT:
+            outputs = static_mask(geometry.shapes["W"][1:], self.zeros, self.block, self.seed)
+        else:
+            return None
+        sizes = (self.config.rows, self.config.columns)
+        padded = np.pad(outputs, [(0, -extent % size) for extent, size in zip(outputs.shape, sizes, strict=True)])
+        blocks = padded.reshape(padded.shape[0] // sizes[0], sizes[0], -1, sizes[1])
+        return np.logical_or.reduce(blocks, axis=(1, 3))
+
+
+_REDUCED = {Operation.FORWARD: 2, Operation.INPUT_GRADIENT: 1, Operation.WEIGHT_GRADIENT: 1}
+"""The axis of an operand along which a matrix product is summed: of W, or of A."""

@@ -1,0 +1,93 @@
+"""What a plan of a recorded step as a whole brings, as a figure."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tensordash import TileConfig
+
+from ..performance.chip import BANDWIDTHS, ChipConfig
+from ..performance.planner import MEASURES, Budget, Plan, plan_step, replay, step_graph
+from ..report.figure import Figure, Point
+from ..trace import Step
+
+__all__ = ["planned"]
+
+NONE = "no plan"
+ORDER = "order"
+
+
+def planned(
+    step: Step,
+    results: Mapping[str, Sequence[dict[str, Any]]],
+    config: TileConfig,
+    chip: ChipConfig,
+    where: str,
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> Figure:
+    """Speedup of a step with element-wise work and the optimizer, by what a plan may do.
+
+    TensorDash and the baseline have the same measures, and each its own plan, which is checked (`planner.replay`).
+
+    Parameters
+    ----------
+    step : Step
+        With its flow.
+    results : mapping
+        "as recorded" and "all of them", of `verdict.MEASURES`: `OperationResult.to_json` of each record.
+    config, chip
+        The tile, and what is around it.
+    where : str
+        Says what was recorded.
+    progress : callable
+        Is called with plans that are done, and all.
+
+    Raises
+    ------
+    ValueError
+        If the step's flow was not recorded, or not all of it.
+    """
+    plain, ordered = results["as recorded"], results["all of them"]
+    graphs = {
+        (which, order): step_graph(
+            step, [each[key] for each in (ordered if order else plain)], [each[key] for each in plain]
+        )
+        for which, key in (("dense", "dense_on_chip"), ("sparse", "on_chip"))
+        for order in (False, True)
+    }
+    own = chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3
+    names = list(MEASURES)
+    rows = [(own, count) for count in range(len(names) + 2)]
+    rows += [(gbps, count) for gbps in BANDWIDTHS if gbps != own for count in (0, len(names) + 1)]
+    points, best = [], dict[float, float]()
+    for done, (gbps, count) in enumerate(sorted(rows)):
+        progress(done, len(rows))
+        budget = Budget.of(chip, gbps=gbps, columns=config.columns)
+        plans: dict[str, Plan] = {}
+        for which in ("dense", "sparse"):
+            plans[which] = plan_step(graphs[which, count > len(names)], budget, names[:count])
+            replay(plans[which])
+        speedup = plans["dense"].cycles / plans["sparse"].cycles
+        best[gbps] = speedup
+        added = NONE if not count else ORDER if count > len(names) else names[count - 1]
+        more = {
+            "cycles": plans["sparse"].cycles,
+            "dram_bytes": plans["sparse"].dram,
+            "stages": len(plans["sparse"].stages),
+        }
+        points.append(Point(metric="speedup", series=f"{gbps:g} GB/s", x=added, ours=speedup, more=more))
+    progress(len(rows), len(rows))
+    graph = graphs["sparse", False]
+    return Figure(
+        name="plan",
+        title="The step as a whole: each measure of a plan, on top of those before it",
+        source=where,
+        kind="bar",
+        x_label="measure",
+        y_label="speedup over the baseline with the same measures",
+        points=points,
+        notes=[
+            "; ".join(f"{speedup:.2f}x at {gbps:g} GB/s" for gbps, speedup in best.items())
+            + f" with all measures. {len(graph.nodes)} nodes: products, element-wise work and the optimizer, cut into "
+            f"up to {graph.axes['samples']} parts of a batch. docs/planner.md says what measures and plans are.",
+        ],
+    )

@@ -1,0 +1,137 @@
+"""Energy of logic: from results of synthesis where they are there, else the paper's power."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..performance.chip import ChipConfig
+
+__all__ = ["CHIP_AT_65_NM", "CONSTANT", "IDLE", "PARTS", "SERIES", "energies", "energy_ratios", "power_note"]
+
+PARTS = ("core", "sram", "dram")
+CONSTANT = "core, constant power"
+CHIP_AT_65_NM = "chip, core at the paper's power"
+IDLE = "chip, with idle tiles"
+SERIES = ("core", CONSTANT, "chip", CHIP_AT_65_NM, IDLE)
+"""Energy of logic with the power that netlists took at such zeros, or (the paper's definition of efficiency) at none;
+energy of the whole chip, and that with the power of the paper's baseline at 65 nm and our ratio to it. In these four,
+as in the paper, all tiles draw their power until the last one is done, and none while memory is waited for. In the last
+one tiles draw it while they have work, and idle power for the rest of the operation."""
+
+Results = Iterable[Mapping[str, Any]]
+Synthesis = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """Watts of a TensorDash tile and of its baseline, by share of zeros of the scheduled operand; and of idle ones."""
+
+    zeros: tuple[float, ...]
+    sparse: tuple[float, ...]
+    dense: tuple[float, ...]
+    idle: tuple[float, float]
+
+    def at(self, zeros: float) -> tuple[float, float]:
+        """(TensorDash, baseline), interpolated; beyond the last measurement as there."""
+        return float(np.interp(zeros, self.zeros, self.sparse)), float(np.interp(zeros, self.zeros, self.dense))
+
+
+def _curve(synthesis: Synthesis) -> _Curve:
+    """Of netlists; without them the paper's Table IV, the same at all zeros, and the shares of `chip.Power`."""
+    runs = [] if synthesis is None else synthesis["power"] or []
+    found = []
+    for run in runs:
+        share, percent, what = run["operands"].partition("%")
+        if percent and what == " zeros":
+            watts = run["watts"]["total"]
+            found.append((float(share) / 100, watts["tensordash"], watts["baseline"]))
+    power = ChipConfig().power
+    if not found:
+        found = [(0.0, power.sparse / 1e3, power.dense / 1e3)]
+    zeros, sparse, dense = zip(*sorted(found), strict=True)
+    idle = (sparse[0] * power.sparse_idle, dense[0] * power.dense_idle)
+    if synthesis is not None and synthesis.get("idle"):
+        watts = synthesis["idle"]["watts"]["total"]
+        idle = (watts["tensordash"], watts["baseline"])
+    return _Curve(zeros, sparse, dense, idle)
+
+
+def power_note(synthesis: Synthesis) -> list[str]:
+    """Where power comes from."""
+    if synthesis is None or not synthesis["power"]:
+        reason = "no synthesis results" if synthesis is None else synthesis["power_reason"]
+        return [f"Power of logic is that of the paper's Table IV, provisionally: {reason}."]
+    curve = _curve(synthesis)
+    ratios = ", ".join(
+        f"{s / d:.3f} at {z:.0%}" for z, s, d in zip(curve.zeros, curve.sparse, curve.dense, strict=True)
+    )
+    idle, dense_idle = (watts / busy for watts, busy in zip(curve.idle, (curve.sparse[0], curve.dense[0]), strict=True))
+    draws = "draws" if synthesis.get("idle") else "is taken to draw"
+    return [
+        f"Power of logic: our netlists (45 nm); TensorDash over the baseline is {ratios} zeros. A tile that waits "
+        f"{draws} {idle:.1%} of what it draws without zeros (the baseline's {dense_idle:.1%})."
+    ]
+
+
+def _skipped(result: Mapping[str, Any]) -> float:
+    """Share of the dense schedule's positions whose scheduled operand is zero, padding too."""
+    return 1 - (1 - result["padding_share"]) / result["ideal_speedup"] if result["ideal_speedup"] else 1.0
+
+
+def energies(results: Results, synthesis: Synthesis, chip: ChipConfig | None = None) -> dict[str, dict[str, float]]:
+    """Microjoules by component, of TensorDash and of its baseline.
+
+    Parameters
+    ----------
+    results : iterable of dict
+        Of operations, with the keys of `OperationResult`.
+    synthesis : dict or None
+        Document of ``tensordash synth --json``.
+    chip : ChipConfig, optional
+        What they ran on; Table III of the paper.
+
+    Returns
+    -------
+    dict
+        "tensordash" and "baseline": core, sram, dram, `constant` (core with the power of no zeros), `anchored` (core,
+        scaled so that the baseline's power without zeros is that of Table IV), and, of what is in none of these,
+        `busy` (tiles while they have work) and `idle` (tiles while they wait, or have no pass).
+    """
+    chip, curve = chip or ChipConfig(), _curve(synthesis)
+    tile_us = chip.tiles / chip.clock_mhz  # microseconds of tiles in a cycle
+    anchor = chip.power.dense / 1e3 / curve.dense[0]
+    names = (*PARTS, "constant", "anchored", "busy", "idle")
+    added = {side: dict.fromkeys(names, 0.0) for side in ("tensordash", "baseline")}
+    for result in results:
+        powers = zip(curve.at(_skipped(result)), (curve.sparse[0], curve.dense[0]), curve.idle, strict=True)
+        for (side, of), (watts, constant, idle) in zip(
+            (("tensordash", ""), ("baseline", "dense_")), powers, strict=True
+        ):
+            sums, tile_cycles = added[side], result[f"{of}compute"] * tile_us
+            sums["core"] += tile_cycles * watts
+            sums["constant"] += tile_cycles * constant
+            sums["anchored"] += tile_cycles * watts * anchor
+            busy = result[f"{of}busy"] / chip.clock_mhz
+            sums["busy"] += busy * watts
+            sums["idle"] += (result[f"{of}cycles"] * tile_us - busy) * idle
+            for part in ("sram", "dram"):
+                sums[part] += result[f"{of}energy"][part]
+    return added
+
+
+def energy_ratios(results: Results, synthesis: Synthesis, chip: ChipConfig | None = None) -> dict[str, float]:
+    """The baseline's energy over TensorDash's, for each of `SERIES`; parameters are those of `energies`."""
+    added = energies(results, synthesis, chip)
+    sums = {
+        "core": ("core",),
+        CONSTANT: ("constant",),
+        "chip": PARTS,
+        CHIP_AT_65_NM: ("anchored", "sram", "dram"),
+        IDLE: ("busy", "idle", "sram", "dram"),
+    }
+    return {
+        name: sum(added["baseline"][part] for part in parts) / sum(added["tensordash"][part] for part in parts)
+        for name, parts in sums.items()
+    }

@@ -1,0 +1,115 @@
+"""Zeros that narrow formats make: in recorded values, and what a tile that skips them gains."""
+
+from dataclasses import replace
+from typing import Any
+
+from tensordash import load_preset
+
+from ..lowering import MatrixProduct
+from ..performance.chip import totals
+from ..report.figure import Point
+from .block_formats import BLOCK_FORMATS
+from .experiment import Answers, Experiment, Plan
+from .job import Job
+from .measure_formats import quantised_step
+from .settings import Network, Settings
+
+__all__ = ["QUANTISED"]
+
+RECORDED = "as recorded"
+FORMATS = (RECORDED, *BLOCK_FORMATS)
+TRANSFORMED = (RECORDED, "mxfp6_e2m3", "mxfp4", "nvfp4")
+"""Formats before which a Hadamard transform is tried."""
+SIDES = {"rows": "scheduled side", "both": "both sides"}
+NOTED_FORMATS = ("mxfp8_e4m3", "mxfp4", "nvfp4")
+
+
+def _is_transformable(network: Network) -> bool:
+    """Taps of a convolution shift A in AxG: its blocks would not meet those of G."""
+    return all(isinstance(record.geometry, MatrixProduct) for record in network.trace.steps[-1].records)
+
+
+def _columns(settings: Settings) -> dict[str, tuple[str, bool]]:
+    """Network, and whether it is transformed, by what the column is called."""
+    found = {}
+    for name, network in settings.with_values.items():
+        found[name] = (name, False)
+        if _is_transformable(network):
+            found[f"{name}, Hadamard"] = (name, True)
+    return found
+
+
+def _plan(settings: Settings) -> Plan:
+    tile = load_preset("paper")
+    mapping = replace(tile, out_rows=tile.rows).to_mapping()
+    plan: Plan = {}
+    for column, (name, transformed) in _columns(settings).items():
+        network = settings.with_values[name]
+        for fmt in TRANSFORMED if transformed else FORMATS:
+            parameters: dict[str, Any] = {"digest": network.trace.digest, "step": network.steps[-1], "tile": mapping}
+            parameters |= {"fmt": None if fmt == RECORDED else fmt, "seed": settings.seed if transformed else None}
+            plan[column, fmt] = Job(quantised_step, parameters, {"path": str(network.trace.path.resolve())})
+    return plan
+
+
+def _share(operations: list[dict[str, Any]], name: str) -> float | None:
+    """Of zeros in an operand, over all operations that read it."""
+    counts = [each["operands"][name] for each in operations if name in each["operands"]]
+    values = sum(count["values"] for count in counts)
+    return sum(count["zeros"] for count in counts) / values if values else None
+
+
+def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    found: dict[str, list[Point]] = {}
+    noted: dict[str, list[str]] = {fmt: [] for fmt in NOTED_FORMATS}
+    for (column, fmt), answer in answers.items():
+        operations = answer["operations"]
+        shares = {name: _share(operations, name) for name in "AWG"}
+        for name, share in shares.items():
+            metric = f"share of zeros in {name}"
+            found.setdefault(metric, []).append(Point(metric=metric, series=fmt, x=column, ours=share))
+        added = {}
+        for key, side in SIDES.items():
+            all_of = added[key] = totals(each[key] for each in operations)
+            more = {}
+            for operation in dict.fromkeys(each["operation"] for each in operations):
+                of_one = totals(each[key] for each in operations if each["operation"] == operation)
+                more[operation] = of_one["compute_speedup"]
+            for what, value in (("bound", "ideal_speedup"), ("speedup", "compute_speedup")):
+                metric = f"{what}, {side}"
+                point = Point(
+                    metric=metric, series=fmt, x=column, ours=all_of[value], more=more if what == "speedup" else {}
+                )
+                found.setdefault(metric, []).append(point)
+        if fmt in noted:
+            zeros = ", ".join(f"{name} {share:.1%}" for name, share in shares.items() if share is not None)
+            one, both = added["rows"], added["both"]
+            noted[fmt].append(
+                f"{column} {zeros}: one side {one['ideal_speedup']:.2f} at best, {one['compute_speedup']:.2f} found, "
+                f"both {both['ideal_speedup']:.2f} and {both['compute_speedup']:.2f}"
+            )
+    notes = [f"{fmt}: {'; '.join(lines)}." for fmt, lines in noted.items()]
+    notes += [
+        "Blocks run along the reduction of each operation, so that an operand has other blocks in each of its two; its "
+        "share is over both. All layers of the step that were recorded, on a single tile `paper` whose rows' results "
+        "leave together; the bound is all multiplications over those that are left, padding left out.",
+        "int8, fp8_e4m3 and fp8_e5m2 have one power of two for the tensor; mx formats a power of two for 32 values by "
+        "the OCP's rule (even: of the rounded largest magnitude); nvfp4 E4M3 for 16 values and FP32 for the tensor.",
+        "Hadamard: a random transform of 16 values (as recorded, nvfp4) or of a block, of both operands of all three "
+        "operations, before they are quantised.",
+        settings.values_note,
+    ]
+    return [point for points in found.values() for point in points], notes
+
+
+QUANTISED = Experiment(
+    name="quantised",
+    title="Zeros that narrow formats make",
+    source="not in the paper; OCP MX 1.0, NVIDIA 2025 (arXiv:2509.25149)",
+    kind="bar",
+    x_label="network",
+    y_label="",
+    plan=_plan,
+    points=_points,
+    uses_values=True,
+)

@@ -1,0 +1,59 @@
+"""What it gains to let vectors of similar density share a tile: not in the paper."""
+
+from tensordash import load_preset
+
+from ..report.figure import Point
+from .experiment import Answers, Experiment, Plan, by_operation, mean, mean_of
+from .settings import Settings
+
+__all__ = ["ROWORDER"]
+
+ORDERS = ("natural", "density")
+ZEROS = 0.5
+LENGTH = 100
+RANDOM = {"rows": f"random, {ZEROS:.0%} zeros, density differs by row", "none": f"random, {ZEROS:.0%} zeros everywhere"}
+
+
+def _plan(settings: Settings) -> Plan:
+    # All rows' results leave in a beat, as with one row: only the waits of rows differ.
+    tile, single = load_preset("paper", ["tile.out_rows=4"]), load_preset("paper", ["tile.rows=1"])
+    plan: Plan = {}
+    for cluster in RANDOM:
+        for order in ORDERS:
+            plan[cluster, order] = settings.random_job(tile, ZEROS, length=LENGTH, cluster=cluster, row_order=order)
+        plan[cluster, "one row"] = settings.random_job(single, ZEROS, length=LENGTH, cluster=cluster)
+    for name in settings.networks:
+        for order in ORDERS:
+            plan[name, order] = settings.network_job(name, tile, tiles=1, row_order=order)
+        plan[name, "one row"] = settings.network_job(name, single, tiles=1)
+    return plan
+
+
+def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    points, notes = [], []
+    speedups: dict[tuple[str, str], float] = {}
+    for order in (*ORDERS, "one row"):
+        networks = {name: by_operation(answers[name, order])["all"]["compute_speedup"] for name in settings.networks}
+        randoms = {text: mean(answers[cluster, order]["speedups"]) or 0.0 for cluster, text in RANDOM.items()}
+        for place, speedup in {**randoms, **networks, "mean": mean_of(settings, networks) or 0.0}.items():
+            speedups[place, order] = speedup
+            points.append(Point(metric="speedup", series=order, x=place, ours=speedup))
+    gains = {name: speedups[name, "density"] / speedups[name, "natural"] - 1 for name in (*settings.networks, "mean")}
+    notes.append(f"Sorting by density gains {', '.join(f'{name} {gain:+.1%}' for name, gain in gains.items())}.")
+    notes.append(
+        "A tile of one row has no row to wait for: what sorting can win back at most. Networks on a single tile."
+    )
+    return points, notes
+
+
+ROWORDER = Experiment(
+    name="roworder",
+    title="Rows in natural order and grouped by density",
+    source="not in the paper",
+    kind="bar",
+    x_label="network",
+    y_label="speedup",
+    plan=_plan,
+    points=_points,
+    uses_networks=True,
+)

@@ -1,0 +1,254 @@
+"""What the evaluation is asked to do, and with what: scale, seed, recorded networks, synthesis results."""
+
+import hashlib
+import json
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import tensordash
+from tensordash import TensorDashError, TileConfig
+from tensordash.configuration.parameters import require_choice, require_int
+
+from ..networks import NAMES, SCALES
+from ..trace import Trace, example_trace
+from ..trace.format import INDEX
+from .job import Job
+from .measure import random_streams, recorded_step
+
+__all__ = ["DIGITS", "PAPER_MODELS", "Network", "Settings"]
+
+DIGITS = "digits"
+"""The network of the trace that comes with the package."""
+PAPER_MODELS = ("bert", "snli", "detectron2", "squeezenet", "vgg16", "resnet50-sparse", "img2txt", "ncf")
+"""Table I of the paper; ResNet-50 in its pruned variant, as in its figures. Means are over these."""
+VALUES = "values"
+"""Folder of recordings with values, among the others."""
+SAMPLES = {"full": 10, "small": 10, "tiny": 2}
+STEPS = {"full": 10_000_000, "small": 50_000, "tiny": 4_000}
+
+
+MAX_STREAMS = 2000
+"""Streams of a sample; each takes time to draw."""
+
+
+@dataclass(frozen=True)
+class Network:
+    """A recorded network.
+
+    Attributes
+    ----------
+    name : str
+        A network of `tensordash_sim.networks`, `DIGITS`, or what its trace is called.
+    trace : Trace
+        Its recording; the last step stands for the network where one is simulated.
+    """
+
+    name: str
+    trace: Trace
+
+    @property
+    def steps(self) -> list[int]:
+        """Steps that were recorded."""
+        return [step.index for step in self.trace.steps]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to evaluate with.
+
+    Attributes
+    ----------
+    scale : str
+        "full", "small" or "tiny": of the networks that are used, and how long random streams are.
+    seed : int
+        Of everything random.
+    traces : Path or None
+        Folder of recordings, NAME.trace each: of the networks of `tensordash_sim.networks` those at this scale, and
+        whatever else was recorded.
+    stand_in : bool
+        Whether the trace that comes with the package stands in where there is no recording.
+    synthesis : dict of str to dict
+        Documents of ``tensordash synth --json`` by preset.
+    """
+
+    scale: str = "small"
+    seed: int = 0
+    traces: Path | None = None
+    stand_in: bool = True
+    synthesis: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        require_choice("scale", self.scale, SCALES)
+        require_int("seed", self.seed, 0, 2**31)
+
+    @property
+    def samples(self) -> range:
+        """Seeds of the samples of random streams."""
+        return range(self.seed, self.seed + SAMPLES[self.scale])
+
+    @property
+    def random_steps(self) -> int:
+        """Steps of a sample of random streams."""
+        return STEPS[self.scale]
+
+    @cached_property
+    def _found(self) -> tuple[dict[str, Network], list[str]]:
+        """Recordings that are used, and those that are not, with the reason."""
+        if self.traces is None or not self.traces.is_dir():
+            return {}, []
+        found: dict[str, Network] = {}
+        left_out = []
+        for path in sorted(self.traces.iterdir()):
+            if not (path.suffix == ".trace" or (path / INDEX).is_file()) or not path.is_dir():
+                continue
+            trace, name = Trace.open(path), path.stem
+            model, scale = trace.conditions.get("model"), trace.conditions.get("scale")
+            if not trace.steps:
+                left_out.append(f"{path.name} (no step)")
+            elif model in NAMES and scale != self.scale:
+                left_out.append(f"{path.name} (scale {scale})")
+            elif name in NAMES and model in NAMES and model != name:
+                left_out.append(f"{path.name} (of {model})")
+            else:
+                # No number of the paper's stands beside a network that only has the name.
+                name = path.name if name in (*NAMES, DIGITS) and model != name else name
+                found[name] = Network(name, trace)
+        known = [name for name in NAMES if name in found]
+        return {name: found[name] for name in (*known, *(name for name in found if name not in known))}, left_out
+
+    @property
+    def recorded(self) -> dict[str, Network]:
+        """Networks recorded: those of `tensordash_sim.networks` in its order, then others."""
+        return self._found[0]
+
+    @property
+    def left_out(self) -> list[str]:
+        """Recordings that are not used, each with the reason."""
+        return self._found[1]
+
+    @cached_property
+    def networks(self) -> dict[str, Network]:
+        """Those that are recorded; the trace that comes with the package if there is none and it may stand in.
+
+        Raises
+        ------
+        TensorDashError
+            If there is none.
+        """
+        if not self.recorded and not self.stand_in:
+            where = "a folder without any"
+            if self.traces is not None and (self.traces / INDEX).is_file():
+                where = "a trace itself"
+            elif self.traces is not None and not self.traces.exists():
+                where = "missing"
+            elif self.left_out:
+                where = f"a folder with none of scale {self.scale}: left out {', '.join(self.left_out)}"
+            raise TensorDashError(
+                f"--traces must be a folder of recorded networks, NAME.trace each; {self.traces} is {where}"
+            )
+        return self.recorded or {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
+
+    @cached_property
+    def with_values(self) -> dict[str, Network]:
+        """The trace that comes with the package, and those of this scale in the folder `values` of `traces`.
+
+        Raises
+        ------
+        TensorDashError
+            If one of them has no values.
+        """
+        found = {DIGITS: Network(DIGITS, Trace.open(example_trace()))}
+        for path in sorted((self.traces / VALUES).glob("*.trace")) if self.traces is not None else ():
+            trace = Trace.open(path)
+            if not trace.steps or trace.conditions.get("scale", self.scale) != self.scale:
+                continue
+            if any(operand.values is None for record in trace.records for operand in record.operands.values()):
+                raise TensorDashError(f"{path} must have values: record it with --values")
+            found[path.stem] = Network(path.stem, trace)
+        return found
+
+    @property
+    def values_note(self) -> str:
+        """Which recordings with values are used."""
+        used = [
+            f"{name} (step {network.steps[-1]}, trace {network.trace.digest[:12]})"
+            for name, network in self.with_values.items()
+        ]
+        missing = "" if len(used) > 1 else " `make traces` records more."
+        return f"Recorded with values, the last step: {', '.join(used)}.{missing}"
+
+    @property
+    def built_in(self) -> list[str]:
+        """Recordings of the networks of `tensordash_sim.networks`."""
+        return [name for name in self.recorded if name in NAMES]
+
+    @property
+    def averaged(self) -> list[str]:
+        """Networks that means are over: the paper's, of those that are recorded; all, if it is none of them."""
+        return [name for name in self.networks if name in PAPER_MODELS] or list(self.networks)
+
+    def network_job(
+        self,
+        name: str,
+        tile: TileConfig,
+        *,
+        step: int | None = None,
+        tiles: int = 256,
+        row_order: str = "natural",
+        **how: Any,
+    ) -> Job:
+        """A step of a network on a chip; the last one that was recorded if none is given; `how` as in `Machine`."""
+        network = self.networks[name]
+        parameters = {"digest": network.trace.digest, "step": network.steps[-1] if step is None else step}
+        parameters |= {"tile": tile.to_mapping(), "tiles": tiles, "row_order": row_order, **how}
+        return Job(recorded_step, parameters, {"path": str(network.trace.path.resolve())})
+
+    def random_job(
+        self,
+        tile: TileConfig,
+        zeros: float,
+        *,
+        length: int | None = None,
+        cluster: str = "none",
+        row_order: str = "natural",
+    ) -> Job:
+        """Samples of random streams on a tile; endless ones if no length is given."""
+        steps = self.random_steps
+        if length is not None:
+            steps = min(steps // length, MAX_STREAMS) * length
+        parameters: dict[str, Any] = {"tile": tile.to_mapping(), "zeros": zeros, "seeds": list(self.samples)}
+        parameters |= {"steps": steps, "length": length or steps, "cluster": cluster, "row_order": row_order}
+        return Job(random_streams, parameters)
+
+    @cached_property
+    def conditions(self) -> dict[str, Any]:
+        """With what numbers are found, but for the networks."""
+        return {"scale": self.scale, "seed": self.seed, "version": tensordash.__version__, "commit": commit()}
+
+    def data(self, networks: Mapping[str, Network]) -> dict[str, dict[str, Any]]:
+        """What is known of networks' recordings."""
+        return {
+            name: {"digest": network.trace.digest, "steps": network.steps, **network.trace.conditions}
+            for name, network in networks.items()
+        }
+
+
+def configurations_digest(jobs: list[Job]) -> str:
+    """Hash of the configurations of all jobs of a figure."""
+    text = json.dumps(sorted({json.dumps(job.parameters, sort_keys=True) for job in jobs}))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def commit() -> str | None:
+    """Of the checkout that this code is in; None if it is not in one, marked with + if files were changed since."""
+    here = ["git", "-C", str(Path(__file__).parent)]
+    try:
+        found = subprocess.run([*here, "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+        changed = subprocess.run([*here, "status", "--porcelain", "-uno"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return found[:12] + ("+" if changed.stdout.strip() else "")

@@ -1,0 +1,197 @@
+"""Fig. 12, 13 and 14: depth of the staging buffers, rows and columns of a tile, wider PEs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from tensordash import TileConfig, load_preset
+
+from ..report.figure import Point
+from .cost import TILES, chip_area_ratio
+from .experiment import Answers, Experiment, Plan, by_operation, mean, mean_of
+from .settings import Settings
+
+__all__ = ["FIG12", "FIG13", "FIG14"]
+
+RANDOM_ZEROS = 0.6
+"""Where the paper's tile gains on random zeros about what it gains on the paper's networks."""
+RANDOM = f"random, {RANDOM_ZEROS:.0%} zeros"
+FAST = 1.9
+ONE_TILE = 1
+"""Recorded networks are small: shared among 256 tiles, many operations would wait for the last of few passes."""
+
+DRAIN = "All rows' results leave in a beat: with one row a beat, short passes would wait for it, the taller the longer."
+
+Variants = dict[tuple[str, float | str], tuple[TileConfig, float | None]]
+"""Tile and the paper's mean speedup, by sweep and value."""
+
+
+def _depths() -> Variants:
+    presets = {2: "paper-depth2", 3: "paper-depth3", 4: "paper", 5: "paper-depth5"}
+    paper = {2: 1.5, 4: 1.95, 5: 2.05}
+    return {("depth", depth): (load_preset(name), paper.get(depth)) for depth, name in presets.items()}
+
+
+def _shapes() -> Variants:
+    rows = {1: 2.2, 2: None, 4: 1.95, 8: None, 16: 1.8}
+    found: Variants = {
+        ("rows", count): (load_preset("paper", [f"tile.rows={count}"]), paper) for count, paper in rows.items()
+    }
+    for count, paper in {4: 1.95, 8: None, 16: None}.items():
+        found["columns", count] = (load_preset("paper", [f"tile.columns={count}"]), paper)
+    return found
+
+
+def _lanes() -> Variants:
+    names = {"paper": 1.95, "paper-16lane": 1.85}
+    return {("preset", name): (load_preset(name), paper) for name, paper in names.items()}
+
+
+def _plan(settings: Settings, variants: Variants) -> Plan:
+    plan: Plan = {}
+    for (sweep, value), (tile, _) in variants.items():
+        tile = replace(tile, out_rows=tile.rows)
+        plan |= {(sweep, value, name): settings.network_job(name, tile, tiles=ONE_TILE) for name in settings.networks}
+        plan[sweep, value, RANDOM] = settings.random_job(tile, RANDOM_ZEROS)
+    return plan
+
+
+def _speedups(settings: Settings, answers: Answers, variants: Variants) -> dict[tuple[str, str, float | str], float]:
+    """By sweep, series and value."""
+    found = {}
+    for sweep, value in variants:
+        networks = {
+            name: by_operation(answers[sweep, value, name])["all"]["compute_speedup"] for name in settings.networks
+        }
+        for name, speedup in networks.items():
+            found[sweep, name, value] = speedup
+        found[sweep, "mean", value] = mean_of(settings, networks) or 0.0
+        found[sweep, RANDOM, value] = mean(answers[sweep, value, RANDOM]["speedups"]) or 0.0
+    return found
+
+
+def _sweep_points(
+    settings: Settings, answers: Answers, variants: Variants, reference: float | str
+) -> tuple[list[Point], list[str]]:
+    speedups = _speedups(settings, answers, variants)
+    series = list(dict.fromkeys(name for _, name, _ in speedups))
+    sweeps = list(dict.fromkeys(sweep for sweep, _ in variants))
+    points, notes = [], []
+    for relative in (False, True):
+        for sweep in sweeps:
+            metric = f"{f'speedup, relative to {reference},' if relative else 'speedup'} by {sweep}"
+            base = {name: speedups[sweep, name, reference] if relative else 1.0 for name in series}
+            paper_base = variants[sweep, reference][1] if relative else 1.0
+            for name in series:
+                for (of, value), (_, paper) in variants.items():
+                    if of != sweep:
+                        continue
+                    paper_ratio = round(paper / paper_base, 3) if name == "mean" and paper and paper_base else None
+                    ratio = speedups[sweep, name, value] / base[name]
+                    points.append(Point(metric=metric, series=name, x=value, paper=paper_ratio, ours=ratio))
+    for sweep in sweeps:
+        values = [value for of, value in variants if of == sweep]
+        for name in ("mean", RANDOM):
+            steps = ", ".join(f"{value}: {speedups[sweep, name, value]:.3f}" for value in values)
+            notes.append(f"{sweep}, {name}: {steps}.")
+    notes.append("Networks on a single tile, all their passes one after the other: no tile waits for another one.")
+    notes.append(DRAIN)
+    return points, notes
+
+
+def _depth_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    points, notes = _sweep_points(settings, answers, _depths(), 4)
+    speedups = _speedups(settings, answers, _depths())
+    steep = [name for name in settings.averaged if speedups["depth", name, 4] >= FAST]
+    if steep:
+        slopes, means = (
+            [mean([speedups["depth", name, x] / speedups["depth", name, 4] for name in names]) or 0.0 for x in (2, 5)]
+            for names in (steep, settings.averaged)
+        )
+        matters = slopes[0] < means[0] and slopes[1] > means[1]
+        notes.append(
+            f"{'The more zeros, the more depth matters: r' if matters else 'R'}elative to 4 steps, networks with at "
+            f"least {FAST}x ({', '.join(steep)}) have {slopes[0]:.3f} with 2 and {slopes[1]:.3f} with 5 steps (paper, "
+            "whose mean is 1.95x: 0.769 and 1.051)."
+        )
+    notes.append("2 and 3 steps have four options a lane, 4 and 5 eight; the paper prints only the eight of 4 steps.")
+    return points, notes
+
+
+def _shape_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    points, notes = _sweep_points(settings, answers, _shapes(), 4)
+    speedups = _speedups(settings, answers, _shapes())
+    losses = {name: 1 - speedups["columns", name, 16] / speedups["columns", name, 4] for name in settings.networks}
+    worst = max(losses, key=lambda name: losses[name])
+    notes.append(f"From 4 to 16 columns {worst} loses most, {losses[worst]:.1%} (paper: at most 3%, by fragmentation).")
+    return points, notes
+
+
+def _lane_points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    speedups = _speedups(settings, answers, _lanes())
+    points = [
+        Point(metric="speedup", series=str(value), x=name, paper=paper if name == "mean" else None, ours=speedup)
+        for (_, value), (_, paper) in _lanes().items()
+        for (_, name, of), speedup in speedups.items()
+        if of == value
+    ]
+    for name in settings.networks:
+        shares = _padding(answers["preset", "paper-16lane", name])
+        points.append(Point(metric="share of padding and spare lanes", series="paper-16lane", x=name, ours=shares))
+        shares = _padding(answers["preset", "paper", name])
+        points.append(Point(metric="share of padding and spare lanes", series="paper", x=name, ours=shares))
+    ratios = [speedups["preset", name, "paper-16lane"] / speedups["preset", name, "paper"] for name in ("mean", RANDOM)]
+    spare = {
+        preset: mean([_padding(answers["preset", preset, name]) for name in settings.averaged]) or 0.0
+        for preset in ("paper-16lane", "paper")
+    }
+    few = spare["paper-16lane"] > spare["paper"]
+    notes = [
+        "Zeros of spatial padding and of lanes past the end of a reduction are skipped, too: with 16 lanes "
+        f"{spare['paper-16lane']:.1%} of the positions, with 4 {spare['paper']:.1%} (means)"
+        f"{', since few channels leave more of 16 lanes without data' * few}.",
+        f"16 over 4 lanes: {ratios[0]:.3f} for the mean (paper: 0.949), {ratios[1]:.3f} for {RANDOM}.",
+        f"Networks on a single tile. {DRAIN}",
+    ]
+    if (costs := settings.synthesis.get("paper-16lane")) is not None:
+        areas = {
+            "compute logic": costs["ratio"]["area"],
+            "whole chip": chip_area_ratio(costs, TILES // 4),
+        }  # as many multipliers
+        for (series, ours), paper in zip(areas.items(), (1.10, 1.035), strict=True):
+            points.append(Point(metric="area ratio", series=series, x="paper-16lane", paper=paper, ours=ours))
+    return points, notes
+
+
+def _padding(answer: Mapping[str, Any]) -> float:
+    """Share of a step's dense cycles spent on positions that are no data."""
+    operations = answer["operations"]
+    dense = sum(result["dense_compute"] for result in operations)
+    return float(sum(result["padding_share"] * result["dense_compute"] for result in operations) / dense)
+
+
+def _experiment(
+    name: str,
+    title: str,
+    kind: str,
+    x_label: str,
+    variants: Callable[[], Variants],
+    points: Callable[[Settings, Answers], tuple[list[Point], list[str]]],
+) -> Experiment:
+    return Experiment(
+        name=name,
+        title=title,
+        source=f"paper, Fig. {name.removeprefix('fig')}",
+        kind=kind,
+        x_label=x_label,
+        y_label="speedup",
+        plan=lambda settings: _plan(settings, variants()),
+        points=points,
+        uses_networks=True,
+        presets=("paper-16lane",) if name == "fig14" else (),
+    )
+
+
+FIG12 = _experiment("fig12", "Speedup by depth of the staging buffers", "line", "steps", _depths, _depth_points)
+FIG13 = _experiment("fig13", "Speedup by rows and by columns of a tile", "line", "count", _shapes, _shape_points)
+FIG14 = _experiment("fig14", "Speedup with 16 lanes and 3 steps", "bar", "network", _lanes, _lane_points)

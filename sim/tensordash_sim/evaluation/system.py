@@ -1,0 +1,242 @@
+"""What is left of the tiles' speedup in a system: shared reads, memory, and what can be had without hardware."""
+
+from typing import Any
+
+from tensordash import load_preset
+
+from ..performance.chip import BANDWIDTHS, ChipConfig, at_bandwidth, sufficient_bandwidth, totals
+from ..report.figure import Point
+from .experiment import Answers, Experiment, Plan, mean_of
+from .job import Job
+from .measure_published import published_step
+from .settings import Settings
+
+__all__ = ["ROOFLINE", "SYSTEM"]
+
+MEASURES: dict[str, dict[str, Any]] = {
+    "none": {},
+    "joined samples": {"join_samples": "always"},
+    "joined where faster": {"join_samples": "faster"},
+    "faster side": {"side": "faster"},
+    "density order": {"row_order": "density"},
+    "all": {"join_samples": "faster", "side": "faster", "row_order": "density"},
+}
+"""By name, what differs in the machine."""
+WORKLOADS: dict[str, dict[str, Any]] = {
+    "gpt": {"zeros": 0.875, "block": 1},
+    "gpt-masked": {"zeros": 0.875, "block": 4},
+    "vgg16": {"zeros": 0.5, "block": 1},
+    "resnet50": {"zeros": 0.5, "block": 1},
+    "resnet50-ghost": {"zeros": 0.5, "block": 1, "every": False},
+}
+"""Steps in published shapes: a block of the 13B GPT, also with weights masked in blocks whose outputs are not computed;
+64 images of VGG16 and of ResNet-50, also with batches that are normalised part by part."""
+BATCH: dict[str, Any] = {"images": 64, "simulated": 8, "size": 224, "thin": 1}
+TINY = ("gpt", "gpt-masked")
+"""Workloads at the smallest scale."""
+TINY_BATCH: dict[str, Any] = {"images": 4, "simulated": 2, "size": 32, "thin": 8}
+ALONE = "tiles alone"
+SHARED = "shared reads"
+CLOCK_MHZ = ChipConfig().clock_mhz
+
+
+def _plan(settings: Settings) -> Plan:
+    tile = load_preset("recommended")
+    networks: Plan = {
+        (name, measure): settings.network_job(name, tile, **how)
+        for name in settings.networks
+        for measure, how in MEASURES.items()
+    }
+    return networks | _steps(settings)
+
+
+def _steps(settings: Settings) -> Plan:
+    """Jobs of the published steps."""
+    tile = load_preset("recommended").to_mapping()
+    more = TINY_BATCH if settings.scale == "tiny" else BATCH
+    rates = list(BANDWIDTHS[:1] if settings.scale == "tiny" else BANDWIDTHS)
+    return {
+        ("step", workload): Job(
+            published_step,
+            {"workload": workload, "tile": tile, "gbps": rates, "seed": settings.seed, **what, **more},
+        )
+        for workload, what in WORKLOADS.items()
+        if settings.scale != "tiny" or workload in TINY
+    }
+
+
+def _workloads(answers: Answers) -> list[str]:
+    return [workload for workload in WORKLOADS if ("step", workload) in answers]
+
+
+def _best(answers: Answers, workload: str) -> list[dict[str, Any]]:
+    """What a step takes, row by row; a plan may leave out a measure: none is slower than one with fewer."""
+    best: dict[tuple[float, str], dict[str, Any]] = {}
+    rows = []
+    for row in answers["step", workload]["rows"]:
+        chosen = {}
+        for which in ("dense", "sparse"):
+            known = best.get((row["gbps"], which))
+            chosen[which] = known if known and known["cycles"] <= row[which]["cycles"] else row[which]
+            best[row["gbps"], which] = chosen[which]
+        rows.append({"gbps": row["gbps"], "measures": row["measures"], **chosen})
+    return rows
+
+
+def _named(measures: list[str]) -> str:
+    """Of a row that has all measures before it as well."""
+    return f"+ {measures[-1]}" if measures else "none"
+
+
+def _step_points(answers: Answers) -> list[Point]:
+    points = []
+    for workload in _workloads(answers):
+        rows = _best(answers, workload)
+        for row, following in zip(rows, [*rows[1:], None], strict=True):
+            is_last = following is None or following["gbps"] != row["gbps"]
+            speedup = row["dense"]["cycles"] / row["sparse"]["cycles"]
+            more = {"workload": workload, "gbps": row["gbps"], "measures": _named(row["measures"])}
+            place = f"{workload}, {row['gbps']:g} GB/s"
+            points.append(Point(metric="speedup", series=more["measures"], x=place, ours=speedup, more=more))
+            cycles = Point(
+                metric="million cycles", series=more["measures"], x=place, ours=row["sparse"]["cycles"] / 1e6
+            )
+            points.append(cycles)
+            if is_last:
+                more = {"workload": workload, "gbps": row["gbps"], "measures": "all"}
+                points.append(Point(metric="speedup", series="all", x=place, ours=speedup, more=more))
+    return points
+
+
+def _speedups(operations: list[dict[str, Any]]) -> dict[str, float | None]:
+    """Where, and how much is left there, over the baseline with the same measures."""
+    added = totals(operations)
+    found = {ALONE: added["compute_speedup"], SHARED: added["shared_speedup"]}
+    for gbps in BANDWIDTHS:
+        found[f"{gbps:g} GB/s"] = at_bandwidth(operations, gbps, CLOCK_MHZ)["speedup"]
+    return found
+
+
+def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    points: list[Point] = []
+    gbps_of = {f"{gbps:g} GB/s": gbps for gbps in BANDWIDTHS}
+    for measure in MEASURES:
+        found = {name: _speedups(answers[name, measure]["operations"]) for name in settings.networks}
+        for where in (ALONE, SHARED, *gbps_of):
+            values = {name: speedups[where] or 0.0 for name, speedups in found.items()}
+            for name, ours in (values | {"mean": mean_of(settings, values)}).items():
+                more = {"workload": name, "gbps": gbps_of.get(where), "measures": measure}
+                metric = f"speedup, {where}"
+                points.append(Point(metric=metric, series=measure, x=name, ours=ours, more=more))
+    points.sort(key=lambda point: [ALONE, SHARED, *gbps_of].index(point.metric.partition(", ")[2]))
+    steps = sorted(_step_points(answers), key=lambda point: point.metric, reverse=True)
+    return [*points, *steps], [*_notes(settings, answers), *_step_notes(answers)]
+
+
+def _notes(settings: Settings, answers: Answers) -> list[str]:
+    plain = {name: answers[name, "none"]["operations"] for name in settings.networks}
+    sums = {name: totals(operations) for name, operations in plain.items()}
+    lost = ", ".join(
+        f"{name} {1 - each['shared_speedup'] / each['compute_speedup']:.1%}" for name, each in sums.items()
+    )
+    padding = ", ".join(
+        f"{name} {each['unpadded_speedup']:.2f}"
+        for name, each in sums.items()
+        if each["dense_unpadded"] != each["dense_compute"]
+    )
+    enough = ", ".join(f"{name} {sufficient_bandwidth(each, CLOCK_MHZ):g}" for name, each in plain.items())
+    joined = ", ".join(
+        f"{name} {cycles['shared'] / sums[name]['shared'] - 1:+.1%} ({cycles['dense_shared'] / each - 1:+.1%})"
+        for name in settings.networks
+        for cycles in [totals(answers[name, "joined samples"]["operations"])]
+        for each in [sums[name]["dense_shared"]]
+        if cycles["shared"] != sums[name]["shared"]
+    )
+    return [
+        "`recommended`, on the chip of Table III; each speedup is over the baseline with the same measures.",
+        f"Waiting for tiles that share reads loses {lost}.",
+        f"Cycles with joined samples, and the baseline's: {joined or 'the same'}.",
+        f"Over a baseline that skips steps of padding, tiles alone: {padding or 'the same'}.",
+        f"GB/s from which DRAM adds no more than 1%: {enough}.",
+    ]
+
+
+def _step_notes(answers: Answers) -> list[str]:
+    rows = {workload: _best(answers, workload) for workload in _workloads(answers)}
+    lowest = next(iter(rows.values()))[0]["gbps"]
+    last = {
+        (workload, row["gbps"]): row for workload, each in rows.items() for row in each
+    }  # of rows with the same bandwidth the last one, which has all measures
+    traffic = ", ".join(
+        f"{workload} {next(iter(each))['sparse']['dram_bytes'] / 1e9:.2f} to "
+        f"{last[workload, lowest]['sparse']['dram_bytes'] / 1e9:.2f}"
+        for workload, each in rows.items()
+    )
+    tiles = ", ".join(
+        f"{workload} {next(iter(each))['dense']['on_chip'] / next(iter(each))['sparse']['on_chip']:.2f}"
+        for workload, each in rows.items()
+    )
+    masked = last["gpt-masked", lowest]
+    return [
+        "`speedup` and `million cycles`: steps in published shapes, element-wise work and the optimizer included; "
+        "measures are added one after the other, and the baseline has them as well, with a plan of its own. "
+        "A convolution is simulated with fewer images, and takes as many times as long.",
+        f"GB between DRAM and the chip at {lowest:g} GB/s, without and with all measures: {traffic}.",
+        f"The chip alone, without a measure: {tiles}.",
+        f"`gpt-masked` does not compute what the mask throws away, and its baseline does; at {lowest:g} GB/s DRAM "
+        f"needs {masked['sparse']['dram_cycles'] / masked['sparse']['cycles']:.0%} of its cycles.",
+    ]
+
+
+def _roofline(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    """MACs a cycle over MACs a byte: where each step is without a measure and with all, and what bounds it."""
+    points: list[Point] = []
+    most = 0.0
+    for workload in _workloads(answers):
+        macs = answers["step", workload]["macs"]
+        rows = _best(answers, workload)
+        for gbps in dict.fromkeys(row["gbps"] for row in rows):
+            sparse = [row["sparse"] for row in rows if row["gbps"] == gbps]
+            for found in (sparse[0], sparse[-1]):
+                intensity = macs / found["dram_bytes"]
+                most = max(most, intensity)
+                more = {"workload": workload, "gbps": gbps}
+                series = f"{workload}, {gbps:g} GB/s"
+                points.append(
+                    Point(metric="roofline", series=series, x=intensity, ours=macs / found["cycles"], more=more)
+                )
+    rates = dict.fromkeys(row["gbps"] for row in answers["step", "gpt"]["rows"])
+    for gbps in rates:
+        rate = gbps * 1e3 / CLOCK_MHZ
+        peak = ChipConfig().tiles * 4 * 4 * 4
+        points += [
+            Point(metric="roofline", series=f"dense roof, {gbps:g} GB/s", x=x, ours=min(peak, x * rate))
+            for x in sorted({0.0, min(peak / rate, most), most})
+        ]
+    return points, [
+        "From no measure to all, of TensorDash; each step's products, zeros among them, a cycle and a byte of DRAM.",
+        "The dense roof is what the baseline's tiles can multiply: skipping zeros goes above it.",
+    ]
+
+
+ROOFLINE = Experiment(
+    name="roofline",
+    title="What limits a step",
+    source="not in the paper; docs/system.md",
+    kind="line",
+    x_label="multiplications per byte between DRAM and the chip",
+    y_label="multiplications a cycle",
+    plan=_steps,
+    points=_roofline,
+)
+SYSTEM = Experiment(
+    name="system",
+    title="What a system leaves of the speedup",
+    source="not in the paper; docs/simulator.md",
+    kind="bar",
+    x_label="network",
+    y_label="speedup",
+    plan=_plan,
+    points=_points,
+    uses_networks=True,
+)

@@ -1,0 +1,96 @@
+"""2:4: weights of which two of four are zero, on tiles that take them as zeros like any other."""
+
+from dataclasses import replace
+from typing import Any
+
+from tensordash import TileConfig, load_preset
+
+from ..lowering import MatrixProduct
+from ..performance.chip import totals
+from ..report.figure import Point
+from .experiment import Answers, Experiment, Plan
+from .job import Job
+from .measure_formats import PATTERNS, pruned_product, pruned_step
+from .settings import Network, Settings
+
+__all__ = ["NEXT_STEP", "TWO_OF_FOUR"]
+
+PRESETS = ("paper", "recommended", "paper-depth2", "paper-depth3", "paper-depth5", "paper-16lane")
+"""Every structure that presets have; the others differ in format, accumulator or what is around the tile."""
+NEXT_STEP = ((0, 0), (1, 0), (1, 1), (1, -1), (1, 2))
+"""A lane's own value, or any of the next step: what `tensordash explore` finds for these weights with 2 steps."""
+EXTRA = "2 steps, all of the next"
+CORE = "2:4 tensor core"
+EXTENT = {"full": 4096, "small": 1024, "tiny": 64}
+"""Of a square layer with random weights."""
+RANDOM = "random weights"
+OPERATIONS = ("AxW", "WxG")
+
+
+def _tiles() -> dict[str, TileConfig]:
+    tiles = {name: load_preset(name) for name in PRESETS}
+    tiles[EXTRA] = replace(load_preset("paper-depth2"), connectivity=NEXT_STEP)
+    return {name: replace(tile, out_rows=tile.rows) for name, tile in tiles.items()}
+
+
+def _networks(settings: Settings) -> dict[str, Network]:
+    """The first recording of each model: what multiplies the weights does not matter."""
+    found: dict[str, str] = {}
+    for name, network in settings.with_values.items():
+        found.setdefault(network.trace.conditions.get("model", name), name)
+    return {name: settings.with_values[name] for name in found.values()}
+
+
+def _plan(settings: Settings) -> Plan:
+    extent = EXTENT[settings.scale]
+    layer = MatrixProduct(batch=1, samples=16, in_features=extent, out_features=extent).to_json()
+    plan: Plan = {}
+    for tile, config in _tiles().items():
+        for pattern in PATTERNS:
+            parameters: dict[str, Any] = {"tile": config.to_mapping(), "pattern": pattern}
+            job = Job(pruned_product, parameters | {"geometry": layer, "seed": settings.seed})
+            plan[RANDOM, tile, pattern] = job
+            for name, network in _networks(settings).items():
+                recorded = parameters | {"digest": network.trace.digest, "step": network.steps[-1]}
+                plan[name, tile, pattern] = Job(pruned_step, recorded, {"path": str(network.trace.path.resolve())})
+    return plan
+
+
+def _points(settings: Settings, answers: Answers) -> tuple[list[Point], list[str]]:
+    points = []
+    for pattern in PATTERNS:
+        for operation in OPERATIONS:
+            metric = f"{operation}, " + ("2:4" if pattern == "2:4" else "half of all, anywhere")
+            for weights in (RANDOM, *_networks(settings)):
+                for tile in _tiles():
+                    results = answers[weights, tile, pattern]["operations"]
+                    found = totals(each for each in results if each["operation"] == operation)
+                    points.append(Point(metric=metric, series=tile, x=weights, ours=found["compute_speedup"]))
+                core = 2.0 if (pattern, operation) == ("2:4", "AxW") else 1.0
+                points.append(Point(metric=metric, series=CORE, x=weights, ours=core))
+    notes = [
+        "W scheduled, the other operand without zeros; a single tile whose rows' results leave together. Two of four "
+        "consecutive values are kept along the reduction of AxW, those of larger magnitude; half of all: the larger "
+        "half of the tensor.",
+        f"{CORE}: its rate, where it can take the pattern. The same weights are not 2:4 along the reduction of WxG, "
+        "unless a mask is searched that is so both ways; AxG has no W.",
+        f"`{EXTRA}`: options {', '.join(map(str, NEXT_STEP))}. Two steps have as many values left as there are lanes, "
+        "and a lane that has none of its own can take any of the next step: 2 exactly, whatever the weights, where "
+        "the reduction fills its steps.",
+        "Of digits, tiles skip padding as well: its first layer has one channel for all lanes.",
+        settings.values_note,
+    ]
+    return points, notes
+
+
+TWO_OF_FOUR = Experiment(
+    name="two-of-four",
+    title="Weights with two of four zero",
+    source="not in the paper; Mishra et al. 2021 (arXiv:2104.08378)",
+    kind="bar",
+    x_label="weights",
+    y_label="speedup",
+    plan=_plan,
+    points=_points,
+    uses_values=True,
+)

@@ -1,0 +1,307 @@
+"""From a recorded step to a verdict: what a tile brings on it, where, and what limits it, as figures of a page."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tensordash import TileConfig
+
+from ..performance.chip import (
+    BANDWIDTHS,
+    ChipConfig,
+    Machine,
+    at_bandwidth,
+    cycles_at,
+    simulate_operation,
+    sufficient_bandwidth,
+    totals,
+)
+from ..report.figure import Figure, Point
+from ..trace import Step, Trace
+from .planned import planned
+from .power import IDLE, energies, energy_ratios, power_note
+from .summary import CAUSES, summary
+
+__all__ = ["MEASURES", "verdict"]
+
+MEASURES: dict[str, dict[str, Any]] = {
+    "as recorded": {},
+    "joined samples": {"join_samples": "faster"},
+    "faster side": {"side": "faster"},
+    "density order": {"row_order": "density"},
+    "all of them": {"join_samples": "faster", "side": "faster", "row_order": "density"},
+}
+"""How work can be put on tiles, without a gate more."""
+Progress = Callable[[int, int], None]
+
+
+def verdict(
+    trace: Trace,
+    config: TileConfig,
+    chip: ChipConfig | None = None,
+    *,
+    step: int | None = None,
+    synthesis: Mapping[str, Any] | None = None,
+    plan: bool = False,
+    progress: Progress = lambda done, total: None,
+) -> list[Figure]:
+    """Make the figures for a step of a trace: the verdict in sentences, then the figures for it.
+
+    These are speedup, zeros, memory, a plan, limits, a roofline, energy, and what the tile costs.
+
+    Parameters
+    ----------
+    trace : Trace
+        A recording.
+    config : TileConfig
+        The tile.
+    chip : ChipConfig, optional
+        What is around it; Table III of the paper.
+    step : int, optional
+        Index of the step; the last one that was recorded if left out.
+    synthesis : mapping, optional
+        Document of ``tensordash synth --json`` of that tile, for energy, area and clock. Without it energy of logic is
+        the paper's.
+    plan : bool
+        Whether the step is planned as a whole: seconds for small networks, minutes for hundreds of layers.
+    progress : callable
+        Is called with operations, then with plans, that are done, and all.
+
+    Raises
+    ------
+    ValueError
+        If the step was not recorded, or has nothing to simulate, or is to be planned without a recorded flow.
+
+    Examples
+    --------
+    >>> from tensordash_sim.trace import example_trace
+    >>> figures = verdict(Trace.open(example_trace()), TileConfig())
+    >>> [figure.name for figure in figures]
+    ['verdict', 'speedup', 'zeros', 'measures', 'limits', 'roofline', 'energy']
+    """
+    chip = ChipConfig() if chip is None else chip
+    chosen = _chosen(trace, step)
+    records = list(chosen.records)
+    results: dict[str, list[dict[str, Any]]] = {}
+    for number, (name, how) in enumerate(MEASURES.items()):
+        machine = Machine(config, chip, **how)
+        results[name] = []
+        for place, record in enumerate(records):
+            operation = record.operation
+            masks = {each: record.mask(each) for each in (operation.left, operation.right)}
+            found = simulate_operation(record.geometry, operation, masks, machine).to_json()
+            results[name].append({"layer": record.layer, "operation": str(operation)} | found)
+            progress(number * len(records) + place + 1, len(MEASURES) * len(records))
+    plain = results["as recorded"]
+    where = f"step {chosen.index} of {trace.path.name}"
+    figures = [
+        summary(plain, synthesis, chip, where),
+        _speedup(plain, where),
+        _zeros(plain, where),
+        _measures(results, chip, where),
+        _limits(plain, where),
+        _roofline(plain, config, chip, where),
+        _energy(plain, synthesis, chip, where),
+    ]
+    if plan:
+        figures.insert(4, planned(chosen, results, config, chip, where, progress))
+    return [*figures, _cost(synthesis)] if synthesis is not None else figures
+
+
+def _chosen(trace: Trace, step: int | None) -> Step:
+    steps = {each.index: each for each in trace.steps}
+    if not any(each.records for each in steps.values()):
+        raise ValueError(f"{trace.path.name} must have an operation to simulate")
+    index = max(steps) if step is None else step
+    if index not in steps:
+        raise ValueError(f"step must be one of {', '.join(map(str, steps))}, not {index}")
+    return steps[index]
+
+
+def _added(results: Sequence[dict[str, Any]]) -> list[tuple[str, str, list[dict[str, Any]]]]:
+    """By layer and operation: a layer may be used several times in a step. All operations of a step come last."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for result in results:
+        groups.setdefault((result["layer"], result["operation"]), []).append(result)
+    for operation in dict.fromkeys(result["operation"] for result in results):
+        groups["all", operation] = [result for result in results if result["operation"] == operation]
+    return [(*key, group) for key, group in groups.items()]
+
+
+def _speedup(results: list[dict[str, Any]], where: str) -> Figure:
+    points = []
+    for layer, operation, group in _added(results):
+        added = totals(group)
+        for metric, name in (("speedup of tiles", "shared_speedup"), ("most that zeros allow", "ideal_speedup")):
+            more = {"macs": added["macs"]}
+            points.append(Point(metric=metric, series=operation, x=layer, ours=added[name], more=more))
+    every = totals(results)
+    points.sort(key=lambda point: point.metric, reverse=True)
+    return Figure(
+        name="speedup",
+        title="Speedup by layer",
+        source=where,
+        kind="bar",
+        x_label="layer",
+        y_label="speedup over the dense baseline",
+        points=points,
+        notes=[
+            f"{every['shared_speedup']:.2f}x over all operations, on tiles that wait for shared reads; "
+            f"{every['compute_speedup']:.2f}x if none waited, {every['unpadded_speedup']:.2f}x over a baseline that "
+            f"skips padding; zeros alone would allow {every['ideal_speedup'] or 1:.2f}x.",
+        ],
+    )
+
+
+def _zeros(results: list[dict[str, Any]], where: str) -> Figure:
+    points = []
+    for layer, operation, group in _added(results):
+        macs = sum(result["macs"] for result in group)
+        zeros = sum(result["zeros"] * result["macs"] for result in group) / macs if macs else 0.0
+        more = {"scheduled": "/".join(sorted({result["scheduled"] for result in group}))}
+        points.append(Point(metric="zeros", series=operation, x=layer, ours=zeros, more=more))
+    return Figure(
+        name="zeros",
+        title="Zeros in the scheduled operand",
+        source=where,
+        kind="bar",
+        x_label="layer",
+        y_label="share",
+        points=points,
+        notes=["Where a layer is used several times, by multiplications. A product's sparser operand is scheduled."],
+    )
+
+
+def _measures(results: dict[str, list[dict[str, Any]]], chip: ChipConfig, where: str) -> Figure:
+    points = []
+    for name, each in results.items():
+        places = {"tiles": totals(each)["shared_speedup"]}
+        places |= {f"{gbps:g} GB/s": at_bandwidth(each, gbps, chip.clock_mhz)["speedup"] for gbps in BANDWIDTHS}
+        points += [Point(metric="speedup", series=name, x=place, ours=speedup) for place, speedup in places.items()]
+    plain = results["as recorded"]
+    slower = sum(result["cycles"] > result["on_chip"] for result in plain)
+    return Figure(
+        name="measures",
+        title="With memory, and with work in a better order",
+        source=where,
+        kind="bar",
+        x_label="what limits: tiles, or DRAM of so many GB/s",
+        y_label="speedup over the baseline with the same measures",
+        points=points,
+        notes=[
+            f"From {sufficient_bandwidth(plain, chip.clock_mhz):g} GB/s on, DRAM adds no more than 1%. At "
+            f"{chip.dram_bytes_per_cycle * chip.clock_mhz / 1e3:g} GB/s it limits {slower} of {len(plain)} operations. "
+            "Every operation loads and stores everything; a plan of the step as a whole can save some of that.",
+        ],
+    )
+
+
+def _limits(results: list[dict[str, Any]], where: str) -> Figure:
+    """Shares of the multipliers' slots."""
+    points = []
+    for layer, operation, group in _added(results):
+        slots = [result["cycles"] for result in group]
+        shares: dict[str, float] = {}
+        for result, weight in zip(group, slots, strict=True):
+            for cause, share in ({"effectual": result["utilisation"]} | result["idle"]).items():
+                shares[cause] = shares.get(cause, 0.0) + share * weight / (sum(slots) or 1)
+        points += [
+            Point(metric=f"slots, {operation}", series=cause, x=layer, ours=share) for cause, share in shares.items()
+        ]
+    return Figure(
+        name="limits",
+        title="What multipliers do",
+        source=where,
+        kind="bar",
+        x_label="layer",
+        y_label="share of slots",
+        points=points,
+        notes=[
+            "`effectual`: the slot does work. Otherwise it is idle: "
+            + "; ".join(f"`{cause}`: {why}" for cause, why in CAUSES.items())
+            + ".",
+        ],
+    )
+
+
+def _roofline(results: list[dict[str, Any]], config: TileConfig, chip: ChipConfig, where: str) -> Figure:
+    points, most = [], 0.0
+    for operation in dict.fromkeys(result["operation"] for result in results):
+        of_it = [result for result in results if result["operation"] == operation]
+        at = sorted(
+            (each["macs"] / each["traffic"]["dram"], each["macs"] / each["cycles"], each["layer"]) for each in of_it
+        )
+        most = max(most, at[-1][0])
+        points += [
+            Point(metric="roofline", series=operation, x=intensity, ours=macs, more={"layer": layer})
+            for intensity, macs, layer in at
+        ]
+    peak, rate = chip.tiles * config.rows * config.columns * config.lanes, chip.dram_bytes_per_cycle
+    points += [
+        Point(metric="roofline", series="the baseline's roof", x=x, ours=min(peak, x * rate))
+        for x in sorted({0.0, min(peak / rate, most), most})
+    ]
+    return Figure(
+        name="roofline",
+        title="Multiplications a cycle, zeros among them",
+        source=where,
+        kind="line",
+        x_label="multiplications per byte between DRAM and the chip",
+        y_label="a cycle",
+        points=points,
+        notes=["One point an operation of a layer. Above the roof: zeros that were skipped, or compressed."],
+    )
+
+
+def _energy(results: list[dict[str, Any]], synthesis: Mapping[str, Any] | None, chip: ChipConfig, where: str) -> Figure:
+    found, ratios = energies(results, synthesis, chip), energy_ratios(results, synthesis, chip)
+    parts = {"busy": "tiles at work", "idle": "tiles that wait", "sram": "sram", "dram": "dram"}
+    points = [
+        Point(metric="microjoule", series=side, x=label, ours=found[side][part])
+        for side in ("baseline", "tensordash")
+        for part, label in parts.items()
+    ]
+    at_work, logic = (
+        sum(found["baseline"][part] for part in of) / sum(found["tensordash"][part] for part in of)
+        for of in (("busy",), ("busy", "idle"))
+    )
+    elsewhere = []
+    for gbps in BANDWIDTHS:
+        cycles = (cycles_at(result, gbps, chip.clock_mhz) for result in results)
+        slower = [
+            result | {"dense_cycles": dense, "cycles": own}
+            for result, (dense, own) in zip(results, cycles, strict=True)
+        ]
+        elsewhere.append(f"{energy_ratios(slower, synthesis, chip)[IDLE]:.2f} at {gbps:g}")
+    return Figure(
+        name="energy",
+        title="Energy of the step",
+        source=where,
+        kind="bar",
+        x_label="where",
+        y_label="microjoule",
+        points=points,
+        notes=[
+            "How many times TensorDash's energy the dense baseline takes (below 1: TensorDash takes more): "
+            f"{at_work:.2f} for tiles at work, {logic:.2f} with tiles that wait, {ratios[IDLE]:.2f} with memories and "
+            f"DRAM. With other DRAM: {', '.join(elsewhere)} GB/s.",
+            *power_note(synthesis),
+        ],
+    )
+
+
+def _cost(synthesis: Mapping[str, Any]) -> Figure:
+    points = [
+        Point(metric=name, series="TensorDash over the baseline", x="tile", ours=value)
+        for name, value in synthesis["ratio"].items()
+        if isinstance(value, int | float)
+    ]
+    return Figure(
+        name="cost",
+        title="What the tile costs",
+        source="synthesis",
+        kind="table",
+        x_label="of",
+        y_label="ratio",
+        points=points,
+        notes=[f"Of the configuration {synthesis['config'][:12]}, as `tensordash synth` maps it."],
+    )

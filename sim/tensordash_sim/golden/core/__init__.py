@@ -1,0 +1,1 @@
+"""What programs do on a core, descriptor by descriptor: docs/core.md."""

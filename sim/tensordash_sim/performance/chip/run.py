@@ -1,0 +1,103 @@
+"""The products of an operation, one after the other: passes on tiles, and what moves on the chip."""
+
+from dataclasses import dataclass, field
+from functools import partial
+
+from ...lowering import Product, Vectors
+from ...lowering.groups import grouped
+from .machine import Machine
+from .padding import skip_padding
+from .passes import Passes, run_passes
+from .shared import Grid, SharedReads, run_ahead
+from .spread import Spread
+from .traffic import Traffic, on_chip_traffic
+
+__all__ = ["ProductsRun"]
+
+
+@dataclass
+class ProductsRun:
+    """What the products of an operation take, one after the other.
+
+    Attributes
+    ----------
+    machine : Machine
+        What it runs on.
+    scheduled : str
+        The operand whose zeros are skipped.
+    sums : int
+        How many sums make one result.
+    spread, dense, unpadded : Spread
+        Tiles, those of the baseline, and those of one that skips padding, if none waits for another one.
+    passes, traffic, dense_traffic
+        What passes took, and what they moved.
+    shared, dense_shared, reads : int
+        Cycles of tiles that wait for each other, and tiles' cycles spent in waiting.
+    positions, padding : int
+        Of the dense schedule.
+    """
+
+    machine: Machine
+    scheduled: str
+    sums: int
+    spread: Spread = field(init=False)
+    dense: Spread = field(init=False)
+    unpadded: Spread = field(init=False)
+    passes: Passes = field(default_factory=Passes)
+    traffic: Traffic = field(default_factory=Traffic)
+    dense_traffic: Traffic = field(default_factory=Traffic)
+    shared: int = 0
+    dense_shared: int = 0
+    reads: int = 0
+    positions: int = 0
+    padding: int = 0
+
+    def __post_init__(self) -> None:
+        self.spread, self.dense, self.unpadded = (Spread(self.machine.chip.tiles) for _ in range(3))
+
+    def run(self, product: Product, without_zeros: Product) -> None:
+        """Run a product; the same of operands without zeros says where padding is."""
+        config, chip = self.machine.config, self.machine.chip
+        rows, columns = self._in_order(product)
+        natural, column_groups = grouped(rows, config.rows), grouped(columns, config.columns)
+        order = natural
+        if self.machine.row_order != "natural":
+            order = grouped(rows, config.rows, self.machine.row_order)
+        sizes = {"row_groups": natural.shape[1], "column_groups": column_groups.shape[1]}
+        grid = Grid.of(batch=rows.batch, **sizes, chip=chip)
+        ahead, beats = run_ahead(config, chip), config.rows // config.out_rows
+        shared = SharedReads(grid, steps=rows.steps, depth=config.window_depth, ahead=ahead, beats=beats)
+        self.passes += run_passes(rows, columns, order, config, self.spread, self.dense, shared)
+        full_rows, full_columns = self._in_order(without_zeros)
+        skip_padding((full_rows, natural), (full_columns, column_groups), beats, self.unpadded)
+        self.dense_shared += grid.rounds * max(rows.steps, beats)
+        self.shared += shared.finish()
+        self.reads += shared.waits
+        move = partial(on_chip_traffic, product, columns=(columns, column_groups), config=config, chip=chip)
+        moved = move(rows=(rows, natural), grid=grid, reordered=False, sums=self.sums)
+        self.dense_traffic += moved
+        if order is not natural:
+            moved = move(rows=(rows, order), grid=grid, reordered=True, sums=self.sums)
+        self.traffic += moved
+        self.positions += product.positions
+        self.padding += (rows.fragmentation + rows.padding) * columns.count
+
+    def idle(self, cycles: int) -> dict[str, int]:
+        """Idle slots of multipliers by cause, in so many cycles of the chip."""
+        config, tiles = self.machine.config, self.machine.chip.tiles
+        of_tile = config.rows * config.columns * config.lanes
+        return {
+            "options": self.passes.options,
+            "waits": self.passes.waits,
+            "rows": self.passes.no_row,
+            "columns": self.passes.no_column,
+            "stalls": self.passes.stalls * of_tile,
+            "reads": self.reads * of_tile,
+            "tail": (self.shared * tiles - self.spread.busy - self.reads) * of_tile,
+            "memory": (cycles - self.shared) * tiles * of_tile,
+        }
+
+    def _in_order(self, product: Product) -> tuple[Vectors, Vectors]:
+        """The scheduled side, and the other one."""
+        sides = (product.left, product.right)
+        return sides if self.scheduled == product.left.name else sides[::-1]

@@ -1,0 +1,192 @@
+"""What an operation moves: between DRAM and the chip, in and out of the banks, through the scratchpads."""
+
+from dataclasses import dataclass, fields
+from math import ceil
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash import TileConfig
+
+from ...lowering import Operation, Product, Vectors
+from .config import ChipConfig
+from .shared import Grid, scratchpad_side
+
+__all__ = ["Operand", "Traffic", "dram_traffic", "on_chip_traffic"]
+
+INDEX_BYTES = 4
+"""Of a vector's number, which says where its results belong if vectors are not in their natural order."""
+TRANSPOSED = {Operation.FORWARD: "", Operation.INPUT_GRADIENT: "W", Operation.WEIGHT_GRADIENT: "AG"}
+"""Operands that are not stored along the operation's reduction: A and W lie along channels, G along filters."""
+RESULT_BYTES = 4
+"""FP32 or INT32: what a tile gives, and what gradients of weights are kept in."""
+BLOCK_NUMBERS = 1 << 20
+"""Numbers of vectors whose blocks are counted at a time."""
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tensor.
+
+    Attributes
+    ----------
+    size, non_zeros : int
+        Values, and how many of them are not zero.
+    value_bytes : float
+        Of a value.
+    """
+
+    size: int
+    non_zeros: int
+    value_bytes: float
+
+    @property
+    def bytes(self) -> float:
+        """On the chip, where zeros are kept."""
+        return self.size * self.value_bytes
+
+    @property
+    def compressed(self) -> float:
+        """In DRAM: a bit for each value, and the values that are not zero."""
+        return self.size / 8 + self.non_zeros * self.value_bytes
+
+
+@dataclass
+class Traffic:
+    """Bytes moved.
+
+    Attributes
+    ----------
+    dram : float
+        Off-chip, reads and writes, operands compressed.
+    rows, columns : float
+        Read by tiles from the memory of the scheduled operand, and from that of the other one.
+    sums, results : float
+        Read from and written to the memory of the results.
+    scratchpad : float
+        Reads and writes.
+    transposed : float
+        Blocks of `lanes` values that pass a transposer; no bytes.
+    """
+
+    dram: float = 0.0
+    rows: float = 0.0
+    columns: float = 0.0
+    sums: float = 0.0
+    results: float = 0.0
+    scratchpad: float = 0.0
+    transposed: float = 0.0
+
+    def __add__(self, other: "Traffic") -> "Traffic":
+        return Traffic(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
+    def bank_cycles(self, chip: ChipConfig) -> int:
+        """What the busiest of the three memories needs."""
+        busiest = max(self.rows, self.columns, self.sums + self.results)
+        return ceil(busiest / chip.memory.bytes_per_cycle)
+
+    def transposer_cycles(self, chip: ChipConfig) -> int:
+        """What the transposers need."""
+        return ceil(self.transposed / chip.memory.transposers)
+
+    def dram_cycles(self, chip: ChipConfig) -> int:
+        """What DRAM needs."""
+        return ceil(self.dram / chip.dram_bytes_per_cycle)
+
+
+def dram_traffic(
+    left: Operand, right: Operand, result: Operand, chip: ChipConfig, *, elements: int = 1, sums: int = 1
+) -> float:
+    """Bytes between DRAM and the chip.
+
+    Operands are read and the result is written once, if one of the operands fits into its memory. If neither does,
+    one of them passes by again for every part of the other, whichever way is less. The result's zeros are not known
+    when it leaves: it is not compressed. The batch elements of a product, `elements` of equal size, have nothing in
+    common: they come one after the other. With several `sums` to a result, all of which stay on the chip meanwhile, a
+    result that does not fit into its memory is made in parts: all elements for each, so that one operand passes by
+    again.
+
+    Source: section III-E and Table III of the paper (CompressingDMA).
+
+    Examples
+    --------
+    >>> half = Operand(size=1000, non_zeros=500, value_bytes=2)
+    >>> dram_traffic(half, half, half, ChipConfig())
+    4250.0
+    """
+    # An operand that fits is one part, and the other one passes by once.
+    parts = ceil(result.bytes / chip.memory.capacity) if sums > 1 else 1
+    left_parts, right_parts = (
+        max(parts, ceil(operand.bytes / elements / chip.memory.capacity)) for operand in (left, right)
+    )
+    loads = min(left.compressed + right.compressed * left_parts, right.compressed + left.compressed * right_parts)
+    return float(loads + result.bytes)
+
+
+def on_chip_traffic(
+    product: Product,
+    rows: tuple[Vectors, NDArray[np.int64]],
+    columns: tuple[Vectors, NDArray[np.int64]],
+    config: TileConfig,
+    chip: ChipConfig,
+    *,
+    grid: Grid,
+    reordered: bool,
+    sums: int = 1,
+) -> Traffic:
+    """Bytes that the passes of a product move on the chip.
+
+    A block of `lanes` values that several vectors of a group read, such as overlapping windows, is read once for the
+    group; one read reaches all tiles that need it at the same time. A group of rows that fits into half of a tile's
+    scratchpad is not read again for more columns. Vectors out of their natural order have an index each. Sums of which
+    several make one result, such as those of the samples in a convolution's `AxG`, are added up in the banks.
+
+    Parameters
+    ----------
+    product : Product
+        What is multiplied.
+    rows, columns : (Vectors, array of int64 (batch, groups, size))
+        The scheduled side and the other one, with their groups.
+    config, chip : TileConfig, ChipConfig
+        The tile and the chip.
+    grid : Grid
+        Which tiles share reads.
+    reordered : bool
+        Whether rows are not in natural order.
+    sums : int
+        How many sums make one result.
+    """
+    sides = ((rows, columns, config.b_format, grid.repeats), (columns, rows, config.a_format, grid.bands))
+    reads = []
+    scratchpad = transposed = 0.0
+    scratchpad_bytes = scratchpad_side(chip)
+    for (vectors, groups), (_, others), fmt, times in sides:
+        block_bytes = vectors.lanes * fmt.width / 8
+        blocks = _distinct_blocks(vectors, groups.reshape(-1, groups.shape[-1]))
+        if vectors is rows[0] and groups.shape[2] * vectors.steps * block_bytes <= scratchpad_bytes:
+            times = min(times, grid.copies)  # the group stays where it is
+        blocks *= times
+        reads.append(blocks * block_bytes)
+        if vectors.name in TRANSPOSED[product.operation]:
+            transposed += blocks
+        # Every pass has the steps of its vectors written to and read from its scratchpad.
+        scratchpad += 2 * vectors.batch * vectors.count * others.shape[1] * vectors.steps * block_bytes
+    if reordered:
+        reads[0] += rows[0].batch * rows[0].count * INDEX_BYTES
+    result = product.outputs * RESULT_BYTES
+    # The first sum of a result is written only, all others are added to what is read.
+    return Traffic(
+        rows=reads[0],
+        columns=reads[1],
+        sums=result - result / sums,
+        results=result,
+        scratchpad=scratchpad,
+        transposed=transposed,
+    )
+
+
+def _distinct_blocks(vectors: Vectors, groups: NDArray[np.int64]) -> int:
+    """Blocks that all groups read, some groups at a time: there may be millions."""
+    most = max(1, BLOCK_NUMBERS // groups.shape[1])
+    parts = (groups[start : start + most] for start in range(0, len(groups), most))
+    return sum(int(vectors.distinct_blocks(part).sum()) for part in parts)

@@ -1,0 +1,398 @@
+"""A recorded training step as a graph."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from math import gcd, prod
+
+from ...lowering import MatrixProduct, Operation
+from ...trace import Record, Step, Update, Work
+from .graph import BIT, HALF, SINGLE, Graph, Node, Tensor
+from .optimizer import optimizer_update
+from .step import MIN_ROWS
+
+__all__ = ["step_graph", "unrecorded"]
+
+SAMPLES = "samples"
+PLACE = 0.5
+"""Bytes that a pooling keeps of each result: a place in a window of up to 16."""
+_MASKED = {"threshold_backward", "leaky_relu_backward", "hardtanh_backward"}
+"""Gradients that need a bit of what they read second: whether it is beyond a threshold."""
+_POOLED = {"max_pool2d_with_indices_backward", "_adaptive_avg_pool2d_backward", "avg_pool2d_backward"}
+"""Gradients that need no more than the shape of what they read second."""
+_NORM = re.compile(r"batch_norm")
+_ROW_WISE = re.compile(r"softmax|layer_norm|group_norm|rms_norm|nll_loss|cross_entropy|sort|topk|cumsum")
+_ATTENTION = "_scaled_dot_product_"
+_Cycles = tuple[int, int]
+"""As a whole, and cut into parts."""
+
+
+def step_graph(step: Step, cycles: Sequence[int], apart: Sequence[int] | None = None) -> Graph:
+    """A recorded step, to be planned.
+
+    What is assumed is as in `GraphWriter`: operands are fp16, weights' gradients, weights and optimizer states FP32,
+    masks of ReLU bits; biases, gains and scalars are left out. Tensors are cut along their first dimension, into as
+    many parts as batch elements are certain to be.
+
+    Parameters
+    ----------
+    step : Step
+        Of a trace that has its flow, of every product.
+    cycles : sequence of int
+        Of the chip's tiles, without DRAM, for each record of the step.
+    apart : sequence of int, optional
+        The same where a weight gradient is cut into parts, if that makes a difference: without joined samples.
+
+    Returns
+    -------
+    Graph
+
+    Raises
+    ------
+    ValueError
+        If the step has no flow, or products that were not recorded, or there are not as many cycles as records.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import torch
+    >>> from tensordash_sim.trace import Trace, record
+    >>> model = torch.nn.Sequential(torch.nn.Linear(8, 4), torch.nn.ReLU(), torch.nn.Linear(4, 2))
+    >>> optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with record(f"{folder}/run.trace", model=model, optimizers=()):
+    ...         model(torch.ones(3, 8)).sum().backward()
+    ...     (step,) = Trace.open(f"{folder}/run.trace").steps
+    >>> graph = step_graph(step, [1] * len(step.records))
+    >>> list(graph.nodes)
+    ['0.AxW', 'relu', '2.AxW', '2.WxG', '2.AxG', 'threshold_backward', '0.AxG']
+    """
+    if why := unrecorded(step):
+        raise ValueError(why)
+    if len(cycles) != len(step.records):
+        raise ValueError(f"cycles must be given for {len(step.records)} records, not {len(cycles)}")
+    return _Recorded(step, cycles, cycles if apart is None else apart).graph()
+
+
+def unrecorded(step: Step) -> str:
+    """Why a step cannot be planned; nothing if it can."""
+    if step.flow is None:
+        return (
+            f"step {step.index} must have its flow recorded: by `tensordash trace` since format 1.1, of all layers, "
+            "and without forward passes that are computed anew"
+        )
+    missing = [what for what in step.uncaptured if "under torch.no_grad" not in what]
+    return f"all products of step {step.index} must be recorded, also {missing[0]}" if missing else ""
+
+
+class _Recorded:
+    """Goes through a flow once, and says what each work is to the planner."""
+
+    def __init__(self, step: Step, cycles: Sequence[int], apart: Sequence[int]) -> None:
+        assert step.flow is not None
+        self.step, self.flow, self.cycles = step, step.flow, list(zip(cycles, apart, strict=True))
+        self.names: Counter[str] = Counter()
+        self.tensors: dict[str, Tensor] = {}
+        self.nodes: list[Node] = []
+        self.made: dict[str, int] = {}  # the place of the node that writes a tensor
+        self.tensor: dict[int, str] = {}  # names, by place in the flow
+        self.inside: dict[str, str] = {}  # of tensors that exist inside of a fused operation only
+        self.sums: dict[int, str] = {}  # of normalisations, by what the flow has instead
+        parameters = {update.parameter for update in self.flow.updates}
+        parameters |= {each["W"] for work in self.flow.work for _, each in work.products if "W" in each}
+        self.written = {place for work in self.flow.work for place in work.writes}
+        self.parameters = parameters - self.written
+        self.layers = {  # of parameters: the first that multiplies one
+            operands["W"]: self.step.records[record].layer
+            for work in reversed(self.flow.work)
+            for record, operands in reversed(work.products)
+            if "W" in operands
+        }
+        self.gradients = {update.gradient for update in self.flow.updates if update.gradient is not None}
+        small = {place for place in self.parameters if len(self.flow.tensors[place].shape) < 2}
+        small |= {
+            update.gradient for update in self.flow.updates if update.parameter in small and update.gradient is not None
+        }
+        # Scalars, and what is given by channel.
+        small |= {
+            place
+            for place, each in enumerate(self.flow.tensors)
+            if not each.shape or (len(each.shape) == 1 and place not in self.written)
+        }
+        self.small = small
+        self.density = {
+            place: 1 - self.step.records[record].operands[name].zeros
+            for work in self.flow.work
+            for record, operands in work.products
+            for name, place in operands.items()
+        }
+        self.samples = self._samples()
+        self.learned = set(self.parameters)  # what depends on parameters: all else is given
+
+    def graph(self) -> Graph:
+        for work in self.flow.work:
+            self._add(work)
+        for update in self.flow.updates:
+            if update.gradient in self.tensor and update.parameter not in self.small:
+                self._update(update)
+        self._drop()
+        return Graph(self.tensors.values(), self.nodes, {SAMPLES: self.samples})
+
+    def _samples(self) -> int:
+        """Batch elements: what divides the first extent of all that is made from the batch, by layers."""
+        extents = 0
+        for work in self.flow.work:
+            if work.phase == "forward" and work.products:
+                found = [operands["A"] for _, operands in work.products if "A" in operands] + list(work.writes[:1])
+                for place in found:
+                    if len(shape := self.flow.tensors[place].shape) > 1 and place not in self.parameters:
+                        extents = gcd(extents, shape[0])
+        return max(1, extents)
+
+    def _add(self, work: Work) -> None:
+        if work.phase == "forward" and not self.learned.intersection(work.reads):
+            return  # the host prepares a batch
+        self.learned |= set(work.writes)
+        name = work.name.rpartition("::")[2].rstrip("_")
+        if work.products:
+            self._products(name, work)
+            return
+        reads, writes = self._large_places(work.reads), self._large_places(work.writes)
+        if name.startswith("embedding"):
+            reads = [place for place in reads if place not in self.parameters]  # a few rows of it
+        if name in _POOLED:
+            del reads[1:2]
+        if _NORM.search(name):
+            self._norm(name, work, reads)
+            return
+        if not writes:
+            return
+        taken = [self._read(place) for place in reads]
+        if name in _MASKED and len(reads) == 2 and reads[1] in self.written:
+            taken[1] = self._mask(taken[1])
+        own = self._own(name)
+        if not taken:
+            return  # what it gives is given
+        sums = name.startswith("embedding") and work.phase == "backward"
+        made = [
+            self._write(place, f"{own}.{number}" if number else own, taken, sums) for number, place in enumerate(writes)
+        ]
+        size = max(self.tensors[each].values for each in (*taken, *made))
+        kind = "row-wise" if _ROW_WISE.search(name) else "element-wise"
+        self._node(own, kind, taken, made, values=size)
+
+    def _products(self, name: str, work: Work) -> None:
+        records = [(self.step.records[record], self.cycles[record], operands) for record, operands in work.products]
+        writes = self._large_places(work.writes)
+        if name.startswith(_ATTENTION) and self._attention(name, work, records):
+            return
+        if len(records) <= len(writes) and all(len(operands) == 2 for _, _, operands in records):
+            for (record, cycles, operands), place in zip(records, writes, strict=False):
+                reads = [self._read(operands[each]) for each in (record.operation.left, record.operation.right)]
+                added = (
+                    [] if name.endswith("backward") else self._large_places(work.reads)
+                )  # as a sum that is gone on with
+                reads += [self._read(each) for each in added if each not in operands.values()]
+                self._product(record, cycles, reads, place)
+            return
+        # Several products that run as one.
+        own = self._own(f"{records[0][0].layer}.{'forward' if work.phase == 'forward' else 'backward'}")
+        taken = [self._read(place) for place in self._large_places(work.reads)]
+        made = [self._write(place, f"{own}.{place}", taken, place in self.gradients) for place in writes]
+        self._node(own, "product", taken, made, cycles=_together([cycles for _, cycles, _ in records]))
+
+    def _product(self, record: Record, cycles: _Cycles, reads: list[str], place: int) -> None:
+        own = self._own(f"{record.layer}.{record.operation}")
+        made = self._write(place, own, reads, record.operation is Operation.WEIGHT_GRADIENT and place in self.gradients)
+        self._node(own, "product", reads, [made], cycles=cycles, most_parts=_most_parts(record))
+
+    def _attention(self, name: str, work: Work, records: Sequence[tuple[Record, _Cycles, Mapping[str, int]]]) -> bool:
+        """Two products each way with a softmax between them, whose results only pass from one to the other."""
+        parts = {(record.layer.rpartition("/")[2], record.operation): (record, cycles) for record, cycles, _ in records}
+        layer = records[0][0].layer.rpartition("/")[0]
+        reads = [self._read(place) for place in work.reads if place not in self.small]
+        if work.phase == "forward":
+            q, k, v = reads[:3]
+            (qk, cycles), (pv, after) = parts["qk", Operation.FORWARD], parts["pv", Operation.FORWARD]
+            scores, shares = self._within(f"{layer}.scores", qk, 1.0), self._within(f"{layer}.shares", pv, None)
+            self._node(self._own(f"{layer}/qk.AxW"), "product", [q, k], [scores], cycles=cycles)
+            self._node(f"{shares}.softmax", "row-wise", [scores], [shares], values=self.tensors[scores].values)
+            own = self._own(f"{layer}/pv.AxW")
+            made = self._write(work.writes[0], own, [v], False)
+            self._node(own, "product", [shares, v], [made], cycles=after)
+            self.small |= set(work.writes[1:])
+            self.inside[layer] = shares
+            return True
+        wanted = [
+            ("qk", Operation.INPUT_GRADIENT),
+            ("qk", Operation.WEIGHT_GRADIENT),
+            ("pv", Operation.WEIGHT_GRADIENT),
+        ]
+        given = [part for part in wanted if part in parts]
+        if len(work.writes) != len(given) or layer not in self.inside or ("pv", Operation.INPUT_GRADIENT) not in parts:
+            return False
+        places = dict(zip(given, work.writes, strict=True))
+        gradient, q, k, v = reads[:4]
+        shares = self.inside[layer]
+        record, cycles = parts["pv", Operation.INPUT_GRADIENT]
+        behind = self._within(f"{layer}.shares.gradient", record, None)
+        self._node(self._own(f"{layer}/pv.WxG"), "product", [v, gradient], [behind], cycles=cycles)
+        before = self._within(f"{layer}.scores.gradient", record, None)
+        values = self.tensors[before].values
+        self._node(f"{before}.softmax", "row-wise", [shares, behind], [before], values=values)
+        for part, operands in zip(wanted, ([k, before], [q, before], [shares, gradient]), strict=True):
+            if part in places:
+                record, cycles = parts[part]
+                self._product(record, cycles, operands, places[part])
+        return True
+
+    def _within(self, name: str, record: Record, density: float | None) -> str:
+        """A tensor inside of attention: that of its scores, which the one product gives and the other takes."""
+        own = self._own(name)
+        shape = record.geometry.shapes["G" if record.layer.endswith("/qk") else "A"]
+        if density is None:
+            density = 1 - record.operands["A"].zeros if "A" in record.operands else 1.0
+        self.tensors[own] = Tensor(name=own, values=prod(shape), density=density, axes=frozenset({SAMPLES}))
+        return own
+
+    def _norm(self, name: str, work: Work, reads: list[int]) -> None:
+        """Sums first, then value by value; on the way back with the sums of the forward pass."""
+        large = [place for place in reads if place not in self.sums and len(self.flow.tensors[place].shape) > 1]
+        taken = [self._read(place) for place in large]
+        taken += list(dict.fromkeys(self.sums[place] for place in work.reads if place in self.sums))
+        own = self._own(name)
+        made, *statistics = work.writes
+        sums = f"{own}.sums"
+        channels = self.flow.tensors[made].shape[1]
+        self.tensors[sums] = Tensor(name=sums, values=2 * channels, value_bytes=SINGLE)
+        size = prod(self.flow.tensors[made].shape)
+        self._node(f"{own}.sum", "sums", taken, [sums], values=size, axis=SAMPLES)
+        self._node(own, "element-wise", [*taken, sums], [self._write(made, f"{own}.0", taken, False)], values=size)
+        self.small |= set(statistics)
+        if work.phase == "forward":
+            self.sums |= dict.fromkeys(statistics, sums)
+
+    def _update(self, update: Update) -> None:
+        assert update.gradient is not None
+        weights = self.tensors[self._read(update.parameter)]
+        name = self._own(weights.name.removesuffix(".W"))
+        node, tensors = optimizer_update(name, weights, self.tensor[update.gradient], update.states)
+        self.tensors |= {each.name: each for each in tensors}
+        self.nodes.append(node)
+
+    def _drop(self) -> None:
+        """Take out what nobody needs; gradients that no optimizer takes are wanted."""
+        read = {name for node in self.nodes for name in node.reads}
+        for node in self.nodes:
+            if node.kind == "product" and node.name.endswith(str(Operation.WEIGHT_GRADIENT)):
+                for name in node.writes:
+                    if name not in read:
+                        self.tensors[name] = replace(self.tensors[name], wanted=True)
+        needed: set[str] = set()
+        kept = []
+        for node in reversed(self.nodes):
+            if node.kind == "product" or any(name in needed or self.tensors[name].wanted for name in node.writes):
+                kept.append(node)
+                needed |= set(node.reads)
+        self.nodes = kept[::-1]
+        touched = {name for node in self.nodes for name in (*node.reads, *node.writes)}
+        self.tensors = {
+            name: replace(each, becomes=each.becomes if each.becomes in touched else "")
+            for name, each in self.tensors.items()
+            if name in touched
+        }
+
+    def _large_places(self, places: Sequence[int]) -> list[int]:
+        return [place for place in places if place not in self.small]
+
+    def _own(self, name: str) -> str:
+        self.names[name] += 1
+        return name if self.names[name] == 1 else f"{name} {self.names[name]}"
+
+    def _read(self, place: int) -> str:
+        """The tensor of a place; one that nothing has written is given."""
+        if place not in self.tensor:
+            name = f"given {place}"
+            if place in self.parameters:
+                name = self._own(f"{self.layers.get(place, f'parameter {place}')}.W")
+            shape = self.flow.tensors[place].shape
+            is_cut = place not in self.parameters and len(shape) > 1 and shape[0] % self.samples == 0
+            self._tensor(place, name, HALF, is_cut=is_cut, given=True)
+        return self.tensor[place]
+
+    def _write(self, place: int, name: str, reads: Sequence[str], is_sum: bool) -> str:
+        """The tensor of a place that is written now."""
+        is_sum = is_sum or place in self.gradients
+        extent = (self.flow.tensors[place].shape or (1,))[0]
+        is_cut = not is_sum and any(self.tensors[each].axes for each in reads) and extent % self.samples == 0
+        self._tensor(place, name, SINGLE if is_sum else HALF, is_cut=is_cut, given=False)
+        return self.tensor[place]
+
+    def _tensor(self, place: int, name: str, value_bytes: float, *, is_cut: bool, given: bool) -> None:
+        found = self.flow.tensors[place]
+        if found.dtype == "bool":
+            value_bytes = BIT
+        elif found.dtype.startswith(("int", "uint")):
+            value_bytes = PLACE
+        self.tensor[place] = name
+        self.tensors[name] = Tensor(
+            name=name,
+            values=prod(found.shape),
+            value_bytes=value_bytes,
+            density=self.density.get(place, 1.0),
+            axes=frozenset({SAMPLES} if is_cut else set()),
+            given=given,
+        )
+
+    def _mask(self, name: str) -> str:
+        """The mask of a tensor, which what gives the tensor gives, too."""
+        mask = f"{name}.mask"
+        if mask not in self.tensors:
+            like = self.tensors[name]
+            self.tensors[mask] = Tensor(name=mask, values=like.values, value_bytes=BIT, axes=like.axes)
+            at = self.made[name]
+            self.nodes[at] = replace(self.nodes[at], writes=(*self.nodes[at].writes, mask))
+        return mask
+
+    def _node(
+        self,
+        name: str,
+        kind: str,
+        reads: Sequence[str],
+        writes: Sequence[str],
+        *,
+        values: int = 0,
+        cycles: _Cycles = (0, 0),
+        most_parts: int = 0,
+        axis: str | None = None,
+    ) -> None:
+        if axis is None:
+            axis = SAMPLES if any(self.tensors[each].axes for each in (*reads, *writes)) else ""
+        if not axis and kind != "product":
+            kind = "update"  # of weights
+        self.made |= dict.fromkeys(writes, len(self.nodes))
+        self.nodes.append(
+            Node(
+                name=name,
+                kind=kind,
+                reads=tuple(dict.fromkeys(reads)),
+                writes=tuple(writes),
+                axis=axis,
+                most_parts=most_parts,
+                cycles=cycles[0],
+                apart=cycles[1] if cycles[1] != cycles[0] else 0,
+                values=values,
+            )
+        )
+
+
+def _together(cycles: Sequence[_Cycles]) -> _Cycles:
+    return sum(whole for whole, _ in cycles), sum(apart for _, apart in cycles)
+
+
+def _most_parts(record: Record) -> int:
+    geometry = record.geometry
+    if isinstance(geometry, MatrixProduct) and geometry.batch == 1:
+        return max(1, geometry.samples // MIN_ROWS)
+    return 0

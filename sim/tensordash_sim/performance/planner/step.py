@@ -1,0 +1,357 @@
+"""Writes a training step as a graph: what a forward pass is told, it differentiates."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from ...lowering import Geometry, MatrixProduct, Operation
+from .graph import BIT, HALF, SINGLE, Graph, Node, Tensor
+from .optimizer import optimizer_update
+
+__all__ = ["Cycles", "GraphWriter", "Value"]
+
+Cycles = Callable[[Geometry, Operation, str], tuple[int, int]]
+"""Cycles of the chip's tiles for an operation, without DRAM: as a whole, and if it is cut into parts, or 0 if that
+makes no difference. The last argument is the kind of its layer: "convolution", "linear", or a contraction's name."""
+MIN_ROWS = 64
+"""Rows of a linear layer that a part has at least: fewer would leave tiles without work."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """What a forward pass gives: a tensor, and whether its gradient is needed."""
+
+    tensor: str
+    needs_gradient: bool = True
+
+
+class GraphWriter:
+    """Collects the nodes of a forward pass, and of what belongs to it on the way back.
+
+    Operands are fp16; weights are kept in FP32 with the optimizer's state, and their gradients are FP32, until the
+    update gives new ones and their fp16. Not in the graph, since they are small: biases, gains, and the loss.
+
+    Parameters
+    ----------
+    axes : dict of str to int
+        Axes of tensors, and into how many parts each can be cut.
+    cycles : Cycles
+        Of products.
+    states : int
+        Tensors of FP32 that the optimizer keeps for each weight: 1 with momentum, 2 for Adam.
+    gradient_density : float
+        Share of values that are not zero in gradients that meet products, unless a layer says otherwise.
+
+    Examples
+    --------
+    >>> writer = GraphWriter({"samples": 4}, lambda *_: (1, 0))
+    >>> layer = MatrixProduct(batch=1, samples=4, in_features=8, out_features=2)
+    >>> x = writer.given("x", 32, axes={"samples"})
+    >>> y = writer.product("fc", layer, x, axis="samples", density=1.0)
+    >>> graph = writer.finish(y, axis="samples")
+    >>> list(graph.nodes)
+    ['fc.AxW', 'loss', 'fc.AxG', 'fc.update']
+    """
+
+    def __init__(self, axes: dict[str, int], cycles: Cycles, *, states: int = 1, gradient_density: float = 1.0) -> None:
+        self.axes, self.cycles, self.states, self.gradient_density = axes, cycles, states, gradient_density
+        self.tensors: dict[str, Tensor] = {}
+        self._forward: list[Node] = []
+        self._backward: list[Node] = []
+        self._tape: list[Callable[[], list[Node]]] = []
+        self._gradients: dict[str, list[str]] = {}
+
+    def given(
+        self, name: str, values: int, *, axes: set[str], density: float = 1.0, needs_gradient: bool = False
+    ) -> Value:
+        """Something that is in DRAM before the step: a batch; or what an earlier block gives, with its gradient."""
+        self._tensor(name, values, HALF, density, axes, given=True)
+        return Value(name, needs_gradient)
+
+    def product(
+        self,
+        name: str,
+        geometry: Geometry,
+        x: Value,
+        *,
+        axis: str,
+        density: float,
+        kind: str = "linear",
+        weight_density: float = 1.0,
+        axes: set[str] | None = None,
+    ) -> Value:
+        """A layer with weights; `density` is that of its results, `axes` theirs if they can be cut otherwise, too."""
+        return self.products(
+            name,
+            geometry,
+            x,
+            axis=axis,
+            density=density,
+            kind=kind,
+            weight_density=weight_density,
+            axes=axes or {axis},
+            into=("Y",),
+        )[0]
+
+    def products(
+        self,
+        name: str,
+        geometry: Geometry,
+        x: Value,
+        *,
+        axis: str,
+        density: float,
+        kind: str,
+        weight_density: float,
+        axes: set[str],
+        into: Sequence[str],
+    ) -> list[Value]:
+        """`product` whose results are several tensors of equal size, such as queries, keys and values of attention."""
+        values = {operand: prod(shape) for operand, shape in geometry.shapes.items()}
+        w, ys, dw = f"{name}.W", tuple(f"{name}.{each}" for each in into), f"{name}.dW"
+        self._tensor(w, values["W"], HALF, weight_density, set(), given=True)
+        for y in ys:
+            self._tensor(y, values["G"] // len(ys), HALF, density, axes)
+        self._forward.append(self._product(name, geometry, Operation.FORWARD, kind, (x.tensor, w), ys, axis))
+
+        def back() -> list[Node]:
+            gradients = tuple(self._gradient(y) for y in ys)
+            nodes = []
+            if x.needs_gradient:
+                like, dx = self.tensors[x.tensor], f"{name}.dX"
+                self._tensor(dx, like.values, HALF, self.gradient_density, set(like.axes))
+                reads = (w, *gradients)
+                nodes.append(self._product(name, geometry, Operation.INPUT_GRADIENT, kind, reads, (dx,), axis))
+                self._gradients.setdefault(x.tensor, []).append(dx)
+            self._tensor(dw, values["W"], SINGLE, weight_density, set())
+            reads = (x.tensor, *gradients)
+            nodes.append(self._product(name, geometry, Operation.WEIGHT_GRADIENT, kind, reads, (dw,), axis))
+            return [*nodes, self._update(name, weight_density)]
+
+        self._tape.append(back)
+        return [Value(y) for y in ys]
+
+    def contraction(
+        self, name: str, geometry: Geometry, a: Value, b: Value, *, axis: str, density: float, axes: set[str]
+    ) -> Value:
+        """A product of two activations, as in attention: A, and W, which is an activation as well.
+
+        A batch element, such as a head, needs all of its W for each part of its A.
+        """
+        y = f"{name}.Y"
+        elements = geometry.shapes["W"][0]
+        self.tensors[b.tensor] = replace(self.tensors[b.tensor], most_parts=elements)
+        self._tensor(y, prod(geometry.shapes["G"]), HALF, density, axes)
+        self._forward.append(self._product(name, geometry, Operation.FORWARD, name, (a.tensor, b.tensor), (y,), axis))
+
+        def back() -> list[Node]:
+            gradient, nodes = self._gradient(y), []
+            for operation, operand, of in (
+                (Operation.INPUT_GRADIENT, b, a),
+                (Operation.WEIGHT_GRADIENT, a, b),
+            ):
+                like, made = self.tensors[of.tensor], f"{name}.d{'A' if of is a else 'W'}"
+                self._tensor(made, like.values, HALF, like.density, set(like.axes))
+                self.tensors[made] = replace(self.tensors[made], most_parts=like.most_parts)
+                reads = (operand.tensor, gradient)
+                nodes.append(self._product(name, geometry, operation, name, reads, (made,), axis))
+                self._gradients.setdefault(of.tensor, []).append(made)
+            return nodes
+
+        self._tape.append(back)
+        return Value(y)
+
+    def element_wise(
+        self,
+        name: str,
+        inputs: Sequence[Value],
+        *,
+        axis: str,
+        density: float = 1.0,
+        values: int | None = None,
+        saved: Sequence[str] = (),
+        mask_bytes: float = 0.0,
+        gradient_density: float = 1.0,
+        keeps_size: bool = True,
+        row_wise: bool = False,
+    ) -> Value:
+        """Something that is done value by value, or with a row at hand.
+
+        Parameters
+        ----------
+        name, inputs, axis
+            Its own, and what it takes.
+        density : float
+            Of its result.
+        values : int, optional
+            Of its result; as many as the first input has if left out.
+        saved : sequence of str
+            Tensors of the forward pass that its way back reads.
+        mask_bytes : float
+            Of what it writes for its way back, for each value of the result: an eighth for a bit. 0 if it writes none.
+        gradient_density : float
+            Of the gradients that it gives.
+        keeps_size : bool
+            Whether each input's gradient has values of its own; of a sum it is the result's itself.
+        row_wise : bool
+            Whether it needs a row at hand.
+        """
+        like = self.tensors[inputs[0].tensor]
+        count = like.values if values is None else values
+        y, writes = f"{name}.Y", [f"{name}.Y"]
+        self._tensor(y, count, HALF, density, set(like.axes))
+        read_back = list(saved)
+        if mask_bytes:
+            mask = f"{name}.mask"
+            self._tensor(mask, count, mask_bytes, 1.0, set(like.axes))
+            writes.append(mask)
+            read_back.append(mask)
+        reads = tuple(each.tensor for each in inputs)
+        size = max(count, *(self.tensors[each].values for each in reads))
+        kind = "row-wise" if row_wise else "element-wise"
+        self._forward.append(replace(self._element(name, reads, tuple(writes), axis, size), kind=kind))
+
+        def back() -> list[Node]:
+            gradient, nodes = self._gradient(y), list[Node]()
+            for number, each in enumerate(inputs):
+                if not each.needs_gradient:
+                    continue
+                given = gradient
+                if keeps_size:
+                    given = f"{name}.d{number}"
+                    of = self.tensors[each.tensor]
+                    self._tensor(given, of.values, HALF, gradient_density, set(of.axes))
+                    node = self._element(f"{name}.back{number}", (gradient, *read_back), (given,), axis, size)
+                    nodes.append(replace(node, kind=kind))
+                self._gradients.setdefault(each.tensor, []).append(given)
+            return nodes
+
+        self._tape.append(back)
+        return Value(y)
+
+    def add(self, name: str, first: Value, second: Value, *, axis: str) -> Value:
+        """A sum: its gradient goes to both."""
+        return self.element_wise(name, [first, second], axis=axis, keeps_size=False)
+
+    def norm(self, name: str, x: Value, *, sums: int, over: set[str], axis: str) -> Value:
+        """A normalisation: sums first, then value by value; both ways.
+
+        Parameters
+        ----------
+        name, x, axis
+            Its own, and what it takes.
+        sums : int
+            How many things are normalised: channels, or rows.
+        over : set of str
+            Axes that the sums can be cut along: none of a batch normalisation.
+        """
+        like = self.tensors[x.tensor]
+        found, y = f"{name}.sums", f"{name}.Y"
+        self._tensor(found, 2 * sums, SINGLE, 1.0, over)
+        self._tensor(y, like.values, HALF, 1.0, set(like.axes))
+        self._forward.append(self._sums(f"{name}.sum", (x.tensor,), (found,), axis, like.values))
+        self._forward.append(self._element(name, (x.tensor, found), (y,), axis, like.values))
+
+        def back() -> list[Node]:
+            gradient, back_sums, dx = self._gradient(y), f"{name}.dsums", f"{name}.dX"
+            self._tensor(back_sums, 2 * sums, SINGLE, 1.0, over)
+            self._tensor(dx, like.values, HALF, self.gradient_density, set(like.axes))
+            self._gradients.setdefault(x.tensor, []).append(dx)
+            reads = (gradient, x.tensor, found)
+            return [
+                self._sums(f"{name}.back.sum", reads, (back_sums,), axis, like.values),
+                self._element(f"{name}.back", (*reads, back_sums), (dx,), axis, like.values),
+            ]
+
+        self._tape.append(back)
+        return Value(y)
+
+    def finish(self, y: Value, *, axis: str, is_block: bool = False) -> Graph:
+        """The way back from a result; the graph.
+
+        Parameters
+        ----------
+        y : Value
+            What the loss, or the next block, gives a gradient for.
+        axis : str
+            Along which the loss is taken, and gradients are added up where a tensor has several.
+        is_block : bool
+            Whether others follow: what it gives is wanted, and the gradient is given in another phase.
+        """
+        last = self.tensors[y.tensor]
+        self._tensor("loss.gradient", last.values, HALF, 1.0, set(last.axes), given=is_block)
+        self._gradients[y.tensor] = ["loss.gradient"]
+        if is_block:
+            self.tensors[y.tensor] = replace(last, wanted=True)
+        else:
+            loss = self._element("loss", (y.tensor,), ("loss.gradient",), axis, last.values)
+            self._forward.append(replace(loss, kind="row-wise"))
+        self._axis = axis
+        for back in reversed(self._tape):
+            nodes = back()
+            self._backward += nodes
+        for name in [name for name, tensor in self.tensors.items() if tensor.given and name in self._gradients]:
+            gradient = self._gradient(name)
+            self.tensors[gradient] = replace(self.tensors[gradient], wanted=True)
+        backward = [replace(node, phase=int(is_block)) for node in self._backward]
+        return Graph(self.tensors.values(), [*self._forward, *backward], self.axes)
+
+    def _tensor(
+        self, name: str, values: int, value_bytes: float, density: float, axes: set[str], *, given: bool = False
+    ) -> None:
+        self.tensors[name] = Tensor(
+            name=name, values=values, value_bytes=value_bytes, density=density, axes=frozenset(axes), given=given
+        )
+
+    def _product(
+        self,
+        name: str,
+        geometry: Geometry,
+        operation: Operation,
+        kind: str,
+        reads: tuple[str, ...],
+        writes: tuple[str, ...],
+        axis: str,
+    ) -> Node:
+        cycles, apart = self.cycles(geometry, operation, kind)
+        most = 0
+        if isinstance(geometry, MatrixProduct) and geometry.batch == 1:
+            most = max(1, geometry.samples // MIN_ROWS)
+        return Node(
+            name=f"{name}.{operation}",
+            kind="product",
+            reads=reads,
+            writes=writes,
+            axis=axis,
+            most_parts=most,
+            cycles=cycles,
+            apart=apart,
+        )
+
+    def _element(self, name: str, reads: tuple[str, ...], writes: tuple[str, ...], axis: str, values: int) -> Node:
+        return Node(name=name, kind="element-wise", reads=reads, writes=writes, axis=axis, values=values)
+
+    def _sums(self, name: str, reads: tuple[str, ...], writes: tuple[str, ...], axis: str, values: int) -> Node:
+        return replace(self._element(name, reads, writes, axis, values), kind="sums")
+
+    def _update(self, name: str, density: float) -> Node:
+        """The optimizer. Weights with zeros have a static mask: it is read once, and never written."""
+        gradient, weights = self.tensors[f"{name}.dW"], self.tensors[f"{name}.W"]
+        masked = density < 1
+        mask = Tensor(name=f"{name}.mask", values=weights.values, value_bytes=BIT, given=True) if masked else None
+        node, tensors = optimizer_update(name, weights, gradient.name, self.states, density=density, mask=mask)
+        for each in (gradient, *tensors):
+            self.tensors[each.name] = replace(each, has_mask=not masked)
+        return node
+
+    def _gradient(self, y: str) -> str:
+        """The gradient of a tensor: the sum of what its readers gave, if they are several."""
+        gradients = self._gradients[y]
+        while len(gradients) > 1:
+            first, second = gradients[:2]
+            like, total = self.tensors[first], f"{first} + {second}"
+            density = max(like.density, self.tensors[second].density)
+            self._tensor(total, like.values, HALF, density, set(like.axes))
+            self._backward.append(self._element(total, (first, second), (total,), self._axis, like.values))
+            gradients[:2] = [total]
+        return gradients[0]

@@ -1,0 +1,169 @@
+"""A small program that uses every unit: what testbenches and timing diagrams of a core play."""
+
+from dataclasses import dataclass
+from random import Random
+
+import numpy as np
+
+from tensordash import ConfigError
+from tensordash.configuration.core_config import CoreConfig
+
+from ..compiler.program import Loop, Program
+from ..golden.core.golden_core import GoldenCore, Memory
+from ..golden.core.tensors import to_groups
+from .programs.random_programs import random_values
+
+__all__ = ["Example", "example_program"]
+
+DATA = 0x400
+"""Where tensors begin; descriptors stand from 0 on."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A program, and the memory that it finds and leaves.
+
+    Parameters
+    ----------
+    program : Program
+        The descriptors, which stand in memory from address 0 on.
+    before, after : bytes
+        Memory, of one length, from address 0 on.
+    title : str
+        What it does.
+    """
+
+    program: Program
+    before: bytes
+    after: bytes
+    title: str
+
+
+class _Image:
+    """Memory that grows with what is put into it."""
+
+    def __init__(self) -> None:
+        self.bytes = bytearray(DATA)
+
+    def put(self, data: bytes) -> int:
+        """Write bytes behind all others; their address."""
+        at = len(self.bytes)
+        self.bytes += data + bytes(-len(data) % 64)
+        return at
+
+
+def example_program(config: CoreConfig, seed: int = 0) -> Example:
+    """A matrix product with biases and ReLU, and a compressed store: of these, what the core is built with.
+
+    Parameters
+    ----------
+    config : CoreConfig
+        The core.
+    seed : int
+        Of the values.
+
+    Raises
+    ------
+    ConfigError
+        If the core's memories are too small even for that.
+
+    Source: docs/core.md.
+    """
+    for steps, streams in ((7, 2), (3, 1), (1, 1)):
+        if (made := _example(config, Random(seed), steps, streams)) is not None:
+            return made
+    raise ConfigError(
+        f"core.buffer must have room for a product of one step and its results, which {config.buffer} KiB have not"
+    )
+
+
+def _example(config: CoreConfig, random: Random, steps: int, streams: int) -> Example | None:
+    """A product of so many steps; None if there is no room."""
+    lanes = config.tile.lanes
+    counts = {side: config.parts(side) * streams for side in "ab"}  # groups of positions
+    bias_bytes = 4 * lanes * counts["a"]
+    sizes = {
+        "b": steps * counts["b"],
+        "a": steps * counts["a"],
+        "result": counts["a"] * counts["b"],
+        "bias": -(-bias_bytes // config.group_bytes) if config.bias else 0,
+    }
+    places = _places(config, sizes)
+    words = -(-steps // config.tile.window_depth)
+    if places is None or any(words * streams > config.stream_words(side) for side in "ab"):
+        return None
+    image, program = _Image(), Program()
+    channels = steps * lanes - 1
+    for side in "ba":
+        values = random_values(random, config, (channels, counts[side] * lanes), 0.6 if side == "b" else 0.3)
+        memory = image.put(to_groups(values, config).tobytes())
+        program.add("load", signal=[f"layout_{side}"], memory=memory, address=places[side], count_0=sizes[side])
+    if config.bias:
+        biases = np.random.default_rng(random.getrandbits(32)).standard_normal(bias_bytes // 4).astype("<f4").tobytes()
+        memory = image.put(biases + bytes(-len(biases) % config.group_bytes))
+        program.add("load", signal=["output"], memory=memory, address=places["bias"], count_0=sizes["bias"])
+    for side in "ba":
+        program.add(
+            f"layout_{side}",
+            wait=["load"],
+            signal=["multiply"],
+            steps=steps,
+            streams=streams,
+            address=places[side],
+            x_size=counts[side] * lanes,
+            loops=[Loop(count=steps, address=counts[side]), Loop(count=counts[side], x=lanes)],
+        )
+    bias = {"bias": 1, "bias_address": places["bias"], "output_wait": ["load"]} if config.bias else {}
+    parts = {side: config.parts(side) for side in "ab"}
+    program.add(
+        "multiply",
+        wait=["layout_a", "layout_b"],
+        output_signal=["store"],
+        steps=steps,
+        a_streams=streams,
+        b_streams=streams,
+        emit=1,
+        relu=int(config.relu),
+        address=places["result"],
+        x_size=counts["b"] * lanes,
+        loops=[
+            Loop(count=parts["a"], address=counts["b"], y=1),
+            Loop(count=parts["b"], x=lanes),
+            Loop(count=streams, address=counts["b"] * parts["a"], y=parts["a"]),
+            Loop(count=streams, x=parts["b"] * lanes),
+        ],
+        **bias,  # type: ignore[arg-type]
+    )
+    room = 2 * sizes["result"] * config.group_bytes
+    compressed = {"compressed": 1, "segment": 4, "table": image.put(bytes(4 * sizes["result"] + 4))}
+    program.add(
+        "store",
+        wait=["output"],
+        memory=image.put(bytes(room)),
+        address=places["result"],
+        count_0=sizes["result"],
+        **(compressed if config.compression else {}),  # type: ignore[arg-type]
+    )
+    program.add("record", memory=image.put(bytes(32)))
+    program.add("end")
+    image.bytes[: len(program.image())] = program.image()
+    golden = GoldenCore(config, Memory(len(image.bytes)))
+    golden.memory.bytes[:] = image.bytes
+    outcome = golden.run(program.descriptors)
+    assert not outcome.error, outcome
+    functions = [name for name in ("bias", "relu") if getattr(config, name)]
+    title = f"a product of {counts['b'] * lanes} by {channels} by {counts['a'] * lanes}"
+    title += f" with {' and '.join(functions)}" if functions else ""
+    title += ", stored compressed" if config.compression else ""
+    return Example(program=program, before=bytes(image.bytes), after=bytes(golden.memory.bytes), title=title)
+
+
+def _places(config: CoreConfig, sizes: dict[str, int]) -> dict[str, int] | None:
+    """Where tensors begin in the buffer: each in a region of its own if there is room, else one after the other."""
+    region = config.groups // config.regions
+    if len(sizes) <= config.regions and max(sizes.values()) <= region:
+        return {name: k * region for k, name in enumerate(sizes)}
+    ends = np.cumsum(list(sizes.values())).tolist()
+    if ends[-1] > config.groups:
+        return None
+    return {name: end - size for (name, size), end in zip(sizes.items(), ends, strict=True)}

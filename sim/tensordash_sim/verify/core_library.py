@@ -1,0 +1,220 @@
+"""A core's Verilog and a memory as a library: how it is built, kept and called."""
+
+import ctypes
+import hashlib
+import re
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from tensordash import TensorDashError
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import UNITS
+from tensordash.emission.core_files import core_verilog
+from tensordash_storage.files import annotate_oserror, scratch
+
+from .builds import build_key, load_cached, store_cached, verilator_environment
+
+__all__ = ["CoreState", "VerilatedError", "core_library", "core_states", "verilog_of"]
+
+DEVICE = ctypes.c_void_p
+NUMBER = ctypes.c_uint64
+WORD = ctypes.c_uint32
+INT = ctypes.c_int
+REAL = ctypes.c_double
+NUMBERS = ctypes.POINTER(NUMBER)
+FUNCTIONS: Mapping[str, tuple[Any, Sequence[Any]]] = MappingProxyType(
+    {
+        "new": (DEVICE, [NUMBER, NUMBER, ctypes.c_uint, ctypes.c_uint, REAL, NUMBER]),
+        "delete": (None, [DEVICE]),
+        "memory": (ctypes.POINTER(ctypes.c_uint8), [DEVICE]),
+        "cycle": (NUMBER, [DEVICE]),
+        "write": (INT, [DEVICE, WORD, WORD]),
+        "read": (INT, [DEVICE, WORD, ctypes.POINTER(WORD)]),
+        "idle": (INT, [DEVICE]),
+        "behave": (None, [DEVICE, ctypes.c_uint, ctypes.c_uint, REAL, INT]),
+        "faults": (None, [DEVICE, np.ctypeslib.ndpointer(np.uint64, flags="C"), ctypes.c_size_t]),
+        "run": (INT, [DEVICE, NUMBER]),
+        "until": (INT, [DEVICE, ctypes.c_uint, NUMBER, NUMBER, NUMBER]),
+        "silence": (None, [DEVICE, INT, NUMBER]),
+        "patience": (None, [DEVICE, NUMBER]),
+        "waited": (NUMBERS, [DEVICE]),
+        "moved": (NUMBERS, [DEVICE]),
+        "errors": (NUMBERS, [DEVICE]),
+        "fetching": (INT, [DEVICE, INT]),
+        "seed": (None, [DEVICE, NUMBER]),
+        "states": (NUMBER, [DEVICE]),
+        "at_reset": (NUMBER, [DEVICE]),
+        "bus_at_reset": (ctypes.c_uint, [DEVICE]),
+        "waves": (INT, [DEVICE, ctypes.c_char_p]),
+    }
+)
+"""Functions of the library: what they give, and what they take."""
+HARNESS = Path(__file__).with_name("core_harness.cpp")
+SHARED = ("pe", "row_scheduler", "staging_ring", "result_pipeline")
+"""Modules that stand in a core many times: their code is run many times then, not copied, and stays in the cache."""
+SPLIT = (
+    ("scheduler", "select"),
+    ("row_scheduler", "scheduler__select"),
+    ("bias_fetch", "read_enable"),
+    ("output", "bias_fetch__read_enable"),
+)
+"""Signals of which a bit depends on another one: taken as a whole, they would be evaluated until they settle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreState:
+    """A register of a core that says what a part of it is doing.
+
+    Parameters
+    ----------
+    name : str
+        Of the part.
+    signal : str
+        Where it is in the core.
+    low, width : int
+        Its lowest place among all states' bits, and how many it has.
+    values : int
+        It counts from 0 to one less.
+    """
+
+    name: str
+    signal: str
+    low: int
+    width: int
+    values: int
+
+
+class VerilatedError(TensorDashError, RuntimeError):
+    """A core that cannot be built, or a program that does not end; the message is one line."""
+
+
+@cache
+def verilog_of(config: CoreConfig) -> str:
+    """What is emitted for a core."""
+    return core_verilog(config)
+
+
+@cache
+def core_library(verilog: str, quick: bool, waves: bool) -> ctypes.CDLL:
+    """The library of a core's Verilog."""
+    with scratch("tensordash-core-") as folder:
+        made = folder / f"core-{hashlib.sha256(verilog.encode()).hexdigest()[:16]}.so"
+        key = build_key(f"core {quick=} {waves=}", _hints(verilog) + verilog + _clocked(verilog), HARNESS.read_bytes())
+        if not load_cached(key, made, link=False):
+            with annotate_oserror(folder, if_nameless=True):
+                _build(verilog, folder, made.name, quick=quick, waves=waves)
+            store_cached(key, made)
+        try:
+            library = ctypes.CDLL(str(made))
+        except OSError as error:
+            raise VerilatedError(f"the library of a core cannot be loaded: {error}") from None
+    for name, (result, arguments) in FUNCTIONS.items():
+        function = getattr(library, f"core_{name}")
+        function.restype, function.argtypes = result, arguments
+    return library
+
+
+@cache
+def core_states(verilog: str) -> tuple[CoreState, ...]:
+    """Whether a soft reset has begun (the first bit), which units run, and the states of all state machines.
+
+    Only those that the Verilog has: a core that somebody has written may have none.
+    """
+    modules = dict(re.findall(r"^module (\w+)\(\n(.*?)^endmodule", verilog, flags=re.MULTILINE | re.DOTALL))
+    placed = re.findall(r"^  (tensordash_\w+) (\w+) \(", modules.get("tensordash_core", ""), flags=re.MULTILINE)
+    found = []
+    for module, signal, name in (
+        ("tensordash_registers", "registers.halt", "reset"),
+        ("tensordash_sequencer", "sequencer.failed", "error"),
+        *(("tensordash_sequencer", f"sequencer.running[{k}]", unit) for k, unit in enumerate(UNITS)),
+    ):
+        if re.search(
+            rf"^  output (?:wire|reg) .*\b{signal.split('.')[1].split('[')[0]},?$",
+            modules.get(module, ""),
+            re.MULTILINE,
+        ):
+            found.append((name, signal, 1, 2))
+    for module, instance in placed:
+        numbers = re.findall(r"^  localparam \[\d+:0\] \w+ = \d+'d(\d+);", modules[module], flags=re.MULTILINE)
+        for bits, name in re.findall(
+            r"^  reg \[(\d+):0\] (?:.*, )?(\w+_state)[,;]", modules[module], flags=re.MULTILINE
+        ):
+            values = 1 + max(map(int, numbers))
+            found.append((f"{instance} state", f"{instance}.{name}", int(bits) + 1, values))
+    made, low = [], 0
+    for name, signal, width, values in found:
+        made.append(CoreState(name=name, signal=signal, low=low, width=width, values=values))
+        low += width
+    return tuple(made)
+
+
+def _hints(verilog: str) -> str:
+    """What Verilator is told of a core's modules."""
+    lines = [f'no_inline -module "tensordash_{name}"' for name in SHARED]
+    lines += [f'split_var -module "tensordash_{module}" -var "{signal}"' for module, signal in SPLIT]
+    modules = set(re.findall(r"^module (\w+)", verilog, flags=re.MULTILINE))
+    return "\n".join(["`verilator_config", *(line for line in lines if line.split('"')[1] in modules), ""])
+
+
+def _clocked(verilog: str) -> str:
+    """A module around the core in which what is driven comes from registers.
+
+    Verilator evaluates what follows from a model's inputs whenever it is called, that is before a clock edge and again
+    after it: from AXI's ready that is the tile. As registers, inputs change with the clock, and all is evaluated once.
+    """
+    header = re.search(r"^module tensordash_core\(\n(.*?)^\);", verilog, flags=re.MULTILINE | re.DOTALL)
+    if header is None:
+        raise VerilatedError("the Verilog must have a module tensordash_core")
+    ports = re.findall(r"(input|output) wire (\[\d+:0\] )?(\w+)", header[1])
+    driven = [(bits, name) for kind, bits, name in ports if kind == "input" and name != "clk"]
+    at = {name: f"{name}_at_clock" for _, name in driven}
+    states = [f"core.{each.signal}" for each in reversed(core_states(verilog))]
+    lines = [
+        f"module tensordash_clocked(\n{header[1].rstrip()},\n  output wire [63:0] states\n);",
+        *(f"  reg {bits}{at[name]} = {1 if name == 'rst' else 0};" for bits, name in driven),
+        "  always @(posedge clk) begin",
+        *(f"    {at[name]} <= {name};" for _, name in driven),
+        "  end",
+        f"  tensordash_core core({', '.join(f'.{name}({at.get(name, name)})' for _, _, name in ports)});",
+        f"  assign states = {{ {', '.join(states)} }};" if states else "  assign states = 64'd0;",
+        "endmodule",
+    ]
+    return "\n".join([*lines, ""])
+
+
+def _build(verilog: str, folder: Path, name: str, *, quick: bool, waves: bool) -> None:
+    """Verilator's model and the harness in a library."""
+    (folder / "core.v").write_text(verilog + _clocked(verilog), encoding="utf-8")
+    (folder / "core.vlt").write_text(_hints(verilog), encoding="utf-8")
+    log = folder / "build.log"
+    verilate = [
+        *("verilator", "-cc", "--exe", "--prefix", "Vcore", "--top-module", "tensordash_clocked", "-o", name),
+        *("-Mdir", ".", "-Wno-fatal", "--x-initial", "fast", "-O3", "-CFLAGS", "-fPIC", "-LDFLAGS", "-shared"),
+        *(("--trace",) if waves else ()),
+        *("core.vlt", "core.v", str(HARNESS)),
+    ]
+    # What runs in every cycle as fast as it gets; the rest is run once.
+    make = [
+        "make",
+        "-j2",
+        "-f",
+        "Vcore.mk",
+        f"OPT_FAST={'-O0' if quick else '-O3 -fno-semantic-interposition'}",
+        "OPT_SLOW=-O0",
+        f"OPT_GLOBAL={'-O0' if quick else '-O1'}",
+    ]
+    with log.open("w", encoding="utf-8") as file:
+        for command in (verilate, make):
+            ran = subprocess.run(
+                command, cwd=folder, env=verilator_environment(), stdout=file, stderr=subprocess.STDOUT
+            )
+            if ran.returncode:
+                words = " ".join(log.read_text(encoding="utf-8", errors="replace").split()[-40:])
+                raise VerilatedError(f"{command[0]} ended with {ran.returncode}: {words}")

@@ -1,0 +1,174 @@
+"""Descriptors with each field at and near the ends of its values, one field at a time.
+
+The cases come from the table of descriptors: a field that is added to it is covered at once.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from random import Random
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import OPERATIONS, Field, Operation, encode
+
+from ...compiler.program import Loop, walk
+
+__all__ = ["FieldCase", "field_cases", "near_values"]
+
+TOKENS = ("operation", "wait", "signal", "output_wait", "output_signal")
+"""Fields that programs need as they are: no case changes them."""
+SAMPLED_POWERS = 3
+"""Powers of two near which each field of a loop is tried, beside its ends."""
+STEPS = 3
+STREAMS = 2
+"""Streams of a layout or multiply whose field is changed; `STEPS` is its number of steps."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldCase:
+    """A descriptor of which one field has an unusual value.
+
+    Parameters
+    ----------
+    operation, field : str
+        Names from the table of descriptors.
+    value : int
+        The field's value.
+    fields : dict of str to int
+        All fields that are not at their default, this one included.
+    """
+
+    operation: str
+    field: str
+    value: int
+    fields: Mapping[str, int]
+
+    def descriptor(self, **tokens: int) -> int:
+        """Encode it, with the masks of `wait`, `signal`, `output_wait` and `output_signal`."""
+        return encode(OPERATIONS[self.operation], {**self.fields, **tokens})
+
+    @property
+    def title(self) -> str:
+        """Operation, field and value."""
+        return f"{self.operation}.{self.field} = {self.value}"
+
+
+def near_values(field: Field, powers: Iterator[int] | range | None = None) -> list[int]:
+    """Values at both ends of a field, next to them, and at and next to powers of two of either sign.
+
+    Examples
+    --------
+    >>> near_values(Field(name="a", low=0, width=4, doc="", least=1))
+    [1, 2, 3, 4, 5, 7, 8, 9, 14, 15]
+    """
+    low, high = field.minimum, field.maximum
+    values = {low, low + 1, high - 1, high}
+    for power in range(2, field.width) if powers is None else powers:
+        values |= {sign * (1 << power) + away for sign in (1, -1) for away in (-1, 0, 1)}
+    return sorted(value for value in values if low <= value <= high)
+
+
+def field_cases(
+    random: Random, config: CoreConfig, names: tuple[str, ...], groups: range, moves: Mapping[str, Mapping[str, int]]
+) -> Iterator[FieldCase]:
+    """Cases of every field of some operations.
+
+    Parameters
+    ----------
+    random : Random
+        Chooses the powers of two of the loops' fields.
+    config : CoreConfig
+        The core. Fields of what it is built without have no cases.
+    names : tuple of str
+        Operations.
+    groups : range
+        Groups of the buffer that a descriptor works on: what it reads of a layout or a load, what it writes of a
+        multiply.
+    moves : dict of str to dict of str to int
+        Fields of moves: "plain", where in memory a tensor is; "compressed", all of a compressed tensor.
+    """
+    for name in names:
+        operation = OPERATIONS[name]
+        for field in operation.fields:
+            if field.name in TOKENS or not _is_built(config, field.name):
+                continue
+            base = _usual(config, operation, groups, moves["plain"])
+            if field.name in ("compressed", "segment", "table", "table_high"):
+                base = {"address": groups.start, **moves["compressed"]}
+            sampled = field.name[-1].isdigit()
+            powers = random.sample(range(2, field.width), min(SAMPLED_POWERS, max(0, field.width - 2)))
+            for value in near_values(field, iter(powers) if sampled else None):
+                if field.name == "stride" and value > 4:
+                    continue
+                fields = {**base, field.name: value}
+                yield FieldCase(operation=name, field=field.name, value=value, fields=fields)
+                moved = _moved(config, field.name, value, fields, groups)
+                if moved is not None:
+                    yield FieldCase(operation=name, field=field.name, value=value, fields=moved)
+
+
+def _is_built(config: CoreConfig, name: str) -> bool:
+    switch = {"bias_address": "bias", "mask_address": "mask", "seed": "stochastic", "segment": "compression"}
+    switch |= {"compressed": "compression", "table": "compression", "table_high": "compression"}
+    return bool(getattr(config, switch.get(name, name), True))
+
+
+def _usual(config: CoreConfig, operation: Operation, groups: range, memory: Mapping[str, int]) -> dict[str, int]:
+    """Fields of a small descriptor in which most fields matter."""
+    lanes = config.tile.lanes
+    if operation.name.startswith("layout"):
+        turns = STREAMS * config.parts(operation.name[-1])
+        loops = [Loop(count=STEPS, address=2, y=1), Loop(count=turns, x=lanes)]
+        fields = {"steps": STEPS, "streams": STREAMS, "address": groups.start, "x_size": 1 << 12, "y_size": 1 << 12}
+        return {**fields, "checked": 1, **walk(loops, 6)}
+    if operation.name == "multiply":
+        parts = config.parts("a") * config.parts("b")
+        width = config.fp32_groups
+        fields = {"a_streams": STREAMS, "b_streams": 1, "steps": STEPS, "emit": 1, "fp32": 1, "x_size": 1 << 12}
+        fields |= {"address": groups.start, "bias_address": 1, "mask_address": 1}
+        return {**fields, **walk([Loop(count=STREAMS, address=width * parts), Loop(count=parts, address=width)], 4)}
+    if operation.name in ("load", "store"):
+        fields = {"address": groups.start, "count_0": 3, "count_1": 2, "stride_1": 5, "stride_2": 11, "stride_3": 20}
+        return {**memory, **fields}
+    return {**memory}
+
+
+def _moved(
+    config: CoreConfig, name: str, value: int, fields: Mapping[str, int], groups: range
+) -> dict[str, int] | None:
+    """The same case with other fields changed so that it stays within the buffer, if there is a way."""
+    lanes = config.tile.lanes
+    width = config.fp32_groups if fields.get("fp32") else 1
+
+    def away(x: int) -> int:
+        return x // lanes * width
+
+    made = dict(fields)
+    if name == "x":
+        made |= {"address": (groups.start - away(value)) % (1 << 16), "x_size": 0xFFFF}
+    elif name == "y" and "y_size" in fields:
+        made |= {"y_size": 0xFFFF}
+    elif name.startswith("x_") and name[2:].isdigit():
+        loop = int(name[2:])
+        made |= {f"address_{loop}": _signed(fields.get(f"address_{loop}", 0) - away(value)), "x_size": 0xFFFF}
+    elif name.startswith("address_"):
+        made |= {f"x_{name[8:]}": _signed(-value // width * lanes), "x_size": 0xFFFF, "x": 1 << 14}
+        made["address"] = (groups.start - away(1 << 14)) % (1 << 16)
+    elif name.startswith("count_") and "stride_1" in fields:
+        made |= {f"count_{k}": 1 for k in range(4)} | {name: value}
+    elif name in ("bias", "mask", "bias_address", "mask_address"):
+        made |= {name.removesuffix("_address"): 1}
+    elif name == "steps" and "emit" in fields:
+        made |= {"a_streams": 1}
+    elif name == "seed":
+        made |= {"stochastic": 1, "fp32": 0}
+    elif name == "scale":
+        made |= {"fp32": 0}
+    elif name == "partial":
+        made |= {"emit": 0, "a_streams": 1}
+    else:
+        return None
+    return made
+
+
+def _signed(value: int) -> int:
+    return (value + (1 << 15)) % (1 << 16) - (1 << 15)

@@ -1,0 +1,246 @@
+"""Illegal moves between memory and buffer: fields, buffer, memory, and compressed tensors that are corrupted."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.descriptors import decode
+
+from ...golden.core.tensors import deflate, inflate, value_type
+from .corruptor import ProgramCorruptor
+from .random_programs import random_values
+
+__all__ = ["MOVED", "MOVES", "load_tensor", "random_tensor"]
+
+MAX_GROUPS = 6
+MOVED = ("load", "store")
+
+
+def _compressed_fields(corruptor: ProgramCorruptor, **fields: int) -> bool:
+    """Make a move a compressed one that the sequencer refuses."""
+    if not corruptor.config.compression:
+        return False
+    legal = {"compressed": 1, "segment": 1, "count_1": 1, "count_2": 1, "count_3": 1, "table": 0x400}
+    index = corruptor.pick(*MOVED)
+    memory = corruptor.value(index, "memory") & -16
+    corruptor.change(index, **(legal | {"memory": memory} | fields))
+    return True
+
+
+def _segment(corruptor: ProgramCorruptor) -> bool:
+    return _compressed_fields(corruptor, segment=0)
+
+
+def _counts(corruptor: ProgramCorruptor) -> bool:
+    name = f"count_{corruptor.random.randint(1, 3)}"
+    return _compressed_fields(corruptor, **{name: corruptor.random.choice([0, 2, 3, 65535])})
+
+
+def _unaligned_table(corruptor: ProgramCorruptor) -> bool:
+    return _compressed_fields(corruptor, table=0x400 + corruptor.random.randint(1, 3))
+
+
+def _unaligned_data(corruptor: ProgramCorruptor) -> bool:
+    return _compressed_fields(corruptor, memory=0x400 + corruptor.random.randint(1, 15))
+
+
+def _unaligned(corruptor: ProgramCorruptor) -> bool:
+    index = corruptor.pick(*MOVED, "record")
+    operation, values = decode(corruptor.descriptors[index])
+    assert operation is not None
+    step = 32 if operation.name == "record" else 16 if values["compressed"] else corruptor.config.group_bytes
+    away = corruptor.random.choice([1, step // 2, corruptor.random.randint(1, step - 1)])
+    corruptor.change(index, memory=values["memory"] + away)
+    return True
+
+
+def _beyond(corruptor: ProgramCorruptor) -> tuple[int, int]:
+    """A first group and a number of groups that go beyond the buffer's end, through free ones."""
+    random, groups = corruptor.random, corruptor.config.groups
+    least = groups - corruptor.top_groups
+    address = min(random.choice([least, groups - 1, groups, random.randint(least, 65535), 65535]), 65535)
+    address = max(address, least)
+    more = random.choice([1, 1, random.randint(1, 8)])
+    return address, max(groups - address, 0) + more
+
+
+def _range(corruptor: ProgramCorruptor, operation: str) -> bool:
+    address, count = _beyond(corruptor)
+    size, random = corruptor.config.group_bytes, corruptor.random
+    if random.random() < 0.3 and count < 40:
+        # Runs of one group: those before the end may be moved.
+        fields = {"count_1": count, "stride_1": 1}
+    else:
+        fields = {"count_0": random.choice([count, count, 65535]), "count_3": random.choice([1, 2, 65535])}
+    corruptor.add(operation, memory=-(-corruptor.place((count + 1) * size) // size) * size, address=address, **fields)
+    return True
+
+
+def _range_load(corruptor: ProgramCorruptor) -> bool:
+    return _range(corruptor, "load")
+
+
+def _range_store(corruptor: ProgramCorruptor) -> bool:
+    return _range(corruptor, "store")
+
+
+def _range_compressed(corruptor: ProgramCorruptor, operation: str) -> bool:
+    if not corruptor.config.compression:
+        return False
+    address, count = _beyond(corruptor)
+    room = 2 * count * corruptor.config.group_bytes
+    memory, table = corruptor.place(room), corruptor.place(4 * count + 4)
+    corruptor.add(operation, compressed=1, memory=memory, table=table, segment=1, address=address, count_0=count)
+    return True
+
+
+def _range_load_compressed(corruptor: ProgramCorruptor) -> bool:
+    return _range_compressed(corruptor, "load")
+
+
+def _range_store_compressed(corruptor: ProgramCorruptor) -> bool:
+    return _range_compressed(corruptor, "store")
+
+
+def _not_there(corruptor: ProgramCorruptor, operation: str) -> bool:
+    """A move of free groups of which all, or one run, has no memory."""
+    random, size = corruptor.random, corruptor.config.group_bytes
+    count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups) // 2))
+    if random.random() < 0.5:
+        fields = {"memory": corruptor.nowhere(), "count_0": count}
+    else:
+        here = -(-corruptor.place((count + 1) * size) // size) * size
+        away = (corruptor.nowhere(near=True) - here) // size
+        fields = {"memory": here, "count_0": count, "count_2": 2, "stride_2": away % (1 << 32)}
+    corruptor.add(operation, address=corruptor.free_groups[0], **fields)
+    return True
+
+
+def _read(corruptor: ProgramCorruptor) -> bool:
+    return _not_there(corruptor, "load")
+
+
+def _write(corruptor: ProgramCorruptor) -> bool:
+    return _not_there(corruptor, "store")
+
+
+def random_tensor(corruptor: ProgramCorruptor) -> tuple[bytes, NDArray[np.uint32], dict[str, int]]:
+    """A compressed tensor that fits into the free groups, and the fields of its move but for where it is."""
+    random, config = corruptor.random, corruptor.config
+    count = random.randint(1, min(MAX_GROUPS, len(corruptor.free_groups)))
+    segment = random.choice([1, 2, 100])
+    groups = random_values(random, config, (count, config.tile.lanes**2), random.choice([0.0, 0.4, 0.9]))
+    data, table = deflate(groups, config, segment)
+    fields = {"compressed": 1, "count_0": count, "segment": segment, "address": corruptor.free_groups[0]}
+    return data, table, fields
+
+
+def load_tensor(corruptor: ProgramCorruptor, data: bytes, table: NDArray[np.uint32], fields: dict[str, int]) -> None:
+    """Put a compressed tensor into memory and add its load; fields may say where else it is."""
+    where = {"memory": corruptor.put(data), "table": corruptor.put(table.astype("<u4").tobytes())}
+    corruptor.add("load", **(where | fields))
+
+
+def _table_does_not_grow(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.compression:
+        return False
+    data, table, fields = random_tensor(corruptor)
+    first = corruptor.random.choice([0, 7, 1 << 31])
+    table[0] = first
+    table[-1] = corruptor.random.choice([first, max(first - 1, 0), 0])
+    load_tensor(corruptor, data, table, fields)
+    return True
+
+
+def _wrong_units(corruptor: ProgramCorruptor) -> bool:
+    """Units fewer or more than masks say, or than any could."""
+    if not corruptor.config.compression:
+        return False
+    data, table, fields = random_tensor(corruptor)
+    units = int(table[-1])
+    most = corruptor.random.choice([1 << 20, (1 << 32) - 1 - units])
+    more = corruptor.random.choice([-1, 1, -corruptor.random.randint(1, units), corruptor.random.randint(1, 64), most])
+    table[-1] = units + more
+    load_tensor(corruptor, data + bytes(256), table, fields)
+    return True
+
+
+def _wrong_mask(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.compression:
+        return False
+    kind = value_type(corruptor.config.value_bits)
+    while True:
+        data, table, fields = random_tensor(corruptor)
+        changed = bytearray(data)
+        # The first group's: where another's is, depends on the masks before it.
+        bit = corruptor.random.randrange(corruptor.config.tile.lanes**2)
+        changed[bit // 8] ^= 1 << bit % 8
+        # What is behind a wrong mask may be right by chance.
+        if inflate(np.frombuffer(changed, kind), corruptor.config, fields["count_0"]) is None:
+            break
+    load_tensor(corruptor, bytes(changed), table, fields)
+    return True
+
+
+def _read_table(corruptor: ProgramCorruptor) -> bool:
+    """No table, or none of its last entry."""
+    if not corruptor.config.compression:
+        return False
+    data, _, fields = random_tensor(corruptor)
+    end = len(corruptor.memory.bytes) - 4
+    fields |= {"memory": corruptor.put(data), "table": corruptor.random.choice([corruptor.nowhere(), end])}
+    corruptor.add("load", **fields)
+    return True
+
+
+def _read_data(corruptor: ProgramCorruptor) -> bool:
+    if not corruptor.config.compression:
+        return False
+    _, table, fields = random_tensor(corruptor)
+    fields |= {"memory": corruptor.nowhere(), "table": corruptor.put(table.astype("<u4").tobytes())}
+    corruptor.add("load", **fields)
+    return True
+
+
+def _write_compressed(corruptor: ProgramCorruptor) -> bool:
+    """Units, or the table, for which there is no memory."""
+    if not corruptor.config.compression:
+        return False
+    _, _, fields = random_tensor(corruptor)
+    room = 2 * fields["count_0"] * corruptor.config.group_bytes
+    where = {"memory": corruptor.place(room), "table": corruptor.place(256)}
+    where[corruptor.random.choice(["memory", "table"])] = corruptor.nowhere()
+    corruptor.add("store", **(fields | where))
+    return True
+
+
+def _write_record(corruptor: ProgramCorruptor) -> bool:
+    corruptor.add("record", memory=corruptor.nowhere())
+    return True
+
+
+MOVES: Mapping[str, tuple[str, Callable[[ProgramCorruptor], bool]]] = MappingProxyType(
+    {
+        "segment of no groups": ("field", _segment),
+        "compressed with loops": ("field", _counts),
+        "unaligned table": ("field", _unaligned_table),
+        "unaligned units": ("field", _unaligned_data),
+        "unaligned memory": ("field", _unaligned),
+        "load beyond the buffer": ("range", _range_load),
+        "store beyond the buffer": ("range", _range_store),
+        "compressed load beyond the buffer": ("range", _range_load_compressed),
+        "compressed store beyond the buffer": ("range", _range_store_compressed),
+        "table that does not grow": ("compressed", _table_does_not_grow),
+        "wrong number of units": ("compressed", _wrong_units),
+        "wrong mask": ("compressed", _wrong_mask),
+        "nothing to load": ("read", _read),
+        "no table to load": ("read", _read_table),
+        "no units to load": ("read", _read_data),
+        "nowhere to store": ("write", _write),
+        "nowhere to store units or table": ("write", _write_compressed),
+        "nowhere to record": ("write", _write_record),
+    }
+)
+"""Errors and what makes a program have them, by name."""

@@ -1,0 +1,285 @@
+"""Random illegal programs: every clause of docs/core.md's table of errors, made of legal programs."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from random import Random
+from types import MappingProxyType
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import HEADER, OPERATIONS, UNITS, decode
+
+from ...golden.core.golden_core import Memory
+from ...golden.core.legal import MAX_TOKENS, SWITCHED
+from .corruptor import NoRoomError, ProgramCorruptor
+from .illegal_bounds import ADDRESSES
+from .illegal_moves import MOVES
+from .random_programs import random_program
+
+__all__ = ["CLAUSES", "Clause", "IllegalProgram", "illegal_program"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clause:
+    """A way to be illegal.
+
+    Parameters
+    ----------
+    error : str
+        Which of `ERRORS` it is.
+    corrupt : callable
+        Corrupts a program in this way; returns false if this program does not allow it.
+    """
+
+    error: str
+    corrupt: Callable[[ProgramCorruptor], bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class IllegalProgram:
+    """A program with an error, or two, and the memory that it finds.
+
+    Parameters
+    ----------
+    descriptors : list of int
+        The program.
+    memory : Memory
+        Its data; without the descriptors.
+    base : int
+        Where the ring of descriptors begins; a `fetch` fails on a descriptor after the memory's end.
+    title : str
+        What is wrong.
+    bounds : (int, int), optional
+        The lowest and the highest address that the core may use; every one if left out.
+    """
+
+    descriptors: list[int]
+    memory: Memory
+    base: int
+    title: str
+    bounds: tuple[int, int] | None = None
+
+
+def _operation(corruptor: ProgramCorruptor) -> bool:
+    known = [operation.code for operation in OPERATIONS.values()]
+    unknown = [code for code in range(16) if code not in known]
+    corruptor.change(corruptor.pick(), operation=corruptor.random.choice(unknown))
+    return True
+
+
+def _reserved_bit(corruptor: ProgramCorruptor) -> bool:
+    index = corruptor.pick()
+    operation, _ = decode(corruptor.descriptors[index])
+    assert operation is not None
+    free = [k for k in range(512) if not operation.mask >> k & 1]
+    random = corruptor.random
+    corruptor.descriptors[index] |= sum({1 << random.choice(free) for _ in range(random.randint(1, 2))})
+    return True
+
+
+def _reserved_switch(corruptor: ProgramCorruptor) -> bool:
+    config = corruptor.config
+    off = [name for name in (*SWITCHED, "scale") if not getattr(config, name)]
+    off += [] if config.compression else ["compressed"]
+    if not off:
+        return False
+    name = corruptor.random.choice(off)
+    corruptor.change(corruptor.pick(*(("load", "store") if name == "compressed" else ("multiply",))), **{name: 1})
+    return True
+
+
+def _field_least(corruptor: ProgramCorruptor) -> bool:
+    index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store")
+    operation, _ = decode(corruptor.descriptors[index])
+    assert operation is not None
+    fields = [field.name for field in (*HEADER, *operation.fields) if field.least]
+    corruptor.change(index, **{corruptor.random.choice(fields): 0})
+    return True
+
+
+def _field_stride(corruptor: ProgramCorruptor) -> bool:
+    corruptor.change(corruptor.pick("layout_a", "layout_b", "multiply"), stride=corruptor.random.choice([0, 5, 6, 7]))
+    return True
+
+
+def _range_layout(corruptor: ProgramCorruptor) -> bool:
+    index, random, config = corruptor.pick("layout_a", "layout_b"), corruptor.random, corruptor.config
+    operation, values = decode(corruptor.descriptors[index])
+    assert operation is not None
+    words, each = config.stream_words(operation.name[-1]), -(-values["steps"] // config.tile.window_depth)
+    if random.random() < 0.2:
+        corruptor.change(index, streams=random.randint(words // each + 1, 4095))
+    else:
+        least = words - values["streams"] * each + 1
+        corruptor.change(index, base=random.choice([least, words, random.randint(least, 65535), 65535]))
+    return True
+
+
+def _range_streams(corruptor: ProgramCorruptor) -> bool:
+    index, random, config = corruptor.pick("multiply"), corruptor.random, corruptor.config
+    values, side = decode(corruptor.descriptors[index])[1], random.choice("ab")
+    words, each = config.stream_words(side), -(-values["steps"] // config.tile.window_depth)
+    least = words - values[f"{side}_streams"] * each + 1
+    corruptor.change(index, **{f"{side}_base": random.choice([least, words, random.randint(least, 65535), 65535])})
+    return True
+
+
+def _range_partial(corruptor: ProgramCorruptor) -> bool:
+    index, config = corruptor.pick("multiply"), corruptor.config
+    values = decode(corruptor.descriptors[index])[1]
+    least = max(config.partial_sums - values["a_streams"] * values["b_streams"] + 1, 0)
+    if least > 255:
+        return False
+    # Without `emit`, for what would be added need never have been put there.
+    partial = corruptor.random.choice([least, corruptor.random.randint(least, 255), 255])
+    corruptor.change(index, partial=partial, emit=0, add=0, scale=0)
+    return True
+
+
+def _address_layout(corruptor: ProgramCorruptor) -> bool:
+    index, groups = corruptor.pick("layout_a", "layout_b"), corruptor.config.groups
+    corruptor.change(index, address=corruptor.random.choice([groups, 65535, corruptor.random.randint(groups, 65535)]))
+    return True
+
+
+def _address_layout_row(corruptor: ProgramCorruptor) -> bool:
+    """Positions go on behind the buffer's end, where a row ends."""
+    index = corruptor.pick("layout_a", "layout_b")
+    corruptor.change(index, address=corruptor.config.groups - 1, x_size=65535, x=corruptor.config.tile.lanes - 1)
+    return True
+
+
+def _address_output(corruptor: ProgramCorruptor) -> bool:
+    places = [k for k, bits in enumerate(corruptor.descriptors) if decode(bits)[1].get("emit")]
+    if not places:
+        return False
+    groups, random = corruptor.config.groups, corruptor.random
+    address = random.choice([groups, 65535, random.randint(groups, 65535), groups - 1])
+    index = random.choice(places)
+    more = {"fp32": 1, "stochastic": 0} if address == groups - 1 else {}
+    corruptor.change(index, address=address, **more)
+    return True
+
+
+def _tokens_wait(corruptor: ProgramCorruptor) -> bool:
+    """A token that nobody gives."""
+    index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
+    operation, _ = decode(corruptor.descriptors[index])
+    assert operation is not None
+    own, name = operation.unit, "wait"
+    if own == "multiply" and corruptor.random.random() < 0.5:
+        own, name = "output", "output_wait"
+    waited = corruptor.value(index, name)
+    missing = [
+        k for k, producer in enumerate(UNITS) if not waited >> k & 1 and not corruptor.tokens(index, producer, own)
+    ]
+    corruptor.change(index, **{name: waited | 1 << corruptor.random.choice(missing)})
+    return True
+
+
+def _tokens_many(corruptor: ProgramCorruptor) -> bool:
+    """One more than may be."""
+    size, at = corruptor.config.group_bytes, corruptor.position()
+    unit = 1 << corruptor.random.randrange(len(UNITS))
+    for _ in range(MAX_TOKENS + 1):
+        memory, address = corruptor.place(size), corruptor.random.choice(corruptor.free_groups)
+        corruptor.descriptors.insert(at, corruptor.made("store", memory=memory, address=address, signal=unit))
+    return True
+
+
+def _tokens_left(corruptor: ProgramCorruptor) -> bool:
+    """One that is left at an end, of a unit for which nobody waits: another would begin too early."""
+    index = corruptor.pick("load", "layout_a", "layout_b", "multiply", "store", "record")
+    operation, _ = decode(corruptor.descriptors[index])
+    assert operation is not None
+    own, name = operation.unit, "signal"
+    if own == "multiply" and corruptor.random.random() < 0.5:
+        own, name = "output", "output_signal"
+    given = corruptor.value(index, name)
+    free = [k for k, unit in enumerate(UNITS) if not corruptor.waits(unit, own)]
+    corruptor.change(index, **{name: given | 1 << corruptor.random.choice(free)})
+    corruptor.descriptors.append(OPERATIONS["end"].code)
+    return True
+
+
+def _tokens_end(corruptor: ProgramCorruptor) -> bool:
+    """An end with tokens of its own."""
+    name = corruptor.random.choice(["wait", "signal"])
+    corruptor.change(corruptor.pick("end"), **{name: corruptor.random.randint(1, 63)})
+    return True
+
+
+def _fetch(corruptor: ProgramCorruptor) -> bool:
+    """The ring goes on where there is no memory."""
+    last = len(corruptor.descriptors) - 1
+    first_missing = corruptor.random.choice([0, corruptor.random.randint(0, last), last])
+    corruptor.base = len(corruptor.memory.bytes) - 64 * first_missing
+    return True
+
+
+CLAUSES: Mapping[str, Clause] = MappingProxyType(
+    {
+        "unknown operation": Clause(error="operation", corrupt=_operation),
+        "reserved bit": Clause(error="reserved", corrupt=_reserved_bit),
+        "switched off": Clause(error="reserved", corrupt=_reserved_switch),
+        "field below its least": Clause(error="field", corrupt=_field_least),
+        "stride": Clause(error="field", corrupt=_field_stride),
+        "layout beyond the stream buffer": Clause(error="range", corrupt=_range_layout),
+        "multiply beyond the stream buffer": Clause(error="range", corrupt=_range_streams),
+        "beyond the partial sums": Clause(error="range", corrupt=_range_partial),
+        "waits for nobody": Clause(error="tokens", corrupt=_tokens_wait),
+        "16th token": Clause(error="tokens", corrupt=_tokens_many),
+        "token left": Clause(error="tokens", corrupt=_tokens_left),
+        "end with tokens": Clause(error="tokens", corrupt=_tokens_end),
+        "layout outside the buffer": Clause(error="address", corrupt=_address_layout),
+        "layout over the buffer's end": Clause(error="address", corrupt=_address_layout_row),
+        "output outside the buffer": Clause(error="address", corrupt=_address_output),
+        **{name: Clause(error=error, corrupt=corrupt) for name, (error, corrupt) in {**MOVES, **ADDRESSES}.items()},
+        "descriptor not there": Clause(error="fetch", corrupt=_fetch),
+    }
+)
+"""Ways to be illegal, by name."""
+
+TRIES = 60
+"""Legal programs that are tried: of small cores few groups are left over, of large ones little memory."""
+
+
+def illegal_program(random: Random, config: CoreConfig, name: str, *, second: str = "") -> IllegalProgram:
+    """A random legal program made illegal.
+
+    Parameters
+    ----------
+    random : Random
+        Decides everything.
+    config : CoreConfig
+        The core; at least 8 groups of its buffer must be left over by random programs.
+    name : str
+        One of `CLAUSES`.
+    second : str
+        Another one, which is done to the program as well; the first in the program's order counts.
+
+    Returns
+    -------
+    IllegalProgram
+        The clause stands at the begin, at the end or anywhere.
+
+    Raises
+    ------
+    ValueError
+        If no program of this core can be illegal so.
+    """
+    for _ in range(TRIES):
+        corruptor = ProgramCorruptor(random, config, random_program(random, config))
+        try:
+            corrupted = [CLAUSES[each].corrupt(corruptor) for each in (name, second) if each]
+        except NoRoomError:
+            continue
+        if corrupted[0]:
+            title = f"{name}, {second}" if len(corrupted) > 1 and corrupted[1] else name
+            return IllegalProgram(
+                descriptors=corruptor.descriptors,
+                memory=corruptor.memory,
+                base=corruptor.base,
+                title=title,
+                bounds=corruptor.bounds,
+            )
+    raise ValueError(f"no program of this core can be illegal by {name}")

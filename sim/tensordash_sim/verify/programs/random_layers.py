@@ -1,0 +1,135 @@
+"""Random layers with their operands: all that a core's programs of layers must do."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+
+from ...compiler.contraction import Contraction
+from ...compiler.images import TensorImage, side_formats
+from ...compiler.layer import OPERANDS, RESULTS, Layer
+from ...golden import encode
+from ...golden.core.memory import Memory
+
+__all__ = ["LayerWork", "random_layer", "random_work"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerWork:
+    """An operation of a layer with its operands.
+
+    Parameters
+    ----------
+    layer, operation, rows, fp32, relu
+        As of `Contraction`.
+    turned : bool
+        Results are, if they can be.
+    values : dict of str to array
+        Bit patterns of both operands, and perhaps "bias" and "mask", as `TensorImage` takes them.
+    """
+
+    layer: Layer
+    operation: str
+    rows: str
+    fp32: bool
+    relu: bool
+    turned: bool = False
+    values: dict[str, NDArray]
+
+    def image(self, config: CoreConfig, memory: Memory) -> TensorImage:
+        """All of it in memory."""
+        turned = self._contraction(config, dict.fromkeys((*self.values, "result"), 0)).turned
+        how: dict[str, Any] = {"rows": self.rows, "fp32": self.fp32, "turned": turned}
+        return TensorImage(config, memory, self.layer, self.operation, self.values, **how)
+
+    def contraction(self, config: CoreConfig, image: TensorImage) -> Contraction:
+        """What is done there."""
+        return self._contraction(config, image.tensors)
+
+    def _contraction(self, config: CoreConfig, tensors: Mapping[str, int]) -> Contraction:
+        contraction = Contraction(
+            config=config,
+            layer=self.layer,
+            operation=self.operation,
+            tensors=tensors,
+            rows=self.rows,
+            fp32=self.fp32,
+            relu=self.relu,
+        )
+        return replace(contraction, turned=self.turned and contraction.turnable)
+
+
+def random_layer(random: Random, macs: tuple[int, int]) -> Layer:
+    """A convolution or a batch of matrix products.
+
+    Parameters
+    ----------
+    random : Random
+        Its choices.
+    macs : (int, int)
+        Multiplications that it has at least and at most, those with padding counted.
+    """
+    least, most = macs
+    size = max(4, round(most ** (1 / 3)))
+    while True:
+        sizes = [random.choice([1, random.randint(1, size // 4), random.randint(1, size)]) for _ in range(2)]
+        given: dict[str, Any] = {"channels": sizes[0], "filters": sizes[1], "products": random.choice([1, 1, 2, 3])}
+        if random.random() < 0.35:
+            given |= {"samples": 1, "size": (1, random.randint(1, 4 * size))}
+        else:
+            given["samples"] = random.randint(1, 3)
+            for name, choice in (
+                ("size", lambda: random.choice([1, random.randint(1, size // 2), random.randint(1, size)])),
+                ("kernel", lambda: random.choice([1, 3, random.randint(1, 7)])),
+                ("stride", lambda: random.choice([1, random.randint(1, 4)])),
+                ("padding", lambda: random.randint(0, 3)),
+                ("dilation", lambda: random.randint(1, 2)),
+            ):
+                given[name] = choice(), choice()
+        try:
+            layer = Layer(**given)
+        except ValueError:
+            continue  # the kernel is larger than what there is
+        if least <= prod(layer.shape("G")) * layer.channels * prod(layer.kernel) * layer.products <= most:
+            return layer
+
+
+def random_work(random: Random, config: CoreConfig, macs: tuple[int, int] = (1, 300_000)) -> LayerWork:
+    """An operation of a random layer, with operands of which some are zeros, for a core's formats.
+
+    Parameters
+    ----------
+    random, macs
+        As of `random_layer`.
+    config : CoreConfig
+        The core.
+
+    Examples
+    --------
+    >>> work = random_work(Random(3), CoreConfig())
+    >>> set(OPERANDS[work.operation]) <= set(work.values)
+    True
+    """
+    layer = random_layer(random, macs)
+    operation = random.choice(list(OPERANDS))
+    rows = random.choice(OPERANDS[operation])
+    rng = np.random.default_rng(random.getrandbits(32))
+    values: dict[str, NDArray] = {}
+    for name, fmt in side_formats(config, operation, rows).items():
+        drawn = rng.standard_normal(layer.whole_shape(name))
+        values[name] = encode(np.where(rng.random(drawn.shape) < random.choice([0.0, 0.3, 0.6, 0.9]), 0.0, drawn), fmt)
+    if operation == "AxW" and random.random() < 0.4:
+        values["bias"] = rng.standard_normal(layer.whole_shape("bias")).astype(np.float32)
+    fp32, relu = random.random() < 0.3, random.random() < 0.3
+    turned = fp32 and random.random() < 0.5
+    if not fp32 and random.random() < 0.5:  # zeros of both signs, and anything else
+        bits = config.value_bits
+        mask = rng.integers(0, 1 << bits, layer.whole_shape(RESULTS[operation])).astype(f"u{bits // 8}")
+        values["mask"] = np.where(rng.random(mask.shape) < 0.5, mask & 1 << (bits - 1), mask)
+    return LayerWork(layer=layer, operation=operation, rows=rows, fp32=fp32, relu=relu, turned=turned, values=values)

@@ -1,0 +1,167 @@
+"""A campaign: the jobs of a seed, several at a time, kept as they come, and what they covered together."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import tensordash
+from tensordash_storage import files
+
+from ... import golden, verify
+from ..simulators import choose_simulator
+from .coverage import Counts, lane_options, merged, universe
+from .draw import AGAIN, SoakJob, draw_job, jobs_for
+from .job import Record
+from .jobs import Jobs
+
+__all__ = ["Campaign", "Summary"]
+
+TURNS = 4
+"""How often a tile is fed again, at most."""
+
+
+@cache
+def code_digest() -> str:
+    """Of all code that a job's outcome depends on: hardware, golden model, benches and what draws jobs."""
+    folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, verify)]
+    return files.code_digest(*folders, Path(__file__).parent)[:16]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a campaign found.
+
+    Parameters
+    ----------
+    seed : int
+        Its seed.
+    records : tuple of Record
+        Of all its jobs, in their order.
+    """
+
+    seed: int
+    records: tuple[Record, ...]
+
+    @property
+    def positions(self) -> int:
+        """Multiply positions that were consumed with everything equal to golden."""
+        return sum(record.positions for record in self.records)
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """What differed first, by the command that runs this job again."""
+        return {replay_command(self.seed, record): record.failure for record in self.records if record.failure}
+
+    @property
+    def counts(self) -> Counts:
+        """How often each point was met, those of the universe that were never met included."""
+        return merged(record.coverage for record in self.records)
+
+    @property
+    def options(self) -> tuple[int, int]:
+        """Pairs of a lane and one of its options, of every job's tile: those met, and all."""
+        pairs = [lane_options(record.options) for record in self.records]
+        return sum(met for met, _ in pairs), sum(of for _, of in pairs)
+
+    @property
+    def never(self) -> dict[str, list[str]]:
+        """Points that can be reached and were not met, by group; of a lane's options those that it took on no tile."""
+        counts = self.counts
+        points = {group: [point for point in all_ if not counts[group][point]] for group, all_ in universe().items()}
+        points["option of a lane"] = [f"lane {lane}, option {option}" for lane, option in self._never_taken]
+        return {group: missed for group, missed in points.items() if missed}
+
+    @property
+    def _never_taken(self) -> list[tuple[int, int]]:
+        """Pairs of a lane and an option that there are, and that no tile's lane has taken."""
+        taken: Counter[tuple[int, int]] = Counter()
+        for record in self.records:
+            for lane, options in enumerate(record.options):
+                taken.update({(lane, option): count for option, count in enumerate(options)})
+        return sorted(pair for pair, count in taken.items() if not count)
+
+    @property
+    def short(self) -> list[int]:
+        """Numbers of the jobs whose tiles have an option of a lane that was taken on no tile."""
+        never = self._never_taken
+        return [
+            record.index
+            for record in self.records
+            if record.index < AGAIN
+            and any(lane < len(record.options) and option < len(record.options[0]) for lane, option in never)
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as JSON types."""
+        met, of = self.options
+        passed = [record for record in self.records if not record.failure]
+        return {
+            "seed": self.seed,
+            "passed": not self.failures,
+            "jobs": len(self.records),
+            "tiles": len({record.digest for record in self.records}),
+            "simulators": sorted({record.simulator for record in self.records}),
+            "positions": self.positions,
+            "steps": sum(record.steps for record in self.records),
+            "cycles": sum(record.cycles for record in self.records),
+            "largest_share": max((record.positions for record in passed), default=0) / max(1, self.positions),
+            "build_seconds": round(sum(record.build_seconds for record in self.records), 1),
+            "seconds": round(sum(record.seconds for record in self.records), 1),
+            "failures": self.failures,
+            "lane_options": {"met": met, "of": of},
+            "never": self.never,
+            "coverage": {group: dict(counts) for group, counts in self.counts.items()},
+        }
+
+
+def replay_command(seed: int, record: Record) -> str:
+    """The command that runs a job again."""
+    return f"tensordash soak --replay {seed}:{record.index} --simulator {record.simulator}"
+
+
+class Campaign(Jobs):
+    """Jobs of a seed until so many multiply positions are consumed, and if asked until each lane has taken its options.
+
+    Their file is named after the seed, the simulator and the code, so that what another version of the hardware did is
+    never taken for this one's.
+
+    Parameters
+    ----------
+    folder : Path
+        For that file and, while they run and if they fail, the jobs.
+    seed : int
+        Decides every job.
+    positions : int
+        Multiply positions to consume, at least.
+    simulator : str
+        "auto", "verilator" or "icarus".
+    """
+
+    def __init__(self, folder: Path, seed: int, positions: int, simulator: str = "auto") -> None:
+        self.seed, self.simulator = seed, choose_simulator(simulator)
+        path = folder / f"soak-{seed}-{self.simulator}-{code_digest()}.jsonl"
+        super().__init__(path, tuple(jobs_for(seed, positions)), Record, __package__, (self.simulator,))
+
+    def run(
+        self,
+        *,
+        workers: int = 1,
+        progress: Callable[[SoakJob, Record], None] = lambda job, record: None,
+        cover: bool = False,
+    ) -> Summary:
+        """Run the jobs that are left, as `Jobs.finish` does.
+
+        With `cover`, tiles with options that a lane has taken on no tile are fed again, with other streams, up to
+        `TURNS` times: of many options and lanes the last ones are rare.
+        """
+        summary = Summary(seed=self.seed, records=self.finish(workers, progress))
+        for turn in range(1, TURNS + 1):
+            again = [draw_job(self.seed, AGAIN * turn + index) for index in summary.short] if cover else []
+            if not again:
+                break
+            self.jobs += tuple(again)
+            summary = Summary(seed=self.seed, records=self.finish(workers, progress))
+        return summary

@@ -1,0 +1,402 @@
+"""A core under test: what it does with a program is what golden does, whatever happens on the way."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import BYTES, OPERATIONS, UNITS, decode
+
+from ...compiler.images import TensorImage
+from ...compiler.order import linked, races
+from ...compiler.program import ProgramError
+from ...compiler.tiling_search import best_blocking, is_long
+from ...emulator import contract
+from ...golden.core.effects import written_groups, written_memory
+from ...golden.core.golden_core import GoldenCore, Memory, Outcome
+from ...golden.core.legal import Sequencer
+from ..core_library import core_states
+from ..programs.corruptor import with_fields
+from ..programs.expected_outcome import (
+    BUFFER_IMAGE,
+    dump_program,
+    empty_buffer,
+    expected_outcome,
+    fill_program,
+    undefined_regions,
+)
+from ..programs.illegal_programs import IllegalProgram
+from ..programs.random_layers import LayerWork, random_work
+from ..programs.random_programs import PROGRAM, random_program
+from ..verilated_core import VerilatedCore
+from .core_coverage import ANSWERS, CoreCoverage
+from .core_draw import SIZE
+
+__all__ = ["LAYER_BYTES", "MAX_DESCRIPTORS", "MAX_PROGRAM_CYCLES", "Bench", "repeat_program", "with_tokens"]
+
+MAX_PROGRAM_CYCLES = 400_000
+"""Cycles after which a program hangs."""
+LAYER_BYTES = 1 << 22
+"""Bytes of memory for the tensors of layers; their descriptors follow."""
+MAX_DESCRIPTORS = 1 << 12
+"""Descriptors of a layer's program."""
+SMALL_LAYER_MACS = (1_000, 200_000)
+LARGE_LAYER_MACS = (500_000, 6_000_000)
+"""Least and most multiply-accumulates of a layer."""
+
+Open = tuple[list[tuple[int, int]], set[int]]
+"""Memory (address, bytes) and groups of the buffer that may be anything."""
+
+
+class Bench:
+    """A core, what is in its buffer, and what it has done.
+
+    Parameters
+    ----------
+    device : VerilatedCore
+        The core, with `SIZE` bytes of memory.
+    verilog : str
+        What it was made of.
+    coverage : CoreCoverage
+        Gets what it does.
+    random : Random
+        Decides everything.
+    bits : iterator of (str, int)
+        Operations and the bits of their descriptors that are to be fuzzed next, without an end.
+
+    Attributes
+    ----------
+    descriptors, positions, programs : int
+        Executed as golden does.
+    moved : dict of str to int
+        Transfers on each channel in the last program.
+    """
+
+    def __init__(
+        self,
+        device: VerilatedCore,
+        verilog: str,
+        coverage: CoreCoverage,
+        random: Random,
+        bits: Iterator[tuple[str, int]],
+    ) -> None:
+        self.device, self.config, self.coverage, self.random = device, device.config, coverage, random
+        self.bits = bits
+        self.states = core_states(verilog)
+        self.buffer = empty_buffer(self.config)
+        self.descriptors = self.positions = self.programs = 0
+        self.moved: dict[str, int] = {}
+        self._errors = [0] * len(ANSWERS)
+        self.pace((0, 1), 0.0)
+        self._fill()
+        self._probe = self.legal()
+        self._probed, outcome = self.golden(self._probe, self._probe.descriptors)
+        assert not outcome.error, f"the probe ends with {outcome.error}"
+        self._probe_groups = self._described(self._probe.descriptors)[1]
+
+    def _fill(self) -> None:
+        """Put something into all memories."""
+        device, data = self.device, self.random.randbytes(self.buffer.nbytes)
+        device.memory[BUFFER_IMAGE:][: len(data)] = np.frombuffer(data, np.uint8)
+        outcome = device.run(
+            fill_program(self.config, device.base), device.base + PROGRAM, most=MAX_PROGRAM_CYCLES
+        ).outcome
+        assert not outcome.error, f"the fill program ends with {outcome.error}"
+        self.buffer[:] = np.frombuffer(data, self.buffer.dtype).reshape(self.buffer.shape)
+
+    # Programs
+
+    def legal(self) -> IllegalProgram:
+        """A program that breaks no rule, now and then twice in a row, with tokens that nobody needs."""
+        at, edges = self.device.base, self.random.random() < 0.5
+        made = random_program(self.random, self.config, SIZE, edges=edges, at=at)
+        descriptors = made.program.descriptors
+        if self.random.random() < 0.15:
+            descriptors = repeat_program(self.config, descriptors)
+        descriptors = with_tokens(self.random, self.config, descriptors)
+        for address, count in self._described(descriptors)[0]:  # so that what is written shows
+            made.memory.write(address, self.random.randbytes(count))
+        # Registers that hold through soft resets: every other program has bounds that are as tight as they can be.
+        bounds = (at, at + SIZE - 1) if self.random.random() < 0.5 else None
+        return IllegalProgram(
+            descriptors=descriptors, memory=made.memory, base=at + PROGRAM, title=made.title, bounds=bounds
+        )
+
+    def golden(
+        self, made: IllegalProgram, executed: Sequence[int], faults: Iterable[int] = ()
+    ) -> tuple[GoldenCore, Outcome]:
+        """Run a program, or a part of it, on golden."""
+        return expected_outcome(
+            self.config, made.memory, made.base, list(executed), set(faults), self.buffer, made.bounds
+        )
+
+    # A run
+
+    def prepare(self, made: IllegalProgram) -> None:
+        """Memory as the program finds it, and a core after a soft reset."""
+        self.device.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
+        self.device.put(made.descriptors, made.base)
+        self.device.restrict(*(made.bounds or ()))
+        self.reset()
+        self.device.silence("")
+
+    def reset(self) -> None:
+        """A soft reset, which ends all that is on the bus."""
+        self.device.reset()
+        assert self.device.idle, "a burst was left without its end"
+        self.coverage.reset(self.states, *self.device.at_reset)
+
+    def check(self, made: IllegalProgram, faults: Iterable[int] = (), *, defined: int | None = None) -> Outcome:
+        """Run a program with an error, a memory that fails, or neither, as golden does.
+
+        Parameters
+        ----------
+        made : IllegalProgram
+            The program.
+        faults : iterable of int
+            Lines of memory that answer with an error.
+        defined : int, optional
+            Unless one of these first descriptors has an error, it is not defined what others leave in memory.
+        """
+        device = self.device
+        model, wanted = self.golden(made, made.descriptors, faults)
+        self.prepare(made)
+        device.fail(faults)
+        # An error may come behind an end.
+        device.begin(made.base, len(made.descriptors), causes=2 if wanted.error else 3)
+        assert device.wait(MAX_PROGRAM_CYCLES), f"no interrupt in {MAX_PROGRAM_CYCLES} cycles, golden: {wanted}"
+        got, self.moved = device.outcome(), device.moved
+        assert (got.done, got.error, got.index) == (wanted.done, wanted.error, wanted.index), f"{got}, golden: {wanted}"
+        self.coverage.add("error", wanted.error or "none")
+        if defined is not None and not (wanted.error and wanted.index < defined):
+            self.stopped(made, made.descriptors, defined - 1, legal=False)
+            return wanted
+        self.settle(
+            made, model, undefined_regions(self.config, made.descriptors, wanted, made.bounds), probe=bool(wanted.error)
+        )
+        self.executed(made.descriptors[: wanted.done])
+        return wanted
+
+    def stopped(
+        self,
+        made: IllegalProgram,
+        executed: Sequence[int],
+        done: int,
+        *,
+        any_order: bool = False,
+        legal: bool = True,
+    ) -> None:
+        """Judge a program that was stopped: what is behind its first `done` descriptors may be there in part.
+
+        With `any_order` the core may have executed any of the program's descriptors, in any order. Where a `legal` one
+        writes to memory, there is what was there before or what is there in the end.
+        """
+        model, wanted = self.golden(made, [] if any_order else executed[:done])
+        assert not wanted.error, f"golden ends with {wanted.error} before it is stopped"
+        end = None if any_order or not legal else self.golden(made, executed)[0].memory
+        self.settle(made, model, self._described(executed[0 if any_order else done :]), probe=True, end=end)
+        if not any_order:
+            self.executed(executed[:done])
+
+    def settle(
+        self, made: IllegalProgram, model: GoldenCore, besides: Open, *, probe: bool, end: Memory | None = None
+    ) -> None:
+        """Reset, and compare memory and buffer; with `probe`, the core does a legal program afterwards.
+
+        What may be anything is either what the program found or what is there in the `end`, if that is given.
+        """
+        device, (memory, groups) = self.device, besides
+        self.reset()  # what units were about to write is written
+        device.restrict()
+        device.fail(())
+        if end is not None:
+            self._either(made, end, memory)
+        self._same_memory(model.memory, [*memory, (made.base, BYTES * 4 * len(made.descriptors))])
+        device.behave(latency=(0, 1), pause=0.0)
+        if probe:
+            self._works_again()
+            groups = groups | self._probe_groups
+        self._same_buffer(model.buffer, groups)
+        device.behave(**self._pace, unruly=True)
+        self._count_answers()
+
+    def pace(self, latency: tuple[int, int], pause: float) -> None:
+        """How the memory behaves while programs run; it is quick when they are judged."""
+        self._pace: dict[str, Any] = {"latency": latency, "pause": pause}
+        self.device.behave(**self._pace, unruly=True)
+
+    def _works_again(self) -> None:
+        device, probe = self.device, self._probe
+        device.memory[:] = np.frombuffer(probe.memory.bytes, np.uint8)
+        outcome = device.run(probe.descriptors, probe.base, most=MAX_PROGRAM_CYCLES).outcome
+        assert outcome.done == len(probe.descriptors), f"a legal program afterwards: {outcome}"
+        try:
+            self._same_memory(self._probed.memory, [])
+        except AssertionError as error:
+            raise AssertionError(f"a legal program afterwards: {error}") from None
+        self.executed(probe.descriptors)
+
+    def _same_memory(self, expected: Memory, besides: Sequence[tuple[int, int]]) -> None:
+        ours, theirs = self.device.memory.copy(), np.frombuffer(bytes(expected.bytes), np.uint8).copy()
+        for address, count in besides:
+            begin = address - expected.base
+            part = slice(max(begin, 0), max(begin + count, 0))
+            ours[part] = theirs[part] = 0
+        wrong = np.flatnonzero(ours != theirs)
+        assert not len(wrong), f"byte {expected.base + int(wrong[0]):#x} differs, and {len(wrong) - 1} others"
+
+    def _either(self, made: IllegalProgram, end: Memory, places: Sequence[tuple[int, int]]) -> None:
+        for address, count in places:
+            begin = address - end.base
+            ours, old, new = (
+                np.frombuffer(each[begin : begin + count], np.uint8)
+                for each in (self.device.memory, made.memory.bytes, end.bytes)
+            )
+            wrong = np.flatnonzero((ours != old) & (ours != new))
+            assert not len(wrong), f"byte {address + int(wrong[0]):#x} is neither old nor new"
+
+    def _same_buffer(self, expected: np.ndarray, besides: set[int]) -> None:
+        device = self.device
+        device.run(dump_program(self.config, device.base), device.base + PROGRAM, most=MAX_PROGRAM_CYCLES)
+        image = device.memory[BUFFER_IMAGE:][: self.buffer.nbytes].tobytes()
+        self.buffer[:] = np.frombuffer(image, self.buffer.dtype).reshape(self.buffer.shape)
+        differs = np.flatnonzero((self.buffer != expected).reshape(self.config.groups, -1).any(axis=1))
+        wrong = sorted(set(differs.tolist()) - besides)
+        assert not wrong, f"group {wrong[0]} of the buffer differs, and {len(wrong) - 1} others"
+
+    def _described(self, descriptors: Iterable[int]) -> Open:
+        """All that descriptors may write which the sequencer lets pass, whatever tokens there are."""
+        memory, groups = [], set[int]()
+        for bits in descriptors:
+            if Sequencer(self.config).refusal(bits) in ("", "tokens"):
+                memory += written_memory(bits, self.config)
+                groups |= written_groups(bits, self.config)
+        return memory, groups
+
+    # What was done
+
+    def executed(self, descriptors: Sequence[int]) -> None:
+        """Note descriptors that were executed as golden does."""
+        self.programs += 1
+        self.descriptors += len(descriptors)
+        self.positions += sum(map(self._positions, descriptors))
+        self.coverage.descriptors(descriptors)
+
+    def _count_answers(self) -> None:
+        now = self.device.errors
+        for point, before, count in zip(ANSWERS, self._errors, now, strict=True):
+            if count > before:
+                self.coverage.add("wrong answer", point, count - before)
+        self._errors = now
+
+    def _positions(self, bits: int) -> int:
+        operation, values = decode(bits)
+        if operation is not OPERATIONS["multiply"]:
+            return 0
+        tile = self.config.tile
+        steps = -(-values["steps"] // tile.window_depth) * tile.window_depth
+        return int(values["a_streams"] * values["b_streams"] * steps * tile.rows * tile.columns * tile.lanes)
+
+    def layer(self, device: VerilatedCore) -> str:
+        """A random layer as the mapper cuts it, in a memory of its own; what it is, nothing if it does not fit.
+
+        A small one is golden's to the byte; of a large one, for which that is too slow, the result is the emulator's
+        and all else in memory stays.
+        """
+        large = self.random.random() < 0.6
+        work = random_work(self.random, self.config, LARGE_LAYER_MACS if large else SMALL_LAYER_MACS)
+        try:
+            image = work.image(self.config, Memory(LAYER_BYTES))
+            contraction = work.contraction(self.config, image)
+            blocking = best_blocking(contraction)
+            if is_long(contraction, blocking, MAX_DESCRIPTORS // 4):  # tokens take long to be found
+                return ""
+            program = contraction.program(blocking).descriptors
+        except (ProgramError, ValueError):  # no room in the core, or in memory
+            return ""
+        if len(program) > MAX_DESCRIPTORS:
+            return ""
+        device.memory[:LAYER_BYTES] = np.frombuffer(image.memory.bytes, np.uint8)
+        got = device.run(program, LAYER_BYTES).outcome
+        said = f"{work.operation} of {work.layer}"
+        wanted = Outcome(done=len(program), ends=1) if large else GoldenCore(self.config, image.memory).run(program)
+        assert got == wanted, f"{said}: {got}, golden: {wanted}"
+        left = device.memory[:LAYER_BYTES]
+        if large:
+            self._same_result(work, image, left, said)
+        assert left.tobytes() == bytes(image.memory.bytes), f"{said}: memory differs"
+        self.executed(program)
+        return said
+
+    def _same_result(self, work: LayerWork, image: TensorImage, left: NDArray[np.uint8], said: str) -> None:
+        """Compare a layer's result in memory with the emulator's, and take it over."""
+        begin = image.tensors["result"]
+        end = min([each for each in image.tensors.values() if each > begin], default=image.end)
+        image.memory.bytes[begin:end] = left[begin:end].tobytes()
+        made = contract(
+            self.config,
+            work.layer,
+            work.operation,
+            work.rows,
+            work.values,
+            fp32=work.fp32,
+            relu=work.relu,
+            bias=work.values.get("bias"),
+            mask=work.values.get("mask"),
+        )
+        result = image.result()
+        wrong = np.flatnonzero(result.view(made.dtype) != made)
+        assert not len(wrong), (
+            f"{said}: element {int(wrong[0])} differs from the emulator's, and {len(wrong) - 1} others"
+        )
+
+
+def repeat_program(config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
+    """Make a program that runs twice; its second loads begin as soon as the buffer that they overwrite is read.
+
+    Only the second run records the counts: no token orders the counts of the two runs.
+    """
+    first = [bits for bits in descriptors[:-1] if decode(bits)[0] is not OPERATIONS["record"]]
+    return linked(config, [*first, *descriptors])
+
+
+def with_tokens(random: Random, config: CoreConfig, descriptors: Sequence[int]) -> list[int]:
+    """The same program with a few more tokens, which only make units wait for what is done long since.
+
+    A token of a descriptor for a later one: in the program's order, so that nothing deadlocks.
+    """
+    made = list(descriptors)
+    for _ in range(random.randint(0, 4)):
+        producer, consumer = random.sample(range(len(made)), 2)
+        producer, consumer = min(producer, consumer), max(producer, consumer)
+        ends = [_ends(made[k]) for k in (producer, consumer)]
+        if not all(ends):
+            continue
+        (gives, (_, signal)), (takes, (wait, _)) = (random.choice(sorted(each.items())) for each in ends)
+        changed = list(made)
+        changed[producer] = _with_bit(made[producer], signal, takes)
+        changed[consumer] = _with_bit(made[consumer], wait, gives)
+        # One that comes earlier than another may be taken for that.
+        sequencer = Sequencer(config)
+        if changed[producer] == made[producer] or changed[consumer] == made[consumer]:
+            continue
+        if not any(map(sequencer.refusal, changed)) and not races(config, changed):
+            made = changed
+    return made
+
+
+def _ends(bits: int) -> dict[str, tuple[str, str]]:
+    """A descriptor's units, and the fields of their tokens."""
+    operation, _ = decode(bits)
+    assert operation is not None
+    if not operation.unit:
+        return {}
+    output = {"output": ("output_wait", "output_signal")} if operation.name == "multiply" else {}
+    return {operation.unit: ("wait", "signal")} | output
+
+
+def _with_bit(bits: int, name: str, unit: str) -> int:
+    return with_fields(bits, **{name: decode(bits)[1][name] | 1 << UNITS.index(unit)})

@@ -1,0 +1,148 @@
+"""Which cores a campaign has, and what each of them has to do."""
+
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tensordash import ConfigError
+from tensordash.configuration.core_config import CoreConfig
+
+from ..programs.expected_outcome import BUFFER_IMAGE
+
+__all__ = ["SIZE", "CoreGoals", "CoreJob", "draw_core_job", "key_points"]
+
+SIZE = 1 << 17
+"""Bytes of memory."""
+MIXED = ({"a": "fp8_e4m3", "b": "fp8_e5m2"}, {"a": "fp8_e5m2", "b": "fp8_e4m3"})
+FORMATS = ("fp16", "fp8_e4m3", "fp16", "fp8_e5m2", *MIXED)
+TILE = {
+    "lanes": (4, 4, 8, 4),
+    "depth": (4, 3, 2),
+    "format": FORMATS,
+    "sparsity": ("rows", "both", "rows", "none"),
+    "pipeline": ("auto", 1, 2, 3),
+    "full_window": ("auto", True, False),
+    "headroom_bits": (12, 14, 16),
+}
+CORE = {
+    "buffer": (4, 8, 16, 32, 64),
+    "regions": (1, 2, 4, 8),
+    "stream_buffer": (2, 3, 4, 8, 16),
+    "partial_sums": (1, 3, 4, 16, 64),
+    "result_cycles": (1, 2, 4, 8),
+    "axi_bits": (32, 64, 128, 256, 512),
+    "address_bits": (32, 40, 48, 64),
+    "outstanding": (1, 2, 16, 128),
+    "prefetch": (2, 4, 32),
+    "window": (4, 8, 16, 32),
+    **dict.fromkeys(("bias", "scale", "relu", "mask", "stochastic", "compression"), (True, True, True, False, True)),
+}
+"""Values of each key, those that are to come more often several times."""
+TRIES = 300
+"""Cores that are drawn for a job until one can be: of keys of the core that are its turn, first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreGoals:
+    """What a campaign, or one of its cores, has to do at least.
+
+    Parameters
+    ----------
+    positions : int
+        Multiply positions of layers.
+    descriptors : int
+        Descriptors executed.
+    faults : int
+        Programs that were illegal, met a memory that fails or is silent, a wrong queue, or a soft reset.
+    """
+
+    positions: int
+    descriptors: int
+    faults: int
+
+    def share(self, cores: int) -> "CoreGoals":
+        """One core's."""
+        return CoreGoals(**{name: -(-value // cores) for name, value in vars(self).items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreJob:
+    """One job: one core, and what it has to do.
+
+    Parameters
+    ----------
+    seed, index : int
+        The campaign's seed and the job's number: they decide everything else.
+    config : CoreConfig
+        The core.
+    goals : CoreGoals
+        Its share.
+    """
+
+    seed: int
+    index: int
+    config: CoreConfig
+    goals: CoreGoals
+
+    @property
+    def name(self) -> str:
+        """All of the job."""
+        return ":".join(map(str, (self.seed, self.index, *vars(self.goals).values())))
+
+
+def draw_core_job(seed: int, index: int, goals: CoreGoals) -> CoreJob:
+    """The job of a campaign with this number: of each key it is another value's turn.
+
+    >>> goals = CoreGoals(positions=1, descriptors=1, faults=1)
+    >>> draw_core_job(3, 5, goals) == draw_core_job(3, 5, goals), draw_core_job(3, 5, goals).config.window
+    (True, 32)
+    """
+    random = Random(f"soak core {seed} {index}")
+    turns = {name: _turn(f"{seed} {name}", values, index) for name, values in (TILE | CORE).items()}
+    for k in range(TRIES):
+        # The longer there is no such core, the more of it is drawn freely.
+        free = random.sample(sorted(turns), min(k // 10, len(turns)))
+        given = turns | {name: random.choice((TILE | CORE)[name]) for name in free}
+        with suppress(ConfigError):
+            config = CoreConfig.from_mapping(_document(random, given))
+            if config.groups >= 64 and config.groups * config.group_bytes <= SIZE - BUFFER_IMAGE:
+                return CoreJob(seed=seed, index=index, config=config, goals=goals)
+    raise AssertionError(f"no core can be drawn for job {seed}:{index}")
+
+
+def _turn(name: str, values: Any, index: int) -> Any:
+    """Each value once in as many jobs as there are values, in an order of its own each time."""
+    turn, place = divmod(index, len(values))
+    return Random(f"{name} {turn}").sample(values, len(values))[place]
+
+
+def _document(random: Random, given: dict[str, Any]) -> dict[str, Any]:
+    """A configuration of these keys and the others at random."""
+    tile, core = ({name: given[name] for name in names} for names in (TILE, CORE))
+    lanes, depth = tile["lanes"], tile["depth"]
+    sides = (lanes, lanes, 2 * lanes) if lanes == 4 else (lanes,)
+    offsets = random.sample(range(lanes), random.randint(1, min(3, lanes)))
+    tile |= {
+        "rows": random.choice(sides),
+        "columns": random.choice(sides),
+        "connectivity": [(0, 0), *((step, offset) for step in range(1, depth) for offset in offsets)],
+        "staging": "shift" if tile["sparsity"] == "none" else "ring",
+    }
+    return {"tile": tile, "core": core}
+
+
+def key_points(config: CoreConfig | None = None) -> set[str]:
+    """Values of keys as points of the coverage: of a core, or all that there are."""
+    if config is None:
+        points = {f"{name} {value}" for name, values in CORE.items() for value in values}
+        points |= {f"{name} {value}" for name in ("lanes", "depth", "sparsity") for value in TILE[name]}
+        return points | {f"format {_format_name(value)}" for value in FORMATS}
+    tile = config.tile
+    points = {f"{name} {getattr(config, name)}" for name in CORE}
+    points |= {f"lanes {tile.lanes}", f"depth {tile.depth}", f"sparsity {tile.sparsity}"}
+    return points | {f"format {tile.a_format.name} {tile.b_format.name}"}
+
+
+def _format_name(value: Any) -> str:
+    return " ".join((value["a"], value["b"]) if isinstance(value, dict) else (value, value))

@@ -1,0 +1,289 @@
+"""Soak of cores: random ones, whose Verilog executes layers and random programs while everything goes wrong that may.
+
+A program runs from any first address on, with any latency, pauses and order of answers. Memory and buffer must end as
+the golden core's, with its `done`, error and index; after a fault or a soft reset in any cycle a legal program runs as
+on a new core. No program may hang.
+"""
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import tensordash
+from tensordash import TensorDashError
+from tensordash.configuration.descriptors import BYTES
+from tensordash_storage.files import code_digest
+
+from ... import compiler, golden
+from .. import programs
+from ..core_library import core_states, verilog_of
+from ..verilated_core import VerilatedCore, VerilatedError
+from .core_bench import LAYER_BYTES, MAX_DESCRIPTORS, Bench
+from .core_coverage import BITS_IN_ALL, CoreCoverage, state_points, universe
+from .core_draw import SIZE, CoreGoals, CoreJob, draw_core_job
+from .core_faults import FAULTS, SILENT_CYCLES, bits_in_turn
+from .coverage import Counts
+from .jobs import Jobs
+
+__all__ = ["CoreCampaign", "CoreGoals", "CoreJob", "CoreRecord", "CoreSummary", "draw_core_job", "run_core_job"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreRecord:
+    """What a job found.
+
+    Parameters
+    ----------
+    index : int
+        The job's number.
+    digest : str
+        Of its core.
+    failure : str
+        What differed first, or hung; empty if nothing did.
+    programs, descriptors, positions, cycles : int
+        What the core executed as golden does, dense multiply positions and clock cycles among it.
+    faults : dict of str to int
+        Faults of each kind.
+    coverage : dict of str to dict of str to int
+        How often each point was met, by group; 0 for states that the core has and that no soft reset met.
+    bits : dict of str to str
+        By operation, bits of descriptors that were fuzzed, as a number in hexadecimal.
+    build_seconds, seconds : float
+        Of the core's build, and of all else.
+    """
+
+    index: int
+    digest: str
+    failure: str
+    programs: int
+    descriptors: int
+    positions: int
+    cycles: int
+    faults: dict[str, int]
+    coverage: dict[str, dict[str, int]]
+    bits: dict[str, str]
+    build_seconds: float
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+class _Run:
+    """A job on its way: whatever of its goals is the furthest from done comes next."""
+
+    def __init__(self, job: CoreJob, benches: list[Bench], roomy: VerilatedCore, random: Random) -> None:
+        self.goals, self.benches, self.roomy, self.random = job.goals, benches, roomy, random
+        self.faults: Counter[str] = Counter()
+        self.said = ""
+
+    def total(self, name: str) -> int:
+        """What all benches have done."""
+        return sum(getattr(bench, name) for bench in self.benches)
+
+    def go(self) -> None:
+        """Do all of the job."""
+        while True:
+            done = {
+                "legal": self.total("descriptors") / self.goals.descriptors,
+                "fault": sum(self.faults.values()) / self.goals.faults,
+                "layer": self.total("positions") / self.goals.positions,  # last: they take the longest
+            }
+            kind = min(done, key=lambda each: done[each])
+            if done[kind] >= 1:
+                return
+            self._program(kind)
+
+    def _program(self, kind: str) -> None:
+        random, bench = self.random, self.random.choice(self.benches)
+        pace = random.choice(((0, 1), (0, 20), (0, 200), (200, 200)))
+        pause = random.choice((0.0, 0.0, 0.3, 0.9))
+        bench.pace(pace, pause)
+        self.roomy.behave(latency=pace, pause=min(pause, 0.3), unruly=True)
+        if kind == "fault":
+            kind = random.choices(list(FAULTS), [share for share, _ in FAULTS.values()])[0]
+        self.said = f"program {self.total('programs')}, {kind}"
+        if kind == "layer":
+            bench.layer(self.roomy)
+        elif kind == "legal":
+            bench.check(bench.legal())
+        elif FAULTS[kind][1](bench):
+            self.faults[kind] += 1
+
+
+def run_core_job(job: CoreJob, verilog: str = "") -> CoreRecord:
+    """Build a job's core and have it do its share, in this process.
+
+    Parameters
+    ----------
+    job : CoreJob
+        What to run.
+    verilog : str
+        The core's Verilog, if it is not what is emitted for it.
+
+    Raises
+    ------
+    VerilatedError
+        If the core cannot be built.
+    """
+    began = time.monotonic()
+    random, config = Random(f"soak core programs {job.seed} {job.index}"), job.config
+    verilog, coverage = verilog or verilog_of(config), CoreCoverage(job.config)
+    coverage.counts["soft reset"] = Counter(dict.fromkeys(state_points(core_states(verilog)), 0))
+    places = (0, random.getrandbits(config.address_bits - 18) + 1 << 17)
+    seeds = [random.getrandbits(60) for _ in range(3)]
+    how: dict[str, Any] = {"patience": SILENT_CYCLES, "verilog": verilog}
+    failure = ""
+    with (
+        VerilatedCore(config, SIZE, base=places[0], seed=seeds[0], **how) as low,
+        VerilatedCore(config, SIZE, base=places[1], seed=seeds[1], **how) as high,
+        VerilatedCore(config, LAYER_BYTES + MAX_DESCRIPTORS * BYTES, seed=seeds[2], **how) as roomy,
+    ):
+        built = time.monotonic()
+        benches: list[Bench] = []
+        run = _Run(job, benches, roomy, random)
+        try:
+            run.said, bits = "a first program", bits_in_turn(job)
+            benches += [Bench(device, verilog, coverage, random, bits) for device in (low, high)]
+            run.go()
+        except (AssertionError, VerilatedError) as error:
+            failure = f"{run.said}: {error}"
+        cycles = low.cycle + high.cycle + roomy.cycle
+    return CoreRecord(
+        index=job.index,
+        digest=config.digest,
+        failure=failure,
+        **{name: run.total(name) for name in ("programs", "descriptors", "positions")},
+        cycles=cycles,
+        faults=dict(run.faults),
+        coverage={group: dict(points) for group, points in coverage.counts.items()},
+        bits={name: f"{bits:x}" for name, bits in coverage.bits.items()},
+        build_seconds=round(built - began, 1),
+        seconds=round(time.monotonic() - built, 1),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoreSummary:
+    """What a campaign found.
+
+    Parameters
+    ----------
+    seed : int
+        Its seed.
+    records : tuple of CoreRecord
+        Of all its jobs, in their order.
+    """
+
+    seed: int
+    records: tuple[CoreRecord, ...]
+
+    @property
+    def failures(self) -> dict[str, str]:
+        """What differed first, by the job."""
+        return {f"{self.seed}:{each.index}": each.failure for each in self.records if each.failure}
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """Faults of each kind."""
+        return {kind: sum(each.faults.get(kind, 0) for each in self.records) for kind in FAULTS}
+
+    @property
+    def counts(self) -> Counts:
+        """How often each point was met, those that can be reached and were not included."""
+        counts: Counts = {group: Counter(dict.fromkeys(points, 0)) for group, points in universe().items()}
+        for each in self.records:
+            for group, points in each.coverage.items():
+                counts[group].update(points)
+        return counts
+
+    @property
+    def never(self) -> dict[str, list[str]]:
+        """Points that can be reached and were not met, by group."""
+        missed = {group: [point for point, n in points.items() if not n] for group, points in self.counts.items()}
+        return {group: points for group, points in missed.items() if points}
+
+    @property
+    def bits(self) -> int:
+        """Bits of descriptors that were fuzzed, of all operations."""
+        fuzzed: dict[str, int] = {}
+        for each in self.records:
+            for name, bits in each.bits.items():
+                fuzzed[name] = fuzzed.get(name, 0) | int(bits, 16)
+        return sum(bits.bit_count() for bits in fuzzed.values())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        sums = {
+            name: sum(getattr(each, name) for each in self.records)
+            for name in ("programs", "descriptors", "positions", "cycles", "build_seconds", "seconds")
+        }
+        return {
+            "seed": self.seed,
+            "cores": len(self.records),
+            **sums,
+            "faults": self.faults,
+            "failures": self.failures,
+            "bits_fuzzed": {"met": self.bits, "of": BITS_IN_ALL},
+            "never": self.never,
+            "coverage": {group: dict(points) for group, points in self.counts.items()},
+            "records": [each.to_json() for each in self.records],
+        }
+
+
+@cache
+def _digest() -> str:
+    folders = [Path(module.__file__ or "").parent for module in (tensordash, golden, compiler, programs)]
+    here = Path(__file__).parent
+    return code_digest(*folders, here, here.with_name("verilated_core.py"), here.with_name("core_harness.cpp"))[:16]
+
+
+class CoreCampaign(Jobs):
+    """Random cores of a seed, each with its share of the goals, in a file that a later run goes on with.
+
+    Parameters
+    ----------
+    folder : Path
+        For that file.
+    seed : int
+        Decides everything.
+    cores : int
+        How many.
+    goals : CoreGoals
+        What all of them do together, at least.
+    """
+
+    def __init__(self, folder: Path, seed: int, cores: int, goals: CoreGoals) -> None:
+        self.seed, share = seed, goals.share(cores)
+        jobs = [draw_core_job(seed, index, share) for index in range(cores)]
+        said = "-".join(map(str, (seed, *vars(share).values())))
+        super().__init__(folder / f"soak-cores-{said}-{_digest()}.jsonl", jobs, CoreRecord, __name__, kind="core")
+
+    def run(
+        self, *, workers: int = 1, progress: Callable[[CoreJob, CoreRecord], None] = lambda job, record: None
+    ) -> CoreSummary:
+        """Run the jobs that are left, as `Jobs.finish` does."""
+        return CoreSummary(seed=self.seed, records=self.finish(workers, progress))
+
+
+def main(name: str, folder: str) -> None:
+    """A job in a process of its own; the last line on stderr says why it could not run."""
+    seed, index, positions, descriptors, faults = map(int, name.split(":"))
+    goals = CoreGoals(positions=positions, descriptors=descriptors, faults=faults)
+    try:
+        record = run_core_job(draw_core_job(seed, index, goals))
+    except (TensorDashError, OSError) as error:
+        sys.exit(" ".join(str(error).split()))
+    (Path(folder) / "record.json").write_text(json.dumps(record.to_json()), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

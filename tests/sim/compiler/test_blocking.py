@@ -1,0 +1,37 @@
+"""Places of tensors in a part of the buffer: none is lost, and none shares a place with another."""
+
+from copy import deepcopy
+from random import Random
+
+import pytest
+
+from tensordash_sim.compiler.blocking import Slots
+from tensordash_sim.compiler.program import ProgramError
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_tensors_that_stay_do_not_meet(seed: int) -> None:
+    """Against sets of places: what shares one with a new tensor is gone, and all else stays."""
+    random, slots = Random(seed), Slots(5, 24, "a part of the buffer")
+    held: dict[int, range] = {}
+    for key in range(60):
+        size = random.choice([1, 2, 3, 5, 8, 12, 24])
+        at, new = slots.place(key, size)
+        place = range(at, at + size)
+        assert new
+        assert 5 <= at <= at + size <= 29
+        gone = {other: there for other, there in held.items() if set(there) & set(place)}
+        for other, there in gone.items():
+            assert deepcopy(slots).place(other, len(there))[1], f"{other} shares a place with {key}"
+        held = {other: there for other, there in held.items() if other not in gone}
+        held[key] = place
+        for other, there in list(held.items()):
+            assert slots.place(other, len(there)) == (there.start, False), f"{other} of {held} is gone"
+
+
+def test_a_tensor_may_fill_all_of_it() -> None:
+    slots = Slots(0, 7, "a part of the buffer")
+    assert slots.place("whole", 7) == (0, True)
+    assert slots.place("whole", 7) == (0, False)
+    with pytest.raises(ProgramError, match="a part of the buffer has room for 7, not for 8"):
+        slots.place("more", 8)

@@ -1,0 +1,359 @@
+"""Layers of any kind on every preset: golden core and Verilog leave what PyTorch says."""
+
+from dataclasses import replace
+from math import prod
+from random import Random
+
+import ml_dtypes
+import numpy as np
+import pytest
+import torch
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash.configuration.formats import FORMATS
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import (
+    TensorImage,
+    bit_patterns,
+    expected,
+    geometry_values,
+    layer_values,
+    side_formats,
+)
+from tensordash_sim.compiler.layer import OPERANDS, RESULTS, Layer
+from tensordash_sim.compiler.order import races
+from tensordash_sim.compiler.program import ProgramError
+from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.golden import encode
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.lowering.geometry import Convolution, MatrixProduct
+from tensordash_sim.verify.programs.random_layers import LayerWork, random_work
+from tensordash_sim.verify.verilated_core import VerilatedCore
+
+PRESETS = ["core", "core-dense", "core-wide", "core-fp8"]
+SIZE = 1 << 20
+
+
+def preset(name: str) -> CoreConfig:
+    made = load_any_preset(name)
+    assert isinstance(made, CoreConfig)
+    return made
+
+
+def bits(values):
+    return values.view({1: np.uint8, 2: np.uint16, 4: np.uint32}[values.dtype.itemsize])
+
+
+def check(config, works, core=None, begins=(None,)):
+    """Each on the golden core, and on the Verilog if it is there, which leave the same; its result is PyTorch's.
+
+    Of what comes first a part comes alone, of as many in turn as `begins` says; if it is none, as is thought best.
+    """
+    for place, (number, work) in enumerate(works):
+        said = f"{number}: {work.operation} with {work.rows} on rows of {work.layer}, {', '.join(work.values)}"
+        image = work.image(config, Memory(SIZE))
+        contraction = work.contraction(config, image)
+        blocking, begin = best_blocking(contraction), begins[place % len(begins)]
+        program = contraction.program(replace(blocking, begin=begin or blocking.begin)).descriptors
+        assert races(config, program) == [], said
+        if core is not None:
+            core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
+            assert not core.run(program, SIZE).outcome.error, said
+        assert not GoldenCore(config, image.memory).run(program).error, said
+        if core is not None:
+            assert core.memory[:SIZE].tobytes() == bytes(image.memory.bytes), said
+        how = {"config": config, "rows": work.rows, "fp32": work.fp32, "relu": work.relu}
+        wanted = expected(work.layer, work.operation, work.values, **how)
+        np.testing.assert_array_equal(bits(image.result()), bits(wanted), err_msg=said)
+
+
+def check_both(name, works, quick=False):
+    """On the Verilog as well, of cores that do not take minutes to compile."""
+    if name in ("core", "core-dense"):
+        with VerilatedCore(preset(name), SIZE + (1 << 18), quick=quick) as core:
+            check(preset(name), works, core)
+    else:
+        check(preset(name), works)
+
+
+def random_works(name, seeds):
+    return ((seed, random_work(Random(seed), preset(name))) for seed in seeds)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in ("core-wide", "core-dense") else ()) for name in PRESETS],
+)
+def test_random_layers(name):
+    """The Verilog of larger cores runs them at night, and random programs on its bench."""
+    check_both(name, random_works(name, range(5 if name in ("core", "core-dense") else 30)), quick=name != "core")
+
+
+@pytest.mark.parametrize("name", ["core", pytest.param("core-wide", marks=pytest.mark.slow), "core-fp8"])
+def test_what_comes_first_comes_in_parts(name):
+    check(preset(name), random_works(name, range(200, 208 if name == "core" else 204)), begins=(2, 3, 5, 100))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PRESETS)
+def test_many_random_layers(name):
+    with VerilatedCore(preset(name), SIZE + (1 << 18)) as core:
+        check(preset(name), random_works(name, range(1000, 1100)), core)
+        check(preset(name), fused_works(preset(name)), core)
+
+
+FUSED = [
+    Layer(samples=2, channels=3, filters=6, size=(4, 7), kernel=(3, 2), padding=1, products=2),
+    Layer(samples=2, channels=6, filters=3, size=(5, 6), kernel=(2, 2), stride=(2, 3), padding=1),
+    Layer(samples=1, channels=70, filters=50, size=(2, 5), kernel=(3, 3), padding=1),  # reductions in chunks
+    Layer(samples=1, channels=9, filters=90, size=(3, 40)),  # many tiles of results
+]
+
+
+def fused_works(config):
+    """Biases, masks, ReLU: all that an operation can have at once."""
+    rng = np.random.default_rng(0)
+    for number, layer in enumerate(FUSED):
+        for operation, operands in OPERANDS.items():
+            rows = operands[number % 2]
+            given = {each: rng.standard_normal(layer.whole_shape(each)) for each in operands}
+            values = {each: encode(given[each], fmt) for each, fmt in side_formats(config, operation, rows).items()}
+            mask = rng.standard_normal(layer.whole_shape(RESULTS[operation]))
+            mask = np.where(rng.random(mask.shape) < 0.5, mask, np.copysign(0.0, mask))
+            values["mask"] = encode(mask, config.tile.a_format)
+            if operation == "AxW":
+                values["bias"] = rng.standard_normal((layer.products, layer.filters)).astype(np.float32)
+            yield (
+                f"layer {number}",
+                LayerWork(layer=layer, operation=operation, rows=rows, fp32=False, relu=number != 1, values=values),
+            )
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", ["core", "core-wide", "core-fp8"])
+def test_what_is_fused(name):
+    check_both(name, fused_works(preset(name)))
+
+
+LAYERS = {
+    "many samples on one row": Layer(samples=1, channels=5, filters=3, size=(1, 1200)),
+    "rows longer than a region": Layer(samples=1, channels=4, filters=2, size=(2, 700), kernel=(1, 3), padding=(0, 1)),
+    "channels that fill up a step": Layer(samples=1, channels=24, filters=40, size=(2, 9)),
+    "taps that fill up a step": Layer(samples=1, channels=3, filters=20, size=(5, 9), kernel=(2, 7)),
+    "no tap meets most inputs": Layer(samples=1, channels=2, filters=5, size=(5, 9), stride=(3, 4), dilation=2),
+    "nothing but padding": Layer(samples=1, channels=2, filters=3, size=(1, 1), kernel=(1, 1), stride=3, padding=1),
+    "columns that only fill up": Layer(samples=1, channels=2, filters=3, size=(1, 9), kernel=(1, 2), stride=(1, 2)),
+}
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("name", LAYERS)
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_corners(name, operation):
+    """On the wide core, whose columns take four groups at a time; what a program does not write stays."""
+    config, layer = preset("core-wide"), LAYERS[name]
+    rng = np.random.default_rng(1)
+    values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
+    for rows in OPERANDS[operation]:
+        image = TensorImage(config, Memory(SIZE), layer, operation, values)
+        work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows)
+        image.memory.bytes[image.end :] = b"\x55" * (SIZE - image.end)
+        golden = GoldenCore(config, image.memory)
+        golden.buffer[:] = 0x7E00  # NaN, as power-up may leave them
+        program = work.program(best_blocking(work)).descriptors
+        assert races(config, program) == []
+        assert not golden.run(program).error
+        assert golden.counts.non_finite == 0  # nothing is made of what power-up left, stored or not
+        np.testing.assert_array_equal(bits(image.result()), bits(expected(layer, operation, values)))
+        assert set(image.memory.bytes[image.end :]) == {0x55}
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_masks_of_what_fills_up(operation):
+    """Each result's mask is loaded once; counts are the same whatever the buffer had, infinities met or not."""
+    config, layer = preset("core-wide"), Layer(samples=2, channels=20, filters=21, size=(3, 9))
+    rng, left = np.random.default_rng(0), set()
+    values = {each: rng.standard_normal(layer.shape(each)).astype(np.float16) for each in OPERANDS[operation]}
+    for each in values.values():
+        each[rng.random(each.shape) < 0.1] = np.inf
+    values["mask"] = np.zeros(layer.shape(RESULTS[operation]), np.float16)
+    for rows in OPERANDS[operation]:
+        for had in (0, 0x3C00):
+            image = TensorImage(config, Memory(SIZE), layer, operation, values)
+            work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=rows)
+            program = work.program(best_blocking(work)).descriptors
+            moved = [decode(bits) for bits in program]
+            first, last = image.tensors["mask"], image.tensors["result"]
+            loads = [fields for each, fields in moved if each.name == "load" and first <= fields["memory"] < last]
+            own = [fields for fields in loads if fields["count_1"] == 1 or fields["stride_1"]]  # not what fills up
+            assert sum(prod(fields[f"count_{k}"] for k in range(4)) for fields in own) == work.placement.size
+            golden = GoldenCore(config, image.memory)
+            golden.buffer[:] = had
+            assert not golden.run(program).error
+            assert not image.result().any()
+            left.add((rows, golden.counts.zeros, golden.counts.non_finite))
+    assert len(left) == 2
+
+
+@pytest.mark.parametrize(
+    ("layer", "reached"),
+    [
+        (LAYERS["columns that only fill up"], 8),
+        (Layer(samples=1, channels=2, filters=3, size=(1, 2), stride=(1, 4)), 1),
+    ],
+)
+def test_what_fills_up_a_group_of_results_is_zero(layer, reached):
+    """Positions beyond the last, also of a strided gradient, some of whose phases have only those."""
+    config, groups = preset("core"), -(-layer.size[1] // 4)
+    values = {each: np.ones(layer.shape(each), np.float16) for each in OPERANDS["WxG"]}
+    image = TensorImage(config, Memory(SIZE), layer, "WxG", values)
+    work = Contraction(config=config, layer=layer, operation="WxG", tensors=image.tensors, rows="G")
+    golden = GoldenCore(config, image.memory)
+    golden.buffer[:] = 0x5555
+    golden.run(work.program(best_blocking(work)).descriptors)
+    left = np.frombuffer(image.memory.read(image.tensors["result"], groups * config.group_bytes), "<u2").reshape(-1, 4)
+    assert left[:reached, :2].all()
+    assert not left[reached:].any()
+    assert not left[:, 2:].any()
+
+
+GEOMETRIES = [
+    Convolution(
+        batch=2,
+        in_channels=6,
+        out_channels=4,
+        size=(5, 7),
+        kernel=(3, 2),
+        stride=(6, 2),
+        padding=(1, 0),
+        dilation=(1, 2),
+        groups=2,
+    ),
+    Convolution(
+        batch=3,
+        in_channels=4,
+        out_channels=4,
+        size=(9,),
+        kernel=(3,),
+        stride=(2,),
+        padding=(1,),
+        dilation=(2,),
+        groups=4,
+    ),
+    MatrixProduct(batch=3, samples=5, in_features=6, out_features=7),
+    MatrixProduct(batch=1, samples=5, in_features=6, out_features=7),
+]
+
+
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_tensors_of_geometries(geometry):
+    """PyTorch's own operators on PyTorch's own shapes, autograd included."""
+    a, w = (torch.randn(geometry.shapes[name], dtype=torch.float64).half().double() for name in "AW")
+    a.requires_grad_(), w.requires_grad_()
+    if isinstance(geometry, MatrixProduct):
+        made = a @ w.transpose(1, 2)
+    else:
+        how = {name: getattr(geometry, name) for name in ("stride", "padding", "dilation", "groups")}
+        made = (torch.nn.functional.conv1d if len(geometry.size) == 1 else torch.nn.functional.conv2d)(a, w, **how)
+    g = torch.randn_like(made).half().double()
+    made.backward(g)
+    tensors = {"A": a.detach(), "W": w.detach(), "G": g}
+    layer = Layer.of(geometry)
+    for operation, name, wanted in (("AxW", "G", made.detach()), ("WxG", "A", a.grad), ("AxG", "W", w.grad)):
+        values = {each: layer_values(geometry, each, tensors[each].half()) for each in OPERANDS[operation]}
+        got = geometry_values(geometry, name, expected(layer, operation, values, fp32=True))
+        np.testing.assert_allclose(got, wanted.numpy(), rtol=1e-6, atol=1e-9)
+        again = geometry_values(geometry, name, layer_values(geometry, name, wanted))
+        assert torch.equal(again, wanted)
+    with pytest.raises(ValueError, match=r"A must have the shape \(.*\), not \(1, 2\)"):
+        layer_values(geometry, "A", np.zeros((1, 2)))
+
+
+def test_layers_of_geometries():
+    layer = Layer.of(GEOMETRIES[0])
+    assert (layer.channels, layer.filters, layer.products) == (3, 2, 2)
+    assert (layer.stride, layer.padding, layer.dilation) == ((6, 2), (1, 0), (1, 2))
+    assert Layer.of(GEOMETRIES[2]).whole_shape("A") == (3, 1, 6, 1, 5)
+    usual = {"batch": 1, "in_channels": 1, "out_channels": 1, "size": (9,), "kernel": (1,), "groups": 1}
+    with pytest.raises(ValueError, match=r"stride\[1\] must be an integer from 1 to 4, not 5"):
+        Layer.of(Convolution(**usual, stride=(5,), padding=(0,), dilation=(1,)))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "error", "said"),
+    [
+        ("stride", 5, ValueError, r"stride\[1\] must be an integer from 1 to 4, not 5"),
+        ("stride", (0, 1), ValueError, r"stride\[0\] must be an integer from 1 to 16384, not 0"),
+        ("padding", (1, -1), ValueError, r"padding\[1\] must be an integer from 0 to 16384, not -1"),
+        (
+            "dilation",
+            (1, 1, 1),
+            TypeError,
+            r"dilation must be a pair of integers, of rows and columns, not \(1, 1, 1\)",
+        ),
+        ("size", 4, TypeError, "size must be a pair of integers, of rows and columns, not 4"),
+        ("samples", 0, ValueError, "samples must be an integer from 1 to 1048576, not 0"),
+        ("products", True, TypeError, "products must be an integer from 1 to 1048576, not True"),
+        (
+            "kernel",
+            (9, 9),
+            ValueError,
+            r"size \+ padding at both ends must be at least the kernel's reach of 9, not 4",
+        ),
+        ("end_padding", (0, 1), ValueError, r"end_padding\[1\] must be an integer from -4 to 0, not 1"),
+    ],
+)
+def test_wrong_layers(field, value, error, said):
+    with pytest.raises(error, match=said):
+        Layer(**{"samples": 1, "channels": 1, "filters": 1, "size": (4, 4), field: value})
+
+
+def test_bit_patterns():
+    """The same values as patterns, of ml_dtypes and of PyTorch."""
+    values = np.array([[0.0, -0.0, 1.5, -3.0]])
+    for name, of_numpy, of_torch in (
+        ("fp16", np.float16, torch.float16),
+        ("bf16", ml_dtypes.bfloat16, torch.bfloat16),
+        ("fp8_e4m3", ml_dtypes.float8_e4m3fn, torch.float8_e4m3fn),
+        ("fp8_e5m2", ml_dtypes.float8_e5m2, torch.float8_e5m2),
+    ):
+        wanted = encode(values, FORMATS[name])
+        for given in (wanted, values.astype(of_numpy), torch.as_tensor(values).to(of_torch)):
+            np.testing.assert_array_equal(bit_patterns(given, FORMATS[name]), wanted)
+        for wrong in (values, torch.as_tensor(values), values.astype(np.int16), [1.0]):
+            with pytest.raises(TypeError, match="^W must be .*float.* or uint"):
+                bit_patterns(wrong, FORMATS[name], name="W")
+
+
+def test_wrong_images():
+    config, layer = preset("core-fp8"), Layer(samples=1, channels=2, filters=3, size=(1, 4))
+    values = {"A": np.zeros(layer.shape("A"), np.uint8), "W": np.zeros(layer.shape("W"), np.uint8)}
+    with pytest.raises(ValueError, match="rows must be one of A, W, not ''"):
+        TensorImage(config, Memory(SIZE), layer, "AxW", values)
+    wrong = values | {"W": np.zeros((2, 3, 1, 1), np.uint8)}
+    with pytest.raises(ValueError, match=r"W must have the shape \(3, 2, 1, 1\), not \(2, 3, 1, 1\)"):
+        TensorImage(config, Memory(SIZE), layer, "AxW", wrong, rows="A")
+    with pytest.raises(TypeError, match="bias must be float32, not float64"):
+        TensorImage(config, Memory(SIZE), layer, "AxW", values | {"bias": np.zeros(3)}, rows="A")
+    with pytest.raises(ValueError, match=r"mask must have the shape \(1, 3, 1, 4\), not \(1, 2, 1, 4\)"):
+        TensorImage(config, Memory(SIZE), layer, "AxW", values | {"mask": values["A"]}, rows="A")
+    with pytest.raises(ValueError, match="memory must have room for A, 64 bytes from 0x1000 on"):
+        TensorImage(config, Memory(1 << 12), layer, "AxW", values, rows="A")
+
+
+def test_wrong_contractions():
+    layer, tensors = Layer(samples=1, channels=2, filters=3, size=(1, 4)), {"A": 0, "W": 0, "G": 0, "result": 0}
+    usual = {"config": CoreConfig(), "layer": layer, "operation": "AxW", "tensors": tensors, "rows": "A"}
+    for change, said in (
+        ({"operation": "WxG", "rows": "G", "tensors": tensors | {"bias": 0}}, "a bias can be added to results of AxW"),
+        ({"config": CoreConfig(relu=False), "relu": True}, "core.relu must be true for that, not false"),
+        ({"config": CoreConfig(bias=False), "tensors": tensors | {"bias": 0}}, "core.bias must be true for that"),
+        ({"config": CoreConfig(mask=False), "tensors": tensors | {"mask": 0}}, "core.mask must be true for that"),
+        ({"tensors": tensors | {"mask": 0}, "fp32": True}, "a mask must have the format of its results, which is not"),
+        ({"rows": "G"}, "rows must be one of A, W, not 'G'"),
+        ({"operation": "WxA"}, "operation must be one of AxW, WxG, AxG, not 'WxA'"),
+    ):
+        with pytest.raises(ProgramError, match=said):
+            Contraction(**usual | change)

@@ -1,0 +1,232 @@
+"""The order of descriptors: what is left open is found, and tokens close it."""
+
+from random import Random
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.footprint import Footprint, footprints
+from tensordash_sim.compiler.layer import Layer
+from tensordash_sim.compiler.order import hoisted, linked, races
+from tensordash_sim.compiler.program import Loop, Program
+from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.golden.core.legal import Sequencer
+from tensordash_sim.golden.core.loop_walk import LoopWalk
+from tensordash_sim.verify.programs.random_programs import random_program
+
+CONFIG = CoreConfig()
+MANY = {"samples": 4, "channels": 64, "filters": 32, "size": (16, 16)}
+
+
+def without_tokens(program):
+    """Descriptors without `wait` and `signal`, of either half."""
+    header = ~(0x3F3F00)
+    return [bits & header & (~(0x3F3F << 32) if decode(bits)[0].name == "multiply" else -1) for bits in program]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_each_token_of_a_random_program_matters(seed):
+    """Programs have no races, those without tokens have, and tokens that are found again are enough."""
+    program = random_program(Random(seed), CONFIG).program.descriptors
+    assert races(CONFIG, program) == []
+    bare = without_tokens(program)
+    assert races(CONFIG, bare)
+    assert races(CONFIG, linked(CONFIG, bare)) == []
+
+
+def test_a_missing_token_is_named():
+    program = Program()
+    program.add("load", memory=0, address=0, count_0=4)
+    program.add("layout_a", steps=4, streams=1, x_size=4, loops=[Loop(count=4, address=1)])
+    (race,) = races(CONFIG, program.descriptors)
+    assert str(race) == "descriptor 1 (layout_a) and descriptor 0 (load) meet, and no token orders them"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        (("load", {"memory": 0, "address": 0}), ("load", {"memory": 0, "address": 0}), False),  # one unit, in order
+        (("load", {"memory": 0, "address": 0}), ("store", {"memory": 64, "address": 0}), True),  # buffer
+        (("load", {"memory": 0, "address": 0}), ("store", {"memory": 0, "address": 9}), True),  # memory
+        (("load", {"memory": 0, "address": 0}), ("store", {"memory": 64, "address": 9}), False),
+        (("load", {"memory": 0, "address": 0}), ("record", {"memory": 32}), False),
+        (("load", {"memory": 0, "address": 0, "count_0": 2}), ("record", {"memory": 32}), True),
+        (("store", {"memory": 0, "address": 0}), ("store", {"memory": 0, "address": 9}), False),
+    ],
+)
+def test_what_meets(first, second, meet):
+    program = Program()
+    for operation, fields in (first, second):
+        program.add(operation, **fields)
+    assert bool(races(CONFIG, program.descriptors)) == meet
+
+
+R, W = False, True
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "meet"),
+    [
+        (Footprint("load", writes={"buffer": 0b110}), Footprint("store", reads={"buffer": 0b100}), True),
+        (Footprint("load", writes={"buffer": 0b110}), Footprint("output", writes={"buffer": 0b011}), True),
+        (Footprint("load", writes={"buffer": 0b110}), Footprint("store", reads={"buffer": 0b001}), False),
+        (Footprint("store", reads={"buffer": 0b110}), Footprint("layout_a", reads={"buffer": 0b110}), False),
+        (Footprint("layout_a", writes={"a": 1}), Footprint("multiply", reads={"a": 0, "b": 1}), False),
+        (Footprint("load", memory=[(0, 64, R)]), Footprint("store", memory=[(63, 64, W)]), True),
+        (Footprint("load", memory=[(0, 64, R)]), Footprint("store", memory=[(64, 128, W)]), False),
+        (Footprint("load", memory=[(0, 64, R)]), Footprint("load", memory=[(0, 64, R)]), False),
+        (Footprint("store", memory=[(0, 64, W), (128, 192, W)]), Footprint("load", memory=[(64, 128, R)]), False),
+        (Footprint("store", memory=[(0, 64, R), (128, 192, W)]), Footprint("load", memory=[(0, 64, R)]), False),
+        (Footprint("store", memory=[(0, 64, R), (128, 192, W)]), Footprint("load", memory=[(100, 129, R)]), True),
+    ],
+)
+def test_footprints_that_meet(first, second, meet):
+    """Footprints meet, in either order, if one writes what the other reads or writes. A range excludes its end."""
+    assert first.meets(second) == second.meets(first) == meet
+
+
+def test_partial_sums_and_streams():
+    """Streams that are laid out anew while they are multiplied; an output whose results are stored too early."""
+    program = Program()
+    layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
+    program.add("layout_a", signal=["multiply"], **layout)
+    program.add("layout_b", signal=["multiply"], **layout)
+    both = {"wait": ["layout_a", "layout_b"], "output_signal": ["store"]}
+    program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
+    program.add("layout_a", **layout)
+    program.add("store", memory=0, address=64, count_0=1)
+    found = [(race.first, race.second) for race in races(CONFIG, program.descriptors)]
+    assert found == [((2, "multiply"), (3, "layout_a")), ((2, "output"), (4, "store"))]
+    assert races(CONFIG, linked(CONFIG, program.descriptors)) == []
+
+
+def test_an_output_that_is_over_says_that_its_multiply_is():
+    program = Program()
+    layout = {"steps": 4, "streams": 1, "x_size": 4, "loops": [Loop(count=4, address=1)]}
+    program.add("layout_a", signal=["multiply"], **layout)
+    program.add("layout_b", signal=["multiply"], **layout)
+    both = {"wait": ["layout_a", "layout_b"], "output_signal": ["layout_a"]}
+    program.add("multiply", **both, emit=1, steps=4, address=64, x_size=4)
+    program.add("layout_a", wait=["output"], **layout)
+    assert races(CONFIG, program.descriptors) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_footprints_are_what_golden_touches(seed):
+    """Groups that a layout reads are those that golden's walk does, one by one."""
+    random = Random(seed)
+    program = Program()
+    loops = [
+        Loop(count=random.randint(1, 4), **{n: random.randint(-9, 40) for n in ("address", "x", "y")}) for _ in range(6)
+    ]
+    total = 1
+    for loop in loops:
+        total *= loop.count
+    program.add(
+        "layout_b",
+        steps=total,
+        streams=1,
+        checked=random.randint(0, 1),
+        stride=random.randint(1, 4),
+        address=random.randint(0, 300),
+        x=random.randint(-9, 9),
+        y=random.randint(-3, 3),
+        x_size=random.randint(1, 60),
+        y_size=random.randint(1, 60),
+        loops=loops,
+    )
+    _, values = decode(program.descriptors[0])
+    walk, wanted = LoopWalk(values, loops=6), 0
+    for _ in range(total):
+        for i in range(4):
+            x = walk.x + i * values["stride"]
+            if 0 <= x < values["x_size"] and (not values["checked"] or 0 <= walk.y < values["y_size"]):
+                group = (walk.address + x // 4) % (1 << 16)
+                wanted |= (1 << group) * (group < CONFIG.groups)
+        walk.step()
+    (layout,) = footprints(CONFIG, program.descriptors[0])
+    assert layout.reads["buffer"] == wanted
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_footprints_of_a_multiply_are_what_golden_touches(seed):
+    """Streams of both sides, results, and what their masks and biases are, one by one."""
+    random = Random(seed)
+    fields = {
+        "steps": random.randint(1, 9),
+        "a_streams": random.randint(1, 3),
+        "b_streams": random.randint(1, 3),
+        "a_base": random.randint(0, 9),
+        "b_base": random.randint(0, 9),
+        "fp32": random.randint(0, 1),
+        "mask": random.randint(0, 1),
+        "bias": random.randint(0, 1),
+        "stride": random.randint(1, 3),
+        "address": random.randint(0, 200),
+        "mask_address": random.randint(300, 900),
+        "bias_address": random.randint(1000, 1500),
+        "x": random.randint(-5, 5),
+        "x_size": random.randint(1, 30),
+    }
+    blocks = fields["a_streams"] * fields["b_streams"]
+    loops = [Loop(count=fields["a_streams"], x=4), Loop(count=fields["b_streams"], address=40, y=random.randint(0, 9))]
+    program = Program()
+    program.add("multiply", emit=1, loops=loops, **fields)
+    _, values = decode(program.descriptors[0])
+    walk, written, read = LoopWalk(values, loops=4), set(), set()
+    width = 2 if fields["fp32"] else 1
+    for _ in range(blocks):
+        for i in range(4):
+            x = walk.x + i * fields["stride"]
+            if 0 <= x < -(-fields["x_size"] // 4) * 4:
+                group = walk.address + x // 4 * width
+                written |= set(range(group, group + width))
+                read |= {group + fields["mask_address"] - fields["address"]} if fields["mask"] else set()
+        read |= {fields["bias_address"] + walk.y * 4 // 8} if fields["bias"] and written else set()
+        walk.step()
+    multiply, output = footprints(CONFIG, program.descriptors[0])
+    words = -(-fields["steps"] // CONFIG.tile.window_depth)
+    for side in "ab":
+        places = range(fields[f"{side}_base"], fields[f"{side}_base"] + words * fields[f"{side}_streams"])
+        assert multiply.reads[side] == sum(1 << place for place in places)
+    assert output.writes["buffer"] == sum(1 << group for group in written)
+    found = output.reads.get("buffer", 0)
+    assert found & sum(1 << group for group in read) == sum(1 << group for group in read)
+    if not fields["bias"]:  # of biases, one more group is no fault: an output that writes nothing reads none
+        assert found == sum(1 << group for group in read)
+
+
+@pytest.mark.parametrize("window", [4, 32])
+def test_long_programs_are_legal(window):
+    """No more tokens are on their way than a core counts, whatever its window."""
+    config = CoreConfig.from_toml("", [f"core.window={window}", "core.partial_sums=64"])
+    work = Contraction(
+        config=config, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
+    )
+    program = work.program(best_blocking(work)).descriptors
+    sequencer = Sequencer(config)
+    assert [sequencer.refusal(bits) for bits in program] == [""] * len(program)
+    assert len(program) > 30
+
+
+def test_hoisting_changes_no_bit():
+    """Loads and layouts run ahead, and what golden makes of it stays."""
+    made = random_program(Random(5), CONFIG)
+    bare = without_tokens(made.program.descriptors)[:-1]
+    end = made.program.descriptors[-1]
+    ends = []
+    for program in (bare, hoisted(CONFIG, bare, {"load": 9, "layout_a": 9, "layout_b": 9})):
+        memory = Memory(len(made.memory.bytes))
+        memory.bytes[:] = made.memory.bytes
+        assert not GoldenCore(CONFIG, memory).run([*linked(CONFIG, program), end]).error
+        ends.append(bytes(memory.bytes))
+    assert ends[0] == ends[1]
+    made_long = Contraction(
+        config=CONFIG, layer=Layer(**MANY), operation="AxW", tensors={"A": 0, "W": 1 << 16, "result": 1 << 17}, rows="A"
+    )
+    long = made_long.program(best_blocking(made_long))
+    names = [decode(bits)[0].name for bits in long.descriptors]
+    assert names[: names.index("multiply")].count("layout_b") > 1, "none is laid out ahead"

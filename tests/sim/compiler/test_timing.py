@@ -1,0 +1,260 @@
+"""Expected cycles against the Verilog's, and the tiling search."""
+
+from dataclasses import replace
+from itertools import pairwise, product
+from math import inf
+from random import Random
+
+import numpy as np
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.descriptors import decode
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.compiler import tiling_search
+from tensordash_sim.compiler.blocking import Blocking
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import TensorImage
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.multiply_cycles import even_losses, losses_of, run_passes
+from tensordash_sim.compiler.program import Loop, Program
+from tensordash_sim.compiler.row_streams import RowStreams
+from tensordash_sim.compiler.scheduled import scheduled_paces
+from tensordash_sim.compiler.tiling_search import best_blocking, estimate
+from tensordash_sim.compiler.timing import timing
+from tensordash_sim.compiler.unit_cycles import block_cycles
+from tensordash_sim.golden.core.golden_core import Memory
+from tensordash_sim.verify.programs.random_layers import random_work
+from tensordash_sim.verify.verilated_core import VerilatedCore
+
+SIZE = 1 << 22
+
+
+@pytest.mark.parametrize("name", ["core", pytest.param("core-dense", marks=pytest.mark.slow)])
+def test_cycles_and_busy_units(name):
+    """Random layers: schedules are counted exactly, layouts too, cycles within a twentieth.
+
+    A bank is late if a layout writes it. A sparse tile then schedules the steps that it has; such schedules count as
+    well. In half of the layers no bank is late.
+    """
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    errors, late = [], []
+    with VerilatedCore(config, SIZE + (1 << 18)) as core:
+        for seed in range(50, 58):
+            work = random_work(Random(seed), config, (50_000, 300_000))
+            image = work.image(config, Memory(SIZE))
+            contraction = work.contraction(config, image)
+            blocking = best_blocking(contraction)
+            program = contraction.program(blocking).descriptors
+            paces = scheduled_paces(config, program, image.memory)
+            core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
+            run = core.run(program, SIZE)
+            counters, said = run.counters, f"seed {seed}: {work.operation} of {work.layer}"
+            late.append(counters["scheduled"] - round(counters["steps"] / paces.speedup))
+            assert 0 <= late[-1] <= counters["layout_a_busy"] + counters["layout_b_busy"], said
+            expected = timing(config, program, speedup=paces)
+            even = timing(config, program, speedup=2.0).cycles
+            assert even == estimate(replace(contraction, speedup=2.0), blocking)
+            for unit, share in (("layout_a", 0.01), ("layout_b", 0.01), ("store", 0.05), ("load", 0.05)):
+                assert expected.busy[unit] == pytest.approx(counters[f"{unit}_busy"], rel=share, abs=40), (said, unit)
+            errors.append(abs(expected.cycles / run.cycles - 1))
+            assert errors[-1] < (0.05 if run.cycles > 3000 else 0.1), said
+    assert np.median(errors) < 0.01
+    assert late.count(0) >= (8 if config.tile.sparsity == "none" else 4)
+
+
+@pytest.mark.parametrize(
+    "name", ["core", *(pytest.param(each, marks=pytest.mark.slow) for each in ("core-wide", "core-fp8"))]
+)
+def test_a_block_takes_what_it_is_thought_to(name):
+    """Streams of one word each, so that the output unit is what takes time."""
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    flags = ("emit", "add", "fp32", "transposed", "mask", "bias")
+    with VerilatedCore(config, SIZE) as core:
+        for *bits, stride in product(*[(0, 1)] * len(flags), (1, 2, 4)):
+            how = dict(zip(flags, bits, strict=True))
+            if how["mask"] & how["fp32"] or (not how["emit"] and (sum(bits) > how["add"] or stride > 1)):
+                continue
+            cycles = {}
+            for streams in (4, 8):
+                program = Program()
+                loops = [Loop(count=2 * streams)] if how["emit"] else []
+                more = {"stride": stride, "x_size": 64} if how["emit"] else {}
+                program.add("multiply", a_streams=2, b_streams=streams, loops=loops, **how, **more)
+                program.add("end")
+                core.reset()
+                run = core.run(program.descriptors, 0)
+                assert not run.outcome.error
+                cycles[streams] = run.cycles
+            took = (cycles[8] - cycles[4]) / 8
+            assert took == pytest.approx(block_cycles(config, stride, **how), abs=0.5), (how, stride)
+
+
+def test_layouts_hold_up_a_fast_tile():
+    """Where most of a gradient is zeros, and each stream is laid out for a few passes only."""
+    config = load_any_preset("core")
+    assert isinstance(config, CoreConfig)
+    layer = Layer(samples=4, channels=16, filters=16, size=(8, 8), kernel=(3, 3))
+    random = np.random.default_rng(0)
+    values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in "GW"}
+    values["G"][random.random(values["G"].shape) < 0.85] = 0
+    image = TensorImage(config, Memory(SIZE), layer, "WxG", values)
+    work = Contraction(config=config, layer=layer, operation="WxG", tensors=image.tensors, rows="G", speedup=3.0)
+    program = work.program(best_blocking(work)).descriptors
+    paces = scheduled_paces(config, program, image.memory)
+    with VerilatedCore(config, SIZE + (1 << 18)) as core:
+        core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
+        cycles = core.run(program, SIZE).cycles
+    assert paces.speedup > 3
+    assert timing(config, program, speedup=paces).cycles == pytest.approx(cycles, rel=0.03)
+
+
+@pytest.mark.parametrize(("name", "zeros"), [("core", 0.99), pytest.param("core-dense", 0.0, marks=pytest.mark.slow)])
+def test_strided_layouts_hold_up_the_tile(name, zeros):
+    """A layout that writes every second cycle meets the tile's reads each time: a quarter of all cycles are lost."""
+    config = load_any_preset(name)
+    assert isinstance(config, CoreConfig)
+    layer = Layer(samples=2, channels=34, filters=6, size=(7, 7), kernel=(5, 5), stride=2, padding=2)
+    random = np.random.default_rng(0)
+    values = {name: random.standard_normal(layer.shape(name)).astype(np.float16) for name in "GA"}
+    values["G"][random.random(values["G"].shape) < zeros] = 0
+    image = TensorImage(config, Memory(SIZE), layer, "AxG", values, rows="G")
+    work = Contraction(config=config, layer=layer, operation="AxG", tensors=image.tensors, rows="G", speedup=4.0)
+    program = work.program(best_blocking(work)).descriptors
+    paces = scheduled_paces(config, program, image.memory)
+    with VerilatedCore(config, SIZE + (1 << 18)) as core:
+        core.memory[:SIZE] = np.frombuffer(image.memory.bytes, np.uint8)
+        run = core.run(program, SIZE)
+    lost = run.counters["multiplying"] - run.counters["steps"] / paces.speedup
+    assert lost > 0.2 * run.cycles
+    assert timing(config, program, speedup=paces).cycles == pytest.approx(run.cycles, rel=0.05)
+
+
+def test_banks_that_are_written_late():
+    """Four steps a cycle: every write costs the tile a quarter of a cycle or more, and none if it takes one."""
+    counts = np.array([200])
+    assert losses_of(np.full((1, 200), 4, np.uint8), counts, 4)[0] == pytest.approx([0.27, 0.75, 0.79], abs=0.01)
+    assert losses_of(np.full((1, 200), 1, np.uint8), counts, 4).tolist() == [[0, 0, 0]]
+    even = [even_losses(CoreConfig(), speedup)[0] for speedup in (1.0, 2.0, 3.0, 4.0)]
+    for slower, faster in pairwise(even):
+        assert (slower <= faster).all()
+
+
+def test_passes_wait_for_the_output_unit_and_for_writes():
+    """Compare with cycles counted by hand.
+
+    The cases are passes of 10 cycles with blocks of 4, passes of 2 with blocks of 4, writes that halve the pace, and a
+    move that lengthens the output unit's cycles by half.
+    """
+    no_writes = np.zeros(0), np.zeros((0, 3))
+
+    def end(cycles, losses, block, times, moves=()):
+        pace = np.array([float(cycles)]), np.array([[float(losses), 0.0, 0.0]])
+        return run_passes(*pace, (2, 3), (100.0, 50.0), block, *times, np.array(moves, np.float64).reshape(-1, 3))
+
+    assert end(10, 0, 4, no_writes) == (160, 168)
+    assert end(2, 0, 4, no_writes) == (120, 130)  # first block from 106 on, the sixth ends 24 later
+    assert end(10, 0.5, 4, (np.array([100.0, 120.0]), np.array([[1.0, 0.0, 0.0]]))) == (170, 178)
+    assert end(10, 0.5, 4, (np.array([0.0, 90.0]), np.array([[1.0, 0.0, 0.0]]))) == (160, 168)
+    # The first block, from 106 on, and half of the second; then five blocks, and half of the sixth.
+    assert end(2, 0, 4, no_writes, [(0, 114, 0.5)]) == (123, 133)
+    assert end(10, 0, 4, no_writes, [(106, 166, 0.5)]) == (160, 169)
+
+
+def test_a_sample_of_streams_stands_for_all():
+    """More streams than are counted: the cycles of those in the sample, scaled to all."""
+    config = load_any_preset("core")
+    assert isinstance(config, CoreConfig)
+    work = random_work(Random(50), config, (50_000, 300_000))
+    image = work.image(config, Memory(SIZE))
+    program = work.contraction(config, image).program(best_blocking(work.contraction(config, image))).descriptors
+    every = scheduled_paces(config, program, image.memory)
+    groups = len(image.memory.bytes) // config.group_bytes
+    found = np.frombuffer(image.memory.bytes, "<u2")[: groups * 16].reshape(groups, 16) & 0x7FFF != 0
+    some = RowStreams(config, program, 0, 24).paces(found)
+    assert 10 < len(some.counted) <= 24 < len(every.counted)
+    assert some.speedup == pytest.approx(every.speedup, rel=0.05)
+    cycles = [timing(config, program, speedup=paces).cycles for paces in (some, every)]
+    assert cycles[0] == pytest.approx(cycles[1], rel=0.05)
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_what_comes_first_is_smaller(operation):
+    """All is multiplied once, whatever the beginning, and is over earlier if that is small."""
+    work = Contraction(
+        config=CoreConfig(),
+        layer=Layer(samples=16, channels=16, filters=16, size=(8, 8), kernel=(3, 3)),
+        operation=operation,
+        tensors={"A": 0, "W": 1 << 20, "G": 2 << 20, "result": 3 << 20},
+        rows=OPERANDS[operation][0],
+    )
+    best = best_blocking(work)
+    assert best.begin > 1
+    cycles, multiplied = [], []
+    for begin in (1, best.begin):
+        program = work.program(replace(best, begin=begin)).descriptors
+        decoded = [values for kind, values in map(decode, program) if kind.name == "multiply"]
+        multiplied.append(sum(each["a_streams"] * each["b_streams"] * each["steps"] for each in decoded))
+        cycles.append(timing(work.config, program, speedup=2.0).cycles)
+    assert multiplied[0] == multiplied[1] == tiling_search._steps(work)
+    assert cycles[1] < cycles[0] - 40
+
+
+@pytest.mark.parametrize("operation", OPERANDS)
+def test_large_layers(operation, monkeypatch):
+    """The extrapolated count is close to that of all multiplies."""
+    layer = Layer(samples=2, channels=40, filters=48, size=(14, 30), kernel=(3, 3), padding=1, stride=2, products=2)
+    work = Contraction(
+        config=CoreConfig(),
+        layer=layer,
+        operation=operation,
+        tensors={"A": 0, "W": 1 << 20, "G": 2 << 20, "result": 3 << 20},
+        rows=OPERANDS[operation][0],
+    )
+    blocking = best_blocking(work)
+    tiled = list(work.multiplies(blocking))
+    assert len(tiled) > tiling_search.MAX_WALKED_MULTIPLIES
+    assert sum(each.last for each in tiled) == len({(each.product, str(each.tiles)) for each in tiled})
+    multiplies = [values for kind, values in map(decode, work.program(blocking).descriptors) if kind.name == "multiply"]
+    assert len(multiplies) == len(tiled)
+    steps = sum(values["a_streams"] * values["b_streams"] * values["steps"] for values in multiplies)
+    assert tiling_search._steps(work) == steps
+    rough = tiling_search._rough_cycles(work, blocking)
+    monkeypatch.setattr(tiling_search, "MAX_WALKED_MULTIPLIES", len(tiled))
+    assert rough == pytest.approx(tiling_search._rough_cycles(work, blocking), rel=0.15)
+
+
+def test_more_partial_sums_than_there_are():
+    work = Contraction(
+        config=CoreConfig(),
+        layer=Layer(samples=1, channels=8, filters=68, size=(1, 4)),
+        operation="AxW",
+        tensors={"A": 0, "W": 0, "result": 0},
+        rows="A",
+    )
+    sizes = {"row": (1, 1, 1), "column": (17,)}
+    fits = Blocking(tiles=sizes, sets=sizes, chunk=(2,))
+    assert tiling_search._rough_cycles(work, fits) < inf
+    assert tiling_search._rough_cycles(work, replace(fits, chunk=(1,))) == inf
+
+
+def test_masks_take_their_time():
+    """A mask as large as the gradient nearly doubles what is loaded, roughly known and gone through."""
+    layer = Layer(samples=2, channels=32, filters=32, size=(16, 16))
+    tensors = {"G": 0, "W": 1 << 20, "result": 2 << 20}
+    plain, masked = (
+        Contraction(config=CoreConfig(), layer=layer, operation="WxG", tensors=tensors | more, rows="G", speedup=3.0)
+        for more in ({}, {"mask": 3 << 20})
+    )
+    blocking = best_blocking(plain)
+    for cycles in (tiling_search._rough_cycles, estimate):
+        assert cycles(masked, blocking) > 1.2 * cycles(plain, blocking)
+    loads = [timing(CoreConfig(), each.program(blocking).descriptors).busy["load"] for each in (plain, masked)]
+    assert loads[1] > 1.9 * loads[0]
+    walkers = [tiling_search._Walker(each, blocking) for each in (plain, masked)]
+    for walker in walkers:
+        for each in walker.work.multiplies(blocking):
+            walker.add(each)
+    assert [walker.sums.units["load"] for walker in walkers] == pytest.approx(loads, rel=0.2)

@@ -1,0 +1,122 @@
+"""Runs a plan of `steps.perceptron` on numbers, stage by stage and part by part, and counts the bytes that it moves."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from tensordash_sim.performance.planner import Graph, Node, Plan, Stage
+
+from .steps import BATCH, WIDTHS
+
+__all__ = ["Running", "given", "whole"]
+
+Arrays = dict[str, Any]
+
+
+def node_results(node: Node, operands: list[Any]) -> Arrays:
+    """What a node of `perceptron` gives."""
+    name = node.name.split(" for ")[0]
+    if name.endswith(".AxW"):
+        results = [operands[0] @ operands[1].T]
+    elif name.endswith(".WxG"):
+        results = [operands[1] @ operands[0]]
+    elif name.endswith(".AxG"):
+        results = [operands[1].T @ operands[0]]
+    elif name.endswith(".update"):
+        gradient, master, state = operands
+        state = 0.9 * state + gradient
+        results = [master - 0.01 * state, state, master - 0.01 * state]
+    elif name.startswith("relu") and ".back" in name:
+        results = [operands[0] * operands[1]]
+    elif name.startswith("relu"):
+        results = [np.maximum(operands[0], 0), operands[0] > 0]
+    elif name == "loss":
+        results = [2 * operands[0]]
+    else:  # sums of two
+        results = [operands[0] + operands[1]]
+    if len(node.writes) < len(results):  # a copy gives only what is read
+        results = [one for one, what in zip(results, ("Y", "mask"), strict=True) if f".{what}" in node.writes[0]]
+    return dict(zip(node.writes, results, strict=True))
+
+
+def given(graph: Graph) -> Arrays:
+    """What is there before the step."""
+    rng = np.random.default_rng(0)
+    shapes = {"x": (BATCH, WIDTHS[0])}
+    for number, (inputs, outputs) in enumerate(pairwise(WIDTHS), start=1):
+        shapes |= dict.fromkeys([f"fc{number}.W", f"fc{number}.master", f"fc{number}.state0"], (outputs, inputs))
+    return {name: rng.standard_normal(shapes[name]) for name, tensor in graph.tensors.items() if tensor.given}
+
+
+def whole(graph: Graph) -> Arrays:
+    """Each node at once, in the graph's order."""
+    arrays = given(graph)
+    for node in graph.nodes.values():
+        arrays |= node_results(node, [arrays[name] for name in node.reads])
+    return arrays
+
+
+class Running:
+    """What is in DRAM and on the chip while a plan runs, and the bytes that were moved."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan, self.graph = plan, plan.graph
+        self.dram, self.moved = given(plan.graph), 0.0
+        self.kept: Arrays = {}
+
+    def run(self) -> None:
+        """All stages."""
+        for place, stage in enumerate(self.plan.stages):
+            nodes = [self.graph.nodes[name] for name in stage.nodes]
+            parts = 1 if stage.around else stage.parts
+            made: dict[str, list[Any]] = {}
+            loaded: set[str] = set()
+            for part in range(parts):
+                for node in nodes:
+                    if node.axis or part + 1 == parts:  # an update comes after the last part
+                        taken = [self._taken(name, node, made, part, parts) for name in node.reads]
+                        loaded |= {name for name in node.reads if name not in made and name not in self.kept}
+                        for name, result in node_results(node, taken).items():
+                            made.setdefault(name, []).append(result)
+            self.moved += sum(self._times(stage, nodes, name) * self.graph.tensors[name].packed for name in loaded)
+            self._give(place, stage, nodes, made)
+
+    def _taken(self, name: str, node: Node, made: dict[str, list[Any]], part: int, parts: int) -> Any:
+        """What a node reads, of a part if it can be cut."""
+        is_cut = bool(node.axis) and node.axis in self.graph.tensors[name].axes
+        if name in made and is_cut:
+            return made[name][part]
+        if name in made:
+            assert len(made[name]) == parts  # a sum: all of them are there
+            return sum(made[name])
+        array = self.kept[name] if name in self.kept else self.dram[name]
+        return np.array_split(array, parts)[part] if is_cut else array
+
+    def _times(self, stage: Stage, nodes: list[Node], name: str) -> int:
+        """How often a stage loads a tensor."""
+        if stage.around:
+            # Which operand passes by again is the plan's to say; replay checks it.
+            is_again = stage.parts > 1 and name in nodes[0].reads and name != stage.around
+            return round(stage.loads[name] / self.graph.tensors[name].packed) if is_again else 1
+        needs_whole = not self.graph.tensors[name].axes and any(name in node.reads for node in nodes if node.axis)
+        return stage.parts if needs_whole and name not in stage.held else 1
+
+    def _give(self, place: int, stage: Stage, nodes: list[Node], made: dict[str, list[Any]]) -> None:
+        """What a stage made stays on the chip, is stored, or is forgotten."""
+        following = [self.graph.nodes[name] for each in self.plan.stages[place + 1 :] for name in each.nodes]
+        for name, each in made.items():
+            tensor = self.graph.tensors[name]
+            stored = tensor.packed if "compress" in self.plan.measures else tensor.bytes
+            result = np.concatenate(each) if tensor.axes else sum(each)
+            if any(one.tensor == name and one.first == place for one in self.plan.kept):
+                self.kept[name] = result
+            is_read = any(name in node.reads for node in following)
+            if leaves := tensor.wanted or (is_read and name not in self.kept):
+                self.dram[name] = result
+                self.moved += stored
+            is_sum = not tensor.axes and any(name in node.writes for node in nodes if node.axis)
+            if is_sum and len(each) > 1 and name not in {*stage.held, *self.kept}:
+                # Stored for each part, and loaded again for each but the first, and for an update.
+                reads = len(each) - 1 + any(name in node.reads for node in nodes if not node.axis)
+                self.moved += (len(each) + reads) * tensor.bytes - leaves * stored

@@ -1,0 +1,238 @@
+"""Replay refuses plans that cannot run: each fault is put into a sound one."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tensordash_sim.performance.planner import Graph, Kept, Node, Plan, PlanError, Stage, Tensor, plan_step, replay
+from tensordash_sim.performance.planner.overlap import Overlap
+
+from .steps import budget, perceptron
+
+Fault = Callable[[Plan], Plan]
+
+
+def changed(plan: Plan, place: int, **more: Any) -> Plan:
+    """With another stage."""
+    stages = list(plan.stages)
+    stages[place] = replace(stages[place], **more)
+    return replace(plan, stages=tuple(stages))
+
+
+def first(plan: Plan, wanted: Callable[[Stage], object]) -> int:
+    return next(place for place, stage in enumerate(plan.stages) if wanted(stage))
+
+
+def less_loaded(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.loads)
+    loads = dict(plan.stages[place].loads)
+    loads[min(loads)] /= 2
+    return changed(plan, place, loads=loads)
+
+
+def not_loaded(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.loads)
+    loads = dict(plan.stages[place].loads)
+    del loads[max(loads)]
+    return changed(plan, place, loads=loads)
+
+
+def not_stored(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.stores)
+    stores = dict(plan.stages[place].stores)
+    del stores[max(stores)]
+    return changed(plan, place, stores=stores)
+
+
+def dropped(plan: Plan) -> Plan:
+    return changed(plan, 0, nodes=plan.stages[0].nodes[:-1])
+
+
+def twice(plan: Plan) -> Plan:
+    return replace(plan, stages=(*plan.stages, plan.stages[-1]))
+
+
+def too_early(plan: Plan) -> Plan:
+    return replace(plan, stages=(*plan.stages[1:], plan.stages[0]), kept=(), overlaps=())
+
+
+def too_late(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: len(stage.nodes) > 1)
+    return changed(plan, place, nodes=plan.stages[place].nodes[::-1])
+
+
+def less_space(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.space > 100)
+    return changed(plan, place, space=plan.stages[place].space - 50)
+
+
+def less_room(plan: Plan) -> Plan:
+    fullest = max(stage.space for stage in plan.stages)
+    return replace(plan, budget=replace(plan.budget, capacity=fullest - 1))
+
+
+def nothing_held(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.held and stage.parts > 1)
+    return changed(plan, place, held=frozenset())
+
+
+def fewer_parts(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.parts > 1 and not stage.around)
+    return changed(plan, place, parts=plan.stages[place].parts // 2)
+
+
+def fewer_pieces(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.parts > 1 and stage.around)
+    return changed(plan, place, parts=1)
+
+
+def around_another(plan: Plan) -> Plan:
+    place = first(plan, lambda stage: stage.around)
+    return changed(plan, place, around="fc3.W")
+
+
+def too_short_a_stay(plan: Plan) -> Plan:
+    one = max(plan.kept, key=lambda each: each.last - each.first)
+    return replace(plan, kept=(*(each for each in plan.kept if each != one), replace(one, last=one.first)))
+
+
+def a_stay_from_nowhere(plan: Plan) -> Plan:
+    last = len(plan.stages) - 1
+    return replace(plan, kept=(*plan.kept, Kept("fc1.W.new", 0, last)))
+
+
+FAULTS: dict[Fault, tuple[tuple[str, ...], float, str]] = {
+    less_loaded: (("fuse",), 40, "must load .* bytes of"),
+    not_loaded: (("fuse",), 40, "must load .* bytes of .*, not 0"),
+    not_stored: (("fuse",), 40, "must store .* bytes of .*, not 0"),
+    dropped: ((), 40, "each node must run once"),
+    twice: ((), 40, "each node must run once, not some twice"),
+    too_early: ((), 40, "reads .*, which is not there"),
+    too_late: (("fuse",), 40, "reads .*, which is not there"),
+    less_space: ((), 40, "needs .* bytes on the chip, not"),
+    less_room: ((), 40, "on the chip|more pieces"),
+    nothing_held: (("fuse", "depth-first"), 120, "must load .* bytes of"),
+    fewer_parts: (("fuse", "depth-first"), 120, "must load|on the chip"),
+    fewer_pieces: ((), 12, "must be cut into more pieces than 1"),
+    around_another: ((), 12, "must be an operand of"),
+    too_short_a_stay: (("fuse", "keep"), 200, "which is not there|must store|must load"),
+    a_stay_from_nowhere: (("fuse", "keep"), 200, "on the chip|must"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_found(fault: Fault) -> None:
+    measures, kib, message = FAULTS[fault]
+    plan = plan_step(perceptron(), budget(kib), measures)
+    replay(plan)
+    with pytest.raises(PlanError, match=message):
+        replay(fault(plan))
+
+
+def chain() -> Graph:
+    """Two products with something in front, and an update."""
+    axes = frozenset({"samples"})
+    tensors = [
+        Tensor(name="x", values=4096, axes=axes, given=True),
+        Tensor(name="W", values=4096, given=True),
+        Tensor(name="y", values=4096, axes=axes),
+        Tensor(name="s", values=4, axes=axes),
+        Tensor(name="z", values=4096, axes=axes, wanted=True),
+        Tensor(name="dW", values=4096),
+        Tensor(name="W.new", values=4096, wanted=True, becomes="W"),
+    ]
+
+    def node(name: str, kind: str, reads: str, writes: str, axis: str = "samples") -> Node:
+        return Node(name=name, kind=kind, reads=tuple(reads.split()), writes=tuple(writes.split()), axis=axis)
+
+    nodes = [
+        node("relu", "element-wise", "x", "y"),
+        node("add up", "sums", "y", "s"),
+        node("divide", "element-wise", "y s", "z"),
+        node("gradient", "product", "x y", "dW"),
+        node("update", "update", "dW W", "W.new", ""),
+    ]
+    return Graph(tensors, nodes, {"samples": 8})
+
+
+def stage(nodes: str, **more: Any) -> Stage:
+    named = tuple(nodes.split(", "))
+    given: dict[str, Any] = {"axis": "samples", "parts": 1, "loads": {}, "stores": {}, "space": 0.0}
+    return Stage(nodes=named, cycles=0, element_cycles=0, **(given | more))
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        # The gradient is a sum over all parts: an update cannot wait in front of it.
+        ([stage("relu, add up, divide, update, gradient")], "reads dW, which is not there"),
+        # Sums are there when everything has passed.
+        (
+            [stage("relu, add up, divide, gradient", around="x"), stage("update", axis="")],
+            "divide reads sums before everything has passed x",
+        ),
+        # A sum of a product's parts stays, not an element-wise result.
+        ([stage("relu, add up", around="y"), stage("divide, gradient, update")], "must|needs"),
+        ([stage("relu, add up, divide", axis="rows"), stage("gradient, update")], "must have one axis"),
+    ],
+)
+def test_stages_that_cannot_be(stages: list[Stage], message: str) -> None:
+    plan = Plan(graph=chain(), stages=tuple(stages), kept=(), budget=budget(1000), measures=frozenset())
+    with pytest.raises(PlanError, match=message):
+        replay(plan)
+
+
+def sound() -> Plan:
+    """Everything alone, and the update beside what comes before its weights are read again."""
+    plan = plan_step(chain(), budget(1000), ())
+    assert [one.nodes for one in plan.stages] == [("relu",), ("add up",), ("divide",), ("gradient",), ("update",)]
+    return plan
+
+
+@pytest.mark.parametrize(
+    ("overlap", "message"),
+    [
+        (Overlap(4, ((5, 1.0),)), "must be there before the next step reads it|"),
+        (Overlap(3, ((4, 1.0),)), "reads dW before all of it is there"),
+        (Overlap(4, ((3, 1.0),)), "reads dW before all of it is there"),
+        (Overlap(2, ((1, 0.5),)), "reads s before all of it is there"),
+        (Overlap(4, ((5, 0.7), (6, 0.7))), "must not be below 0 nor more than all of it"),
+        (Overlap(4, ((5, -0.1),)), "must not be below 0 nor more than all of it"),
+    ],
+)
+def test_impossible_overlaps(overlap: Overlap, message: str) -> None:
+    plan = replace(sound(), overlaps=(overlap,))
+    if message.endswith("|"):
+        replay(plan)  # nothing else reads the weights
+    else:
+        with pytest.raises(PlanError, match=message):
+            replay(plan)
+
+
+def test_weights_that_come_too_late() -> None:
+    graph = chain()
+    nodes = [replace(node, reads=("x", "W")) if node.name == "relu" else node for node in graph.nodes.values()]
+    plan = plan_step(Graph(graph.tensors.values(), nodes, graph.axes), budget(1000), ())
+    replay(replace(plan, overlaps=()))
+    with pytest.raises(PlanError, match="W.new must be there before the next step reads it"):
+        replay(replace(plan, overlaps=(Overlap(4, ((5, 1.0),)),)))
+
+
+def test_what_is_held_is_loaded_again_after_a_pause() -> None:
+    plan = sound()
+    place = first(plan, lambda each: each.nodes == ("gradient",))
+    assert plan.stages[place].around == "x"
+    held = plan.graph.tensors["x"].packed
+    more = [replace(node, phase=0) for node in plan.graph.nodes.values()]
+    graph = Graph([*plan.graph.tensors.values()], more, plan.graph.axes)
+    # The gradient first, then two other stages, of which it runs beside the second.
+    order = [plan.stages[each] for each in (0, 3, 1, 2, 4)]
+    for again, is_right in ((held, True), (held / 2, False)):
+        moved = replace(plan, graph=graph, stages=tuple(order), overlaps=(Overlap(1, ((3, 0.5),), again),))
+        if is_right:
+            assert replay(moved).loads == pytest.approx(replay(plan).loads + held)
+        else:
+            with pytest.raises(PlanError, match="must load .* bytes again after a pause"):
+                replay(moved)

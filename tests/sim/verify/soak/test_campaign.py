@@ -1,0 +1,148 @@
+"""Campaigns: what is done is kept, what is left is run, and what differs is told."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tensordash_sim.verify import SimulatorError
+from tensordash_sim.verify.soak import Campaign, Record, Summary, campaign
+from tensordash_sim.verify.soak.coverage import universe
+from tensordash_sim.verify.soak.draw import AGAIN, draw_job
+
+POSITIONS = 10_000_000
+
+
+def record(job, failure: str | None = None) -> Record:
+    return Record(
+        index=job.index,
+        digest=job.config.digest,
+        simulator="icarus",
+        failure=failure,
+        positions=0 if failure else job.positions,
+        steps=job.steps,
+        cycles=job.steps,
+        build_seconds=1.0,
+        seconds=1.0,
+        coverage={"event": {"frozen": 1}},
+        options=[[1, 0], [2, 3]],
+    )
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """Jobs are done at once; which ones were run, and what a job does instead (`stop`, `fail`)."""
+
+    class Ran(list):
+        stop: int | None = None
+        fail: int | None = None
+
+    jobs = Ran()
+
+    def execute(self, job, place: Path) -> Record:
+        if job.index == jobs.stop:
+            raise KeyboardInterrupt
+        jobs.append(job.index)
+        return record(job, "cycle 3: taken is 1, golden says 0" if job.index == jobs.fail else None)
+
+    monkeypatch.setattr(Campaign, "_execute", execute)
+    return jobs
+
+
+def test_an_interrupted_campaign_goes_on(tmp_path, ran):
+    first = Campaign(tmp_path, 5, POSITIONS)
+    assert len(first.jobs) >= 4
+    ran.stop = 2
+    with pytest.raises(KeyboardInterrupt):
+        first.run()
+    assert ran == [0, 1]
+    with first.path.open("a") as file:
+        file.write('{"index": 2, "digest"')  # killed while it wrote
+    ran.stop = None
+    second = Campaign(tmp_path, 5, POSITIONS)
+    assert sorted(second.done) == [0, 1]
+    told: list[int] = []
+    summary = second.run(progress=lambda job, found: told.append(found.index))
+    assert ran == [job.index for job in second.jobs]
+    assert told == ran[2:]
+    assert summary.positions == sum(job.positions for job in second.jobs) >= POSITIONS
+    assert [json.loads(line)["index"] for line in second.path.read_text().splitlines()] == ran
+    assert Campaign(tmp_path, 5, POSITIONS).run().to_json() == summary.to_json()
+    assert len(ran) == len(second.jobs)
+
+
+def test_more_positions_keep_what_is_done(tmp_path, ran):
+    Campaign(tmp_path, 5, 1).run()
+    assert ran == [0]
+    Campaign(tmp_path, 5, POSITIONS).run(workers=3)
+    assert sorted(ran) == list(range(len(ran)))
+
+
+def test_other_code_or_seed_starts_anew(tmp_path, ran, monkeypatch):
+    Campaign(tmp_path, 5, 1).run()
+    assert not Campaign(tmp_path, 6, 1).done
+    monkeypatch.setattr(campaign, "code_digest", lambda: "0123456789abcdef")
+    assert not Campaign(tmp_path, 5, 1).done
+
+
+def test_a_difference_is_told_and_the_rest_is_run(tmp_path, ran):
+    ran.fail = 1
+    summary = Campaign(tmp_path, 5, POSITIONS).run()
+    assert summary.failures == {"tensordash soak --replay 5:1 --simulator icarus": "cycle 3: taken is 1, golden says 0"}
+    assert not summary.to_json()["passed"]
+    assert len(ran) == len(summary.records) > 2
+    assert Campaign(tmp_path, 5, POSITIONS).run().failures == summary.failures
+
+
+def test_what_was_never_met(tmp_path, ran):
+    done = Campaign(tmp_path, 5, 1).run()
+    assert done.options == (3, 4)
+    assert done.never["option of a lane"] == ["lane 0, option 1"]
+    assert "frozen" not in done.never["event"]
+    everything = {group: dict.fromkeys(points, 1) for group, points in universe().items()}
+    full = Record(**{**done.records[0].to_json(), "coverage": everything, "options": [[1], [2]]})
+    assert Summary(seed=5, records=(full,)).never == {}
+
+
+def test_a_tile_whose_options_were_never_taken_is_fed_again(tmp_path, ran, monkeypatch):
+    """Until each is, and no other tile; a later run goes on there."""
+
+    def execute(self, job, place):
+        found = Record(**{**record(job).to_json(), "options": [[1, 1], [2, 3]]})
+        if job.index == 1 + AGAIN and ran.stop:
+            raise KeyboardInterrupt
+        ran.append(job.index)
+        if job.index % AGAIN == 1:  # it has a third lane
+            found.options.append([5, 4 * (job.index > 2 * AGAIN)])
+        return found
+
+    monkeypatch.setattr(Campaign, "_execute", execute)
+    ran.stop = 1
+    with pytest.raises(KeyboardInterrupt):
+        Campaign(tmp_path, 5, POSITIONS).run(cover=True)
+    first, ran.stop = list(ran), None
+    assert Campaign(tmp_path, 5, POSITIONS).run().never["option of a lane"] == ["lane 2, option 1"]
+    assert ran == first, "only if it is asked"
+    summary = Campaign(tmp_path, 5, POSITIONS).run(cover=True)
+    assert ran == [*first, AGAIN + 1, 2 * AGAIN + 1]
+    assert "option of a lane" not in summary.never
+    again = draw_job(5, AGAIN + 1)
+    assert again.config == draw_job(5, 1).config
+    assert again.steps >= draw_job(5, 1).steps
+    assert summary.to_json()["jobs"] == len(ran)
+
+
+def test_feeding_again_ends(tmp_path, ran):
+    """An option that no lane ever takes: it is told."""
+    jobs = len(Campaign(tmp_path, 5, POSITIONS).jobs)
+    assert Campaign(tmp_path, 5, POSITIONS).run(cover=True).never["option of a lane"] == ["lane 0, option 1"]
+    assert len(ran) == jobs * (1 + campaign.TURNS)
+
+
+def test_a_job_that_cannot_run(tmp_path, monkeypatch):
+    """In a process of its own: here one whose simulator is missing."""
+    broken = Campaign(tmp_path, 126, 1)
+    broken._arguments = ("modelsim",)
+    with pytest.raises(SimulatorError, match="^soak job 126:0 could not run: simulator must be one of auto, icarus"):
+        broken.run()
+    assert not broken.path.exists()

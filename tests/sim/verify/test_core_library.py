@@ -1,0 +1,165 @@
+"""Cores that were built: kept whole or not at all, whoever else builds, whatever became of what was kept."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tensordash_sim.verify import core_library
+from tensordash_sim.verify.core_library import VerilatedError
+
+VERILOG = "module tensordash_core(\n  input wire clk\n);\nendmodule\n"
+SOURCE = "".join(f"int core_{name}(void) {{ return {len(name)}; }}\n" for name in core_library.FUNCTIONS)
+
+
+def stub(verilog: str, folder: Path, name: str, **_: bool) -> None:
+    """Verilator's place is taken by a compiler of a few functions."""
+    (folder / "stub.c").write_text(SOURCE, encoding="utf-8")
+    time.sleep(float(os.environ.get("STUB_SECONDS", "0")))
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(folder / name), str(folder / "stub.c")], check=True)
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch) -> Path:
+    """A cache of its own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "tensordash" / "simulators"
+
+
+@pytest.fixture
+def built(monkeypatch) -> list[str]:
+    """What was built."""
+    names: list[str] = []
+
+    def build(verilog: str, folder: Path, name: str, **how: bool) -> None:
+        names.append(name)
+        stub(verilog, folder, name, **how)
+
+    monkeypatch.setattr(core_library, "_build", build)
+    return names
+
+
+def load() -> int:
+    core_library.core_library.cache_clear()
+    return int(core_library.core_library(VERILOG, False, False).core_idle(None))
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "empty", "another's", "a folder"])
+def test_a_damaged_core_is_built_anew(damage, kept, built):
+    assert load() == len("idle")
+    assert load() == len("idle")
+    assert len(built) == 1
+    (file,) = kept.iterdir()
+    content = file.read_bytes()
+    file.unlink()  # not in place: it is loaded
+    if damage == "a folder":
+        file.mkdir()
+    else:
+        damaged = {"cut": content[:1000], "changed": content[:-1] + b"?", "empty": b"", "another's": b"\x7fELF" * 99}
+        file.write_bytes(damaged[damage])
+    assert load() == len("idle")
+    assert len(built) == 2
+    if damage != "a folder":
+        assert load() == len("idle")
+        assert len(built) == 2
+
+
+def test_a_cache_that_cannot_be_read(kept, built, tmp_path):
+    """A file stands where the folder should be: each is built, and nothing is kept."""
+    kept.parent.mkdir(parents=True)
+    kept.write_text("")
+    assert load() == load() == len("idle")
+    assert len(built) == 2
+    assert kept.read_text() == ""
+
+
+def test_a_cache_that_is_full(kept, built, monkeypatch):
+    """The library fits no more: it serves all the same, and no part of it is kept."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    original = core_library.store_cached
+
+    def keep(key: str, made: Path) -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (made.stat().st_size // 2, limits[1]))
+        try:
+            original(key, made)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    monkeypatch.setattr(core_library, "store_cached", keep)
+    assert load() == len("idle")
+    assert list(kept.iterdir()) == []
+
+
+def test_no_room_to_build(kept, tmp_path, monkeypatch):
+    """One line says where; no folder is left there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, limits[1]))
+    try:
+        with pytest.raises(OSError, match="tensordash-core-") as raised:
+            load()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert raised.value.errno == errno.EFBIG
+    assert not list(tmp_path.glob("tensordash-core-*"))
+
+
+def test_a_tool_that_fails_says_so(kept, monkeypatch):
+    monkeypatch.setattr(core_library, "_clocked", lambda verilog: "not Verilog")
+    with pytest.raises(VerilatedError, match="verilator ended with"):
+        load()
+    assert not kept.exists() or list(kept.iterdir()) == []
+
+
+def test_what_is_no_library_says_so(kept, monkeypatch):
+    monkeypatch.setattr(core_library, "_build", lambda verilog, folder, name, **_: (folder / name).write_text("no"))
+    with pytest.raises(VerilatedError, match="the library of a core cannot be loaded"):
+        load()
+
+
+def test_two_processes_at_once(kept, tmp_path):
+    """Both build, both are right, and one whole library is kept."""
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import test_core_library as t;"
+        "t.core_library._build = t.stub; print(t.load())"
+    )
+    environment = {**os.environ, "STUB_SECONDS": "1"}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    assert [process.communicate()[0] for process in processes] == ["4\n", "4\n"]
+    assert [process.returncode for process in processes] == [0, 0]
+    (file,) = kept.iterdir()
+    assert core_library.load_cached(file.name.rpartition("-")[0], tmp_path / "again.so", link=False)
+
+
+def test_what_a_killed_build_has_left_goes(kept, built, tmp_path, monkeypatch):
+    """With the next build; that of a process that still builds does not."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    code = (
+        "import sys, time; from tensordash_storage.files import scratch;\n"
+        "with scratch('tensordash-core-') as folder: print(folder, flush=True); time.sleep(60)"
+    )
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    folders = [Path(process.stdout.readline().strip()) for process in processes if process.stdout]
+    processes[0].kill()
+    processes[0].communicate()
+    for folder in folders:
+        assert folder.parent == tmp_path
+        assert folder.is_dir()
+        os.utime(folder, (0, 0))
+    assert load() == len("idle")
+    assert [folder.is_dir() for folder in folders] == [False, True]
+    processes[1].terminate()
+    processes[1].communicate()

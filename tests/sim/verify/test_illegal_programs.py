@@ -1,0 +1,63 @@
+"""Illegal programs: each clause gives its error, on the golden core, wherever it stands."""
+
+from random import Random
+
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.registers import ERRORS
+from tensordash_sim.golden.core.golden_core import GoldenCore
+from tensordash_sim.verify.programs.illegal_programs import CLAUSES, illegal_program
+from tensordash_sim.verify.programs.random_programs import random_program
+
+SMALL = ["core.buffer=16", "core.stream_buffer=4", "core.partial_sums=4"]
+CONFIG = CoreConfig.from_toml("", SMALL)
+BARE = CoreConfig.from_toml(
+    "", [*SMALL, *(f"core.{name}=false" for name in ("bias", "scale", "relu", "mask", "stochastic", "compression"))]
+)
+
+
+def outcome(made, config):
+    golden = GoldenCore(config, made.memory)
+    for place, bits in enumerate(made.descriptors):
+        golden.memory.write(made.base + 64 * place, bits.to_bytes(64, "little"))
+    golden.bounds = made.bounds or golden.bounds
+    return golden.run_queue(made.base, len(made.descriptors))
+
+
+def test_every_error_has_a_clause():
+    assert {clause.error for clause in CLAUSES.values()} == set(ERRORS) - {"none"}
+
+
+@pytest.mark.parametrize("name", CLAUSES)
+def test_each_clause_is_its_error(name):
+    config = BARE if name == "switched off" else CONFIG
+    indices = set()
+    for seed in range(8):
+        made = illegal_program(Random(seed), config, name)
+        got = outcome(made, config)
+        assert got.error == CLAUSES[name].error, (seed, got)
+        assert got.done == got.index
+        indices.add(got.index / (len(made.descriptors) - 1))
+    assert len(indices) > 1 or name == "end with tokens"
+
+
+def test_the_first_of_two_counts():
+    for seed in range(20):
+        names = Random(seed).sample(sorted(set(CLAUSES) - {"switched off"}), 2)
+        got = outcome(illegal_program(Random(seed), CONFIG, names[0], second=names[1]), CONFIG)
+        assert got.error in {CLAUSES[name].error for name in names}, (seed, names, got)
+
+
+def test_what_cannot_be():
+    with pytest.raises(ValueError, match="no program of this core can be illegal by switched off"):
+        illegal_program(Random(0), CONFIG, "switched off")
+
+
+@pytest.mark.parametrize("regions", [1, 2, 4, 8])
+@pytest.mark.parametrize("edges", [False, True])
+def test_random_programs_are_legal(regions, edges):
+    config = CoreConfig.from_toml("", [*SMALL, f"core.regions={regions}"])
+    for seed in range(10):
+        made = random_program(Random(seed), config, edges=edges)
+        assert not GoldenCore(config, made.memory).run(made.program.descriptors).error, seed

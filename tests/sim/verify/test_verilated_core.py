@@ -1,0 +1,100 @@
+"""The core's Verilog at speed: random programs and a trace's convolutions leave golden's bits."""
+
+from dataclasses import replace
+from random import Random
+
+import numpy as np
+import pytest
+
+from tensordash.configuration.core_config import CoreConfig
+from tensordash.configuration.preset import load_any_preset
+from tensordash_sim.compiler.contraction import Contraction
+from tensordash_sim.compiler.images import TensorImage, expected
+from tensordash_sim.compiler.layer import OPERANDS, Layer
+from tensordash_sim.compiler.tiling_search import best_blocking
+from tensordash_sim.golden.core.golden_core import GoldenCore, Memory
+from tensordash_sim.lowering.geometry import Convolution
+from tensordash_sim.trace import Trace, example_trace
+from tensordash_sim.verify.programs.random_programs import PROGRAM, random_program
+from tensordash_sim.verify.verilated_core import VerilatedCore, VerilatedError
+
+RING = 1 << 20
+
+
+def core_preset(name: str) -> CoreConfig:
+    made = load_any_preset(name)
+    assert isinstance(made, CoreConfig)
+    return made
+
+
+@pytest.fixture(scope="module")
+def config() -> CoreConfig:
+    return core_preset("core")
+
+
+def check_random(config: CoreConfig, seeds: range, **memory) -> None:
+    with VerilatedCore(config, 1 << 17, **memory) as core:
+        for seed in seeds:
+            made = random_program(Random(seed), config)
+            golden = GoldenCore(config, Memory(1 << 17))
+            golden.memory.bytes[:] = made.memory.bytes
+            wanted = golden.run(made.program.descriptors)
+            core.memory[:] = np.frombuffer(made.memory.bytes, np.uint8)
+            got = core.run(made.program.descriptors, PROGRAM).outcome
+            assert got == wanted, f"seed {seed}: {made.title}"
+            ring = slice(PROGRAM, PROGRAM + 4096)
+            core.memory[ring] = np.frombuffer(golden.memory.bytes, np.uint8)[ring]
+            assert core.memory.tobytes() == bytes(golden.memory.bytes), f"seed {seed}: {made.title}"
+
+
+def test_random_programs(config):
+    check_random(config, range(60), latency=(1, 1))
+    check_random(config, range(60, 100), latency=(0, 200), pause=0.4, seed=3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["core", "core-dense", "core-wide", "core-fp8"])
+def test_many_random_programs(name):
+    check_random(core_preset(name), range(1000, 2000), latency=(0, 120), pause=0.2, seed=7)
+
+
+def convolutions():
+    """Every convolution of the package's trace, all operations that it has."""
+    records = [each for each in Trace.open(example_trace()).records if isinstance(each.geometry, Convolution)]
+    return {f"{each.layer} {each.operation}": each for each in records}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", convolutions())
+def test_convolutions_of_the_trace(config, name):
+    record = convolutions()[name]
+    layer, operation = Layer.of(record.geometry), str(record.operation)
+    values = {each: record.values(each).astype(np.float16) for each in OPERANDS[operation]}
+    image = TensorImage(config, Memory(RING), layer, operation, values)
+    work = Contraction(config=config, layer=layer, operation=operation, tensors=image.tensors, rows=record.sparser)
+    program = work.program(best_blocking(work))
+    with VerilatedCore(config, RING + (1 << 16)) as core:
+        core.memory[:RING] = np.frombuffer(image.memory.bytes, np.uint8)
+        run = core.run(program.descriptors, RING)
+        assert not run.outcome.error
+        left = core.memory[:RING].tobytes()
+    assert not GoldenCore(config, image.memory).run(program.descriptors).error
+    assert left == bytes(image.memory.bytes)
+    np.testing.assert_array_equal(image.result(), expected(layer, operation, values))
+
+
+def test_what_is_wrong_is_found(config):
+    """What is no Verilog, and a program that takes too long."""
+    with pytest.raises(VerilatedError, match="the Verilog must have a module tensordash_core"):
+        VerilatedCore(config, 1 << 12, verilog="module tensordash_core(input wire clk;\nendmodule\n")
+    with pytest.raises(VerilatedError, match="verilator ended with"):
+        VerilatedCore(config, 1 << 12, verilog="module tensordash_core(\n  input wire clk\n);\n  assign\nendmodule\n")
+    with VerilatedCore(config, 1 << 17) as core:
+        # No compressed loads: there is nothing in memory.
+        made = random_program(Random(0), replace(config, compression=False))
+        run = core.run(made.program.descriptors, (1 << 17) - 4096)
+        assert run.outcome.done == len(made.program.descriptors)
+        run = core.run(made.program.descriptors, PROGRAM, every=32)
+        assert 0 < run.span[0] < run.span[1] <= run.cycles
+        with pytest.raises(VerilatedError, match="no interrupt in 50 cycles: 0 of"):
+            core.run(made.program.descriptors, PROGRAM, most=50)
