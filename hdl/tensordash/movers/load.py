@@ -116,18 +116,18 @@ class Load(Block):
         stops = Signal()
         shift = self.beats.bit_length() - 1
         with m.FSM(name="load"):
-            with m.State("WAIT"):
+            with m.State("WAIT"):  # for a descriptor
                 m.d.comb += walk.begin.eq(1)
                 m.d.sync += [beyond.eq(0), refused.eq(0), wrong.eq(0)]
                 with m.If(descriptor.present):
                     m.next = "FIRST"
-            with m.State("FIRST"):
+            with m.State("FIRST"):  # the cycle that starts a move
                 m.d.comb += [first.eq(1), starts.eq(~compressed)]
                 m.next = "RUNS"
                 if inflate is not None:
                     with m.If(compressed & walk.fits):
                         m.next = "TABLE"
-            with m.State("RUNS"):
+            with m.State("RUNS"):  # request one run of groups after the other
                 m.d.comb += [
                     reader.request.valid.eq(walk.fits),
                     reader.request.payload.beat.eq(walk.place << shift),
@@ -138,7 +138,7 @@ class Load(Block):
                 m.d.sync += beyond.eq(~walk.fits)
                 with m.If(~walk.fits | (reader.request.ready & walk.last) | reader.outside):
                     m.next = "DRAIN"
-            with m.State("DRAIN"):
+            with m.State("DRAIN"):  # until the last group is in the buffer
                 m.d.comb += data_come.eq(1)
                 with m.If(reader.idle & ~busy):
                     m.d.comb += self.command.done.eq(1)
@@ -147,7 +147,7 @@ class Load(Block):
                     with m.Elif(reader.idle & reader.outside & ~self.buffer.valid):
                         m.next = "STOP"
             if inflate is not None:
-                with m.State("STOP"):  # inflate waits for beats of an address out of bounds: end its work
+                with m.State("STOP"):  # beats out of bounds never come: end the work of inflate
                     m.d.comb += [starts.eq(1), stops.eq(1), self.command.done.eq(1)]
                     m.next = "WAIT"
                 self._read_table(m, descriptor, inflate, refused, wrong, starts)
@@ -206,7 +206,7 @@ class Load(Block):
             reader.request.payload.beat.eq(entry[word_bits:]),
             reader.request.payload.count.eq(1),
         ]
-        with m.State("TABLE"):
+        with m.State("TABLE"):  # divide, and read two entries of the table
             m.d.comb += reader.request.valid.eq(~begun | (divided & ~asked))
             with m.If(reader.request.valid & reader.request.ready):
                 m.d.sync += [begun.eq(1), asked.eq(begun)]
@@ -238,7 +238,7 @@ class Load(Block):
             inflate.groups.eq(count),
         ]
         impossible = units[-1] | (units == 0) | (units > most)
-        with m.State("UNITS"):
+        with m.State("UNITS"):  # request all data between the two entries
             m.d.comb += [
                 reader.request.payload.beat.eq(Cat(memory[inflate.shift :], memory_outside)),
                 reader.request.payload.count.eq(limit_rounded_up[inflate.shift :]),

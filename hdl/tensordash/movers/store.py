@@ -146,12 +146,12 @@ class Store(Block):
             m.d.sync += self._to_send.eq(self._to_send - 1)
         shift = self.beats.bit_length() - 1
         with m.FSM(name="store"):
-            with m.State("WAIT"):
+            with m.State("WAIT"):  # for a descriptor
                 m.d.comb += [walk.begin.eq(1), self._waits.eq(1)]
                 m.d.sync += [beyond.eq(0), refused.eq(0), self._memory_outside.eq(0)]
                 with m.If(descriptor.present):
                     m.next = "FIRST"
-            with m.State("FIRST"):
+            with m.State("FIRST"):  # choose by the operation
                 with m.If(descriptor["operation"] == OPERATIONS["record"].code):
                     m.d.comb += self.clear.eq(1)
                     m.next = "RECORD"
@@ -160,7 +160,7 @@ class Store(Block):
                     m.next = "UNITS" if deflate is not None else "RUNS"
                 with m.Else():
                     m.next = "RUNS"
-            with m.State("RUNS"):
+            with m.State("RUNS"):  # request one run of groups after the other
                 m.d.comb += [
                     self._plain.eq(1),
                     writer.request.valid.eq(walk.fits),
@@ -171,7 +171,7 @@ class Store(Block):
                 m.d.sync += beyond.eq(~walk.fits)
                 with m.If(~walk.fits | (writer.request.ready & walk.last) | writer.outside):
                     m.next = "DRAIN"
-            with m.State("DRAIN"):
+            with m.State("DRAIN"):  # until memory has answered all writes
                 m.d.comb += self._plain.eq(1)
                 with m.If(writer.idle):
                     m.d.comb += self.command.done.eq(1)
@@ -265,7 +265,7 @@ class Store(Block):
     def _record(self, m: Module, descriptor: DescriptorRegister) -> None:
         """The states of a record: counts stand where a group would."""
         writer, config = self._writer, self.config
-        with m.State("RECORD"):
+        with m.State("RECORD"):  # request the write of the counts
             m.d.comb += [
                 self._records.eq(1),
                 writer.request.valid.eq(1),
@@ -274,7 +274,7 @@ class Store(Block):
             m.d.sync += self._to_send.eq(self.record_beats)
             with m.If(writer.request.ready):
                 m.next = "COUNTS"
-        with m.State("COUNTS"):
+        with m.State("COUNTS"):  # send the counts
             zeros = self.record_beats - -(-COUNT_BITS // config.axi_bits)
             m.d.comb += [self._records.eq(1), self._mute.eq(self._to_send <= zeros)]
             if config.axi_bits > RECORD_BITS:
@@ -318,7 +318,7 @@ class Store(Block):
             deflate.flush.eq(entries_end),
             makes.eq((self._leaves & begins) | (self._all_read & ~entries_end & ~entry_waits)),
         ]
-        with m.State("UNITS"):
+        with m.State("UNITS"):  # write compressed groups, and table entries between them
             m.d.comb += deflate.groups.valid.eq(self._held & ~(begins & entry_waits))
             with m.If(self._leaves):
                 m.d.sync += segment_left.eq(Mux(begins, Mux(shorter[-1], later, segment), segment_left) - 1)

@@ -179,3 +179,9 @@ def test_unused_signals_without_waivers(name, tmp_path):
     assert "UNUSEDSIGNAL" in warnings
     assert warnings.count("UNUSEDSIGNAL") <= MAX_UNUSED
     assert not [each for each in warnings if each.startswith("WIDTH")]
+
+
+def test_every_state_says_what_happens_in_it():
+    states = re.findall(r"^  localparam .*", emitted_core("core")["tensordash.v"], re.M)
+    assert len(states) == 14
+    assert [line for line in states if "  // " not in line] == []

@@ -7,13 +7,17 @@ from .collect import Cell, Item, Memory, ModuleModel, Registers, Wire, assignmen
 from .expression import Net, Node
 from .inlining import LEAVES, driven, roots
 from .lowering import Assignment, Branch, Statement
-from .source import comment_above, comment_beside, purpose_of
+from .source import comment_above, comment_beside, comment_of_state, purpose_of
 from .text import LINE, Text, broken, constant, select
 
 __all__ = ["Page"]
 
 SHARED = 12
 """Statements of a block of registers that others join."""
+
+
+def _beside(comment: str) -> str:
+    return f"  // {comment}" if 0 < len(comment) < 60 else ""
 
 
 class Page:
@@ -130,9 +134,11 @@ class Page:
     def _states(self) -> None:
         """Names of states and of values of enumerations."""
         written: dict[str, str] = {}
+        paths = dict.fromkeys(item.location[0] for item in self.model.items if item.location)
         for net in dict.fromkeys(self._read_nets()):
             for value, name in net.states.items():
-                written[name] = f"  localparam [{net.width - 1}:0] {name} = {net.width}'d{value};"
+                line = f"  localparam [{net.width - 1}:0] {name} = {net.width}'d{value};"
+                written[name] = line + _beside(comment_of_state(paths, name))
         if written:
             self.lines += [*written.values(), ""]
 
@@ -207,8 +213,7 @@ class Page:
             self.lines.append(f"{line};{before[1]}")
 
     def _remark(self, net: Net) -> str:
-        text = comment_beside(net.location)
-        return f"  // {text}" if text and len(text) < 60 else ""
+        return _beside(comment_beside(net.location))
 
     def _is_initialised(self, item: Wire) -> bool:
         return item.net not in self.declared and item.net not in self.always and self._as_one(item) is not None

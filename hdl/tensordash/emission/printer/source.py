@@ -3,6 +3,7 @@
 import ast
 import io
 import tokenize
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import amaranth
 
 from .expression import Node
 
-__all__ = ["comment_above", "comment_beside", "purpose_of", "variable"]
+__all__ = ["comment_above", "comment_beside", "comment_of_state", "purpose_of", "variable"]
 
 AMARANTH = str(Path(amaranth.__file__).parent)
 METHODS = {"any": "r|", "bool": "r|", "all": "r&", "xor": "r^"}
@@ -94,6 +95,23 @@ def purpose_of(location: tuple[str, int] | None) -> tuple[int, str]:
 def comment_beside(location: tuple[str, int] | None) -> str:
     """The comment behind the code of a line."""
     return "" if location is None else _comments(location[0])[1].get(location[1], "")
+
+
+@cache
+def _state_lines(path: str) -> dict[str, int]:
+    """The lines of `with m.State(NAME):`, by NAME."""
+    return {
+        call.args[0].value: call.lineno
+        for call in ast.walk(ast.parse(_text(path)))
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr == "State"
+        if isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, str)
+    }
+
+
+def comment_of_state(paths: Iterable[str], name: str) -> str:
+    """The comment behind the line of a state, in the first of some files that has one."""
+    lines = ((path, _state_lines(path).get(name, 0)) for path in paths)
+    return next((text for each in lines if (text := comment_beside(each))), "")
 
 
 def variable(node: Node) -> str:
